@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace train_gpt {
+
+/// Bytes are the tokens.
+inline constexpr std::size_t vocabulary = 256;
+
+/// Where the matrix that makes logits comes from: the token embedding again, or a parameter of its own.
+enum class HeadKind : std::uint8_t { tied, untied };
+
+/// The shape of the model. Every extent counts elements.
+struct ModelConfig {
+    std::size_t sequence = 64;
+    std::size_t layers = 4;
+    std::size_t width = 128;
+    std::size_t heads = 4;
+    HeadKind head = HeadKind::tied;
+
+    constexpr std::size_t head_width() const noexcept { return width / heads; }
+};
+
+/// How many tokens one pass works on: `batch` sequences of `sequence` tokens.
+struct BatchShape {
+    std::size_t batch = 1;
+    std::size_t sequence = 1;
+
+    constexpr std::size_t tokens() const noexcept { return batch * sequence; }
+};
+
+/// a * b.
+/// @throws std::invalid_argument that names `what` when the product does not fit std::size_t
+constexpr std::size_t checked_product(std::size_t a, std::size_t b, const char* what) {
+    if (a != 0 && b > std::numeric_limits<std::size_t>::max() / a) {
+        throw std::invalid_argument(std::string(what) + ": " + std::to_string(a) + " x " + std::to_string(b) +
+                                    " overflows 64 bits");
+    }
+    return a * b;
+}
+
+/// Refuses a shape that no model has.
+/// @throws std::invalid_argument that names the extent, what was given and what was expected
+inline void validate(const ModelConfig& config, std::size_t sequences_per_pass) {
+    // The matrix products take 32-bit extents; the widest matrix has 4 * width columns.
+    constexpr std::size_t limit = std::numeric_limits<std::int32_t>::max();
+    const auto positive = [](const char* flag, std::size_t value) {
+        if (value == 0) { throw std::invalid_argument(std::string(flag) + " 0: expected at least 1"); }
+    };
+    const auto at_most = [](const char* flag, std::size_t value, std::size_t bound) {
+        if (value > bound) {
+            throw std::invalid_argument(std::string(flag) + " " + std::to_string(value) + ": expected at most " +
+                                        std::to_string(bound) + " (a larger extent overflows a matrix product's)");
+        }
+    };
+    positive("--sequence", config.sequence);
+    positive("--layers", config.layers);
+    positive("--width", config.width);
+    positive("--heads", config.heads);
+    at_most("--width", config.width, limit / 4);
+    at_most("--sequence", config.sequence, limit);
+    at_most("--layers", config.layers, limit);
+    if (config.width % config.heads != 0) {
+        throw std::invalid_argument("--heads " + std::to_string(config.heads) + ": expected a divisor of --width " +
+                                    std::to_string(config.width));
+    }
+    const std::size_t tokens = checked_product(sequences_per_pass, config.sequence, "sequences x --sequence");
+    if (tokens > limit) {
+        throw std::invalid_argument(std::to_string(sequences_per_pass) + " sequences of " +
+                                    std::to_string(config.sequence) + " tokens in one pass: expected at most " +
+                                    std::to_string(limit) + " tokens; raise --microbatches");
+    }
+    checked_product(checked_product(tokens, config.width, "tokens x --width"), 64 * config.layers,
+                    "activations (tokens x --width x --layers)");
+    checked_product(checked_product(tokens, config.sequence, "attention scores"), 16 * config.heads * config.layers,
+                    "attention scores (tokens x --sequence x --heads x --layers)");
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cassert>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include <cblas.h>
+
+namespace train_gpt {
+
+enum class Order : std::uint8_t { as_stored, transposed };
+
+/// A row-major matrix in somebody else's memory, or its transpose. `rows` and `columns` are the logical
+/// extents (after transposing); `stride` is the distance in elements between two stored rows.
+template <class A>
+struct Matrix {
+    A* data;
+    std::size_t rows;
+    std::size_t columns;
+    std::size_t stride;
+    Order order = Order::as_stored;
+
+    operator Matrix<const A>() const noexcept { return {data, rows, columns, stride, order}; }
+};
+
+template <class A>
+constexpr Matrix<A> matrix(A* data, std::size_t rows, std::size_t columns) noexcept {
+    return {data, rows, columns, columns, Order::as_stored};
+}
+
+template <class A>
+constexpr Matrix<A> matrix(A* data, std::size_t rows, std::size_t columns, std::size_t stride) noexcept {
+    return {data, rows, columns, stride, Order::as_stored};
+}
+
+template <class A>
+constexpr Matrix<A> transposed(Matrix<A> m) noexcept {
+    return {m.data, m.columns, m.rows, m.stride, m.order == Order::transposed ? Order::as_stored : Order::transposed};
+}
+
+/// Whether a product replaces what its result held or is added to it.
+enum class Into : std::uint8_t { overwrite, add };
+
+/// Multiply-adds of all matrix products that this thread has made so far.
+inline std::uint64_t& multiply_adds() noexcept {
+    thread_local std::uint64_t count = 0;
+    return count;
+}
+
+/// result = scale * a b, or result += scale * a b.
+/// Shapes: a [m, k], b [k, n], result [m, n] as stored.
+/// The same operands give the same bits on every call with the same number of BLAS threads.
+template <std::floating_point A>
+void matmul(Matrix<const A> a, Matrix<const A> b, Matrix<A> result, Into into, A scale = A{1}) {
+    assert(a.rows == result.rows && a.columns == b.rows && b.columns == result.columns);
+    assert(result.order == Order::as_stored);
+    const auto extent = [](std::size_t n) { return static_cast<blasint>(n); };
+    const auto side = [](Order order) { return order == Order::transposed ? CblasTrans : CblasNoTrans; };
+    const A beta = into == Into::add ? A{1} : A{0};
+    if constexpr (std::same_as<A, double>) {
+        cblas_dgemm(CblasRowMajor, side(a.order), side(b.order), extent(a.rows), extent(b.columns), extent(a.columns),
+                    scale, a.data, extent(a.stride), b.data, extent(b.stride), beta, result.data,
+                    extent(result.stride));
+    } else {
+        static_assert(std::same_as<A, float>, "matmul: products are made in float or double");
+        cblas_sgemm(CblasRowMajor, side(a.order), side(b.order), extent(a.rows), extent(b.columns), extent(a.columns),
+                    scale, a.data, extent(a.stride), b.data, extent(b.stride), beta, result.data,
+                    extent(result.stride));
+    }
+    multiply_adds() += static_cast<std::uint64_t>(a.rows) * a.columns * b.columns;
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command_line.hpp"
+
+#include <map>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "parse.hpp"
+
+namespace train_gpt {
+
+namespace {
+
+/// Every value stays text until it is parsed here, so that all messages name flag, value and expectation.
+class Flags {
+  public:
+    Flags() : app_("Trains a byte-level GPT with sharded parameters, gradients and optimizer states.", "train_gpt") {}
+
+    void add(const std::string& name, const std::string& value, const std::string& help) {
+        app_.add_option(name, given_[name], help)->type_name(value);
+    }
+    void parse(int count, const char* const* arguments) {
+        bool plan = false;
+        app_.add_flag("--plan", plan, "print memory and traffic per rank for --mesh, of any size, and stop");
+        try {
+            app_.parse(count, arguments);
+        } catch (const CLI::CallForHelp&) {
+            help_ = app_.help();
+        } catch (const CLI::ExtrasError&) {
+            const auto rest = app_.remaining();
+            throw InputError("unknown argument '" + (rest.empty() ? "" : rest.front()) +
+                             "': expected one of the flags that --help lists");
+        } catch (const CLI::ParseError& error) {
+            std::string what = error.what();
+            for (char& c : what) { c = c == '\n' ? ' ' : c; }
+            throw InputError(what);
+        }
+        plan_ = plan;
+    }
+    template <class F>
+    void use(const std::string& name, F f) const {
+        if (app_.count(name) > 0) { f(given_.at(name)); }
+    }
+    const std::string& help() const { return help_; }
+    bool plan() const { return plan_; }
+
+  private:
+    CLI::App app_;
+    std::map<std::string, std::string> given_;
+    std::string help_;
+    bool plan_ = false;
+};
+
+void add_flags(Flags& flags) {
+    flags.add("--mesh", "DPxTPxCP", "data x tensor x context parallel ranks [2x1x1; 1x1x1 with --engine self]");
+    flags.add("--policy", "NAME",
+              "no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N [full_shard]");
+    flags.add("--engine", "NAME", "self (one rank) or threads (ranks in this process) [threads]");
+    flags.add("--steps", "N", "training steps [200]");
+    flags.add("--batch", "N", "sequences per step over all ranks and microbatches [16]");
+    flags.add("--microbatches", "N", "parts in which a rank works through its sequences [1]");
+    flags.add("--sequence", "N", "tokens of a sequence [64]");
+    flags.add("--layers", "N", "transformer blocks [4]");
+    flags.add("--width", "N", "width of the residual stream [128]");
+    flags.add("--heads", "N", "attention heads [4]");
+    flags.add("--head", "NAME", "tied (logits from the token embedding) or untied [tied]");
+    flags.add("--dtype", "NAME", "fp64, fp32 or bf16: type of parameters and gradients [fp32]");
+    flags.add("--optimizer", "NAME", "adamw or sgd (momentum 0.9) [adamw]");
+    flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd]");
+    flags.add("--weight-decay", "X", "weight decay of the matrices [0.01]");
+    flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1]");
+    flags.add("--seed", "N", "decides first values, data order and samples [1]");
+    flags.add("--text", "FILE", "what to train on [this repository's headers and documentation]");
+    flags.add("--json", "FILE", "write the results as one JSON object");
+    flags.add("--plot", "FILE", "draw the loss curve, .png or .svg");
+    flags.add("--sample", "N", "generate N bytes after training [0]");
+}
+
+}  // namespace
+
+std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help) {
+    Flags flags;
+    add_flags(flags);
+    flags.parse(count, arguments);
+    if (!flags.help().empty()) {
+        help = flags.help();
+        return std::nullopt;
+    }
+
+    Options o;
+    const auto count_into = [&](const std::string& flag, std::size_t& target, std::uint64_t least) {
+        flags.use(flag, [&](const std::string& given) { target = parse_count(flag, given, least); });
+    };
+    const auto number_into = [&](const std::string& flag, double& target) {
+        flags.use(flag, [&](const std::string& given) { target = parse_not_negative(flag, given); });
+    };
+    const auto text_into = [&](const std::string& flag, std::string& target) {
+        flags.use(flag, [&](const std::string& given) {
+            if (given.empty()) { throw bad_flag(flag, given, "a file name"); }
+            target = given;
+        });
+    };
+    const auto name_into = [&]<class Enum, std::size_t N>(const std::string& flag, Enum& target,
+                                                          const std::array<std::string_view, N>& names) {
+        flags.use(flag, [&](const std::string& given) { target = parse_name<Enum>(flag, given, names); });
+    };
+
+    name_into("--engine", o.engine, engine_names);
+    if (o.engine == EngineKind::self) { o.mesh = {1, 1, 1}; }
+    flags.use("--mesh", [&](const std::string& given) { o.mesh = parse_mesh(given); });
+    flags.use("--policy", [&](const std::string& given) { parse_policy(given, o); });
+    count_into("--steps", o.steps, 1);
+    count_into("--batch", o.batch, 1);
+    count_into("--microbatches", o.microbatches, 1);
+    count_into("--sequence", o.model.sequence, 1);
+    count_into("--layers", o.model.layers, 1);
+    count_into("--width", o.model.width, 1);
+    count_into("--heads", o.model.heads, 1);
+    name_into("--head", o.model.head, head_names);
+    name_into("--dtype", o.dtype, dtype_names);
+    name_into("--optimizer", o.optimizer, optimizer_names);
+    if (o.optimizer == OptimizerKind::sgd) { o.learning_rate = 0.1; }
+    number_into("--lr", o.learning_rate);
+    number_into("--weight-decay", o.weight_decay);
+    number_into("--clip", o.clip);
+    count_into("--seed", o.seed, 0);
+    text_into("--text", o.text);
+    text_into("--json", o.json);
+    text_into("--plot", o.plot);
+    count_into("--sample", o.sample, 0);
+    o.action = flags.plan() ? Options::Action::plan : Options::Action::train;
+    validate(o);
+    return o;
+}
+
+void validate(const Options& o) {
+    const std::string mesh = o.mesh.describe();
+    if (o.mesh.tp != 1 || o.mesh.cp != 1) {
+        throw InputError("--mesh " + mesh + ": expected DPx1x1; this program splits over data-parallel ranks alone");
+    }
+    if (o.engine == EngineKind::self && o.action == Options::Action::train && o.mesh.world() != 1) {
+        throw InputError("--mesh " + mesh + " has " + std::to_string(o.mesh.world()) +
+                         " ranks, but the world of --engine self has 1: expected 1x1x1, or --engine threads");
+    }
+    if (o.engine == EngineKind::threads && o.action == Options::Action::train && o.mesh.world() > 1024) {
+        throw InputError("--mesh " + mesh + ": expected at most 1024 ranks as threads of one process; --plan takes any");
+    }
+    if (o.policy == PolicyKind::hybrid_shard && (o.hybrid_group > o.mesh.dp || o.mesh.dp % o.hybrid_group != 0)) {
+        throw InputError("--policy " + o.policy_text() + ": expected a group that divides the " +
+                         std::to_string(o.mesh.dp) + " data-parallel ranks of --mesh " + mesh);
+    }
+    const std::size_t parts = checked_product(o.mesh.dp, o.microbatches, "data-parallel ranks x --microbatches");
+    if (o.batch % parts != 0) {
+        throw InputError("--batch " + std::to_string(o.batch) + ": expected a multiple of " + std::to_string(parts) +
+                         " (" + std::to_string(o.mesh.dp) + " data-parallel ranks x " +
+                         std::to_string(o.microbatches) + " microbatches)");
+    }
+    try {
+        validate(o.model, o.sequences_per_pass());
+        checked_product(o.batch, o.model.sequence, "--batch x --sequence");
+    } catch (const std::invalid_argument& error) {
+        throw InputError(error.what());
+    }
+    if (!o.plot.empty() && !o.plot.ends_with(".png") && !o.plot.ends_with(".svg")) {
+        throw bad_flag("--plot", o.plot, "a name that ends in .png or .svg");
+    }
+    if (!o.plot.empty() && o.plot == o.json) {
+        throw bad_flag("--plot", o.plot, "another file than that of --json");
+    }
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "options.hpp"
+
+namespace train_gpt {
+
+/// Reads and checks the flags. Empty when only help was asked for, which is then in `help`.
+/// @throws InputError for an unknown flag, a missing value, or one that cannot be used
+std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help);
+
+/// Checks what involves several flags: ranks, batch and shape.
+/// @throws InputError that names the flags, what was given and what was expected
+void validate(const Options& options);
+
+}  // namespace train_gpt

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "../model/config.hpp"
+#include "../model/initialise.hpp"
+
+namespace train_gpt {
+
+/// Which part of the text each sequence of each step is: a function of seed, step and the sequence's number in the
+/// global batch alone, so that every mesh and every number of microbatches trains on the same data.
+class DataOrder {
+  public:
+    /// @pre text.size() > sequence
+    DataOrder(std::span<const std::uint8_t> text, std::size_t sequence, std::uint64_t seed)
+        : text_(text), sequence_(sequence), seed_(seed) {}
+
+    std::size_t start(std::size_t step, std::size_t index) const noexcept {
+        return mix(mix(mix(seed_ ^ 0x6461746171U) + step) + index) % (text_.size() - sequence_);
+    }
+
+    /// Sequences [first, first + batch.batch) of the step's global batch; targets are the tokens that follow.
+    /// Shapes: tokens, targets [batch, sequence].
+    void fill(std::size_t step, std::size_t first, BatchShape batch, std::uint8_t* tokens,
+              std::uint8_t* targets) const {
+        for (std::size_t i = 0; i < batch.batch; ++i) {
+            const std::uint8_t* from = text_.data() + start(step, first + i);
+            std::copy_n(from, sequence_, tokens + i * sequence_);
+            std::copy_n(from + 1, sequence_, targets + i * sequence_);
+        }
+    }
+
+  private:
+    std::span<const std::uint8_t> text_;
+    std::size_t sequence_;
+    std::uint64_t seed_;
+};
+
+}  // namespace train_gpt

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "../model/config.hpp"
+
+namespace train_gpt {
+
+enum class PolicyKind : std::uint8_t { no_shard, shard_optimizer, shard_grad_op, full_shard, hybrid_shard };
+enum class EngineKind : std::uint8_t { self, threads };
+enum class Dtype : std::uint8_t { fp64, fp32, bf16 };
+enum class OptimizerKind : std::uint8_t { adamw, sgd };
+
+inline constexpr std::array<std::string_view, 5> policy_names{"no_shard", "shard_optimizer", "shard_grad_op",
+                                                              "full_shard", "hybrid_shard"};
+inline constexpr std::array<std::string_view, 2> engine_names{"self", "threads"};
+inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf16"};
+inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"};
+inline constexpr std::array<std::string_view, 2> head_names{"tied", "untied"};
+
+struct MeshExtents {
+    std::size_t dp = 2;
+    std::size_t tp = 1;
+    std::size_t cp = 1;
+
+    constexpr std::size_t world() const noexcept { return dp * tp * cp; }
+    std::string describe() const {
+        return std::to_string(dp) + "x" + std::to_string(tp) + "x" + std::to_string(cp);
+    }
+};
+
+/// What the command line says, checked: see validate(const Options&).
+struct Options {
+    MeshExtents mesh;
+    PolicyKind policy = PolicyKind::full_shard;
+    std::size_t hybrid_group = 1;  // ranks that share one copy, of hybrid_shard:N
+    EngineKind engine = EngineKind::threads;
+    ModelConfig model;
+    std::size_t steps = 200;
+    std::size_t batch = 16;  // sequences of one step, over all ranks and microbatches
+    std::size_t microbatches = 1;
+    Dtype dtype = Dtype::fp32;
+    OptimizerKind optimizer = OptimizerKind::adamw;
+    double learning_rate = 1e-3;
+    double weight_decay = 0.01;
+    double clip = 1.0;  // 0: no clipping
+    std::uint64_t seed = 1;
+    std::string text;  // file names; empty: not asked for
+    std::string json;
+    std::string plot;
+    std::size_t sample = 0;
+    enum class Action : std::uint8_t { train, plan } action = Action::train;
+
+    /// Sequences of one rank and one microbatch.
+    constexpr std::size_t sequences_per_pass() const noexcept { return batch / (mesh.dp * microbatches); }
+    constexpr BatchShape pass_shape() const noexcept { return {sequences_per_pass(), model.sequence}; }
+    constexpr std::size_t tokens_per_step() const noexcept { return batch * model.sequence; }
+    /// As on the command line: "hybrid_shard:2"
+    std::string policy_text() const {
+        const std::string name(policy_names[static_cast<std::size_t>(policy)]);
+        return policy == PolicyKind::hybrid_shard ? name + ":" + std::to_string(hybrid_group) : name;
+    }
+};
+
+}  // namespace train_gpt

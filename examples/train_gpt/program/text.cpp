@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "input_error.hpp"
+
+namespace train_gpt {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void append_file(const fs::path& path, std::vector<std::uint8_t>& bytes) {
+    std::ifstream file(path, std::ios::binary);
+    bytes.insert(bytes.end(), std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+}
+
+/// Headers and pages below the repository's root, by name so that the order is the same everywhere.
+std::vector<fs::path> repository_files(const fs::path& root) {
+    std::vector<fs::path> files;
+    const auto collect = [&](const fs::path& folder, const std::string& ending) {
+        std::error_code missing;
+        for (fs::recursive_directory_iterator at(folder, missing), end; !missing && at != end; ++at) {
+            if (at->is_regular_file() && at->path().extension() == ending) { files.push_back(at->path()); }
+        }
+    };
+    collect(root / "include", ".hpp");
+    collect(root / "docs", ".md");
+    if (fs::is_regular_file(root / "README.md")) { files.push_back(root / "README.md"); }
+    std::sort(files.begin(), files.end());
+    return files;
+}
+
+}  // namespace
+
+Text read_text(const std::string& file, std::size_t sequence) {
+    Text text;
+    if (file.empty()) {
+        const auto files = repository_files(TRAIN_GPT_REPOSITORY);
+        if (files.empty()) {
+            throw InputError(std::string("no --text given, and the repository's headers are no longer in '") +
+                             TRAIN_GPT_REPOSITORY + "': expected --text FILE");
+        }
+        for (const auto& path : files) { append_file(path, text.bytes); }
+        text.source = std::to_string(files.size()) + " headers and pages of this repository";
+    } else {
+        std::error_code ignored;
+        if (fs::is_directory(file, ignored)) { throw bad_flag("--text", file, "a file, this is a folder"); }
+        if (!std::ifstream(file)) {
+            throw bad_flag("--text", file, std::string("a file that can be read (") + std::strerror(errno) + ")");
+        }
+        append_file(file, text.bytes);
+        text.source = file;
+    }
+    if (text.bytes.size() < sequence + 1) {
+        throw InputError("--text '" + text.source + "' has " + std::to_string(text.bytes.size()) +
+                         " bytes: expected at least " + std::to_string(sequence + 1) + ", one more than --sequence");
+    }
+    return text;
+}
+
+}  // namespace train_gpt

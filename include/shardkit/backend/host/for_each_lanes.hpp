@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include <shardkit/backend/host/lanes_io.hpp>
+
+namespace shardkit::host {
+
+/// An array that a loop reads.
+template <class T>
+struct Input {
+    using Pointer = const T*;
+    using Element = T;
+    static constexpr bool reads = true;
+    static constexpr bool writes = false;
+    Pointer data;
+};
+
+/// An array that a loop reads and writes back.
+template <class T>
+struct InOut {
+    using Pointer = T*;
+    using Element = T;
+    static constexpr bool reads = true;
+    static constexpr bool writes = true;
+    Pointer data;
+};
+
+/// An array that a loop only writes: what it held is not looked at.
+template <class T>
+struct Output {
+    using Pointer = T*;
+    using Element = T;
+    static constexpr bool reads = false;
+    static constexpr bool writes = true;
+    Pointer data;
+};
+
+namespace detail {
+
+template <std::floating_point A, class S>
+Lanes<A> read(const S& stream, std::size_t at) {
+    if constexpr (S::reads) {
+        return load<A>(stream.data + at);
+    } else {
+        return Lanes<A>{};
+    }
+}
+
+template <std::floating_point A, class S>
+void write(const S& stream, std::size_t at, Lanes<A> lanes) {
+    if constexpr (S::writes) { store(lanes, stream.data + at); }
+}
+
+/// @pre count is a multiple of Lanes<A>::count
+/// Not inlined, so that a span's bulk and its tail run the same instructions: two inlined copies may differ
+/// in which product the compiler fuses into an addition.
+template <std::floating_point A, class F, class... S>
+[[gnu::noinline]] void run_lanes(std::size_t count, const F& f, S... streams) {
+    const F local = f;
+    for (std::size_t i = 0; i < count; i += Lanes<A>::count) {
+        [&](auto... lanes) {
+            local(lanes...);
+            (write<A>(streams, i, lanes), ...);
+        }(read<A>(streams, i)...);
+    }
+}
+
+/// One register's worth of a stream, for the elements after the last whole register.
+template <std::floating_point A, class S>
+struct Tail {
+    typename S::Element elements[Lanes<A>::count]{};
+
+    Tail(const S& stream, std::size_t at, std::size_t rest) {
+        if constexpr (S::reads) { std::copy_n(stream.data + at, rest, elements); }
+    }
+    S stream() { return {elements}; }
+    void write_back(const S& stream, std::size_t at, std::size_t rest) const {
+        if constexpr (S::writes) { std::copy_n(elements, rest, stream.data + at); }
+    }
+};
+
+}  // namespace detail
+
+/// Calls f(lanes...) for every register's worth of the streams' `count` elements, and writes back what it
+/// left in the lanes of InOut and Output streams. f must treat every lane alike.
+/// @post an element's result depends on that element alone, not on its position or on `count`
+template <std::floating_point A, class F, class... S>
+void for_each_lanes(std::size_t count, const F& f, S... streams) {
+    const std::size_t rest = count % Lanes<A>::count;
+    const std::size_t whole = count - rest;
+    if (whole != 0) { detail::run_lanes<A>(whole, f, streams...); }
+    if (rest != 0) {
+        std::tuple<detail::Tail<A, S>...> tails{detail::Tail<A, S>(streams, whole, rest)...};
+        std::apply(
+            [&](auto&... tail) {
+                detail::run_lanes<A>(Lanes<A>::count, f, tail.stream()...);
+                (tail.write_back(streams, whole, rest), ...);
+            },
+            tails);
+    }
+}
+
+}  // namespace shardkit::host

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <shardkit/backend/host/copy_elements.hpp>
+#include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/backend/self/world.hpp>
+#include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/comm/traffic_log.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::self {
+
+/// A group of one rank. In place every verb does nothing; out of place it copies, or converts as a reduction over one
+/// rank does. No allocation. A cheap handle on a World; the contracts are those of the functions in comm/.
+class Communicator {
+  public:
+    using Stream = InlineStream;
+
+    explicit Communicator(World& world, std::string_view axes = "world")
+        : world_(&world), axes_(&world.label(axes)) {}
+
+    static constexpr std::size_t rank() noexcept { return 0; }
+    static constexpr std::size_t size() noexcept { return 1; }
+    std::string_view axes() const noexcept { return *axes_; }
+    TrafficLog& traffic() const noexcept { return world_->traffic(); }
+
+    Communicator named(std::string_view axes) const { return Communicator(*world_, axes); }
+
+    /// @throws std::invalid_argument when color is 2^63 or more
+    Communicator split(std::size_t color, std::size_t, std::string_view axes,
+                       SourceLocation where = SourceLocation::current()) const {
+        if (color >> 63U != 0) {
+            throw_invalid_argument(where, "split over ", *axes_, ": color ", color, ", expected less than 2^63");
+        }
+        return named(axes);
+    }
+
+    void barrier(Stream, SourceLocation = SourceLocation::current()) const noexcept {}
+
+    template <Element T>
+    void all_gather(std::span<const T> shard, std::span<T> full, Stream, SourceLocation) const noexcept {
+        host::copy_elements(shard.data(), full.data(), shard.size());
+    }
+    template <Element T>
+    void all_gather_in_place(std::span<T>, Stream, SourceLocation) const noexcept {}
+
+    template <Element In, Element Out>
+    void reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, Stream,
+                        SourceLocation) const noexcept {
+        reduce(op, full, shard);
+    }
+    template <Element T>
+    void reduce_scatter_in_place(ReduceOp, std::span<T>, Stream, SourceLocation) const noexcept {}
+
+    template <Element In, Element Out>
+    void all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
+                    SourceLocation) const noexcept {
+        reduce(op, input, output);
+    }
+    template <Element T>
+    void all_reduce_in_place(ReduceOp, std::span<T>, Stream, SourceLocation) const noexcept {}
+
+    template <Element T>
+    void broadcast(std::span<T>, std::size_t, Stream, SourceLocation) const noexcept {}
+
+    template <Element T>
+    void all_to_all(std::span<const T> sent, std::span<T> received, Stream, SourceLocation) const noexcept {
+        host::copy_elements(sent.data(), received.data(), sent.size());
+    }
+
+    /// @throws CommError always: the only peer is this rank, which cannot receive while it sends
+    template <Element T>
+    void send(std::span<const T>, std::size_t, Stream, SourceLocation where) const {
+        throw_alone("send", where);
+    }
+    /// @throws CommError always: the only peer is this rank, which cannot send while it receives
+    template <Element T>
+    void receive(std::span<T>, std::size_t, Stream, SourceLocation where) const {
+        throw_alone("receive", where);
+    }
+    /// @throws CommError when the sizes differ
+    template <Element T>
+    void send_receive(std::span<const T> sent, std::size_t, std::span<T> received, std::size_t, Stream,
+                      SourceLocation where) const {
+        if (sent.size() != received.size()) {
+            throw CommError("self", detail::concat("send_receive over ", *axes_),
+                            detail::concat("sends ", sent.size(), " elements, receives ", received.size()), where);
+        }
+        host::copy_elements(sent.data(), received.data(), sent.size());
+    }
+
+  private:
+    template <class In, class Out>
+    static void reduce(ReduceOp op, std::span<const In> input, std::span<Out> output) noexcept {
+        host::reduce_in_rank_order<In, Out>(
+            op, 1, input.size(), [&](std::size_t) { return input.data(); },
+            [&](std::size_t offset, const Out* block, std::size_t n) {
+                host::copy_elements(block, output.data() + offset, n);
+            });
+    }
+
+    [[noreturn]] void throw_alone(std::string_view verb, SourceLocation where) const {
+        throw CommError("self", detail::concat(verb, " over ", *axes_),
+                        "one rank alone would wait for itself for ever; use send_receive", where);
+    }
+
+    World* world_;
+    const std::string* axes_;
+};
+
+}  // namespace shardkit::self

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/backend/self/communicator.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/memory/host_buffer.hpp>
+
+namespace shardkit::self {
+
+/// One rank in the caller's thread; nothing is communicated.
+struct Engine {
+    static constexpr std::string_view name = "self";
+    using Communicator = self::Communicator;
+    using Stream = InlineStream;
+    template <class T>
+    using Buffer = HostBuffer<T>;
+    using Kernels = HostKernels;
+};
+
+}  // namespace shardkit::self

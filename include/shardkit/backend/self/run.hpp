@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/backend/self/engine.hpp>
+#include <shardkit/backend/self/world.hpp>
+#include <shardkit/mesh/rank.hpp>
+
+namespace shardkit::self {
+
+/// Calls `f(rank)` in this thread, with the only rank of `mesh`.
+/// @throws std::invalid_argument when the mesh has more than one rank; whatever f throws
+template <class Mesh, class F>
+void run(Mesh mesh, F&& f, RankOptions options = {}) {
+    World world;
+    Rank<Engine, Mesh> rank{mesh, Communicator(world), options};
+    f(rank);
+}
+
+}  // namespace shardkit::self

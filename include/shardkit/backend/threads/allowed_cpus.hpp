@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <thread>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace shardkit::threads {
+
+/// Processors that this process may use; at least 1. Counts the affinity mask, because a container or
+/// `taskset` often allows fewer than the machine has.
+inline std::size_t allowed_cpus() noexcept {
+#if defined(__linux__)
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        const int count = CPU_COUNT(&set);
+        if (count > 0) { return static_cast<std::size_t>(count); }
+    }
+#endif
+    const unsigned count = std::thread::hardware_concurrency();
+    return count == 0 ? 1 : count;
+}
+
+}  // namespace shardkit::threads

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <shardkit/backend/threads/message.hpp>
+#include <shardkit/backend/threads/wait_word.hpp>
+
+namespace shardkit::threads {
+
+/// The way from one rank to another: a rendezvous for one message at a time.
+///
+/// The word counts four steps per message, so the step of the current message is count % 4: free (0), posted (1)
+/// by the sender, claimed (2) by the receiver, free again once consumed. Posting and claiming are refused by a
+/// poisoned word, consuming is not.
+class Channel {
+  public:
+    WaitWord& word() noexcept { return word_; }
+    static constexpr std::uint32_t posted(std::uint32_t base) noexcept { return WaitWord::advanced(base, 1); }
+    static constexpr std::uint32_t claimed(std::uint32_t base) noexcept { return WaitWord::advanced(base, 2); }
+    static constexpr std::uint32_t consumed(std::uint32_t base) noexcept { return WaitWord::advanced(base, 4); }
+
+    /// The count at which the current message began.
+    std::uint32_t base() const noexcept { return word_.count() & ~3U; }
+
+    /// Sender: false once poisoned.
+    bool post(std::uint32_t base, Message& message) noexcept {
+        message_ = &message;
+        return word_.exchange(base, posted(base));
+    }
+    /// Sender, when it cannot go on: takes an unclaimed message back, or waits until a claimed one is consumed. After
+    /// this nobody looks at the message any more.
+    void retract(std::uint32_t base, std::uint32_t spins) noexcept {
+        if (word_.exchange(posted(base), consumed(base))) { return; }
+        const bool cannot_be_claimed = word_.count() == posted(base);  // poisoned
+        if (!cannot_be_claimed) { word_.wait_for_exit(consumed(base), spins); }
+    }
+
+    /// Receiver: null when there is nothing to claim (poisoned, or withdrawn meanwhile).
+    Message* claim(std::uint32_t base) noexcept {
+        return word_.exchange(posted(base), claimed(base)) ? message_ : nullptr;
+    }
+    void consume(std::uint32_t base) noexcept { word_.leave(consumed(base), 2); }
+
+  private:
+    WaitWord word_;
+    Message* message_ = nullptr;
+};
+
+}  // namespace shardkit::threads

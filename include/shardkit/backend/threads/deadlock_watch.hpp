@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <shardkit/backend/threads/failure.hpp>
+#include <shardkit/backend/threads/rank_state.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::threads {
+
+/// Finds out when every rank that still runs waits for another one, for example because two ranks called verbs of two
+/// communicators in different orders.
+///
+/// Two looks decide: if each rank sleeps in the same wait at both of them, and its word has still not reached its
+/// target at the second, then all of them slept between the looks, and nobody was left to wake anybody.
+/// A rank that computes is never part of a deadlock.
+class DeadlockWatch {
+  public:
+    explicit DeadlockWatch(std::span<const RankState> states) : states_(states), seen_(states.size()) {}
+
+    /// @pre the caller holds the World's mutex, so that no rank ends meanwhile
+    std::optional<Failure> look() {
+        bool all_stuck = true;
+        bool unchanged = true;
+        for (std::size_t rank = 0; rank < states_.size(); ++rank) {
+            if (states_[rank].fate != Fate::running) { continue; }
+            const std::uint64_t generation = states_[rank].record.generation();
+            all_stuck = all_stuck && states_[rank].record.stuck();
+            unchanged = unchanged && generation == seen_[rank];
+            seen_[rank] = generation;
+        }
+        const bool certain = all_stuck && unchanged && was_stuck_;
+        was_stuck_ = all_stuck;
+        return certain ? std::optional(describe()) : std::nullopt;
+    }
+
+  private:
+    Failure describe() const {
+        Failure failure{states_.size(), "deadlock: no rank can go on"};
+        for (std::size_t rank = 0; rank < states_.size(); ++rank) {
+            if (states_[rank].fate != Fate::running) { continue; }
+            if (failure.rank == states_.size()) { failure.rank = rank; }
+            failure.text += detail::concat("; rank ", rank, " waits in ", states_[rank].record.describe());
+        }
+        return failure;
+    }
+
+    std::span<const RankState> states_;
+    std::vector<std::uint64_t> seen_;
+    bool was_stuck_ = false;
+};
+
+}  // namespace shardkit::threads

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/backend/threads/communicator.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/memory/host_buffer.hpp>
+
+namespace shardkit::threads {
+
+/// Ranks are threads of one process: the default engine, and the one that others are tested against.
+struct Engine {
+    static constexpr std::string_view name = "threads";
+    using Communicator = threads::Communicator;
+    using Stream = InlineStream;
+    template <class T>
+    using Buffer = HostBuffer<T>;
+    using Kernels = HostKernels;
+};
+
+}  // namespace shardkit::threads

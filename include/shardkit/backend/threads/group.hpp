@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/threads/channel.hpp>
+#include <shardkit/backend/threads/member.hpp>
+#include <shardkit/backend/threads/padding.hpp>
+#include <shardkit/backend/threads/wait_word.hpp>
+
+namespace shardkit::threads {
+
+/// Ranks that communicate: the state behind every communicator over the same members. Owned by the World.
+class Group {
+  public:
+    explicit Group(std::vector<std::size_t> world_ranks)
+        : world_ranks_(std::move(world_ranks)),
+          members_(std::make_unique<Member[]>(size())),
+          channels_(std::make_unique<Channel[]>(size() * size())) {}
+
+    std::size_t size() const noexcept { return world_ranks_.size(); }
+    /// The world's numbers of the members, in the group's order.
+    std::span<const std::size_t> world_ranks() const noexcept { return world_ranks_; }
+    WaitWord& word() noexcept { return word_; }
+    Member& member(std::size_t rank) noexcept { return members_[rank]; }
+    Channel& channel(std::size_t from, std::size_t to) noexcept { return channels_[from * size() + to]; }
+
+    /// Nothing that is incomplete will complete any more.
+    void poison() noexcept {
+        word_.poison();
+        for (std::size_t i = 0; i < size() * size(); ++i) { channels_[i].word().poison(); }
+    }
+
+    /// The same for what needs the rank with this number in the world; nothing if it is no member.
+    void poison_calls_with(std::size_t world_rank) noexcept {
+        const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
+        if (found == world_ranks_.end()) { return; }
+        word_.poison();
+        const auto gone = static_cast<std::size_t>(found - world_ranks_.begin());
+        for (std::size_t peer = 0; peer < size(); ++peer) {
+            channel(gone, peer).word().poison();
+            channel(peer, gone).word().poison();
+        }
+    }
+
+  private:
+    alignas(padding) WaitWord word_;
+    alignas(padding) std::vector<std::size_t> world_ranks_;
+    std::unique_ptr<Member[]> members_;
+    std::unique_ptr<Channel[]> channels_;
+};
+
+}  // namespace shardkit::threads

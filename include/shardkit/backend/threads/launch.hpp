@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include <shardkit/backend/threads/communicator.hpp>
+#include <shardkit/backend/threads/launch_options.hpp>
+#include <shardkit/backend/threads/start_gate.hpp>
+#include <shardkit/backend/threads/world.hpp>
+#include <shardkit/core/error.hpp>
+
+namespace shardkit::threads {
+
+namespace detail {
+
+/// The body of a rank's thread: nothing leaves it, and its peers learn how it ended.
+template <class F>
+std::exception_ptr run_rank(World& world, std::size_t rank, F& f) noexcept {
+    try {
+        Communicator everybody(world, world.world_group(), rank, "world");
+        f(everybody);
+        world.rank_returned(rank);
+        return nullptr;
+    } catch (const PeerError& error) {
+        world.rank_stopped(rank, error);
+        return std::current_exception();
+    } catch (const std::exception& error) {
+        world.rank_failed(rank, error.what());
+        return std::current_exception();
+    } catch (...) {
+        world.rank_failed(rank, "an exception that is no std::exception");
+        return std::current_exception();
+    }
+}
+
+inline bool is_peer_error(const std::exception_ptr& error) noexcept {
+    try {
+        std::rethrow_exception(error);
+    } catch (const PeerError&) { return true; } catch (...) {
+        return false;
+    }
+}
+
+}  // namespace detail
+
+/// Runs `f(world)` on `ranks` new threads, where `world` is the rank's Communicator over all of them, and waits for
+/// all. Returns what each rank threw, null where it returned. `f` is shared by the ranks: it is called on all threads
+/// at once.
+/// A rank that throws, or returns while others wait for it, ends the others with a PeerError.
+/// @throws std::invalid_argument for zero ranks; std::system_error when a thread cannot be made (`f` has not run
+/// then)
+template <class F>
+std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, const LaunchOptions& options = {},
+                                                   SourceLocation where = SourceLocation::current()) {
+    World world(ranks, options, where);
+    std::vector<std::exception_ptr> errors(ranks);
+    StartGate gate;
+    std::vector<std::thread> threads;
+    threads.reserve(ranks);
+    const auto join_all = [&]() noexcept {
+        for (std::thread& thread : threads) { thread.join(); }
+    };
+    try {
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            threads.emplace_back([&, rank] {
+                if (gate.wait()) { errors[rank] = detail::run_rank(world, rank, f); }
+            });
+        }
+    } catch (...) {
+        gate.cancel();
+        join_all();
+        throw;
+    }
+    gate.open();
+    world.watch();
+    join_all();
+    return errors;
+}
+
+/// The same, and throws what went wrong: the exception of the lowest rank that failed by itself, unchanged; if all
+/// failures are PeerErrors, the lowest rank's.
+template <class F>
+void launch(std::size_t ranks, F&& f, const LaunchOptions& options = {},
+            SourceLocation where = SourceLocation::current()) {
+    const std::vector<std::exception_ptr> errors = launch_and_collect(ranks, f, options, where);
+    const auto root = std::find_if(errors.begin(), errors.end(), [](const std::exception_ptr& error) {
+        return error != nullptr && !detail::is_peer_error(error);
+    });
+    if (root != errors.end()) { std::rethrow_exception(*root); }
+    const auto first =
+        std::find_if(errors.begin(), errors.end(), [](const std::exception_ptr& error) { return error != nullptr; });
+    if (first != errors.end()) { std::rethrow_exception(*first); }
+}
+
+}  // namespace shardkit::threads

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace shardkit::threads {
+
+/// What a rank does while it waits for its peers.
+enum class WaitMode : std::uint8_t {
+    automatic,     ///< spin_briefly when every rank can have a processor of its own, block otherwise
+    spin_briefly,  ///< some tens of microseconds of spinning, then block: lowest latency
+    block          ///< sleep at once: right when ranks share processors
+};
+
+/// How ranks as threads are run; results do not depend on it.
+struct LaunchOptions {
+    WaitMode waiting = WaitMode::automatic;
+    /// How often the launching thread looks whether all ranks wait for each other.
+    std::chrono::milliseconds deadlock_check{50};
+};
+
+}  // namespace shardkit::threads

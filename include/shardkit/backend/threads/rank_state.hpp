@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <shardkit/backend/threads/failure.hpp>
+#include <shardkit/backend/threads/padding.hpp>
+#include <shardkit/backend/threads/wait_record.hpp>
+#include <shardkit/comm/traffic_log.hpp>
+
+namespace shardkit::threads {
+
+/// How far a rank's function has got.
+enum class Fate : std::uint8_t { running, returned, failed };
+
+/// What a World keeps for one rank. `fate` and `stopped_by` are guarded by the World's mutex, `record` is atomic,
+/// the rest belongs to the rank's own thread.
+struct alignas(padding) RankState {
+    WaitRecord record;
+    alignas(padding) TrafficLog traffic;
+    std::deque<std::string> labels;  ///< a deque, because communicators point at its strings
+    Fate fate = Fate::running;
+    std::optional<Failure> stopped_by;  ///< what the last PeerError of this rank was about
+
+    /// The kept copy of a communicator's name.
+    const std::string& label(std::string_view axes) {
+        const auto known = std::find(labels.begin(), labels.end(), axes);
+        return known != labels.end() ? *known : labels.emplace_back(axes);
+    }
+};
+
+}  // namespace shardkit::threads

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include <shardkit/backend/threads/engine.hpp>
+#include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/backend/threads/launch_options.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/mesh/rank.hpp>
+
+namespace shardkit::threads {
+
+/// Runs `f(rank)` on one thread per rank of `mesh`, each with its own Rank, and waits for all.
+/// `f` is shared by the ranks: it is called on all threads at once.
+/// @throws what the lowest rank that failed by itself threw, unchanged; PeerError when ranks only waited for each
+/// other
+template <class Mesh, class F>
+void run(Mesh mesh, F&& f, RankOptions options = {}, const LaunchOptions& launch_options = {},
+         SourceLocation where = SourceLocation::current()) {
+    const auto body = [&](const Communicator& world) {
+        Rank<Engine, Mesh> rank{mesh, world, options};
+        f(rank);
+    };
+    launch(static_cast<std::size_t>(mesh.size()), body, launch_options, where);
+}
+
+}  // namespace shardkit::threads

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <shardkit/backend/threads/channel.hpp>
+#include <shardkit/backend/threads/group_end.hpp>
+#include <shardkit/backend/threads/message.hpp>
+#include <shardkit/backend/threads/throw_refused.hpp>
+#include <shardkit/backend/threads/waiting.hpp>
+
+namespace shardkit::threads {
+
+/// Waits for a message from rank `from` and copies it to `to`.
+/// @throws PeerError when it cannot come any more; CommError when it is of another type or count
+inline void take(const GroupEnd& end, std::size_t from, const Signature& expected, void* to, SourceLocation where) {
+    Channel& channel = end.group.channel(from, end.rank);
+    const std::size_t self = end.world_rank(end.rank);
+    const auto needed = end.group.world_ranks().subspan(from, 1);
+    Message* message = nullptr;
+    std::uint32_t base = 0;
+    while (message == nullptr) {  // again when a sender that cannot go on took its message back
+        base = channel.base();
+        const Waiting waiting{Verb::receive, &end.axes, base / 4, where};
+        end.world.wait_for_entry(self, channel.word(), Channel::posted(base), waiting, needed);
+        message = channel.claim(base);
+        if (message == nullptr && channel.word().poisoned()) { end.world.throw_peer_error(self, waiting, needed); }
+    }
+    if (message->signature.in != expected.in || message->signature.count != expected.count) {
+        message->refused = true;
+        message->expected = expected;
+        message->expected_at = where;
+        const Message refused = *message;
+        channel.consume(base);
+        throw_refused(end, Verb::receive, refused, from, end.rank, where);
+    }
+    if (expected.count > 0) { std::memcpy(to, message->data, expected.count * size_of(expected.in)); }
+    channel.consume(base);
+}
+
+}  // namespace shardkit::threads

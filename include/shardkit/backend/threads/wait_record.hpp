@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include <shardkit/backend/threads/wait_word.hpp>
+#include <shardkit/backend/threads/waiting.hpp>
+#include <shardkit/comm/verb.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::threads {
+
+/// Where a rank that is about to sleep says what it waits for, so that the launching thread can tell when all
+/// ranks wait for each other. Written by one thread, read by another; touched only by waits that really block.
+class WaitRecord {
+  public:
+    void begin(const WaitWord& word, std::uint32_t target, const Waiting& waiting) noexcept {
+        word_.store(&word, std::memory_order_relaxed);
+        target_.store(target, std::memory_order_relaxed);
+        verb_.store(waiting.verb, std::memory_order_relaxed);
+        axes_.store(waiting.axes, std::memory_order_relaxed);
+        sequence_.store(waiting.sequence, std::memory_order_relaxed);
+        file_.store(waiting.where.file, std::memory_order_relaxed);
+        line_.store(waiting.where.line, std::memory_order_relaxed);
+        step();
+    }
+    void end() noexcept { step(); }
+
+    /// Odd while the rank waits; grows with every wait.
+    std::uint64_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
+    /// Whether the rank waits for something that has not come.
+    bool stuck() const noexcept {
+        return generation() % 2 == 1 &&
+               word_.load(std::memory_order_relaxed)->progress(target_.load(std::memory_order_relaxed)) ==
+                   Progress::pending;
+    }
+    /// "all_gather (call 3) over dp at train.cpp:12"; @pre stuck()
+    std::string describe() const {
+        return detail::concat(name(verb_.load(std::memory_order_relaxed)), " (call ",
+                              sequence_.load(std::memory_order_relaxed), ") over ",
+                              *axes_.load(std::memory_order_relaxed), " at ", file_.load(std::memory_order_relaxed),
+                              ":", line_.load(std::memory_order_relaxed));
+    }
+
+  private:
+    void step() noexcept {
+        generation_.store(generation_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+
+    std::atomic<std::uint64_t> generation_{0};
+    std::atomic<const WaitWord*> word_{nullptr};
+    std::atomic<std::uint32_t> target_{0};
+    std::atomic<std::uint32_t> line_{0};
+    std::atomic<const char*> file_{""};
+    std::atomic<const std::string*> axes_{nullptr};
+    std::atomic<std::uint64_t> sequence_{0};
+    std::atomic<Verb> verb_{};
+};
+
+}  // namespace shardkit::threads

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <shardkit/backend/threads/pause.hpp>
+#include <shardkit/backend/threads/progress.hpp>
+
+namespace shardkit::threads {
+
+/// A monotonic 31-bit count of arrivals, and one poison bit, in a single atomic word, so that "did the last rank
+/// arrive before the failure or after it" has one answer that all ranks see.
+///
+/// Rule:    entries are refused once the word is poisoned, so a round that is incomplete then stays incomplete and
+///          its waiters give up; a round that is complete goes on to its end. Exits always count: a rank that has
+///          entered also leaves, so nobody's memory goes away while a peer reads it.
+/// Counts wrap around; they compare right as long as two that are compared differ by less than 2^30.
+class WaitWord {
+  public:
+    static constexpr std::uint32_t poison_bit = 0x80000000U;
+    static constexpr std::uint32_t count_mask = poison_bit - 1U;
+
+    static constexpr std::uint32_t advanced(std::uint32_t count, std::uint32_t by) noexcept {
+        return (count + by) & count_mask;
+    }
+
+    WaitWord() noexcept = default;
+    explicit WaitWord(std::uint32_t count) noexcept : word_(count & count_mask) {}
+
+    std::uint32_t count() const noexcept { return word_.load(std::memory_order_acquire) & count_mask; }
+    bool poisoned() const noexcept { return (word_.load(std::memory_order_acquire) & poison_bit) != 0; }
+    Progress progress(std::uint32_t target) const noexcept {
+        return classify(word_.load(std::memory_order_acquire), target);
+    }
+
+    /// Counts one arrival and wakes the waiters if it is the one that makes `target`; false once poisoned.
+    bool enter(std::uint32_t target) noexcept {
+        std::uint32_t old = word_.load(std::memory_order_relaxed);
+        do {
+            if ((old & poison_bit) != 0) { return false; }
+        } while (!word_.compare_exchange_weak(old, advanced(old, 1), std::memory_order_acq_rel,
+                                              std::memory_order_relaxed));
+        if (advanced(old, 1) == target) { word_.notify_all(); }
+        return true;
+    }
+
+    /// Counts `by` arrivals, poisoned or not, and wakes the waiters if that makes `target`.
+    void leave(std::uint32_t target, std::uint32_t by = 1) noexcept {
+        std::uint32_t old = word_.load(std::memory_order_relaxed);
+        while (!word_.compare_exchange_weak(old, (old & poison_bit) | advanced(old, by), std::memory_order_acq_rel,
+                                            std::memory_order_relaxed)) {}
+        if (advanced(old, by) == target) { word_.notify_all(); }
+    }
+
+    /// Replaces the count `from` by `to` and wakes the waiters; false if the count is another or poisoned.
+    bool exchange(std::uint32_t from, std::uint32_t to) noexcept {
+        if (!word_.compare_exchange_strong(from, to, std::memory_order_acq_rel, std::memory_order_acquire)) {
+            return false;
+        }
+        word_.notify_all();
+        return true;
+    }
+
+    /// From now on entries are refused; wakes everybody.
+    void poison() noexcept {
+        word_.fetch_or(poison_bit, std::memory_order_acq_rel);
+        word_.notify_all();
+    }
+
+    /// Looks at most 1 + `spins` times.
+    Progress poll(std::uint32_t target, std::uint32_t spins) const noexcept {
+        Progress seen = progress(target);
+        for (; seen == Progress::pending && spins > 0; --spins) {
+            pause();
+            seen = progress(target);
+        }
+        return seen;
+    }
+
+    /// Sleeps until the target is reached or, before that, the word is poisoned.
+    Progress block(std::uint32_t target) const noexcept {
+        while (true) {
+            const std::uint32_t seen = word_.load(std::memory_order_acquire);
+            const Progress progress = classify(seen, target);
+            if (progress != Progress::pending) { return progress; }
+            word_.wait(seen, std::memory_order_acquire);
+        }
+    }
+
+    /// Returns when the target is reached, poisoned or not: the wait of those who have entered.
+    void wait_for_exit(std::uint32_t target, std::uint32_t spins) const noexcept {
+        while (true) {
+            const std::uint32_t seen = word_.load(std::memory_order_acquire);
+            if (classify(seen, target) == Progress::reached) { return; }
+            if (spins > 0) {
+                --spins;
+                pause();
+            } else {
+                word_.wait(seen, std::memory_order_acquire);
+            }
+        }
+    }
+
+  private:
+    static constexpr Progress classify(std::uint32_t word, std::uint32_t target) noexcept {
+        if (((word - target) & count_mask) < (count_mask >> 1U)) { return Progress::reached; }
+        return (word & poison_bit) != 0 ? Progress::poisoned : Progress::pending;
+    }
+
+    std::atomic<std::uint32_t> word_{0};
+};
+
+}  // namespace shardkit::threads

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/threads/allowed_cpus.hpp>
+#include <shardkit/backend/threads/deadlock_watch.hpp>
+#include <shardkit/backend/threads/failure.hpp>
+#include <shardkit/backend/threads/group.hpp>
+#include <shardkit/backend/threads/launch_options.hpp>
+#include <shardkit/backend/threads/rank_state.hpp>
+#include <shardkit/backend/threads/wait_record.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::threads {
+
+/// Everything that the ranks of one launch share: the groups, which live until every rank has ended, what each rank
+/// is doing, and the first failure. The launching thread owns it.
+class World {
+  public:
+    /// @throws std::invalid_argument for zero ranks or a deadlock check without a positive interval
+    World(std::size_t ranks, const LaunchOptions& options, SourceLocation where)
+        : ranks_(checked_size(ranks, options, where)),
+          options_(options),
+          spins_(spins_for(ranks, options.waiting)),
+          states_(std::make_unique<RankState[]>(ranks)),
+          running_(ranks) {
+        std::vector<std::size_t> everybody(ranks);
+        std::iota(everybody.begin(), everybody.end(), std::size_t{0});
+        groups_.push_back(std::make_unique<Group>(std::move(everybody)));
+        world_group_ = groups_.back().get();
+    }
+
+    std::size_t size() const noexcept { return ranks_; }
+    std::uint32_t spins() const noexcept { return spins_; }
+    Group& world_group() const noexcept { return *world_group_; }
+    RankState& state(std::size_t rank) const noexcept { return states_[rank]; }
+
+    /// A group for good; it is born poisoned if a rank has failed already. Called by one of its members.
+    Group& make_group(std::vector<std::size_t> world_ranks) {
+        auto group = std::make_unique<Group>(std::move(world_ranks));
+        const std::lock_guard lock(mutex_);
+        if (failure_) { group->poison(); }
+        groups_.push_back(std::move(group));
+        return *groups_.back();
+    }
+
+    /// Waits on behalf of `rank` until `word` reaches `target`.
+    /// @throws PeerError when that cannot happen any more, because one of `needed` has returned or any rank failed
+    void wait_for_entry(std::size_t rank, const WaitWord& word, std::uint32_t target, const Waiting& waiting,
+                        std::span<const std::size_t> needed) {
+        Progress progress = word.poll(target, spins_);
+        if (progress == Progress::pending) {
+            WaitRecord& record = states_[rank].record;
+            record.begin(word, target, waiting);
+            progress = word.block(target);
+            record.end();
+        }
+        if (progress == Progress::poisoned) { throw_peer_error(rank, waiting, needed); }
+    }
+
+    [[noreturn]] void throw_peer_error(std::size_t rank, const Waiting& waiting,
+                                       std::span<const std::size_t> needed) {
+        const std::lock_guard lock(mutex_);
+        const Failure& reason = states_[rank].stopped_by.emplace(why(rank, waiting, needed));
+        throw PeerError("threads", detail::concat(name(waiting.verb), " over ", *waiting.axes), reason.rank,
+                        reason.text, waiting.where);
+    }
+
+    /// The rank's function has ended; what its peers still expect of it will not come.
+    void rank_returned(std::size_t rank) noexcept {
+        const std::lock_guard lock(mutex_);
+        for (const auto& group : groups_) { group->poison_calls_with(rank); }
+        end(rank, Fate::returned);
+    }
+
+    /// The rank's function has ended by an exception of its own.
+    void rank_failed(std::size_t rank, const char* what) noexcept {
+        const std::lock_guard lock(mutex_);
+        if (!failure_) {
+            failure_.emplace(Failure{rank, {}});
+            try {
+                failure_->text = detail::concat("rank ", rank, " failed: ", what);
+            } catch (...) {  // no memory: the rank's number alone must do
+            }
+        }
+        poison_all();
+        end(rank, Fate::failed);
+    }
+
+    /// The rank's function has ended because of a peer; the reason that others are told is that peer's.
+    void rank_stopped(std::size_t rank, const PeerError& error) noexcept {
+        if (states_[rank].stopped_by && states_[rank].stopped_by->rank == error.rank()) {
+            const std::lock_guard lock(mutex_);
+            if (!failure_) { failure_ = std::move(states_[rank].stopped_by); }
+            poison_all();
+            end(rank, Fate::failed);
+        } else {
+            rank_failed(rank, error.what());
+        }
+    }
+
+    /// Returns when every rank has ended; meanwhile looks for deadlocks.
+    void watch() {
+        DeadlockWatch deadlocks(std::span<const RankState>(states_.get(), ranks_));
+        std::unique_lock lock(mutex_);
+        while (running_ > 0) {
+            // The system clock, because thread sanitizers know the wait on it; a clock that jumps costs a late look.
+            const auto next_look = std::chrono::system_clock::now() + options_.deadlock_check;
+            if (ended_.wait_until(lock, next_look) == std::cv_status::no_timeout || running_ == 0) { continue; }
+            if (auto found = deadlocks.look()) {
+                if (!failure_) { failure_ = std::move(found); }
+                poison_all();
+            }
+        }
+    }
+
+  private:
+    static std::size_t checked_size(std::size_t ranks, const LaunchOptions& options, SourceLocation where) {
+        if (ranks == 0) { throw_invalid_argument(where, "threads: 0 ranks, expected at least 1"); }
+        if (options.deadlock_check.count() <= 0) {
+            throw_invalid_argument(where, "threads: deadlock_check of ", options.deadlock_check.count(),
+                                   " ms, expected at least 1");
+        }
+        return ranks;
+    }
+
+    static std::uint32_t spins_for(std::size_t ranks, WaitMode mode) noexcept {
+        constexpr std::uint32_t brief = 2000;  // tens of microseconds: a few times what a wake-up costs
+        if (mode == WaitMode::automatic) { return ranks <= allowed_cpus() ? brief : 0; }
+        return mode == WaitMode::spin_briefly ? brief : 0;
+    }
+
+    Failure why(std::size_t rank, const Waiting& waiting, std::span<const std::size_t> needed) const {
+        if (failure_) {
+            return failure_->text.empty()
+                       ? Failure{failure_->rank, detail::concat("rank ", failure_->rank, " failed")}
+                       : *failure_;
+        }
+        for (const std::size_t peer : needed) {
+            if (states_[peer].fate != Fate::running) {
+                return {peer, detail::concat("rank ", peer, " returned before rank ", rank, "'s ", name(waiting.verb),
+                                             " over ", *waiting.axes)};
+            }
+        }
+        return {rank, "the group was given up"};
+    }
+
+    void poison_all() noexcept {
+        for (const auto& group : groups_) { group->poison(); }
+    }
+
+    void end(std::size_t rank, Fate fate) noexcept {
+        states_[rank].fate = fate;
+        if (--running_ == 0) { ended_.notify_one(); }
+    }
+
+    std::size_t ranks_;
+    LaunchOptions options_;
+    std::uint32_t spins_;
+    std::unique_ptr<RankState[]> states_;
+    Group* world_group_ = nullptr;
+
+    std::mutex mutex_;  // guards everything below, and fate and stopped_by of every state
+    std::condition_variable ended_;
+    std::vector<std::unique_ptr<Group>> groups_;
+    std::optional<Failure> failure_;
+    std::size_t running_;
+};
+
+}  // namespace shardkit::threads

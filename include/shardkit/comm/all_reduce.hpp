@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
+
+namespace shardkit {
+
+/// The engine behind C can all-reduce from elements of type In into type Out, adding in Out's arithmetic.
+template <class C, class In, class Out>
+concept AllReduces = Communicator<C> && Element<In> && Element<Out> &&
+    requires(const C comm, std::span<const In> input, std::span<Out> output, typename C::Stream stream,
+             SourceLocation where) {
+    comm.all_reduce(ReduceOp::sum, input, output, stream, where);
+    comm.all_reduce_in_place(ReduceOp::sum, output, stream, where);
+};
+
+/// Reduces `input` over the ranks; every rank receives the whole result in `output`.
+/// Shapes:  input [k], output [k]; elements, not bytes. The two must not overlap.
+/// Order:   stream-ordered. Collective over `comm`. Sums are made in Arithmetic<Out> and rounded once.
+/// Cost:    2 (size - 1) / size of the bytes moved per rank.
+/// @post    output[i] is the reduction over ranks q of rank q's input[i], the same bits on every rank
+/// @throws  std::invalid_argument when the sizes differ; CommError when the engine fails
+template <Element In, Element Out, AllReduces<In, Out> C>
+void all_reduce(const C& comm, ReduceOp op, std::span<const In> input, std::span<Out> output,
+                typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
+    if (input.size() != output.size()) {
+        throw_invalid_argument(where, "all_reduce over ", comm.axes(), ": output has ", output.size(),
+                               " elements, expected ", input.size(), " as input has");
+    }
+    comm.all_reduce(op, input, output, stream, where);
+}
+
+/// The same where the result replaces the input.
+template <Element T, AllReduces<T, T> C>
+void all_reduce_in_place(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream,
+                         SourceLocation where = SourceLocation::current()) {
+    comm.all_reduce_in_place(op, values, stream, where);
+}
+
+}  // namespace shardkit

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/comm/communicator.hpp>
+
+namespace shardkit {
+
+/// Returns once every rank of `comm` has called it (on an asynchronous stream: completes in stream order).
+/// @throws  CommError when the engine fails or a rank is gone
+template <Communicator C>
+void barrier(const C& comm, typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
+    comm.barrier(stream, where);
+}
+
+}  // namespace shardkit

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include <shardkit/comm/communicator.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
+
+namespace shardkit {
+
+/// The engine behind C can broadcast elements of type T.
+template <class C, class T>
+concept Broadcasts = Communicator<C> && Element<T> &&
+    requires(const C comm, std::span<T> values, std::size_t root, typename C::Stream stream, SourceLocation where) {
+    comm.broadcast(values, root, stream, where);
+};
+
+/// Copies rank `root`'s values to every rank.
+/// Order:   stream-ordered. Collective over `comm`.
+/// Cost:    every other rank receives the bytes of `values` once.
+/// @throws  std::invalid_argument when root is no rank of `comm`; CommError when the engine fails
+template <Element T, Broadcasts<T> C>
+void broadcast(const C& comm, std::span<T> values, std::size_t root, typename C::Stream stream,
+               SourceLocation where = SourceLocation::current()) {
+    if (root >= comm.size()) {
+        throw_invalid_argument(where, "broadcast over ", comm.axes(), ": root ", root, ", expected a rank below ",
+                               comm.size());
+    }
+    comm.broadcast(values, root, stream, where);
+}
+
+}  // namespace shardkit

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
+
+namespace shardkit {
+
+/// The engine behind C can reduce-scatter from elements of type In into type Out, adding in Out's arithmetic.
+template <class C, class In, class Out>
+concept ReduceScatters = Communicator<C> && Element<In> && Element<Out> &&
+    requires(const C comm, std::span<const In> full, std::span<Out> shard, std::span<Out> in_place,
+             typename C::Stream stream, SourceLocation where) {
+    comm.reduce_scatter(ReduceOp::sum, full, shard, stream, where);
+    comm.reduce_scatter_in_place(ReduceOp::sum, in_place, stream, where);
+};
+
+/// Reduces `full` over the ranks; rank r keeps piece r in `shard`.
+/// Shapes:  full [size * k], shard [k]; elements, not bytes. The two must not overlap.
+/// Order:   stream-ordered. Collective over `comm`. Sums are made in Arithmetic<Out> and rounded once.
+/// Cost:    (size - 1) / size of full's bytes received per rank.
+/// @post    shard[i] is the reduction over ranks q of rank q's full[rank * k + i]
+/// @throws  std::invalid_argument when full is not size times shard; CommError when the engine fails
+template <Element In, Element Out, ReduceScatters<In, Out> C>
+void reduce_scatter(const C& comm, ReduceOp op, std::span<const In> full, std::span<Out> shard,
+                    typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
+    if (full.size() != shard.size() * comm.size()) {
+        throw_invalid_argument(where, "reduce_scatter over ", comm.axes(), ": full has ", full.size(),
+                               " elements, expected ", comm.size(), " ranks x ", shard.size(), " of shard");
+    }
+    comm.reduce_scatter(op, full, shard, stream, where);
+}
+
+/// The same where piece r of rank r's own buffer receives the result; the other pieces keep their values.
+/// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
+template <Element T, ReduceScatters<T, T> C>
+void reduce_scatter_in_place(const C& comm, ReduceOp op, std::span<T> full, typename C::Stream stream,
+                             SourceLocation where = SourceLocation::current()) {
+    if (full.size() % comm.size() != 0) {
+        throw_invalid_argument(where, "reduce_scatter_in_place over ", comm.axes(), ": ", full.size(),
+                               " elements, expected a multiple of ", comm.size(), " ranks");
+    }
+    comm.reduce_scatter_in_place(op, full, stream, where);
+}
+
+}  // namespace shardkit

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/comm/verb.hpp>
+#include <shardkit/core/counts.hpp>
+
+namespace shardkit {
+
+/// What one rank has communicated, by verb and by the axes of the communicator. The engine that copies also
+/// counts: `moved` is what went between this rank and its peers, not a formula. A group of one rank
+/// communicates nothing and leaves no entry.
+class TrafficLog {
+  public:
+    struct Entry {
+        Verb verb{};
+        std::string axes;
+        std::uint64_t calls = 0;
+        ByteCount payload;  ///< bytes of the whole buffer, summed over calls
+        ByteCount moved;    ///< bytes that this rank read from or wrote to its peers
+    };
+
+    /// Makes room for one communicator, so that `record` never allocates. Returns the first index of its rows.
+    std::size_t add_communicator(std::string_view axes) {
+        for (std::size_t i = 0; i < rows_.size(); i += verb_count) {
+            if (rows_[i].axes == axes) { return i; }
+        }
+        const std::size_t first = rows_.size();
+        for (std::size_t v = 0; v < verb_count; ++v) {
+            rows_.push_back({static_cast<Verb>(v), std::string(axes), 0, {}, {}});
+        }
+        return first;
+    }
+
+    void record(std::size_t first_row, Verb verb, ByteCount payload, ByteCount moved) noexcept {
+        Entry& row = rows_[first_row + static_cast<std::size_t>(verb)];
+        ++row.calls;
+        row.payload += payload;
+        row.moved += moved;
+    }
+
+    /// Rows with at least one call, in order of first appearance of their axes.
+    std::vector<Entry> entries() const {
+        std::vector<Entry> used;
+        std::copy_if(rows_.begin(), rows_.end(), std::back_inserter(used),
+                     [](const Entry& e) { return e.calls > 0; });
+        return used;
+    }
+
+    /// Sum over all axes.
+    Entry total(Verb verb) const {
+        Entry sum{verb, "all", 0, {}, {}};
+        for (const Entry& row : rows_) {
+            if (row.verb != verb) { continue; }
+            sum.calls += row.calls;
+            sum.payload += row.payload;
+            sum.moved += row.moved;
+        }
+        return sum;
+    }
+
+    /// Sets all counts back to zero; communicators keep their rows.
+    void clear() noexcept {
+        for (Entry& row : rows_) {
+            row.calls = 0;
+            row.payload = row.moved = ByteCount{};
+        }
+    }
+
+  private:
+    std::vector<Entry> rows_;
+};
+
+}  // namespace shardkit

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace shardkit {
+
+/// The communication verbs, as a run-time value: for error messages and for counting.
+enum class Verb : std::uint8_t {
+    all_gather,
+    reduce_scatter,
+    all_reduce,
+    broadcast,
+    all_to_all,
+    send,
+    receive,
+    barrier,
+    split
+};
+inline constexpr std::size_t verb_count = 9;
+
+constexpr std::string_view name(Verb verb) noexcept {
+    constexpr std::string_view names[] = {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all",
+                                          "send",       "receive",        "barrier",    "split"};
+    return names[static_cast<std::size_t>(verb)];
+}
+
+}  // namespace shardkit

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// Define SHARDKIT_CHECKED=1 before the first include for checked builds: released gather buffers are filled
+/// with NaN and every view is compared with its window's generation. Results stay bitwise equal.
+/// Types that differ between the two builds live in an inline namespace of their own, so that mixing checked
+/// and unchecked translation units is a link error or harmless, never a silent ODR violation.
+#ifndef SHARDKIT_CHECKED
+#define SHARDKIT_CHECKED 0
+#endif
+
+#if SHARDKIT_CHECKED
+#define SHARDKIT_BUILD checked_build
+#else
+#define SHARDKIT_BUILD unchecked_build
+#endif
+
+namespace shardkit::inline SHARDKIT_BUILD {
+inline constexpr bool checked = SHARDKIT_CHECKED != 0;
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+namespace shardkit {
+
+/// An extent that is given at run time: of a parameter's shape, of a mesh or of a hybrid shard group.
+inline constexpr std::size_t dynamic = static_cast<std::size_t>(-1);
+
+}  // namespace shardkit

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/core/fp16.hpp>
+
+namespace shardkit {
+
+/// The element types that travel between ranks, as a run-time value.
+enum class ElementType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint64, uint32, uint8 };
+
+constexpr std::string_view name(ElementType type) noexcept {
+    constexpr std::string_view names[] = {"fp64",  "fp32",   "bf16",   "fp16", "int64",
+                                          "int32", "uint64", "uint32", "uint8"};
+    return names[static_cast<std::size_t>(type)];
+}
+
+/// Bytes of one element.
+constexpr std::size_t size_of(ElementType type) noexcept {
+    constexpr std::size_t sizes[] = {8, 4, 2, 2, 8, 4, 8, 4, 1};
+    return sizes[static_cast<std::size_t>(type)];
+}
+
+/// Customisation point: specialise it for another storage type (for example a toolkit's own bfloat16).
+/// Members: `type` (the ElementType it travels as) and `Arithmetic` (the type its sums are made in, to and
+/// from which it converts explicitly).
+template <class T>
+struct element_traits {};
+
+namespace detail {
+template <ElementType Type, class A>
+struct ElementTraits {
+    static constexpr ElementType type = Type;
+    using Arithmetic = A;
+};
+}  // namespace detail
+
+template <>
+struct element_traits<double> : detail::ElementTraits<ElementType::fp64, double> {};
+template <>
+struct element_traits<float> : detail::ElementTraits<ElementType::fp32, float> {};
+template <>
+struct element_traits<bf16> : detail::ElementTraits<ElementType::bf16, float> {};
+template <>
+struct element_traits<fp16> : detail::ElementTraits<ElementType::fp16, float> {};
+template <>
+struct element_traits<std::int64_t> : detail::ElementTraits<ElementType::int64, std::int64_t> {};
+template <>
+struct element_traits<std::int32_t> : detail::ElementTraits<ElementType::int32, std::int32_t> {};
+template <>
+struct element_traits<std::uint64_t> : detail::ElementTraits<ElementType::uint64, std::uint64_t> {};
+template <>
+struct element_traits<std::uint32_t> : detail::ElementTraits<ElementType::uint32, std::uint32_t> {};
+template <>
+struct element_traits<std::uint8_t> : detail::ElementTraits<ElementType::uint8, std::uint8_t> {};
+
+/// The type in which sums over elements of type T are made: float for 16-bit types, T otherwise.
+template <class T>
+using Arithmetic = typename element_traits<T>::Arithmetic;
+
+/// Anything that a collective can carry.
+template <class T>
+concept Element = std::is_trivially_copyable_v<T> && requires {
+    { element_traits<T>::type } -> std::convertible_to<ElementType>;
+    typename element_traits<T>::Arithmetic;
+} && sizeof(T) == size_of(element_traits<T>::type);
+
+/// Elements that a parameter can be made of: fp64, fp32, bf16, fp16.
+template <class T>
+concept FloatingElement = Element<T> && std::floating_point<Arithmetic<T>>;
+
+template <Element T>
+inline constexpr ElementType element_type_of = element_traits<T>::type;
+
+}  // namespace shardkit

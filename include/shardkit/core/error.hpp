@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit {
+
+/// A collective or point-to-point call failed. Says which engine, which call, the engine's own words and
+/// the user's file and line.
+class CommError : public std::runtime_error {
+  public:
+    CommError(std::string_view engine, std::string_view call, std::string_view what_happened, SourceLocation where)
+        : std::runtime_error(
+              detail::concat(engine, ": ", call, " at ", where.file, ":", where.line, ": ", what_happened)),
+          engine_(engine),
+          call_(call),
+          where_(where) {}
+
+    const std::string& engine() const noexcept { return engine_; }
+    const std::string& call() const noexcept { return call_; }
+    SourceLocation where() const noexcept { return where_; }
+
+  private:
+    std::string engine_;
+    std::string call_;
+    SourceLocation where_;
+};
+
+/// Another rank failed, returned early or called something else, so this rank's call cannot complete.
+/// `rank()` is that rank's number in the world.
+class PeerError : public CommError {
+  public:
+    PeerError(std::string_view engine, std::string_view call, std::size_t peer_rank, std::string_view what_happened,
+              SourceLocation where)
+        : CommError(engine, call, what_happened, where), rank_(peer_rank) {}
+
+    std::size_t rank() const noexcept { return rank_; }
+
+  private:
+    std::size_t rank_;
+};
+
+/// Verbs of the library were called in an order that has no meaning: a handle added twice, a window used
+/// after its end, a reduction without gradients.
+class UsageError : public std::logic_error {
+  public:
+    using std::logic_error::logic_error;
+};
+
+/// Throws std::invalid_argument with a message made of `pieces`, and the caller's file and line.
+template <class... Pieces>
+[[noreturn]] void throw_invalid_argument(SourceLocation where, const Pieces&... pieces) {
+    throw std::invalid_argument(detail::concat(pieces..., " (", where.file, ":", where.line, ")"));
+}
+
+}  // namespace shardkit

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// clang's typestate attributes: with -Wconsumed, a window used after its end is a compile-time diagnosis.
+/// Other compilers do not know them and would warn, so they see nothing.
+#ifdef __clang__
+#define SHARDKIT_CONSUMABLE [[clang::consumable(unconsumed)]]
+#define SHARDKIT_RETURNS_UNCONSUMED [[clang::return_typestate(unconsumed)]]
+#define SHARDKIT_CALLABLE_WHEN_UNCONSUMED [[clang::callable_when("unconsumed")]]
+#else
+#define SHARDKIT_CONSUMABLE
+#define SHARDKIT_RETURNS_UNCONSUMED
+#define SHARDKIT_CALLABLE_WHEN_UNCONSUMED
+#endif

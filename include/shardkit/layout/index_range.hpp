@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace shardkit {
+
+/// Elements [begin, end).
+struct IndexRange {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+
+    constexpr std::size_t size() const noexcept { return end - begin; }
+    constexpr bool empty() const noexcept { return begin == end; }
+    friend constexpr bool operator==(IndexRange, IndexRange) noexcept = default;
+};
+
+/// What both ranges hold; empty (and inside `a`) when they do not meet.
+/// @post x is in the result exactly when x is in a and in b
+constexpr IndexRange intersect(IndexRange a, IndexRange b) noexcept {
+    const std::size_t begin = std::clamp(b.begin, a.begin, a.end);
+    const std::size_t end = std::clamp(b.end, a.begin, a.end);
+    return {begin, std::max(begin, end)};
+}
+
+/// The same elements counted from `origin` on.
+/// @pre origin <= range.begin
+constexpr IndexRange relative_to(IndexRange range, std::size_t origin) noexcept {
+    return {range.begin - origin, range.end - origin};
+}
+
+}  // namespace shardkit

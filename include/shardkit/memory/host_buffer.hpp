@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include <shardkit/core/element.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit {
+
+/// Host memory for `size` elements of type T, zeroed by the thread that makes it (so that its pages are near
+/// that thread), aligned to 128 bytes; freed at the end of its life. Move-only. Zero elements take no memory.
+template <Element T>
+class HostBuffer {
+  public:
+    static constexpr std::size_t alignment = 128;
+
+    HostBuffer() noexcept = default;
+
+    /// @throws std::length_error when the bytes do not fit a std::size_t; std::bad_alloc when there is no memory
+    explicit HostBuffer(std::size_t size) : size_(size) {
+        if (size == 0) { return; }
+        if (size > std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T)) {
+            throw std::length_error(
+                detail::concat("HostBuffer: ", size, " elements of ", sizeof(T), " bytes exceed the address space"));
+        }
+        data_ = static_cast<T*>(::operator new (size * sizeof(T), std::align_val_t{alignment}));
+        for (std::size_t i = 0; i < size; ++i) { ::new (static_cast<void*>(data_ + i)) T{}; }
+    }
+
+    HostBuffer(HostBuffer&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    HostBuffer& operator=(HostBuffer&& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    HostBuffer(const HostBuffer&) = delete;
+    HostBuffer& operator=(const HostBuffer&) = delete;
+    ~HostBuffer() { ::operator delete (data_, std::align_val_t{alignment}); }
+
+    T* data() const noexcept { return data_; }
+    std::size_t size() const noexcept { return size_; }
+    std::span<T> span() const noexcept { return {data_, size_}; }
+
+  private:
+    T* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+}  // namespace shardkit

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string_view>
+#include <utility>
+
+#include <shardkit/core/error.hpp>
+
+namespace shardkit {
+
+/// Equal buffers that groups of one layout size take turns in. Group k prefers slot k mod in_flight, so that
+/// the same schedule gives the same addresses in every step.
+/// Cost:    at most min(groups, in_flight) slots of `slot_bytes`; leasing allocates nothing.
+/// Order:   a slot remembers the event of its last use; whoever writes to it next waits for that event.
+template <class Engine>
+class SlotPool {
+  public:
+    using Event = typename Engine::Stream::Event;
+
+    class Slot {
+      public:
+        void* data() const noexcept { return memory_.data(); }
+        const Event& last_use() const noexcept { return last_use_; }
+
+      private:
+        friend SlotPool;
+        explicit Slot(std::size_t bytes) : memory_(bytes) {}
+        typename Engine::template Buffer<std::uint8_t> memory_;
+        std::string_view holder_;  // path of the group, empty when free
+        Event last_use_{};
+    };
+
+    SlotPool(std::size_t slot_bytes, std::size_t in_flight) : slot_bytes_(slot_bytes), in_flight_(in_flight) {}
+
+    std::size_t slot_bytes() const noexcept { return slot_bytes_; }
+
+    /// A group joins and receives its number. May allocate a slot.
+    std::size_t join() {
+        if (slots_.size() < in_flight_) { slots_.push_back(Slot(slot_bytes_)); }
+        ++members_;
+        return next_ordinal_++;
+    }
+    /// The last group to leave takes the memory with it.
+    void leave() noexcept {
+        if (--members_ == 0) {
+            slots_.clear();
+            next_ordinal_ = 0;
+        }
+    }
+
+    /// @throws UsageError when all slots are held: names the holders
+    Slot& lease(std::size_t ordinal, std::string_view path, std::string_view purpose) {
+        const std::size_t count = slots_.size();
+        for (std::size_t i = 0; i < count; ++i) {
+            Slot& slot = slots_[(ordinal + i) % count];
+            if (slot.holder_.empty()) {
+                slot.holder_ = path;
+                return slot;
+            }
+        }
+        std::string holders;
+        for (const Slot& slot : slots_) {
+            holders += detail::concat(holders.empty() ? "'" : ", '", slot.holder_, "'");
+        }
+        throw UsageError(detail::concat("'", path, "': no ", purpose, " buffer is free, ", count, " are held by ",
+                                        holders, "; end a window first or raise RankOptions::in_flight"));
+    }
+    void release(Slot& slot, Event last_use) noexcept {
+        slot.holder_ = {};
+        slot.last_use_ = std::move(last_use);
+    }
+
+  private:
+    std::size_t slot_bytes_;
+    std::size_t in_flight_;
+    std::size_t members_ = 0;
+    std::size_t next_ordinal_ = 0;
+    std::deque<Slot> slots_;
+};
+
+}  // namespace shardkit

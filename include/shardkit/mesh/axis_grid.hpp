@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/mesh/rank_group.hpp>
+
+namespace shardkit {
+
+struct NamedAxis {
+    std::string_view name;
+    std::size_t extent = 1;
+};
+
+/// Ranks arranged on a list of named axes, slowest first: the arithmetic under every mesh.
+/// Rank order is row-major, as arange(size).reshape(extents) numbers it. Names must outlive the grid
+/// (string literals do).
+class AxisGrid {
+  public:
+    static constexpr std::size_t max_axes = RankGroup::max_axes;
+
+    /// @throws std::invalid_argument for an extent of zero, a name given twice, more than max_axes axes, or
+    ///         a product of extents that overflows
+    constexpr AxisGrid(std::initializer_list<NamedAxis> axes) {
+        for (const NamedAxis& axis : axes) { append(axis); }
+    }
+
+    constexpr std::size_t axis_count() const noexcept { return count_; }
+    constexpr const NamedAxis& axis(std::size_t i) const noexcept { return axes_[i]; }
+
+    /// Number of ranks: the product of all extents.
+    constexpr std::size_t size() const noexcept {
+        std::size_t product = 1;
+        for (std::size_t i = 0; i < count_; ++i) { product *= axes_[i].extent; }
+        return product;
+    }
+
+    constexpr bool has(std::string_view name) const noexcept { return find(name) < count_; }
+    /// @throws std::invalid_argument when there is no such axis
+    constexpr std::size_t extent(std::string_view name) const { return axes_[index_of(name)].extent; }
+
+    /// How far apart two ranks are that differ by one along axis `i`.
+    constexpr std::size_t stride(std::size_t i) const noexcept {
+        std::size_t product = 1;
+        for (std::size_t a = i + 1; a < count_; ++a) { product *= axes_[a].extent; }
+        return product;
+    }
+
+    /// @pre rank < size()   @post rank is the sum over axes of coordinate * stride
+    constexpr std::size_t coordinate(std::string_view name, std::size_t rank) const {
+        const std::size_t i = index_of(name);
+        return rank / stride(i) % axes_[i].extent;
+    }
+
+    /// The ranks that share all coordinates with `rank` except those of `names`, numbered by `names`
+    /// (slowest first, whatever their order in the grid).
+    /// @throws std::invalid_argument when there is no such axis or rank
+    constexpr RankGroup group(std::span<const std::string_view> names, std::size_t rank) const {
+        if (rank >= size()) { throw std::invalid_argument(detail::concat("mesh ", describe(), ": no rank ", rank)); }
+        RankGroup group;
+        group.base_ = rank;
+        for (const std::string_view name : names) {
+            const std::size_t i = index_of(name);
+            const std::size_t here = coordinate(name, rank);
+            group.extents_[group.axis_count_] = axes_[i].extent;
+            group.strides_[group.axis_count_] = stride(i);
+            ++group.axis_count_;
+            group.base_ -= here * stride(i);
+            group.index_ = group.index_ * axes_[i].extent + here;
+            group.size_ *= axes_[i].extent;
+        }
+        return group;
+    }
+
+    /// The same ranks with axis `name` seen as two, `outer` (slow) and `inner` with `inner_extent` ranks.
+    /// @throws std::invalid_argument when inner_extent does not divide the axis
+    constexpr AxisGrid split_axis(std::string_view name, std::size_t inner_extent, std::string_view outer,
+                                  std::string_view inner) const {
+        const std::size_t at = index_of(name);
+        if (inner_extent == 0 || axes_[at].extent % inner_extent != 0) {
+            throw std::invalid_argument(detail::concat("mesh ", describe(), ": groups of ", inner_extent,
+                                                       " do not divide ", name, " = ", axes_[at].extent));
+        }
+        AxisGrid grid{};
+        for (std::size_t i = 0; i < count_; ++i) {
+            if (i == at) {
+                grid.append({outer, axes_[i].extent / inner_extent});
+                grid.append({inner, inner_extent});
+            } else {
+                grid.append(axes_[i]);
+            }
+        }
+        return grid;
+    }
+
+    /// "dp=4 tp=2 cp=1"
+    std::string describe() const {
+        std::string text;
+        for (std::size_t i = 0; i < count_; ++i) {
+            text += detail::concat(i == 0 ? "" : " ", axes_[i].name, "=", axes_[i].extent);
+        }
+        return text;
+    }
+
+  private:
+    constexpr void append(NamedAxis axis) {
+        if (count_ == max_axes) { throw std::invalid_argument("mesh: more than 8 axes"); }
+        if (axis.extent == 0) {
+            throw std::invalid_argument(
+                detail::concat("mesh: axis ", axis.name, " has extent 0, expected at least 1"));
+        }
+        if (has(axis.name)) { throw std::invalid_argument(detail::concat("mesh: axis ", axis.name, " given twice")); }
+        if (axis.extent > std::numeric_limits<std::size_t>::max() / size()) {
+            throw std::invalid_argument(
+                detail::concat("mesh: axis ", axis.name, " = ", axis.extent, " makes the number of ranks overflow"));
+        }
+        axes_[count_++] = axis;
+    }
+    constexpr std::size_t find(std::string_view name) const noexcept {
+        std::size_t i = 0;
+        while (i < count_ && axes_[i].name != name) { ++i; }
+        return i;
+    }
+    constexpr std::size_t index_of(std::string_view name) const {
+        const std::size_t i = find(name);
+        if (i == count_) { throw std::invalid_argument(detail::concat("mesh ", describe(), ": no axis ", name)); }
+        return i;
+    }
+
+    std::array<NamedAxis, max_axes> axes_{};
+    std::size_t count_ = 0;
+};
+
+}  // namespace shardkit

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/traffic_log.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/memory/slot_pools.hpp>
+#include <shardkit/mesh/axes.hpp>
+#include <shardkit/mesh/axes_label.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
+
+namespace shardkit {
+
+struct RankOptions {
+    /// Buffers per layout size that windows (and likewise gradients) take turns in: prefetch depth + 1.
+    std::size_t in_flight = 2;
+};
+
+/// The engine counts what its copies move.
+template <class C>
+concept CountsTraffic = requires(const C comm) {
+    { comm.traffic() } -> std::same_as<TrafficLog&>;
+};
+
+/// One rank's view of a mesh, independent of the mesh's static type: its place, its communicators, streams and
+/// pools. Every container of the rank refers to it, so it neither moves nor copies and outlives them.
+template <class EngineType>
+class Context {
+  public:
+    using Engine = EngineType;
+    using Communicator = typename Engine::Communicator;
+    using Stream = typename Engine::Stream;
+
+    /// @throws std::invalid_argument when the world has another size than the mesh, or in_flight is 0
+    Context(const AxisGrid& grid, Communicator world, RankOptions options)
+        : grid_(grid), world_(world), pools_(options.in_flight), options_(options) {
+        if (world.size() != grid.size()) {
+            throw std::invalid_argument(detail::concat("mesh ", grid.describe(), " has ", grid.size(),
+                                                       " ranks, but the ", Engine::name, " world has ",
+                                                       world.size()));
+        }
+        if (options.in_flight == 0) {
+            throw std::invalid_argument("RankOptions: in_flight is 0, expected at least 1");
+        }
+    }
+    Context(const Context&) = delete;
+    Context& operator=(const Context&) = delete;
+
+    std::size_t rank() const noexcept { return world_.rank(); }
+    std::size_t world_size() const noexcept { return world_.size(); }
+    const AxisGrid& grid() const noexcept { return grid_; }
+    const Communicator& world() const noexcept { return world_; }
+    const RankOptions& options() const noexcept { return options_; }
+    SlotPools<Engine>& pools() noexcept { return pools_; }
+
+    Stream compute_stream() const noexcept { return compute_; }
+    Stream communication_stream() const noexcept { return communication_; }
+
+    /// The communicator over AxisSet's ranks that share this rank's other coordinates, in AxisSet's order.
+    /// `shard_group` splits dp into dp_replicate and dp_shard; pass dp where no policy splits it.
+    /// Collective over the world on first use, then cached; a group that equals one already made (the world
+    /// included) shares it, so that meshes of one axis split nothing.
+    template <class AxisSet>
+    Communicator communicator(std::size_t shard_group, SourceLocation where = SourceLocation::current()) {
+        const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);
+        return communicator(split.group(AxisSet::names, rank()), axes_label<AxisSet>(split), where);
+    }
+    /// The same over axes of the mesh itself, for example Axes<Dp> or, flattened, Axes<Dp, Cp>.
+    template <class AxisSet>
+    Communicator sub_mesh(SourceLocation where = SourceLocation::current()) {
+        return communicator(grid_.group(AxisSet::names, rank()), axes_label<AxisSet>(grid_), where);
+    }
+
+    /// What this rank has communicated so far. Empty for engines that do not count.
+    TrafficLog& traffic() noexcept {
+        if constexpr (CountsTraffic<Communicator>) {
+            return world_.traffic();
+        } else {
+            return uncounted_;
+        }
+    }
+
+    /// Scratch of the global norm: at least `size` doubles, kept between steps.
+    std::span<double> norm_scratch(std::size_t size) {
+        if (norm_scratch_.size() < size) { norm_scratch_ = typename Engine::template Buffer<double>(size); }
+        return norm_scratch_.span().first(size);
+    }
+
+  private:
+    struct Made {
+        std::vector<std::size_t> members;
+        Communicator communicator;
+    };
+
+    Communicator communicator(const RankGroup& group, const std::string& label, SourceLocation where) {
+        std::vector<std::size_t> members(group.size());
+        for (std::size_t i = 0; i < members.size(); ++i) { members[i] = group.member(i); }
+        if (made_.empty()) {
+            std::vector<std::size_t> everyone(world_.size());
+            for (std::size_t i = 0; i < everyone.size(); ++i) { everyone[i] = i; }
+            made_.push_back({std::move(everyone), world_});
+        }
+        // Groups of one set of axes are translations of each other, so all ranks find or miss together.
+        for (const Made& made : made_) {
+            if (made.members == members) { return made.communicator.named(label); }
+        }
+        Communicator split = world_.split(group.color(), group.index(), label, where);
+        made_.push_back({std::move(members), split});
+        return split;
+    }
+
+    AxisGrid grid_;
+    Communicator world_;
+    Stream compute_{};
+    Stream communication_{};
+    SlotPools<Engine> pools_;
+    RankOptions options_;
+    std::vector<Made> made_;
+    TrafficLog uncounted_;
+    typename Engine::template Buffer<double> norm_scratch_;
+};
+
+}  // namespace shardkit

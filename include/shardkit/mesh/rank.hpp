@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include <shardkit/mesh/context.hpp>
+
+namespace shardkit {
+
+/// What one rank of a job works with: its context, and the mesh with its static extents, so that what does not
+/// fit the mesh is refused by the compiler.
+template <class EngineType, class MeshType>
+class Rank : public Context<EngineType> {
+  public:
+    using Mesh = MeshType;
+
+    /// @throws std::invalid_argument when the world has another size than the mesh
+    Rank(Mesh mesh, typename EngineType::Communicator world, RankOptions options = {})
+        : Context<EngineType>(mesh.grid(), std::move(world), options), mesh_(mesh) {}
+
+    const Mesh& mesh() const noexcept { return mesh_; }
+
+  private:
+    Mesh mesh_;
+};
+
+}  // namespace shardkit

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <concepts>
+
+#include <shardkit/detail/square_root.hpp>
+#include <shardkit/optim/adamw_options.hpp>
+
+namespace shardkit {
+
+/// One element's AdamW step in arithmetic type A (float or double). V is A, or a short vector of A whose
+/// lanes behave alike; host and device run the same functor.
+///   g = gradient_scale * gradient
+///   p = decay * p                                        decay = 1 - lr * weight_decay, decoupled
+///   m = beta1 * m + (1 - beta1) * g                      v = beta2 * v + (1 - beta2) * g^2
+///   p = p - step_size * m / (sqrt(v) * inverse_root + epsilon)
+///   step_size = lr / (1 - beta1^t), inverse_root = 1 / sqrt(1 - beta2^t)
+/// A zero p, m and v with a zero gradient stay zero, so padding survives (for epsilon > 0).
+/// Source:  torch.optim.AdamW, single-tensor rule; Loshchilov and Hutter, arXiv 1711.05101, algorithm 2
+template <std::floating_point A>
+struct AdamWUpdate {
+    A gradient_scale;
+    A decay;
+    A beta1;
+    A one_minus_beta1;
+    A beta2;
+    A one_minus_beta2;
+    A step_size;
+    A inverse_root;
+    A epsilon;
+
+    template <class V>
+    constexpr void operator()(V& parameter, V& exp_avg, V& exp_avg_sq, V gradient) const {
+        using detail::square_root;
+        const V g = gradient_scale * gradient;
+        exp_avg = beta1 * exp_avg + one_minus_beta1 * g;
+        // (c * g) * g, not c * (g * g): the square alone overflows long before its tiny share of v does.
+        exp_avg_sq = beta2 * exp_avg_sq + (one_minus_beta2 * g) * g;
+        const V denominator = square_root(exp_avg_sq) * inverse_root + epsilon;
+        parameter = decay * parameter - (step_size * exp_avg) / denominator;
+    }
+};
+
+/// The update of one step. `beta1_power` and `beta2_power` are beta^t, t counting from 1, kept as running
+/// products in double by the caller; `gradient_scale` is everything that multiplies the raw gradient: one
+/// over the divisor, one over the loss scale, the clip coefficient.
+/// @pre valid options   Constants are computed in double and rounded once to A.
+template <std::floating_point A>
+AdamWUpdate<A> adamw_update(const AdamWOptions& options, double beta1_power, double beta2_power,
+                            double gradient_scale) {
+    return {.gradient_scale = static_cast<A>(gradient_scale),
+            .decay = static_cast<A>(1 - options.learning_rate * options.weight_decay),
+            .beta1 = static_cast<A>(options.beta1),
+            .one_minus_beta1 = static_cast<A>(1 - options.beta1),
+            .beta2 = static_cast<A>(options.beta2),
+            .one_minus_beta2 = static_cast<A>(1 - options.beta2),
+            .step_size = static_cast<A>(options.learning_rate / (1 - beta1_power)),
+            .inverse_root = static_cast<A>(1 / std::sqrt(1 - beta2_power)),
+            .epsilon = static_cast<A>(options.epsilon)};
+}
+
+}  // namespace shardkit

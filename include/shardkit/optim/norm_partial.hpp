@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace shardkit {
+
+/// One shard's contribution to the global norm and to the finite check. Both are doubles, so that the two
+/// travel in one all-reduce and add up whatever the element type.
+/// Invariant: `nonfinite` > 0 exactly when some element was infinite or NaN; how far above zero says nothing
+/// more. An overflow of a square makes `sum_of_squares` infinite and leaves `nonfinite` alone.
+struct NormPartial {
+    double sum_of_squares = 0;
+    double nonfinite = 0;
+
+    constexpr NormPartial& operator+=(const NormPartial& other) noexcept {
+        sum_of_squares += other.sum_of_squares;
+        nonfinite += other.nonfinite;
+        return *this;
+    }
+    friend constexpr bool operator==(const NormPartial&, const NormPartial&) noexcept = default;
+};
+
+}  // namespace shardkit

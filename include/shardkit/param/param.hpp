@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+
+#include <shardkit/core/dynamic.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/fixed_string.hpp>
+#include <shardkit/param/tensor_shape.hpp>
+
+namespace shardkit {
+
+/// A parameter as a type: derive from it, and the type is the parameter's name in code as `Name` is in errors.
+///     struct Weight : Param<"weight", float, dynamic, dynamic> {};
+/// Shapes:  row-major extents, each static or `dynamic`; no extents is a scalar.
+template <FixedString Name, FloatingElement E, std::size_t... Extents>
+struct Param {
+    static_assert(sizeof...(Extents) <= TensorShape::max_rank, "Param: at most 8 dimensions");
+    static_assert(((Extents != 0) && ...), "Param: every extent must be at least 1");
+
+    using Element = E;
+    static constexpr std::string_view name = Name.view();
+    static constexpr std::size_t rank = sizeof...(Extents);
+    static constexpr std::array<std::size_t, rank> static_extents{Extents...};
+    static constexpr bool fully_static = ((Extents != dynamic) && ...);
+};
+
+/// Another name for a parameter of the same group (tied weights): no storage of its own, the same view.
+///     struct LmHead : Alias<"lm_head.weight", Wte> {};
+template <FixedString Name, class Target>
+struct Alias {
+    using AliasOf = Target;
+    static constexpr std::string_view name = Name.view();
+};
+
+/// A type derived from Param.
+template <class P>
+concept ParamType = requires {
+    requires FloatingElement<typename P::Element>;
+    { P::name } -> std::convertible_to<std::string_view>;
+    { P::rank } -> std::convertible_to<std::size_t>;
+    P::static_extents;
+};
+
+template <class P>
+concept AliasType = requires {
+    typename P::AliasOf;
+    { P::name } -> std::convertible_to<std::string_view>;
+};
+
+}  // namespace shardkit

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include <shardkit/param/param.hpp>
+
+namespace shardkit {
+
+namespace detail {
+
+template <class List, class... P>
+struct SplitAliases {
+    using type = List;
+};
+template <class... Kept, class First, class... Rest>
+struct SplitAliases<std::tuple<Kept...>, First, Rest...>
+    : std::conditional_t<AliasType<First>, SplitAliases<std::tuple<Kept...>, Rest...>,
+                         SplitAliases<std::tuple<Kept..., First>, Rest...>> {};
+
+template <class Q>
+struct AliasTarget {
+    using type = Q;
+};
+template <AliasType Q>
+struct AliasTarget<Q> {
+    using type = typename Q::AliasOf;
+};
+
+template <class Wanted, class... P>
+constexpr std::size_t position_of(std::tuple<P...>*) noexcept {
+    std::size_t position = 0;
+    static_cast<void>(((std::is_same_v<Wanted, P> ? true : (++position, false)) || ...));
+    return position;
+}
+
+template <std::size_t N>
+constexpr bool distinct(const std::array<std::string_view, N>& names) noexcept {
+    for (std::size_t i = 0; i < N; ++i) {
+        for (std::size_t j = 0; j < i; ++j) {
+            if (names[i] == names[j]) { return false; }
+        }
+    }
+    return true;
+}
+
+template <class Tuple>
+struct StoredTraits;
+template <class First, class... Rest>
+struct StoredTraits<std::tuple<First, Rest...>> {
+    using Element = typename First::Element;
+    static constexpr bool one_element = (std::is_same_v<Element, typename Rest::Element> && ...);
+    static constexpr std::array<std::string_view, 1 + sizeof...(Rest)> names{First::name, Rest::name...};
+};
+
+}  // namespace detail
+
+/// One flat-parameter group: its parameters lie in one buffer and are gathered and reduced together.
+///     using Linear = Params<Weight, Bias>;
+/// All share one element type. Names are distinct. Aliases may stand anywhere in the list.
+template <class... P>
+struct Params {
+    static_assert(((ParamType<P> || AliasType<P>)&&...),
+                  "Params<...>: each argument must derive from Param or Alias; see param/param.hpp");
+    static_assert((ParamType<P> || ...), "Params<...>: a group needs at least one Param");
+    static_assert(detail::distinct(std::array<std::string_view, sizeof...(P)>{P::name...}),
+                  "Params<...>: two parameters of the group have the same name");
+
+    /// The parameters that have storage, in order; aliases left out.
+    using Stored = typename detail::SplitAliases<std::tuple<>, P...>::type;
+    static_assert(detail::StoredTraits<Stored>::one_element,
+                  "Params<...>: all parameters of a group have the same element type");
+
+    using Element = typename detail::StoredTraits<Stored>::Element;
+    static constexpr std::size_t count = std::tuple_size_v<Stored>;
+    static constexpr std::array<std::string_view, count> names = detail::StoredTraits<Stored>::names;
+
+    template <std::size_t I>
+    using At = std::tuple_element_t<I, Stored>;
+
+    /// Position of Q, or of what the alias Q stands for; `count` when it is not in the group.
+    template <class Q>
+    static constexpr std::size_t index =
+        (std::is_same_v<Q, P> || ...)
+            ? detail::position_of<typename detail::AliasTarget<Q>::type>(static_cast<Stored*>(nullptr))
+            : count;
+    template <class Q>
+    static constexpr bool contains = index<Q> < count;
+
+    static_assert((contains<P> && ...), "Params<...>: an alias names a parameter that is not in the group");
+
+    /// One bit per parameter: mask<Weight>() has Weight's bit set.
+    using Mask = std::bitset<count>;
+    template <class... Q>
+    static Mask mask() {
+        static_assert((contains<Q> && ...), "Params::mask: this parameter is not in the group");
+        Mask bits;
+        (bits.set(index<Q>), ...);
+        return bits;
+    }
+    static Mask all() { return Mask{}.set(); }
+};
+
+namespace detail {
+template <class P>
+struct AsGroup {
+    using type = Params<P>;
+};
+template <class... P>
+struct AsGroup<Params<P...>> {
+    using type = Params<P...>;
+};
+}  // namespace detail
+
+/// The group that Sharded works on: Params<...> itself, or a single Param as a group of one.
+template <class ParamOrGroup>
+using GroupOf = typename detail::AsGroup<ParamOrGroup>::type;
+
+}  // namespace shardkit

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/param/params.hpp>
+
+namespace shardkit {
+
+/// The extents of parameter P.
+template <ParamType P>
+struct ShapeOf {
+    std::array<std::size_t, P::rank> extents{};
+};
+
+/// shape<Weight>(768, 3072): every extent of P, in order, also those that its type fixes.
+template <ParamType P, std::convertible_to<std::size_t>... N>
+constexpr ShapeOf<P> shape(N... extents) {
+    static_assert(sizeof...(N) == P::rank, "shape<P>(...): one extent for each dimension of P");
+    return {{static_cast<std::size_t>(extents)...}};
+}
+
+/// The shapes of all parameters of a group, in any order; those with static extents need not be given.
+///     Shapes<Linear>{shape<Weight>(768, 3072), shape<Bias>(768)}
+template <class ParamOrGroup>
+class Shapes {
+  public:
+    using Group = GroupOf<ParamOrGroup>;
+
+    /// @throws std::invalid_argument for an extent of zero, one that differs from its static value, or a
+    ///         shape whose element count overflows
+    template <ParamType... Q>
+    constexpr Shapes(ShapeOf<Q>... given) {  // NOLINT(google-explicit-constructor): a list of shapes is one
+        static_assert((Group::template contains<Q> && ...),
+                      "Shapes: a shape for a parameter that is not in the group");
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            static_assert((given_or_static<typename Group::template At<I>, Q...>() && ...),
+                          "Shapes: a parameter with a dynamic extent has no shape; give shape<P>(...) for it");
+            (set_static<typename Group::template At<I>>(I), ...);
+        }
+        (std::make_index_sequence<Group::count>{});
+        (set<Q>(Group::template index<Q>, given), ...);
+    }
+
+    constexpr const TensorShape& operator[](std::size_t i) const noexcept { return shapes_[i]; }
+    constexpr std::array<std::size_t, Group::count> numels() const noexcept {
+        std::array<std::size_t, Group::count> numels{};
+        for (std::size_t i = 0; i < Group::count; ++i) { numels[i] = shapes_[i].numel(); }
+        return numels;
+    }
+
+  private:
+    template <class P, class... Q>
+    static constexpr bool given_or_static() noexcept {
+        return P::fully_static || (std::is_same_v<P, Q> || ...);
+    }
+    template <class P>
+    constexpr void set_static(std::size_t index) {
+        if constexpr (P::fully_static) { set<P>(index, {P::static_extents}); }
+    }
+    template <class P>
+    constexpr void set(std::size_t index, const ShapeOf<P>& given) {
+        TensorShape& target = shapes_[index];
+        target.rank = P::rank;
+        for (std::size_t i = 0; i < P::rank; ++i) {
+            const std::size_t fixed = P::static_extents[i];
+            if (given.extents[i] == 0) { refuse(P::name, i, "0", "at least 1"); }
+            if (fixed != dynamic && given.extents[i] != fixed) {
+                refuse(P::name, i, detail::concat(given.extents[i]), detail::concat(fixed, " as in its type"));
+            }
+            target.extents[i] = given.extents[i];
+        }
+        if (!target.countable()) {
+            throw std::invalid_argument(detail::concat("parameter '", P::name, "': the element count of shape ",
+                                                       target.describe(), " overflows 64 bits"));
+        }
+    }
+    [[noreturn]] static constexpr void refuse(std::string_view parameter, std::size_t dimension,
+                                              const std::string& given, const std::string& expected) {
+        throw std::invalid_argument(detail::concat("parameter '", parameter, "': extent ", dimension, " is ", given,
+                                                   ", expected ", expected));
+    }
+
+    std::array<TensorShape, Group::count> shapes_{};
+};
+
+}  // namespace shardkit

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+
+#include <shardkit/core/dynamic.hpp>
+#include <shardkit/policy/full_shard.hpp>
+
+namespace shardkit {
+
+/// Full sharding inside groups of N neighbouring data-parallel ranks, replication across the groups: reductions
+/// inside the group for every microbatch, one all-reduce of the shard across groups at the last.
+/// N divides dp. `HybridShard<dynamic>{n}` takes it at run time.
+/// Source:  PyTorch FSDP HYBRID_SHARD, arXiv 2304.11277, section 3.2.2
+template <std::size_t N>
+struct HybridShard : FullShard {
+    static_assert(N > 0, "HybridShard<N>: N must be at least 1");
+    static constexpr std::string_view name = "hybrid_shard";
+    static constexpr std::size_t static_group = N;
+    static constexpr std::size_t shard_group(std::size_t /*dp*/) noexcept { return N; }
+};
+
+template <>
+struct HybridShard<dynamic> : FullShard {
+    static constexpr std::string_view name = "hybrid_shard";
+
+    constexpr HybridShard() noexcept = default;
+    constexpr explicit HybridShard(std::size_t ranks_per_group) : ranks_per_group_(ranks_per_group) {
+        if (ranks_per_group == 0) {
+            throw std::invalid_argument("HybridShard: group of 0 ranks, expected at least 1");
+        }
+    }
+    constexpr std::size_t shard_group(std::size_t /*dp*/) const noexcept { return ranks_per_group_; }
+
+  private:
+    std::size_t ranks_per_group_ = 1;
+};
+
+static_assert(ShardPolicy<HybridShard<2>> && PolicyRules<HybridShard<2>>::hold);
+static_assert(ShardPolicy<HybridShard<dynamic>> && PolicyRules<HybridShard<dynamic>>::hold);
+
+}  // namespace shardkit

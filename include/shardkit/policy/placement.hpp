@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string_view>
+
+namespace shardkit {
+
+/// How a value lies over a set of ranks: whole on each, a piece on each, or as addends of a sum.
+enum class Placement : std::uint8_t { replicated, sharded, partial };
+
+/// What has to happen for a placement to become another one.
+enum class Transition : std::uint8_t { none, slice, all_gather, reduce_scatter, all_reduce };
+
+constexpr std::string_view name(Placement placement) noexcept {
+    constexpr std::string_view names[] = {"replicated", "sharded", "partial"};
+    return names[static_cast<std::size_t>(placement)];
+}
+
+/// The one table from which every policy's communication follows.
+/// @post slice and none need no communication
+/// @throws std::invalid_argument for a change to partial: nothing becomes an addend again
+constexpr Transition transition(Placement from, Placement to) {
+    if (from == to) { return Transition::none; }
+    if (to == Placement::partial) { throw std::invalid_argument("placement: a value cannot become partial"); }
+    if (from == Placement::partial) {
+        return to == Placement::sharded ? Transition::reduce_scatter : Transition::all_reduce;
+    }
+    return from == Placement::sharded ? Transition::all_gather : Transition::slice;
+}
+
+}  // namespace shardkit

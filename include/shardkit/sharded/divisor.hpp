@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+
+#include <shardkit/core/error.hpp>
+
+namespace shardkit {
+
+/// What the sum over the data ranks is divided by, once, in the reduction type or folded into the optimizer's
+/// scale. A tensor-parallel reduction is always a sum.
+struct Sum {
+    static constexpr double divisor(std::size_t /*data_ranks*/) noexcept { return 1; }
+};
+/// Divides by the data ranks: dp x cp.
+struct Mean {
+    static constexpr double divisor(std::size_t data_ranks) noexcept { return static_cast<double>(data_ranks); }
+};
+/// Divides by a number that the user knows, for example the global token count.
+class DivideBy {
+  public:
+    explicit DivideBy(double n, SourceLocation where = SourceLocation::current()) : n_(n) {
+        if (!std::isfinite(n) || n <= 0) {
+            throw_invalid_argument(where, "divide_by: ", n, " given, expected a finite number > 0");
+        }
+    }
+    double divisor(std::size_t /*data_ranks*/) const noexcept { return n_; }
+
+  private:
+    double n_;
+};
+
+inline constexpr Sum sum{};
+inline constexpr Mean mean{};
+/// @throws std::invalid_argument unless n is finite and above zero
+inline DivideBy divide_by(double n, SourceLocation where = SourceLocation::current()) { return DivideBy(n, where); }
+
+template <class D>
+concept Divisor = requires(const D divisor, std::size_t data_ranks) {
+    { divisor.divisor(data_ranks) } -> std::same_as<double>;
+};
+
+}  // namespace shardkit

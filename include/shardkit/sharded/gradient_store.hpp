@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/memory/slot_lease.hpp>
+#include <shardkit/mesh/context.hpp>
+#include <shardkit/policy/shard_policy.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
+
+namespace shardkit {
+
+/// A group's gradients on one rank, from the full buffer that a backward pass adds to, to the reduced values.
+/// Reductions are the ones that the placement table gives for the policy; the divisor is applied elsewhere.
+template <class Engine, class Policy, class Precision>
+class GradientStore {
+  public:
+    using Gradient = typename Precision::Gradient;
+    using Reduction = typename Precision::Reduction;
+    using Communicator = typename Engine::Communicator;
+    using Kernels = typename Engine::Kernels;
+    template <class T>
+    using Buffer = typename Engine::template Buffer<T>;
+
+    static constexpr bool reduces_each_microbatch = Policy::accumulate == Accumulate::reduced;
+    static constexpr bool keeps_shard = Policy::gradients == Placement::sharded;
+
+    struct Communicators {
+        Communicator shards;    ///< over the policy's shard axes
+        Communicator replicas;  ///< over the remaining data axes
+        Communicator data;      ///< over all data axes
+    };
+
+    /// `adopted`: the user's own full gradient buffer, or empty for one of ours.
+    GradientStore(Context<Engine>& context, const GroupGeometry& geometry, Communicators communicators,
+                  std::span<Gradient> adopted)
+        : context_(&context), geometry_(&geometry), comms_(communicators), full_(adopted.data()) {
+        if (!geometry.trainable) { return; }
+        if constexpr (reduces_each_microbatch) {
+            lease_ =
+                SlotLease<Engine>(context.pools(), SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
+        } else if (adopted.empty()) {
+            full_memory_ = Buffer<Gradient>(geometry.buffer_numel);
+            full_ = full_memory_.data();
+        }
+        if constexpr (reduces_each_microbatch || !Precision::reduces_in_place) {
+            reduced_memory_ = Buffer<Reduction>(keeps_shard ? geometry.shard_numel : geometry.buffer_numel);
+        }
+    }
+
+    /// A full gradient buffer for one microbatch, zeroed unless earlier microbatches are kept in it.
+    std::span<Gradient> open() {
+        const auto stream = context_->compute_stream();
+        if constexpr (reduces_each_microbatch) {
+            stream.wait(lease_.acquire(geometry_->path));
+            full_ = static_cast<Gradient*>(lease_.data());
+        }
+        if (reduces_each_microbatch || microbatches_ == 0) { Kernels::fill(stream, full(), Gradient{}); }
+        return full();
+    }
+    /// Gives the buffer of a microbatch back without adding it.
+    void discard() noexcept {
+        if constexpr (reduces_each_microbatch) { lease_.release(context_->compute_stream().record()); }
+    }
+    /// Takes one microbatch in; reduces it where the policy reduces every microbatch.
+    void add(SourceLocation where) {
+        written_ = context_->compute_stream().record();
+        if constexpr (reduces_each_microbatch) {
+            const auto stream = context_->communication_stream();
+            stream.wait(written_);
+            reduce_microbatch(stream, where);
+            lease_.release(stream.record());
+        }
+        ++microbatches_;
+    }
+    /// The reductions that are left once every microbatch is in. Collective over the data ranks.
+    void finish(SourceLocation where) {
+        const auto stream = context_->communication_stream();
+        stream.wait(written_);
+        if constexpr (!reduces_each_microbatch) {
+            if constexpr (transition(Placement::partial, Policy::gradients) == Transition::all_reduce) {
+                if constexpr (Precision::reduces_in_place) {
+                    all_reduce_in_place(comms_.data, ReduceOp::sum, full(), stream, where);
+                } else {
+                    all_reduce(comms_.data, ReduceOp::sum, constant(full()), reduced(), stream, where);
+                }
+            } else if constexpr (Precision::reduces_in_place) {
+                reduce_scatter_in_place(comms_.shards, ReduceOp::sum, full(), stream, where);
+            } else {
+                reduce_scatter(comms_.shards, ReduceOp::sum, constant(full()), reduced(), stream, where);
+            }
+        }
+        if constexpr (keeps_shard) { all_reduce_in_place(comms_.replicas, ReduceOp::sum, reduced(), stream, where); }
+        reduced_ready_ = stream.record();
+    }
+    /// Later work on the compute stream sees the reduced gradients.
+    void wait() { context_->compute_stream().wait(reduced_ready_); }
+
+    /// The reduced gradients on this rank (sums, not yet divided): `reduced_range` of the flat buffer.
+    std::span<Reduction> reduced() noexcept {
+        if constexpr (reduces_each_microbatch || !Precision::reduces_in_place) {
+            return reduced_memory_.span();
+        } else if constexpr (keeps_shard) {
+            return full().subspan(geometry_->own.begin, geometry_->own.size());
+        } else {
+            return full();
+        }
+    }
+    IndexRange reduced_range() const noexcept {
+        return keeps_shard ? geometry_->own : IndexRange{0, geometry_->buffer_numel};
+    }
+
+    /// The full buffer of the microbatch that is open (or, kept, of the step).
+    std::span<Gradient> full() const noexcept { return {full_, geometry_->buffer_numel}; }
+
+    std::size_t microbatches() const noexcept { return microbatches_; }
+    void restart() noexcept { microbatches_ = 0; }
+
+  private:
+    template <class T>
+    static std::span<const T> constant(std::span<T> values) noexcept {
+        return values;
+    }
+
+    void reduce_microbatch(typename Engine::Stream stream, SourceLocation where) {
+        if (microbatches_ == 0) {
+            reduce_scatter(comms_.shards, ReduceOp::sum, constant(full()), reduced(), stream, where);
+            return;
+        }
+        if constexpr (Precision::reduces_in_place) {
+            reduce_scatter_in_place(comms_.shards, ReduceOp::sum, full(), stream, where);
+            const auto own = full().subspan(geometry_->own.begin, geometry_->own.size());
+            Kernels::accumulate(stream, constant(own), reduced());
+        } else {
+            if (!addend_joined_) {
+                addend_ = SlotLease<Engine>(context_->pools(), SlotPurpose::reduce,
+                                            geometry_->shard_numel * sizeof(Reduction));
+                addend_joined_ = true;
+            }
+            stream.wait(addend_.acquire(geometry_->path));
+            const std::span<Reduction> addend(static_cast<Reduction*>(addend_.data()), geometry_->shard_numel);
+            reduce_scatter(comms_.shards, ReduceOp::sum, constant(full()), addend, stream, where);
+            Kernels::accumulate(stream, constant(addend), reduced());
+            addend_.release(stream.record());
+        }
+    }
+
+    using Event = typename Engine::Stream::Event;
+
+    Context<Engine>* context_;
+    const GroupGeometry* geometry_;
+    Communicators comms_;
+    Gradient* full_ = nullptr;
+    Buffer<Gradient> full_memory_;
+    Buffer<Reduction> reduced_memory_;
+    SlotLease<Engine> lease_;
+    SlotLease<Engine> addend_;
+    Event written_{};
+    Event reduced_ready_{};
+    std::size_t microbatches_ = 0;
+    bool addend_joined_ = false;
+};
+
+}  // namespace shardkit

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include <shardkit/mesh/axes.hpp>
+#include <shardkit/sharded/sharded_state.hpp>
+
+namespace shardkit {
+
+/// A value that is still an addend over these axes: the debt that `reduce` pays.
+template <class AxisSet>
+struct Partial {
+    using owed = AxisSet;
+};
+
+inline namespace SHARDKIT_BUILD {
+
+/// Full-size gradients of one microbatch on one rank, for the backward pass to add to. Their type says over
+/// which axes they are still partial, so they fit neither an optimizer nor a norm; hand them back with
+/// `accumulation.add(std::move(gradients))`.
+template <class State, class Placement>
+class [[nodiscard]] Gradients {
+  public:
+    using owed = typename Placement::owed;
+
+    explicit Gradients(State& state) noexcept : state_(&state) {}
+    Gradients(Gradients&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+    Gradients& operator=(Gradients&& other) noexcept {
+        std::swap(state_, other.state_);
+        return *this;
+    }
+    ~Gradients() {
+        if (state_ == nullptr) { return; }
+        ++state_->gradient_generation();
+        state_->gradients().discard();
+        state_->step().drop();
+    }
+
+    /// The whole gradient of parameter P, in the gradient type; the backward pass adds to it.
+    /// @throws UsageError after the handle was added
+    template <class P>
+    auto operator[](P) const {
+        constexpr bool in_group = State::Group::template contains<P>;
+        static_assert(in_group, "Gradients: this parameter is not in the group");
+        if constexpr (in_group) {
+            if (state_ == nullptr) { throw UsageError("gradient handle used after it was added"); }
+            return state_->template view<P>(state_->gradients().full().data(), state_->gradient_generation());
+        }
+    }
+
+    /// For Accumulation: ends the handle. Null when it was added before.
+    State* release() noexcept { return std::exchange(state_, nullptr); }
+
+  private:
+    State* state_;
+};
+
+}  // namespace SHARDKIT_BUILD
+
+}  // namespace shardkit

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <ranges>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <shardkit/sharded/sharded.hpp>
+
+namespace shardkit {
+
+namespace detail {
+template <class T>
+struct IsSharded : std::false_type {};
+template <class G, class P, class E, class R>
+struct IsSharded<Sharded<G, P, E, R>> : std::true_type {};
+
+template <class T>
+struct LayerOf {
+    using type = T;
+};
+template <std::ranges::range T>
+struct LayerOf<T> {
+    using type = std::ranges::range_value_t<T>;
+};
+}  // namespace detail
+
+/// The Sharded type behind an argument of `groups`: itself, or the elements of a range.
+template <class T>
+using LayerOf = typename detail::LayerOf<T>::type;
+
+inline namespace SHARDKIT_BUILD {
+
+/// A model: references to Sharded groups and to ranges of them, in the order in which collectives that touch
+/// all of them run. Cheap to copy; the groups outlive it and keep their addresses (a range may not grow while
+/// an optimizer refers to it).
+template <class... T>
+class Groups {
+    static constexpr bool all_sharded = (detail::IsSharded<LayerOf<T>>::value && ...);
+    static_assert(sizeof...(T) > 0, "groups(...): give at least one Sharded");
+    static_assert(all_sharded, "groups(...): each argument must be a Sharded or a range of Sharded");
+
+  public:
+    explicit Groups(T&... parts) noexcept : parts_(&parts...) {}
+
+    template <class Layer>
+    static constexpr bool contains = (std::is_same_v<Layer, LayerOf<T>> || ...);
+
+    /// f(layer) for every group, in order.
+    template <class F>
+    void for_each(F&& f) const {
+        for_each_indexed([&](auto& layer, auto /*part*/, std::size_t /*index*/) { f(layer); });
+    }
+    /// f(layer, std::integral_constant<std::size_t, part>, index within the part)
+    template <class F>
+    void for_each_indexed(F&& f) const {
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            (visit(*std::get<I>(parts_), f, std::integral_constant<std::size_t, I>{}), ...);
+        }
+        (std::index_sequence_for<T...>{});
+    }
+    std::size_t size() const {
+        std::size_t count = 0;
+        for_each([&](auto& /*layer*/) { ++count; });
+        return count;
+    }
+    /// Number of groups in part I.
+    template <std::size_t I>
+    std::size_t part_size() const {
+        auto& part = *std::get<I>(parts_);
+        if constexpr (detail::IsSharded<std::remove_cvref_t<decltype(part)>>::value) {
+            return 1;
+        } else {
+            return static_cast<std::size_t>(std::ranges::distance(part));
+        }
+    }
+
+    /// The same groups, not just the same types.
+    friend bool operator==(const Groups& a, const Groups& b) noexcept { return a.parts_ == b.parts_; }
+
+  private:
+    template <class Part, class F, class I>
+    static void visit(Part& part, F& f, I number) {
+        if constexpr (detail::IsSharded<Part>::value) {
+            f(part, number, std::size_t{0});
+        } else {
+            std::size_t index = 0;
+            for (auto& layer : part) { f(layer, number, index++); }
+        }
+    }
+
+    std::tuple<T*...> parts_;
+};
+
+}  // namespace SHARDKIT_BUILD
+
+/// groups(embedding, blocks, head): any mix of Sharded and ranges of them.
+template <class... T>
+Groups<T...> groups(T&... parts) noexcept {
+    return Groups<T...>(parts...);
+}
+
+}  // namespace shardkit

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/core/checked.hpp>
+#include <shardkit/memory/slot_lease.hpp>
+#include <shardkit/mesh/context.hpp>
+#include <shardkit/policy/shard_policy.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
+
+namespace shardkit::inline SHARDKIT_BUILD {
+
+/// A group's parameters on one rank: full copy, resting shard, master shard, and whether the full copy is stale.
+/// `gather_source` is what the optimizer writes and what the next all-gather sends; nothing is copied between.
+template <class Engine, class Policy, class Precision>
+class ParameterStore {
+  public:
+    using Gather = typename Precision::Gather;
+    using Master = typename Precision::Master;
+    using Communicator = typename Engine::Communicator;
+    using Kernels = typename Engine::Kernels;
+    template <class T>
+    using Buffer = typename Engine::template Buffer<T>;
+
+    static constexpr bool sharded_at_rest = Policy::parameters == Placement::sharded;
+    static constexpr bool leases_full = sharded_at_rest && Policy::release == Release::at_reshard;
+    /// A sharded optimizer renews one shard only; the rest of a full copy is then out of date.
+    static constexpr bool stale_after_update = Policy::optimizer == Placement::sharded;
+
+    /// `adopted`: the user's own full buffer, or empty for one of ours.
+    ParameterStore(Context<Engine>& context, const GroupGeometry& geometry, Communicator shards,
+                   std::span<Gather> adopted)
+        : context_(&context), geometry_(&geometry), shards_(shards), full_(adopted.data()) {
+        if constexpr (leases_full) {
+            lease_ = SlotLease<Engine>(context.pools(), SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
+        } else if (adopted.empty()) {
+            full_memory_ = Buffer<Gather>(geometry.buffer_numel);
+            full_ = full_memory_.data();
+        }
+        if constexpr (sharded_at_rest) { shard_ = Buffer<Gather>(geometry.shard_numel); }
+        if constexpr (Precision::has_master) {
+            if (geometry.trainable) { master_ = Buffer<Master>(geometry.updated.size()); }
+        }
+        stale_ = sharded_at_rest;
+    }
+
+    /// Opens a window: leases a full buffer and gathers into it where the full copy is stale.
+    void open(SourceLocation where) {
+        if constexpr (leases_full) {
+            context_->communication_stream().wait(lease_.acquire(geometry_->path));
+            full_ = static_cast<Gather*>(lease_.data());
+        }
+        if (stale_) {
+            try {
+                gather(where);
+            } catch (...) {
+                if (windows_ == 0) { release(); }
+                throw;
+            }
+            stale_ = false;
+        }
+        ++windows_;
+    }
+    /// Later work on the compute stream sees the gathered values.
+    void wait() { context_->compute_stream().wait(gathered_); }
+    /// Closes a window; local work only.
+    void close() noexcept {
+        if (--windows_ > 0) { return; }
+        ++generation_;
+        release();
+    }
+
+    std::span<const Gather> full() const noexcept { return {full_, geometry_->buffer_numel}; }
+    const std::uint64_t& generation() const noexcept { return generation_; }
+
+    /// The elements `geometry.updated` of the gathered type: what an update writes.
+    std::span<Gather> gather_source() noexcept {
+        if constexpr (sharded_at_rest) {
+            return shard_.span();
+        } else {
+            return std::span<Gather>(full_, geometry_->buffer_numel)
+                .subspan(geometry_->updated.begin, geometry_->updated.size());
+        }
+    }
+    /// The elements `geometry.updated` of the master type; the same memory as gather_source without a master.
+    std::span<Master> master() noexcept {
+        if constexpr (Precision::has_master) {
+            return master_.span();
+        } else {
+            return gather_source();
+        }
+    }
+    /// What lies in this rank's memory between steps: `resting_range` of the flat buffer.
+    std::span<Gather> resting() noexcept {
+        if constexpr (sharded_at_rest) {
+            return shard_.span();
+        } else {
+            return {full_, geometry_->buffer_numel};
+        }
+    }
+    IndexRange resting_range() const noexcept {
+        return sharded_at_rest ? geometry_->own : IndexRange{0, geometry_->buffer_numel};
+    }
+
+    /// @throws UsageError when a window is open: it would show half of the update
+    void begin_update() const {
+        if (windows_ > 0) {
+            throw UsageError(detail::concat("'", geometry_->path, "': optimizer step or load while ", windows_,
+                                            " window(s) are open; reshard them first"));
+        }
+    }
+    /// After every element of `resting` was written by other means than an update.
+    void end_write() {
+        updated_ = context_->compute_stream().record();
+        if constexpr (sharded_at_rest) { stale_ = true; }
+    }
+    void end_update() {
+        updated_ = context_->compute_stream().record();
+        if constexpr (stale_after_update) { stale_ = true; }
+    }
+
+  private:
+    void gather(SourceLocation where) {
+        const auto stream = context_->communication_stream();
+        stream.wait(updated_);
+        const std::span<Gather> full(full_, geometry_->buffer_numel);
+        if constexpr (sharded_at_rest) {
+            all_gather(shards_, std::span<const Gather>(shard_.span()), full, stream, where);
+        } else {
+            all_gather_in_place(shards_, full, stream, where);
+        }
+        gathered_ = stream.record();
+    }
+    void release() noexcept {
+        if constexpr (leases_full) {
+            const auto stream = context_->compute_stream();
+            if constexpr (checked) {
+                constexpr auto nan = std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
+                Kernels::fill(stream, std::span<Gather>(full_, geometry_->buffer_numel), static_cast<Gather>(nan));
+            }
+            lease_.release(stream.record());
+            full_ = nullptr;
+            stale_ = true;
+        }
+    }
+
+    using Event = typename Engine::Stream::Event;
+
+    Context<Engine>* context_;
+    const GroupGeometry* geometry_;
+    Communicator shards_;
+    Gather* full_ = nullptr;
+    Buffer<Gather> full_memory_;
+    Buffer<Gather> shard_;
+    Buffer<Master> master_;
+    SlotLease<Engine> lease_;
+    Event updated_{};
+    Event gathered_{};
+    std::uint64_t generation_ = 0;
+    std::size_t windows_ = 0;
+    bool stale_ = false;
+};
+
+}  // namespace shardkit::inline SHARDKIT_BUILD

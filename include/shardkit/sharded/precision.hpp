@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include <shardkit/core/element.hpp>
+
+namespace shardkit {
+
+/// The element types of a group's buffers.
+/// Gather:    what windows show and all-gathers carry.
+/// Gradient:  what the user's backward pass writes and reductions carry.
+/// Reduction: in which gradients are summed over ranks and kept once reduced.
+/// Master:    what the optimizer updates; a separate shard exists only where it differs from Gather.
+template <FloatingElement G, FloatingElement D = G, FloatingElement R = Arithmetic<D>,
+          FloatingElement M = Arithmetic<G>>
+struct Precision {
+    using Gather = G;
+    using Gradient = D;
+    using Reduction = R;
+    using Master = M;
+
+    static constexpr bool has_master = !std::is_same_v<Master, Gather>;
+    static constexpr bool reduces_in_place = std::is_same_v<Gradient, Reduction>;
+    static constexpr std::size_t narrowest = std::min({sizeof(G), sizeof(D), sizeof(R), sizeof(M)});
+};
+
+/// fp64 and fp32 throughout; bf16 and fp16 with fp32 reduction and fp32 master weights.
+template <FloatingElement E>
+using DefaultPrecision = Precision<E>;
+
+}  // namespace shardkit

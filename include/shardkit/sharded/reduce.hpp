@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include <shardkit/sharded/accumulation.hpp>
+#include <shardkit/sharded/divisor.hpp>
+#include <shardkit/sharded/reduced.hpp>
+
+namespace shardkit {
+
+namespace detail {
+template <class X>
+struct IsAccumulation : std::false_type {};
+template <class... T>
+struct IsAccumulation<Accumulation<T...>> : std::true_type {};
+template <class X>
+struct IsReduced : std::false_type {};
+template <class... T>
+struct IsReduced<Reduced<T...>> : std::true_type {};
+
+template <class... T>
+std::size_t data_ranks(const Groups<T...>& groups) {
+    std::size_t ranks = 1;
+    groups.for_each([&](auto& layer) { ranks = layer.state().data_ranks(); });
+    return ranks;
+}
+
+template <class... T, Divisor D>
+Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale* loss_scale, SourceLocation where) {
+    StepScope<T...> scope = std::move(accumulation).finish(where);
+    double scale = 1 / divisor.divisor(data_ranks(scope.groups()));
+    if (loss_scale != nullptr) { scale /= loss_scale->value(); }
+    return {std::move(scope), scale, loss_scale};
+}
+}  // namespace detail
+
+/// Pays what the accumulated gradients still owe over the data axes and consumes them: whatever the policy
+/// left after the microbatches (an all-reduce, a reduce-scatter, an all-reduce across replicas, or nothing).
+/// `divisor`: sum, mean or divide_by(n), the same number for every policy.
+/// Order:   stream-ordered. Collective over the data ranks.
+/// @throws  UsageError when a group got no gradient, a handle is still out, or the accumulation was reduced
+template <class X, Divisor D>
+auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::current()) {
+    using Given = std::remove_cvref_t<X>;
+    constexpr bool not_reduced = !detail::IsReduced<Given>::value;
+    static_assert(not_reduced, "reduce: these gradients are already reduced");
+    constexpr bool accumulated = !not_reduced || detail::IsAccumulation<Given>::value;
+    static_assert(accumulated, "reduce takes an Accumulation; add the gradients of each microbatch first");
+    constexpr bool consumed = !std::is_lvalue_reference_v<X>;
+    static_assert(!detail::IsAccumulation<Given>::value || consumed,
+                  "reduce consumes the accumulation: write reduce(std::move(accumulation), divisor)");
+    if constexpr (detail::IsAccumulation<Given>::value && consumed) {
+        return detail::reduce(std::move(accumulation), divisor, nullptr, where);
+    }
+}
+
+/// The same for a loss that was multiplied by `loss_scale.value()`: the scale is divided out with the divisor,
+/// and the optimizer's step skips on overflow and adapts the scale. `loss_scale` outlives the result.
+template <class... T, Divisor D>
+Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale& loss_scale,
+                     SourceLocation where = SourceLocation::current()) {
+    return detail::reduce(std::move(accumulation), divisor, &loss_scale, where);
+}
+
+/// For adopters whose own kernels have already reduced over every data axis: declares the model's gradient
+/// memory (NoShard: the full buffers; sharded gradients: `gradient_shard`) to hold the reduced sums.
+/// No communication. `divisor` says what is still to be divided by; `sum` if nothing is.
+template <class... T, Divisor D = Sum>
+Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
+                             SourceLocation where = SourceLocation::current()) {
+    StepScope<T...> scope(groups, where);
+    groups.for_each([](auto& layer) { layer.state().step().assume_reduced(); });
+    return {std::move(scope), 1 / divisor.divisor(detail::data_ranks(groups)), nullptr};
+}
+
+/// The memory that holds this rank's reduced gradients of `layer` (its shard, or everything where gradients
+/// are replicated), for adopters to write before assume_reduced.
+template <class Layer>
+std::span<typename Layer::Precision::Reduction> gradient_shard(Layer& layer) {
+    return layer.state().gradients().reduced();
+}
+
+}  // namespace shardkit

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/barrier.hpp>
+#include <shardkit/mesh/rank.hpp>
+#include <shardkit/param/shapes.hpp>
+#include <shardkit/sharded/list_shards.hpp>
+#include <shardkit/sharded/sharded_state.hpp>
+#include <shardkit/sharded/window.hpp>
+
+namespace shardkit {
+
+/// Full values of parameter P for Sharded::from_full.
+template <ParamType P, FloatingElement T>
+struct FullValues {
+    std::span<const T> values;
+};
+template <ParamType P, FloatingElement T>
+FullValues<P, T> full_values(std::span<const T> values) {
+    return {values};
+}
+
+/// The user's own memory for Sharded::adopt: full flat buffers in the layout's order.
+template <class Gather, class Gradient>
+struct AdoptedMemory {
+    std::span<Gather> parameters;
+    std::span<Gradient> gradients;  ///< may be empty: then the library keeps its own
+};
+
+inline namespace SHARDKIT_BUILD {
+
+/// A group of parameters as flat buffers that a policy shards over the data-parallel ranks of a mesh.
+///     Sharded<Linear, FullShard, Engine> layer{rank, "layers.0", {shape<Weight>(out, in), shape<Bias>(out)}};
+/// Construction is collective over the mesh (sub-communicators are made there and nowhere else). Parameters
+/// start at zero; `initialize`, `load` or `from_full` give them values. Movable; windows and handles survive.
+/// Errors name the group's path.
+template <class ParamOrGroup, class PolicyType, class EngineType,
+          class PrecisionType = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
+class Sharded {
+    static constexpr bool is_policy = ShardPolicy<PolicyType>;
+    static_assert(is_policy, "Sharded<Param, Policy>: Policy must satisfy ShardPolicy; see policy/shard_policy.hpp");
+
+  public:
+    using Group = GroupOf<ParamOrGroup>;
+    using Policy = PolicyType;
+    using Engine = EngineType;
+    using Precision = PrecisionType;
+    using State = ShardedState<Group, Policy, Engine, Precision>;
+    using Options = ShardedOptions<Group, Policy>;
+    using Gather = typename Precision::Gather;
+    using Gradient = typename Precision::Gradient;
+
+    /// @throws std::invalid_argument when the policy's shard group does not divide dp, or the path is empty
+    template <class Mesh>
+    Sharded(Rank<Engine, Mesh>& rank, std::string path, Shapes<Group> shapes = {}, Options options = {},
+            SourceLocation where = SourceLocation::current())
+        : Sharded(static_cast<Context<Engine>&>(rank), std::move(path), shapes, std::move(options), where) {
+        if constexpr (requires { Policy::static_group; } && Mesh::static_dp != dynamic) {
+            static_assert(Mesh::static_dp % Policy::static_group == 0,
+                          "Sharded: HybridShard<N> on this mesh: N does not divide DP");
+        }
+    }
+    Sharded(Context<Engine>& context, std::string path, Shapes<Group> shapes = {}, Options options = {},
+            SourceLocation where = SourceLocation::current())
+        : state_(make(context, std::move(path), shapes, options, {}, where)) {}
+
+    /// Wraps values that the user already holds in full: each rank keeps its shard. One full_values<P>(span)
+    /// for every parameter, in any order.
+    /// @throws std::invalid_argument when a span's size is not the parameter's
+    template <class... P, class... T>
+    static Sharded from_full(Context<Engine>& context, std::string path, Shapes<Group> shapes, Options options,
+                             FullValues<P, T>... values) {
+        static_assert(sizeof...(P) == Group::count,
+                      "Sharded::from_full: one full_values<P>(...) for every parameter");
+        Sharded made(context, std::move(path), shapes, std::move(options));
+        (made.load(P{}, values.values), ...);
+        return made;
+    }
+
+    /// Works on the user's own parameter and gradient memory in place, without a copy; policies that replicate
+    /// everything only. The memory must outlive the Sharded.
+    /// Shapes:  parameters (and gradients, unless empty) hold exactly the layout's buffer: with Packing::exact
+    ///          the parameters one behind the other without padding.
+    /// @throws std::invalid_argument when a span has another size; nothing is touched
+    static Sharded adopt(Context<Engine>& context, std::string path, Shapes<Group> shapes,
+                         AdoptedMemory<Gather, Gradient> memory, Options options = {{}, Packing::exact, {}},
+                         SourceLocation where = SourceLocation::current()) {
+        constexpr bool replicates =
+            Policy::parameters == Placement::replicated && Policy::optimizer == Placement::replicated;
+        static_assert(replicates, "Sharded::adopt: only a policy that replicates everything works in place");
+        return Sharded(make(context, std::move(path), shapes, options, memory, where));
+    }
+
+    /// Full parameters, gathered if the full copy is stale. Collective over the shard group when it is.
+    /// Cost:    (n - 1) / n of the group's gathered bytes received where it gathers; else nothing.
+    /// @throws  UsageError when no gather buffer is free; CommError when the engine fails
+    Window<State> unshard(SourceLocation where = SourceLocation::current()) { return begin_unshard(where).wait(); }
+
+    /// Starts the gather; `std::move(pending).wait()` gives the window.
+    PendingWindow<State> begin_unshard(SourceLocation where = SourceLocation::current()) {
+        state_->parameters().open(where);
+        return PendingWindow<State>(*state_);
+    }
+
+    /// Ends a window: full parameters are released where the policy says so. Local work.
+    /// @throws UsageError when the window is another group's or already ended
+    void reshard(Window<State>&& window) {
+        if (!window.belongs_to(*state_)) {
+            throw UsageError(detail::concat("'", path(), "': reshard of a window that ",
+                                            window.open() ? "belongs to another group" : "has already ended"));
+        }
+        const Window<State> ends_here(std::move(window));
+    }
+
+    /// Sets every element from value(path, parameter name, index in the whole parameter) -> floating point;
+    /// the same values for every world size and policy. Local work: each rank computes what it holds.
+    template <class F>
+    void initialize(F value) {
+        for (std::size_t p = 0; p < Group::count; ++p) {
+            state_->write(p, [&](std::size_t i) {
+                return static_cast<double>(
+                    value(std::string_view(state_->path()), Group::names[p], std::uint64_t{i}));
+            });
+        }
+    }
+
+    /// Sets parameter P from its full values, the same on every rank; each rank keeps its shard. Local work.
+    /// @throws std::invalid_argument when the size is not P's; UsageError when a window is open
+    template <class P, FloatingElement T>
+    void load(P, std::span<const T> values, SourceLocation where = SourceLocation::current()) {
+        check_size<P>("load", values.size(), where);
+        state_->write(Group::template index<P>,
+                      [&](std::size_t i) { return static_cast<double>(static_cast<Arithmetic<T>>(values[i])); });
+    }
+
+    /// Copies the whole parameter P into `values` on every rank. Collective as unshard.
+    template <class P, FloatingElement T>
+    void read_full(P parameter, std::span<T> values, SourceLocation where = SourceLocation::current()) {
+        check_size<P>("read_full", values.size(), where);
+        const auto window = unshard(where);
+        Engine::Kernels::convert(state_->context().compute_stream(),
+                                 std::span<const Gather>(window[parameter].data(), values.size()), values);
+        state_->context().compute_stream().synchronize();
+    }
+    /// The same on world rank `root` alone; the others pass an empty span. Collective as unshard.
+    template <class P, FloatingElement T>
+    void read_full_on(std::size_t root, P parameter, std::span<T> values,
+                      SourceLocation where = SourceLocation::current()) {
+        if (root >= state_->context().world_size()) {
+            throw_invalid_argument(where, "'", path(), "': read_full_on root ", root, ", expected a rank below ",
+                                   state_->context().world_size());
+        }
+        if (state_->context().rank() == root) {
+            read_full(parameter, values, where);
+        } else {
+            const auto window = unshard(where);
+        }
+    }
+
+    /// What this rank holds of each parameter and its master copy.
+    std::vector<ShardInfo> shards() const {
+        std::vector<ShardInfo> list;
+        auto& store = state_->parameters();
+        const bool sharded = ParameterStore<Engine, Policy, Precision>::sharded_at_rest;
+        const std::size_t shard_copies = state_->replica();
+        const std::size_t full_copies = state_->geometry().shard_index + state_->geometry().shards * shard_copies;
+        list_shards(*state_, "parameter", std::span<const Gather>(store.resting()), store.resting_range().begin,
+                    sharded ? shard_copies : full_copies, list);
+        if (Precision::has_master && state_->trainable()) {
+            list_shards(*state_, "master", std::span<const typename Precision::Master>(store.master()),
+                        state_->geometry().updated.begin,
+                        Policy::optimizer == Placement::sharded ? shard_copies : full_copies, list);
+        }
+        return list;
+    }
+
+    const std::string& path() const noexcept { return state_->path(); }
+    const FlatLayout<Group::count>& layout() const noexcept { return state_->layout(); }
+    const Shapes<Group>& shapes() const noexcept { return state_->shapes(); }
+    const Policy& policy() const noexcept { return state_->policy(); }
+    bool trainable() const noexcept { return state_->trainable(); }
+    Context<Engine>& context() const noexcept { return state_->context(); }
+
+    /// For the library's verbs.
+    State& state() const noexcept { return *state_; }
+
+  private:
+    explicit Sharded(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+    static std::unique_ptr<State> make(Context<Engine>& context, std::string path, const Shapes<Group>& shapes,
+                                       const Options& options, AdoptedMemory<Gather, Gradient> memory,
+                                       SourceLocation where) {
+        static_assert(PolicyRules<Policy>::hold);
+        if (!memory.parameters.empty() || !memory.gradients.empty()) {
+            const FlatLayout<Group::count> layout(shapes.numels(), context.grid().extent(Dp::name),
+                                                  alignment_for(Precision::narrowest), options.packing);
+            check_adopted(path, "parameters", memory.parameters.size(), layout.buffer_numel(), where);
+            if (!memory.gradients.empty()) {
+                check_adopted(path, "gradients", memory.gradients.size(), layout.buffer_numel(), where);
+            }
+        }
+        return std::make_unique<State>(context, std::move(path), shapes, options, memory.parameters, memory.gradients,
+                                       where);
+    }
+    static void check_adopted(const std::string& path, std::string_view what, std::size_t given, std::size_t expected,
+                              SourceLocation where) {
+        if (given == expected) { return; }
+        throw_invalid_argument(where, "'", path, "': adopted ", what, " hold ", given, " elements, expected ",
+                               expected);
+    }
+    template <class P>
+    void check_size(std::string_view verb, std::size_t given, SourceLocation where) const {
+        static_assert(Group::template contains<P>, "Sharded: this parameter is not in the group");
+        const std::size_t expected = layout().numel(Group::template index<P>);
+        if (given != expected) {
+            throw_invalid_argument(where, "'", path(), "' parameter '", P::name, "': ", verb, " with ", given,
+                                   " elements, expected ", expected);
+        }
+    }
+
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace SHARDKIT_BUILD
+
+}  // namespace shardkit

@@ -1,0 +1,149 @@
+# Sourced by tests/run, examples/run and .ci/run: finds or installs what they need, configures build folders,
+# builds, and runs tests.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# What a script needs, one per line: kind, what to look for, the Debian package that brings it.
+needs_build='
+command meson meson
+command ninja ninja-build
+command python3 python3
+command c++ g++
+command pkg-config pkg-config
+'
+needs_tests="$needs_build
+header doctest/doctest.h doctest-dev
+command cmake cmake
+"
+needs_train_gpt="$needs_build
+header CLI/CLI.hpp libcli11-dev
+header nlohmann/json.hpp nlohmann-json3-dev
+module openblas libopenblas-dev
+"
+needs_ci="$needs_tests
+$needs_train_gpt
+command clang++ clang
+command clang-format-14 clang-format-14
+command clang-tidy-14 clang-tidy-14
+clang_runtime libclang_rt.tsan libclang-rt-14-dev
+"
+
+say() { printf '%s\n' "$*" >&2; }
+
+is_there() {  # kind name
+    case $1 in
+        command) command -v "$2" >/dev/null ;;
+        header) command -v c++ >/dev/null && echo "#include <$2>" | c++ -std=c++20 -E -x c++ - >/dev/null 2>&1 ;;
+        module) command -v pkg-config >/dev/null && pkg-config --exists "$2" ;;
+        clang_runtime) command -v clang++ >/dev/null && [ -e "$(clang++ -print-runtime-dir)/$2-$(uname -m).a" ] ;;
+    esac
+}
+
+# Prints "package (what it brings)" for each line of $1 that is not there.
+missing_of() {
+    local kind name package
+    while read -r kind name package; do
+        [ -n "$kind" ] || continue
+        is_there "$kind" "$name" || printf '%s %s\n' "$package" "$kind $name"
+    done <<<"$1" | sort -u
+}
+
+# Makes sure that everything in the list $1 is there; installs it where that is possible, else says what is
+# missing and exits 1.
+need() {
+    local missing packages reason
+    missing=$(missing_of "$1")
+    [ -n "$missing" ] || return 0
+    packages=$(awk '{print $1}' <<<"$missing" | sort -u | tr '\n' ' ')
+    if ! command -v apt-get >/dev/null; then
+        reason='this system has no apt-get'
+    elif [ "$(id -u)" -ne 0 ]; then
+        reason='only root can install packages'
+    else
+        say "installing: $packages"
+        reason=$(install_packages "$packages") && reason='apt-get installed them, yet they are not found'
+        missing=$(missing_of "$1")
+        [ -n "$missing" ] || return 0
+    fi
+    say "missing, and not installed because $reason:"
+    while read -r package kind name; do
+        case $kind in
+            command) say "  $package (the command $name)" ;;
+            header) say "  $package (the header <$name>)" ;;
+            module) say "  $package (the pkg-config module $name)" ;;
+            *) say "  $package" ;;
+        esac
+    done <<<"$missing"
+    packages=$(awk '{print $1}' <<<"$missing" | sort -u | tr '\n' ' ')
+    say "On Debian, as root: apt-get install ${packages% }"
+    exit 1
+}
+
+# Quiet when it works; else prints why not.
+install_packages() {
+    local log
+    log=$(mktemp)
+    export DEBIAN_FRONTEND=noninteractive
+    local get=(apt-get -q -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
+    # shellcheck disable=SC2086
+    if "${get[@]}" install -y --no-install-recommends $1 >"$log" 2>&1 </dev/null ||
+        { "${get[@]}" update >"$log" 2>&1 </dev/null &&
+            "${get[@]}" install -y --no-install-recommends $1 >"$log" 2>&1 </dev/null; }; then
+        rm -f "$log"
+        return 0
+    fi
+    printf 'apt-get failed:\n%s' "$(tail -n 15 "$log")"
+    rm -f "$log"
+    return 1
+}
+
+# configure FOLDER [meson options]: sets up a build folder; does nothing when it is there with these options.
+configure() {
+    local folder=$1 wanted log
+    shift
+    wanted="CXX=${CXX-} CXXFLAGS=${CXXFLAGS-} $*"
+    if [ -f "$folder/build.ninja" ] && [ "$(cat "$folder/.configured" 2>/dev/null)" = "$wanted" ]; then
+        return 0
+    fi
+    rm -rf "$folder"
+    mkdir -p "$(dirname "$folder")"
+    log=$folder.setup.log
+    if ! meson setup "$folder" "$root" "$@" >"$log" 2>&1; then
+        cat "$log" >&2
+        return 1
+    fi
+    rm -f "$log"
+    printf '%s' "$wanted" >"$folder/.configured"
+}
+
+# compile FOLDER [targets]: quiet when it works.
+compile() {
+    local folder=$1 log
+    shift
+    log=$folder/build.log
+    if [ -t 2 ]; then
+        # ninja's one moving line, for people who wait
+        ninja -C "$folder" "$@" >&2 || return 1
+        return 0
+    fi
+    if ! ninja -C "$folder" "$@" >"$log" 2>&1; then
+        grep -v '^\[[0-9]*/[0-9]*\] \(Compiling\|Linking\|Generating\)' "$log" | head -n 200 >&2
+        return 1
+    fi
+}
+
+# test_folder FOLDER [suite or test name ...]: builds, runs and prints the closing line.
+test_folder() {
+    local folder=$1
+    shift
+    # With names, only what these tests need is built; the build files themselves must be up to date to know it.
+    local targets=()
+    if [ $# -gt 0 ]; then targets=(build.ninja); fi
+    if ! compile "$folder" "${targets[@]}"; then
+        say "the build in $folder failed"
+        echo '0 passed, 1 failed'
+        return 1
+    fi
+    python3 -B "$root/tests/run_tests.py" "$folder" "$@"
+}

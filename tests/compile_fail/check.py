@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks one reject test: the file compiles as it stands, and with -DREJECT fails with the expected text.
+
+The file's first lines may say
+    // expected-error: TEXT     (required; may be given several times: all must appear)
+    // compiler: clang          (only this compiler; others skip)
+    // flags: -Wfoo -Werror     (further flags)
+"""
+import argparse
+import re
+import subprocess
+import sys
+
+SKIPPED = 77
+
+
+def directives(path):
+    found = {"expected-error": [], "compiler": [], "flags": []}
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            match = re.match(r"//\s*([a-z-]+):\s*(.*?)\s*$", line)
+            if match and match[1] in found:
+                found[match[1]].append(match[2])
+    return found
+
+
+def compile_file(command, path, flags):
+    # Not -fsyntax-only: g++ then leaves templates uninstantiated.
+    done = subprocess.run([*command, *flags, "-O0", "-S", "-o", "/dev/null", path],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    # One line with single spaces: compilers break messages and quote types differently.
+    return done.returncode, done.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--id", required=True)
+    parser.add_argument("path")
+    parser.add_argument("command", nargs="+")
+    arguments = parser.parse_args()
+
+    found = directives(arguments.path)
+    if not found["expected-error"]:
+        sys.exit(f"{arguments.path}: no line '// expected-error: TEXT'")
+    if found["compiler"] and arguments.id not in found["compiler"]:
+        print(f"only for {', '.join(found['compiler'])}")
+        sys.exit(SKIPPED)
+    flags = " ".join(found["flags"]).split()
+
+    status, output = compile_file(arguments.command, arguments.path, flags)
+    if status != 0:
+        sys.exit(f"{output}\n{arguments.path}: does not compile without REJECT")
+    status, output = compile_file(arguments.command, arguments.path, [*flags, "-DREJECT"])
+    if status == 0:
+        sys.exit(f"{arguments.path}: compiles with REJECT; expected the error: {found['expected-error'][0]}")
+    for text in found["expected-error"]:
+        # Only the errors themselves count: the echoed source lines would match comments and literals.
+        errors = [line for line in output.splitlines() if re.search(r"\b(error|warning):", line)]
+        if not any(text in line for line in errors):
+            sys.exit(f"{output}\n{arguments.path}: fails with REJECT, but no error contains: {text}")
+    print("rejected as expected: " + "; ".join(found["expected-error"]))
+
+
+if __name__ == "__main__":
+    main()

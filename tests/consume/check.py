@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check.py WAY ROOT -- COMPILER...: builds and runs the program in this folder, outside the tree, with shardkit
+found in one way: meson (subproject), pkg_config, cmake, plain (-I)."""
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCES = ("main.cpp", "other.cpp", "use.hpp")
+# What a release holds that building against it needs; tests and examples are left out on purpose.
+SHIPPED = ("include", "cmake", "meson.build", "meson_options.txt", "LICENSE")
+
+
+def run(*command, **options):
+    command = [str(part) for part in command]
+    print("+", shlex.join(command), flush=True)
+    return subprocess.run(command, check=True, **options)
+
+
+def copy_library(root, folder):
+    folder.mkdir(parents=True)
+    for name in SHIPPED:
+        source = root / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+    return folder
+
+
+def install(root, outside, environment):
+    """An installed prefix, moved afterwards: the installed files must not hold on to their first place."""
+    build, prefix = outside / "build-shardkit", outside / "first-prefix"
+    run("meson", "setup", build, copy_library(root, outside / "shardkit"), "--prefix", prefix, "-Dtests=disabled",
+        "-Dexamples=disabled", env=environment)
+    run("meson", "install", "-C", build, "--quiet", env=environment)
+    return prefix
+
+
+def meson(root, outside, _compiler, environment):
+    copy_library(root, outside / "subprojects/shardkit")
+    # Warnings as errors in the user's project must not meet a warning flag that only shardkit uses.
+    run("meson", "setup", outside / "build", outside, "-Dwerror=true", "-Dwarning_level=1", env=environment)
+    commands = run("ninja", "-C", outside / "build", "-t", "commands", capture_output=True, text=True).stdout
+    if "-Wconversion" in commands:
+        sys.exit("shardkit's own warning flags reach the user's targets")
+    run("ninja", "-C", outside / "build")
+    return outside / "build/consumer"
+
+
+def pkg_config(root, outside, compiler, environment):
+    prefix = install(root, outside, environment)
+    environment = dict(environment, PKG_CONFIG_PATH=str(prefix / "share/pkgconfig"))
+    found = run("pkg-config", "--print-errors", "--cflags", "--libs", "shardkit >= 0.1.0", capture_output=True,
+                text=True, env=environment).stdout.split()
+    run(*compiler, "-std=c++20", outside / "main.cpp", outside / "other.cpp", *found, "-o", outside / "consumer")
+    return outside / "consumer"
+
+
+def cmake(root, outside, compiler, environment):
+    prefix = install(root, outside, environment).rename(outside / "moved-prefix")
+    run("cmake", "-S", outside, "-B", outside / "build", f"-DCMAKE_PREFIX_PATH={prefix}",
+        f"-DCMAKE_CXX_COMPILER={compiler[-1]}", env=environment)
+    run("cmake", "--build", outside / "build", env=environment)
+    return outside / "build/consumer"
+
+
+def plain(root, outside, compiler, _environment):
+    include = copy_library(root, outside / "shardkit") / "include"
+    run(*compiler, "-std=c++20", "-I", include, outside / "main.cpp", outside / "other.cpp", "-pthread", "-o",
+        outside / "consumer")
+    return outside / "consumer"
+
+
+def main():
+    way, root, compiler = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[4:]
+    ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "plain": plain}
+    environment = dict(os.environ, CXX=shlex.join(compiler))
+    with tempfile.TemporaryDirectory(prefix="shardkit-consume-") as folder:
+        outside = pathlib.Path(folder)
+        for name in SOURCES:
+            shutil.copy(HERE / name, outside / name)
+        if (HERE / way).is_dir():
+            shutil.copytree(HERE / way, outside, dirs_exist_ok=True)
+        try:
+            program = ways[way](root, outside, compiler, environment)
+            printed = run(program, capture_output=True, text=True).stdout
+        except subprocess.CalledProcessError as error:
+            sys.exit(f"{error}\n{error.stdout or ''}{error.stderr or ''}")
+        if printed != "consumed\n":
+            sys.exit(f"expected the program to print 'consumed', it printed '{printed}'")
+
+
+if __name__ == "__main__":
+    main()

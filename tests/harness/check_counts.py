@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_counts.py PROGRAM: what tests/run counts for doctest programs that pass, fail, throw, die or run nothing."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import run_tests  # noqa: E402
+
+# Filter, and the expected counts: passed, failed, skipped.
+CASES = [
+    ("passes,has subcases", (2, 0, 1)),
+    ("passes,fails", (1, 1, 1)),
+    ("passes,throws", (1, 1, 1)),
+    ("passes,dies", (1, 1, 0)),
+    ("no such case", (0, 0, 1)),
+]
+
+
+def main():
+    wrong = 0
+
+    def expect(what, test, result, expected):
+        nonlocal wrong
+        counts = run_tests.count(test, result)
+        found = (counts["passed"], counts["failed"], counts["skipped"])
+        if found != expected:
+            wrong += 1
+            print(f"{what}: counted {found}, expected {expected}")
+
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (names, expected) in enumerate(CASES):
+            report = os.path.join(folder, f"{number}.txt")
+            done = subprocess.run([sys.argv[1], "--order-by=file", f"--test-case={names}"], check=False,
+                                  capture_output=True, env=dict(os.environ, SHARDKIT_TEST_REPORT=report))
+            expect(names, {"name": names, "env": {"SHARDKIT_TEST_REPORT": report}},
+                   "OK" if done.returncode == 0 else "FAIL", expected)
+        absent = {"name": "absent", "env": {"SHARDKIT_TEST_REPORT": os.path.join(folder, "absent.txt")}}
+        expect("a program that ran nothing", absent, "OK", (0, 1, 0))
+        expect("a program that timed out", absent, "TIMEOUT", (0, 1, 0))
+        expect("a test that meson did not reach", absent, "NOT RUN", (0, 1, 0))
+    plain = {"name": "plain", "env": {}}
+    expect("a plain test that passes", plain, "OK", (1, 0, 0))
+    expect("a plain test that fails", plain, "FAIL", (0, 1, 0))
+    expect("a plain test that is skipped", plain, "SKIP", (0, 0, 1))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks over the source tree: check.py CHECK ROOT, or `check.py write-lists ROOT` to bring the lists up to date."""
+import pathlib
+import re
+import sys
+
+# Backends that a machine may lack: not part of the umbrella.
+OPTIONAL_BACKENDS = ("mpi", "cuda", "nccl", "cub", "thrust")
+CUDA_BACKENDS = ("cuda", "nccl", "cub", "thrust")
+
+
+def headers(root):
+    return sorted(path.relative_to(root / "include").as_posix() for path in (root / "include").rglob("*.hpp"))
+
+
+def test_sources(root):
+    tests = root / "tests"
+    found = list(tests.rglob("*_test.cpp")) + list((tests / "compile_fail").glob("*.cpp"))
+    return sorted(path.relative_to(tests).as_posix() for path in found)
+
+
+def lists(root):
+    return [(root / "tests/headers/list.txt", headers(root)), (root / "tests/list.txt", test_sources(root))]
+
+
+def lines_of(path):
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def check_lists(root):
+    for path, on_disk in lists(root):
+        listed = [line.strip() for line in lines_of(path) if line.strip()]
+        for name in sorted(set(on_disk) - set(listed)):
+            yield f"{path.relative_to(root)} lacks {name}"
+        for name in sorted(set(listed) - set(on_disk)):
+            yield f"{path.relative_to(root)} names {name}, which does not exist"
+        if listed != sorted(set(listed)):
+            yield f"{path.relative_to(root)} is not sorted, or names a file twice"
+
+
+def write_lists(root):
+    for path, on_disk in lists(root):
+        path.write_text("".join(name + "\n" for name in on_disk), encoding="utf-8")
+
+
+def included(root, header):
+    path = root / "include" / header
+    return re.findall(r"^#include <(shardkit/[^>]+)>", path.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def check_umbrella(root):
+    umbrella = "shardkit/shardkit.hpp"
+    if not (root / "include" / umbrella).exists():
+        yield f"include/{umbrella} does not exist"
+        return
+    reached, waiting = set(), [umbrella]
+    while waiting:
+        header = waiting.pop()
+        if header not in reached:
+            reached.add(header)
+            waiting += [name for name in included(root, header) if (root / "include" / name).exists()]
+    for header in headers(root):
+        parts = header.split("/")
+        optional = parts[1] == "backend" and parts[2] in OPTIONAL_BACKENDS
+        if header not in reached and "detail" not in parts and not optional:
+            yield f"{umbrella} does not reach {header}"
+        if header in reached and optional:
+            yield f"{umbrella} reaches {header}, which not every machine can compile"
+    text = (root / "include" / umbrella).read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line and not re.match(r"#include <shardkit/|#pragma once|//", line):
+            yield f"{umbrella} holds more than includes: {line}"
+
+
+def check_rooms(root):
+    """The core depends on no toolkit; each toolkit's names stay in its room."""
+    outside_cuda = re.compile(
+        r"""#\s*include\s*[<"](cuda|nccl|cub/|thrust/|driver_types|nv/target|device_launch)"""
+        r"|#\s*if.*\b(CUDA|__CUDACC__|__NVCC__)\b|#\s*if.*\bCUDA")
+    rules = [
+        (CUDA_BACKENDS, outside_cuda, "CUDA"),
+        (("nccl",), re.compile(r"\bnccl[A-Z]\w*"), "NCCL"),
+        (("mpi",), re.compile(r"\bMPI_[A-Z]\w*|#\s*include\s*[<\"]mpi\.h"), "MPI"),
+    ]
+    for path in sorted((root / "include").rglob("*")):
+        if path.suffix not in (".hpp", ".cuh", ".h"):
+            continue
+        parts = path.relative_to(root / "include/shardkit").parts
+        room = parts[1] if len(parts) > 2 and parts[0] == "backend" else ""
+        for number, line in enumerate(lines_of(path), 1):
+            code = line.split("//")[0]
+            for rooms, pattern, name in rules:
+                if room not in rooms and pattern.search(code):
+                    yield f"{path.relative_to(root)}:{number}: {name} outside backend/{'|'.join(rooms)}: {line.strip()}"
+
+
+SOURCES = (".hpp", ".cuh", ".h", ".cpp", ".cu", ".py", ".md", ".build", ".sh")
+
+
+def sources(root):
+    for top in ("include", "tests", "examples", "benchmarks", "scripts", "docs", "cmake", ".ci"):
+        folder = root / top
+        if folder.exists():
+            yield from (path for path in sorted(folder.rglob("*"))
+                        if path.suffix in SOURCES or path.name == "run")
+
+
+def check_words(root):
+    """Nothing is left over, and every C++ file says its licence."""
+    left_over = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+    for path in sources(root):
+        if not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8")
+        for number, line in enumerate(text.splitlines(), 1):
+            if left_over.search(line):
+                yield f"{path.relative_to(root)}:{number}: left over: {line.strip()}"
+        if path.suffix in (".hpp", ".cuh", ".cpp", ".cu"):
+            beginning = text.splitlines()[:6]
+            if not any(line.startswith("// SPDX-License-Identifier: Apache-2.0") for line in beginning):
+                yield f"{path.relative_to(root)}: no line '// SPDX-License-Identifier: Apache-2.0' at its head"
+        if path.suffix in (".hpp", ".cuh") and "#pragma once" not in text:
+            yield f"{path.relative_to(root)}: no #pragma once"
+
+
+def check_lengths(root):
+    for path in sorted((root / "include").rglob("*.[hc]*")):
+        count = len(lines_of(path)) if path.is_file() else 0
+        if count > 300:
+            yield f"{path.relative_to(root)}: {count} lines; a header has at most 300"
+
+
+CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "words": check_words,
+          "lengths": check_lengths}
+
+
+def main():
+    check, root = sys.argv[1], pathlib.Path(sys.argv[2])
+    if check == "write-lists":
+        write_lists(root)
+        return
+    wrong = list(CHECKS[check](root))
+    for line in wrong:
+        print(line)
+    if wrong and check == "lists":
+        print("to bring the lists up to date: python3 tests/tree/check.py write-lists .")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plants one fault per check in a copy of the tree and expects check.py to find it, by its message."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HEADER = "// SPDX-License-Identifier: Apache-2.0\n#pragma once\n"
+
+
+def append(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(text)
+
+
+PLANTS = [
+    ("lists", "include/shardkit/core/planted.hpp", HEADER, "lacks shardkit/core/planted.hpp"),
+    ("lists", "tests/unit/core/planted_test.cpp", HEADER, "lacks unit/core/planted_test.cpp"),
+    ("lists", "tests/compile_fail/planted.cpp", HEADER, "lacks compile_fail/planted.cpp"),
+    ("lists", "tests/list.txt", "zz/absent_test.cpp\n", "names zz/absent_test.cpp, which does not exist"),
+    ("umbrella", "include/shardkit/core/planted.hpp", HEADER, "does not reach shardkit/core/planted.hpp"),
+    ("umbrella", "include/shardkit/shardkit.hpp", "int planted();\n", "holds more than includes: int planted();"),
+    ("rooms", "include/shardkit/core/planted.hpp", "#include <cuda_runtime.h>\n", "planted.hpp:1: CUDA outside"),
+    ("rooms", "include/shardkit/core/planted.hpp", "#ifdef __CUDACC__\n", "planted.hpp:1: CUDA outside"),
+    ("rooms", "include/shardkit/comm/planted.hpp", "#include <mpi.h>\n", "planted.hpp:1: MPI outside"),
+    ("rooms", "include/shardkit/backend/mpi/planted.hpp", "ncclComm_t c;\n", "planted.hpp:1: NCCL outside"),
+    ("words", "tests/planted.cpp", "// FIX" + "ME\n", "planted.cpp:1: left over"),
+    ("words", "tests/planted.cpp", "int planted;\n", "no line '// SPDX-License-Identifier"),
+    ("lengths", "include/shardkit/core/planted.hpp", "\n" * 301, "301 lines"),
+]
+
+
+def main():
+    check, root = sys.argv[1], pathlib.Path(sys.argv[2])
+    wrong = 0
+    for name, path, text, expected in PLANTS:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder)
+            for top in ("include", "tests"):
+                shutil.copytree(root / top, copy / top, ignore=shutil.ignore_patterns("golden", "__pycache__"))
+            append(copy / path, text)
+            done = subprocess.run([sys.executable, "-B", check, name, copy], capture_output=True, text=True,
+                                  check=False)
+            if done.returncode == 0 or expected not in done.stdout:
+                wrong += 1
+                print(f"{name}: a planted {path} was not found: expected '{expected}' in\n{done.stdout}{done.stderr}")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <shardkit/backend/host/kernels.hpp>
+
+#include "kernel_data.hpp"
+
+namespace sk = shardkit;
+namespace test = shardkit::test;
+
+namespace {
+
+constexpr std::size_t lengths[] = {0, 1, 2, 31, 32, 33, 4095, 4096, 4097, 10000};
+constexpr std::size_t positions[] = {0, 31, 4095, 4096, 8191, 8192, 8200};
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+template <class T>
+sk::NormPartial norm_of(std::span<const T> elements, double scale = 1) {
+    sk::NormPartial partial;
+    sk::HostKernels::norm_partial({}, elements, scale, partial);
+    return partial;
+}
+
+template <class T>
+long double exact_sum_of_squares(const std::vector<T>& elements, double scale) {
+    long double sum = 0;
+    for (const T element : elements) {
+        const long double scaled = static_cast<long double>(test::widened(element)) * static_cast<long double>(scale);
+        sum += scaled * scaled;
+    }
+    return sum;
+}
+
+enum class Contraction { none, fused };
+
+/// The documented order, written out: 128 bytes of partial sums per block of 4096, halved, then doubles.
+template <class T>
+double documented_sum(const std::vector<T>& elements, double scale, Contraction contraction) {
+    using A = sk::Arithmetic<T>;
+    constexpr std::size_t partials = 128 / sizeof(A);
+    double total = 0;
+    for (std::size_t block = 0; block < elements.size(); block += 4096) {
+        A sums[partials]{};
+        for (std::size_t i = block; i < elements.size() && i < block + 4096; ++i) {
+            const A scaled = static_cast<A>(scale) * static_cast<A>(elements[i]);
+            A& sum = sums[(i - block) % partials];
+            sum = contraction == Contraction::fused ? std::fma(scaled, scaled, sum) : sum + scaled * scaled;
+        }
+        for (std::size_t half = partials / 2; half > 0; half /= 2) {
+            for (std::size_t i = 0; i < half; ++i) { sums[i] += sums[half + i]; }
+        }
+        total += static_cast<double>(sums[0]);
+    }
+    return total;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("norm_partial: within rounding of a sum in long double, at any length", T, double, float, sk::bf16,
+                   sk::fp16) {
+    const double tolerance = sizeof(sk::Arithmetic<T>) == 4 ? 1e-5 : 1e-14;
+    for (const std::size_t length : lengths) {
+        CAPTURE(length);
+        const auto elements = test::random_elements<T>(length, static_cast<std::uint32_t>(length));
+        for (const double scale : {1.0, 0.25, 1.0 / 3}) {
+            const auto exact = static_cast<double>(exact_sum_of_squares(elements, scale));
+            const sk::NormPartial partial = norm_of(std::span<const T>(elements), scale);
+            CHECK(std::fabs(partial.sum_of_squares - exact) <= tolerance * exact);
+            CHECK(partial.nonfinite == 0);
+        }
+    }
+}
+
+TEST_CASE_TEMPLATE("norm_partial: bitwise the documented order, whatever the registers' width", T, double, float,
+                   sk::bf16, sk::fp16) {
+    for (const std::size_t length : lengths) {
+        const auto elements = test::random_elements<T>(length, static_cast<std::uint32_t>(length));
+        const double given = norm_of(std::span<const T>(elements), 0.3).sum_of_squares;
+        // Whether a product and a sum become one instruction is the compiler's choice on this machine.
+        const bool plain = given == documented_sum(elements, 0.3, Contraction::none);
+        const bool fused = given == documented_sum(elements, 0.3, Contraction::fused);
+        CHECK((plain || fused));
+    }
+}
+
+TEST_CASE("norm_partial: a closed form, and blocks that add up in double") {
+    // Ten blocks of 4096 threes: each block's sum is exact in fp32, the total is not a float.
+    const std::vector<float> threes(10 * 4096 + 1, 3.0F);
+    CHECK(norm_of(std::span<const float>(threes)).sum_of_squares == 9.0 * (10 * 4096 + 1));
+    std::vector<float> spread(4097, 0.0F);
+    spread[0] = 4096.0F;  // 2^24 in the first block
+    spread[4096] = 1.0F;  // would be lost in a float sum
+    CHECK(norm_of(std::span<const float>(spread)).sum_of_squares == 16777217.0);
+}
+
+TEST_CASE_TEMPLATE("norm_partial: adds to what is there, block by block", T, float, double, sk::bf16) {
+    const auto elements = test::random_elements<T>(3 * 4096 + 17, 9);
+    const std::span<const T> all(elements);
+    const sk::NormPartial whole = norm_of(all);
+    sk::NormPartial pieces;
+    sk::HostKernels::norm_partial({}, all.first(4096), 1, pieces);
+    sk::HostKernels::norm_partial({}, all.subspan(4096), 1, pieces);
+    // The same additions in the same order, as the second call starts at a block's boundary.
+    CHECK(pieces == whole);
+}
+
+TEST_CASE_TEMPLATE("norm_partial: the address does not matter", T, double, float, sk::fp16) {
+    const auto elements = test::random_elements<T>(5000, 11);
+    const double expected = norm_of(std::span<const T>(elements)).sum_of_squares;
+    for (std::size_t offset = 0; offset < 9; ++offset) {
+        std::vector<T> shifted(offset);
+        shifted.insert(shifted.end(), elements.begin(), elements.end());
+        CHECK(norm_of(std::span<const T>(shifted).subspan(offset)).sum_of_squares == expected);
+    }
+}
+
+TEST_CASE_TEMPLATE("norm_partial: an infinite or NaN element anywhere is found", T, double, float, sk::bf16,
+                   sk::fp16) {
+    for (const double bad : {infinity, -infinity, std::nan("")}) {
+        for (const std::size_t at : positions) {
+            auto elements = test::random_elements<T>(8201, 13);
+            elements[at] = test::rounded<T>(bad);
+            const sk::NormPartial partial = norm_of(std::span<const T>(elements), 1.0 / 65536);
+            CHECK(partial.nonfinite > 0);
+            CHECK_FALSE(std::isfinite(partial.sum_of_squares));
+        }
+    }
+}
+
+TEST_CASE("norm_partial: a square that overflows is no nonfinite element") {
+    const std::vector<float> large(100, 3e30F);
+    const sk::NormPartial overflowed = norm_of(std::span<const float>(large));
+    CHECK(overflowed.sum_of_squares == infinity);
+    CHECK(overflowed.nonfinite == 0);
+    // Scaled first, squared afterwards.
+    const sk::NormPartial scaled = norm_of(std::span<const float>(large), 0x1p-80);
+    CHECK(scaled.sum_of_squares == doctest::Approx(100 * std::pow(3e30 * 0x1p-80, 2)).epsilon(1e-6));
+    const std::vector<sk::fp16> halves(100, sk::fp16(65504.0F));
+    CHECK(norm_of(std::span<const sk::fp16>(halves)).sum_of_squares ==
+          doctest::Approx(100 * 65504.0 * 65504.0).epsilon(1e-6));
+}

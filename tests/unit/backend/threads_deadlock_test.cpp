@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/launch.hpp>
+
+#include "rank_checks.hpp"
+#include "verb_checks.hpp"
+
+namespace {
+
+using namespace shardkit;
+using namespace rank_checks;
+using Comm = threads::Communicator;
+using threads::launch_and_collect;
+
+/// Every rank must end with one message, that says what each of them waits for.
+template <class F>
+void check_deadlock(std::size_t ranks, const std::vector<std::string>& parts, F f) {
+    for (const threads::WaitMode waiting : {threads::WaitMode::block, threads::WaitMode::spin_briefly}) {
+        std::vector<std::exception_ptr> errors;
+        CHECK(duration_of([&] { errors = launch_and_collect(ranks, f, {.waiting = waiting}); }) < time_to_end);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            const Outcome seen = outcome(errors[rank]);
+            CAPTURE(rank);
+            CAPTURE(seen.text);
+            CHECK(seen.kind == Kind::peer);
+            CHECK(contains(seen.text, "deadlock: no rank can go on"));
+            for (const std::string& part : parts) { CHECK(contains(seen.text, part)); }
+            CHECK(contains(seen.text, "threads_deadlock_test.cpp:"));
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("threads: ranks that use two communicators in different orders are told what each waits for") {
+    check_deadlock(
+        2, {"rank 0 waits in all_gather (call 1) over tp at ", "rank 1 waits in barrier (call 0) over dp at "},
+        [](const Comm& world) {
+            const Comm tp = world.split(0, 0, "tp");
+            const Comm dp = world.split(0, 0, "dp");
+            std::vector<float> values(8);
+            barrier(tp, {});
+            if (world.rank() == 0) { all_gather_in_place(tp, std::span<float>(values), {}); }
+            barrier(dp, {});
+        });
+}
+
+TEST_CASE("threads: a ring of ranks that each wait in the next one's communicator is found") {
+    check_deadlock(3,
+                   {"rank 0 waits in barrier (call 0) over a at ", "rank 1 waits in barrier (call 0) over b at ",
+                    "rank 2 waits in barrier (call 0) over c at "},
+                   [](const Comm& world) {
+                       const Comm a = world.split(world.rank() == 2 ? 1 : 0, 0, "a");  // 0 1
+                       const Comm b = world.split(world.rank() == 0 ? 1 : 0, 0, "b");  // 1 2
+                       const Comm c = world.split(world.rank() == 1 ? 1 : 0, 0, "c");  // 2 0
+                       const Comm first[] = {a, b, c};
+                       const Comm second[] = {c, a, b};
+                       barrier(first[world.rank()], {});
+                       barrier(second[world.rank()], {});
+                   });
+}
+
+TEST_CASE("threads: messages that nobody takes or sends are found") {
+    const std::vector<float> values(4);
+    check_deadlock(2,
+                   {"rank 0 waits in send (call 0) over world at ", "rank 1 waits in send (call 0) over world at "},
+                   [&](const Comm& world) { send(world, std::span<const float>(values), 1 - world.rank(), {}); });
+    check_deadlock(2, {"rank 0 waits in receive (call 0)", "rank 1 waits in barrier (call 0)"},
+                   [&](const Comm& world) {
+                       std::vector<float> received(4);
+                       if (world.rank() == 0) { receive(world, std::span<float>(received), 1, {}); }
+                       barrier(world, {});
+                   });
+    check_deadlock(1, {"rank 0 waits in receive (call 0)"}, [](const Comm& world) {
+        std::vector<float> received(4);
+        receive(world, std::span<float>(received), 0, {});
+    });
+}
+
+TEST_CASE("threads: a deadlock among the ranks that still run is found when others have ended") {
+    const auto errors = launch_and_collect(3, [](const Comm& world) {
+        const Comm pair = world.split(world.rank() / 2, 0, "pair");
+        if (world.rank() == 2) { return; }
+        float value = 0.0F;
+        if (world.rank() == 0) { receive(pair, std::span<float>(&value, 1), 1, {}); }
+        barrier(pair, {});
+    });
+    CHECK(outcome(errors[2]).kind == Kind::none);
+    CHECK(contains(outcome(errors[0]).text, "rank 1 waits in barrier"));
+    CHECK(contains(outcome(errors[1]).text, "rank 0 waits in receive"));
+}
+
+TEST_CASE("threads: a rank that computes for long is no deadlock") {
+    threads::launch(3,
+                    [](const Comm& world) {
+                        if (world.rank() == 1) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
+                        barrier(world, {});
+                        if (world.rank() == 2) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
+                        verb_checks::check_all_gather<float>(world, 10, 0);
+                    },
+                    {.deadlock_check = std::chrono::milliseconds(1)});
+}
+
+TEST_CASE("threads: ranks that wait often and briefly are no deadlock") {
+    threads::launch(4,
+                    [](const Comm& world) {
+                        const Comm half = world.split(world.rank() % 2, 0, "half");
+                        for (int i = 0; i < (sanitized ? 1000 : 10000); ++i) {
+                            barrier(i % 3 == 0 ? world : half, {});
+                        }
+                    },
+                    {.waiting = threads::WaitMode::block, .deadlock_check = std::chrono::milliseconds(1)});
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/launch.hpp>
+
+#include "rank_checks.hpp"
+#include "verb_checks.hpp"
+
+namespace {
+
+using namespace shardkit;
+using rank_checks::expect;
+using Comm = threads::Communicator;
+
+void expect_row(const TrafficLog::Entry& row, Verb verb, const char* axes, std::uint64_t calls, std::uint64_t payload,
+                std::uint64_t moved) {
+    expect(row.verb == verb && row.axes == axes, "row ", name(verb), " over ", axes, ", got ", name(row.verb),
+           " over ", row.axes);
+    expect(row.calls == calls, calls, " calls of ", name(verb), ", got ", row.calls);
+    expect(row.payload.value == payload, payload, " bytes of payload of ", name(verb), ", got ", row.payload.value);
+    expect(row.moved.value == moved, moved, " bytes moved by ", name(verb), ", got ", row.moved.value);
+}
+
+}  // namespace
+
+TEST_CASE("threads: the log counts what four ranks move, against literals") {
+    threads::launch(4, [](const Comm& world) {
+        std::vector<float> shard(250);
+        std::vector<float> full(1000);
+        std::vector<float> exchanged(1000);
+        std::vector<bf16> half(1024);
+        std::vector<float> wide(1024);
+        const std::span<float> out(full);
+        const std::span<const float> in(full);
+        all_gather(world, std::span<const float>(shard), out, {});
+        all_gather_in_place(world, out, {});
+        reduce_scatter(world, ReduceOp::sum, in, std::span<float>(shard), {});
+        all_reduce(world, ReduceOp::sum, std::span<const bf16>(half), std::span<float>(wide), {});
+        broadcast(world, out, 1, {});
+        all_to_all(world, in, std::span<float>(exchanged), {});
+        send_receive(world, in.first(10), (world.rank() + 1) % 4, out.first(10), (world.rank() + 3) % 4, {});
+        send_receive(world, in.first(10), world.rank(), out.last(10), world.rank(), {});
+        barrier(world, {});
+        const auto rows = world.traffic().entries();
+        expect(rows.size() == 8, "8 rows, got ", rows.size());
+        expect_row(rows[0], Verb::all_gather, "world", 2, 8000, 6000);
+        expect_row(rows[1], Verb::reduce_scatter, "world", 1, 4000, 3000);
+        // 256 elements per rank: read from 3 peers at 2 bytes, written to 3 peers at 4.
+        expect_row(rows[2], Verb::all_reduce, "world", 1, 2048, 4608);
+        expect_row(rows[3], Verb::broadcast, "world", 1, 4000, world.rank() == 1 ? 0 : 4000);
+        expect_row(rows[4], Verb::all_to_all, "world", 1, 4000, 3000);
+        expect_row(rows[5], Verb::send, "world", 2, 80, 40);
+        expect_row(rows[6], Verb::receive, "world", 2, 80, 40);
+        expect_row(rows[7], Verb::barrier, "world", 1, 0, 0);
+    });
+}
+
+TEST_CASE("threads: an all_reduce of any size moves 2 (n - 1) times its bytes over all ranks together") {
+    constexpr std::size_t rank_counts[] = {2, 3, 5, 8};
+    constexpr std::size_t counts[] = {0, 1, 31, 33, 100, 1000, 12345};
+    for (const std::size_t ranks : rank_counts) {
+        for (const std::size_t count : counts) {
+            std::vector<std::uint64_t> moved(ranks);
+            threads::launch(ranks, [&](const Comm& world) {
+                std::vector<float> values(count);
+                all_reduce_in_place(world, ReduceOp::sum, std::span<float>(values), {});
+                moved[world.rank()] = world.traffic().total(Verb::all_reduce).moved.value;
+            });
+            std::uint64_t sum = 0;
+            for (const std::uint64_t bytes : moved) { sum += bytes; }
+            CHECK(sum == 2 * (ranks - 1) * count * 4);
+        }
+    }
+}
+
+TEST_CASE("threads: axes have rows of their own, groups of one rank have none, refused calls are not counted") {
+    threads::launch(4, [](const Comm& world) {
+        const Comm dp = world.split(world.rank() % 2, 0, "dp");
+        const Comm alone = world.split(world.rank(), 0, "alone");
+        const Comm tp = world.named("tp");
+        world.traffic().clear();
+        std::vector<float> values(64);
+        const std::span<float> all(values);
+        all_reduce_in_place(dp, ReduceOp::sum, all, {});
+        all_reduce_in_place(alone, ReduceOp::sum, all, {});
+        all_gather_in_place(tp, all, {});
+        all_gather_in_place(world, all, {});
+        all_gather_in_place(world, all, {});
+        try {
+            all_gather_in_place(world, world.rank() == 0 ? all.first(4) : all, {});
+            expect(false, "an error");
+        } catch (const CommError&) {}
+        const auto rows = world.traffic().entries();
+        expect(rows.size() == 3, "3 rows, got ", rows.size());
+        expect_row(rows[0], Verb::all_gather, "world", 2, 512, 384);
+        expect_row(rows[1], Verb::all_reduce, "dp", 1, 256, 256);
+        expect_row(rows[2], Verb::all_gather, "tp", 1, 256, 192);
+        expect(&dp.traffic() == &world.traffic(), "one log per rank");
+    });
+}
+
+TEST_CASE("threads: a split of four ranks costs 16 bytes from each peer") {
+    threads::launch(4, [](const Comm& world) {
+        world.split(0, 0, "x");
+        expect_row(world.traffic().entries().at(0), Verb::split, "world", 1, 64, 48);
+    });
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <shardkit/optim/loss_scale.hpp>
+
+#include "golden.hpp"
+
+namespace sk = shardkit;
+namespace test = shardkit::test;
+
+TEST_CASE("LossScale: PyTorch's sequences of scales") {
+    const auto& cases = test::optimizer_golden().at("loss_scale");
+    REQUIRE(cases.size() == 3);
+    for (const auto& golden : cases) {
+        CAPTURE(golden.at("name").get<std::string>());
+        sk::LossScale scale({.initial = golden.at("initial"), .growth_interval = golden.at("growth_interval")});
+        const auto expected = test::numbers<double>(golden.at("scales"));
+        std::vector<double> given{scale.value()};
+        for (const char overflow : golden.at("overflows").get<std::string>()) {
+            scale.update(overflow == '1' ? sk::FoundInf::yes : sk::FoundInf::no);
+            given.push_back(scale.value());
+        }
+        CHECK(given == expected);
+    }
+}
+
+TEST_CASE("LossScale: starts at 2^16, doubles after 2000 clean steps in a row, halves on overflow") {
+    sk::LossScale scale;
+    CHECK(scale.value() == 65536);
+    for (int step = 0; step < 1999; ++step) { scale.update(sk::FoundInf::no); }
+    CHECK(scale.value() == 65536);
+    CHECK(scale.clean_steps() == 1999);
+    scale.update(sk::FoundInf::yes);
+    CHECK(scale.value() == 32768);
+    CHECK(scale.clean_steps() == 0);
+    for (int step = 0; step < 1999; ++step) { scale.update(sk::FoundInf::no); }
+    CHECK(scale.value() == 32768);
+    scale.update(sk::FoundInf::no);
+    CHECK(scale.value() == 65536);
+    CHECK(scale.clean_steps() == 0);
+}
+
+TEST_CASE("found_inf: any nonfinite count is a yes, an overflowed sum alone is not") {
+    CHECK(sk::found_inf({}) == sk::FoundInf::no);
+    CHECK(sk::found_inf({.sum_of_squares = INFINITY}) == sk::FoundInf::no);
+    CHECK(sk::found_inf({.sum_of_squares = 1, .nonfinite = 1}) == sk::FoundInf::yes);
+    sk::NormPartial total{.sum_of_squares = 1};
+    total += {.sum_of_squares = 2, .nonfinite = 3};
+    total += {.sum_of_squares = 4};
+    CHECK(total == sk::NormPartial{7, 3});
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include <shardkit/optim/adamw_options.hpp>
+#include <shardkit/optim/loss_scale.hpp>
+#include <shardkit/optim/sgd_options.hpp>
+
+namespace sk = shardkit;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// The message of the refusal, without the place; empty when the options are accepted.
+template <class Options>
+std::string refusal(const Options& options) {
+    try {
+        validate(options, sk::SourceLocation{"user.cpp", 5});
+    } catch (const std::invalid_argument& error) {
+        const std::string message = error.what();
+        CHECK(message.ends_with(" (user.cpp:5)"));
+        return message.substr(0, message.size() - std::string(" (user.cpp:5)").size());
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("AdamWOptions: PyTorch's defaults") {
+    const sk::AdamWOptions options;
+    CHECK(options == sk::AdamWOptions{1e-3, 0.9, 0.999, 1e-8, 1e-2});
+    CHECK(refusal(options) == "");
+    CHECK(refusal(sk::AdamWOptions{0, 0, 0, 0, 0}) == "");
+}
+
+TEST_CASE("AdamWOptions: bad numbers are named, with what was given and expected") {
+    CHECK(refusal(sk::AdamWOptions{.learning_rate = -1}) ==
+          "AdamW: learning_rate is -1, expected a finite number >= 0");
+    CHECK(refusal(sk::AdamWOptions{.learning_rate = not_a_number}) ==
+          "AdamW: learning_rate is nan, expected a finite number >= 0");
+    CHECK(refusal(sk::AdamWOptions{.learning_rate = infinity}) ==
+          "AdamW: learning_rate is inf, expected a finite number >= 0");
+    CHECK(refusal(sk::AdamWOptions{.beta1 = 1}) == "AdamW: beta1 is 1, expected a number in [0, 1)");
+    CHECK(refusal(sk::AdamWOptions{.beta1 = not_a_number}) == "AdamW: beta1 is nan, expected a number in [0, 1)");
+    CHECK(refusal(sk::AdamWOptions{.beta2 = -0.5}) == "AdamW: beta2 is -0.5, expected a number in [0, 1)");
+    CHECK(refusal(sk::AdamWOptions{.beta2 = 1.5}) == "AdamW: beta2 is 1.5, expected a number in [0, 1)");
+    CHECK(refusal(sk::AdamWOptions{.epsilon = -1e-8}) == "AdamW: epsilon is -1e-08, expected a finite number >= 0");
+    CHECK(refusal(sk::AdamWOptions{.epsilon = infinity}) == "AdamW: epsilon is inf, expected a finite number >= 0");
+    CHECK(refusal(sk::AdamWOptions{.weight_decay = -0.1}) ==
+          "AdamW: weight_decay is -0.1, expected a finite number >= 0");
+    CHECK(refusal(sk::AdamWOptions{.weight_decay = not_a_number}) ==
+          "AdamW: weight_decay is nan, expected a finite number >= 0");
+}
+
+TEST_CASE("SgdOptions: bad numbers and impossible combinations are named") {
+    CHECK(refusal(sk::SgdOptions{}) == "");
+    CHECK(sk::SgdOptions{}.learning_rate == 1e-3);
+    CHECK(refusal(sk::SgdOptions{.rule = sk::Momentum::nesterov, .momentum = 0.9}) == "");
+    CHECK(refusal(sk::SgdOptions{.rule = sk::Momentum::classical, .momentum = 0}) == "");
+    CHECK(refusal(sk::SgdOptions{.learning_rate = -infinity}) ==
+          "SGD: learning_rate is -inf, expected a finite number >= 0");
+    CHECK(refusal(sk::SgdOptions{.rule = sk::Momentum::classical, .momentum = -0.5}) ==
+          "SGD: momentum is -0.5, expected a finite number >= 0");
+    CHECK(refusal(sk::SgdOptions{.rule = sk::Momentum::classical, .momentum = not_a_number}) ==
+          "SGD: momentum is nan, expected a finite number >= 0");
+    CHECK(refusal(sk::SgdOptions{.weight_decay = -1}) == "SGD: weight_decay is -1, expected a finite number >= 0");
+    CHECK(refusal(sk::SgdOptions{.rule = sk::Momentum::nesterov}) ==
+          "SGD: momentum is 0 with Momentum::nesterov, expected a finite number > 0");
+    CHECK(refusal(sk::SgdOptions{.momentum = 0.9}) ==
+          "SGD: momentum is 0.9 with Momentum::none, expected 0, or Momentum::classical or nesterov");
+}
+
+TEST_CASE("LossScaleOptions: bad numbers are named") {
+    CHECK(refusal(sk::LossScaleOptions{}) == "");
+    CHECK(refusal(sk::LossScaleOptions{.initial = 0}) == "LossScale: initial is 0, expected a finite number > 0");
+    CHECK(refusal(sk::LossScaleOptions{.initial = not_a_number}) ==
+          "LossScale: initial is nan, expected a finite number > 0");
+    CHECK(refusal(sk::LossScaleOptions{.growth_factor = 1}) ==
+          "LossScale: growth_factor is 1, expected a finite number > 1");
+    CHECK(refusal(sk::LossScaleOptions{.growth_factor = infinity}) ==
+          "LossScale: growth_factor is inf, expected a finite number > 1");
+    CHECK(refusal(sk::LossScaleOptions{.backoff_factor = 1}) ==
+          "LossScale: backoff_factor is 1, expected a number in (0, 1)");
+    CHECK(refusal(sk::LossScaleOptions{.backoff_factor = 0}) ==
+          "LossScale: backoff_factor is 0, expected a number in (0, 1)");
+    CHECK(refusal(sk::LossScaleOptions{.growth_interval = 0}) ==
+          "LossScale: growth_interval is 0, expected at least 1 step");
+    CHECK_THROWS_AS(sk::LossScale(sk::LossScaleOptions{.initial = -1}), std::invalid_argument);
+}
