@@ -56,14 +56,14 @@ class TrafficLog {
 
     /// Sum over all axes.
     Entry total(Verb verb) const {
-        Entry sum{verb, "all", 0, {}, {}};
+        Entry all{verb, "all", 0, {}, {}};
         for (const Entry& row : rows_) {
             if (row.verb != verb) { continue; }
-            sum.calls += row.calls;
-            sum.payload += row.payload;
-            sum.moved += row.moved;
+            all.calls += row.calls;
+            all.payload += row.payload;
+            all.moved += row.moved;
         }
-        return sum;
+        return all;
     }
 
     /// Sets all counts back to zero; communicators keep their rows.

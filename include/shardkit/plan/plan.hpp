@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <shardkit/plan/memory_plan.hpp>
+#include <shardkit/plan/traffic_plan.hpp>
+#include <shardkit/sharded/groups.hpp>
+
+namespace shardkit {
+
+/// Memory and traffic of one rank and one training step, from the functions that the containers use themselves.
+struct Plan {
+    std::size_t numel = 0;  ///< distinct parameter elements of the model
+    MemoryPlan memory;
+    TrafficPlan traffic;
+};
+
+/// The plan for described groups; constant expression or run time, no rank needed.
+///     static_assert(plan(groups, DeviceMesh<64>{}.grid()).memory.total() <= ByteCount(80'000'000'000));
+constexpr Plan plan(std::span<const GroupDescription> groups, const AxisGrid& mesh, const PlanOptions& options = {}) {
+    Plan made{0, plan_memory(groups, options), plan_traffic(groups, mesh, options)};
+    for (const GroupDescription& g : groups) { made.numel += g.numel; }
+    return made;
+}
+
+/// The plan of a model that exists.
+template <class... T>
+Plan plan(const Groups<T...>& model, const PlanOptions& options = {}) {
+    std::vector<GroupDescription> groups;
+    const AxisGrid* mesh = nullptr;
+    model.for_each([&](auto& layer) {
+        groups.push_back(describe_group(layer));
+        mesh = &layer.context().grid();
+    });
+    if (mesh == nullptr) { return {}; }
+    return plan(std::span<const GroupDescription>(groups), *mesh, options);
+}
+
+}  // namespace shardkit

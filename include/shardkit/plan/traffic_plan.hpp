@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <shardkit/comm/verb.hpp>
+#include <shardkit/core/counts.hpp>
+#include <shardkit/plan/group_description.hpp>
+#include <shardkit/plan/plan_options.hpp>
+
+namespace shardkit {
+
+/// Which communicator of a group a collective runs over.
+enum class TrafficAxes : std::uint8_t {
+    shards,    ///< the policy's shard axes
+    replicas,  ///< the remaining data axes
+    data,      ///< all data axes
+    world      ///< every rank: the global norm
+};
+
+/// One row of a plan: collectives of one verb over one set of axes in one training step, on one rank.
+struct PlannedTraffic {
+    std::uint64_t calls = 0;
+    ByteCount payload;  ///< bytes of the whole buffers
+    ByteCount moved;    ///< bytes between this rank and its peers, the mean over ranks
+
+    friend constexpr bool operator==(const PlannedTraffic&, const PlannedTraffic&) noexcept = default;
+};
+
+/// Collectives and bytes on the wire of one training step. A group of one rank communicates nothing.
+class TrafficPlan {
+  public:
+    constexpr const PlannedTraffic& operator()(Verb verb, TrafficAxes axes) const noexcept {
+        return rows_[index(verb, axes)];
+    }
+    /// Over all axes.
+    constexpr PlannedTraffic total(Verb verb) const noexcept {
+        PlannedTraffic all;
+        for (const TrafficAxes axes : all_axes) {
+            const PlannedTraffic& row = (*this)(verb, axes);
+            all.calls += row.calls;
+            all.payload += row.payload;
+            all.moved += row.moved;
+        }
+        return all;
+    }
+    constexpr void add(Verb verb, TrafficAxes axes, std::uint64_t calls, std::uint64_t payload, std::uint64_t moved) {
+        PlannedTraffic& row = rows_[index(verb, axes)];
+        row.calls += calls;
+        row.payload += ByteCount(calls * payload);
+        row.moved += ByteCount(calls * moved);
+    }
+    friend constexpr bool operator==(const TrafficPlan&, const TrafficPlan&) noexcept = default;
+
+    static constexpr std::array<TrafficAxes, 4> all_axes{TrafficAxes::shards, TrafficAxes::replicas,
+                                                         TrafficAxes::data, TrafficAxes::world};
+    static constexpr std::array<Verb, 3> verbs{Verb::all_gather, Verb::reduce_scatter, Verb::all_reduce};
+
+  private:
+    static constexpr std::size_t index(Verb verb, TrafficAxes axes) noexcept {
+        return static_cast<std::size_t>(verb) * all_axes.size() + static_cast<std::size_t>(axes);
+    }
+    std::array<PlannedTraffic, verbs.size() * all_axes.size()> rows_{};
+};
+
+namespace detail {
+
+/// Bytes that a ring or a direct exchange moves per rank: each of n ranks receives all but its own part.
+constexpr std::uint64_t part_from_peers(std::uint64_t bytes, std::uint64_t ranks) noexcept {
+    return bytes / ranks * (ranks - 1) + bytes % ranks * (ranks - 1) / ranks;
+}
+
+constexpr void add_gathers(TrafficPlan& plan, const GroupDescription& g, const PlanOptions& options) {
+    std::uint64_t gathers = 0;
+    if (g.policy.parameters == Placement::sharded) {
+        gathers = g.policy.release == Release::at_reshard ? options.microbatches * options.windows_per_microbatch
+                  : g.trainable                           ? 1U
+                                                          : 0U;
+    } else if (g.policy.optimizer == Placement::sharded && g.trainable) {
+        gathers = 1;
+    }
+    if (g.shards == 1 || gathers == 0) { return; }
+    const std::uint64_t bytes = g.buffer_numel * g.sizes.gather;
+    plan.add(Verb::all_gather, TrafficAxes::shards, gathers, bytes, part_from_peers(bytes, g.shards));
+}
+
+constexpr void add_reductions(TrafficPlan& plan, const GroupDescription& g, std::size_t data_ranks,
+                              const PlanOptions& options) {
+    const std::uint64_t full = g.buffer_numel * g.sizes.gradient;
+    if (g.policy.gradients == Placement::replicated) {
+        if (data_ranks == 1) { return; }
+        const std::uint64_t result = g.buffer_numel * g.sizes.reduction;
+        plan.add(Verb::all_reduce, TrafficAxes::data, 1, full,
+                 part_from_peers(full, data_ranks) + part_from_peers(result, data_ranks));
+        return;
+    }
+    if (g.shards > 1) {
+        const std::uint64_t calls = g.policy.accumulate == Accumulate::reduced ? options.microbatches : 1U;
+        plan.add(Verb::reduce_scatter, TrafficAxes::shards, calls, full, part_from_peers(full, g.shards));
+    }
+    if (const std::size_t replicas = data_ranks / g.shards; replicas > 1) {
+        const std::uint64_t shard = g.shard_numel * g.sizes.reduction;
+        plan.add(Verb::all_reduce, TrafficAxes::replicas, 1, shard, 2 * part_from_peers(shard, replicas));
+    }
+}
+
+}  // namespace detail
+
+/// Collectives of one training step in steady state.
+/// @post with n = shards, gather bytes G and reduce bytes R, times (n - 1) / n: NoShard 2 R; ShardOptimizer
+///       R + G; ShardGradOp M R + G; FullShard M (R + 2 G); hybrid as FullShard plus one all-reduce of R / n
+/// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007 for the costs of collectives
+constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, const AxisGrid& mesh,
+                                   const PlanOptions& options = {}) {
+    TrafficPlan plan;
+    const std::size_t data_ranks = mesh.extent(Dp::name) * mesh.extent(Cp::name);
+    std::size_t most_shards = 0;
+    for (const GroupDescription& g : groups) {
+        detail::add_gathers(plan, g, options);
+        if (g.trainable) { detail::add_reductions(plan, g, data_ranks, options); }
+        most_shards = std::max(most_shards, g.shards);
+    }
+    if (mesh.size() > 1 && options.norms_per_step > 0) {
+        const std::uint64_t bytes = 2 * most_shards * sizeof(double);
+        plan.add(Verb::all_reduce, TrafficAxes::world, options.norms_per_step, bytes,
+                 2 * detail::part_from_peers(bytes, mesh.size()));
+    }
+    return plan;
+}
+
+}  // namespace shardkit
