@@ -62,13 +62,19 @@ class AxisGrid {
 
     /// The ranks that share all coordinates with `rank` except those of `names`, numbered by `names`
     /// (slowest first, whatever their order in the grid).
-    /// @throws std::invalid_argument when there is no such axis or rank
+    /// @throws std::invalid_argument when there is no such axis or rank, or an axis is given twice
     constexpr RankGroup group(std::span<const std::string_view> names, std::size_t rank) const {
         if (rank >= size()) { throw std::invalid_argument(detail::concat("mesh ", describe(), ": no rank ", rank)); }
         RankGroup group;
         group.base_ = rank;
+        std::array<bool, max_axes> taken{};
         for (const std::string_view name : names) {
             const std::size_t i = index_of(name);
+            if (taken[i]) {
+                throw std::invalid_argument(
+                    detail::concat("mesh ", describe(), ": axis ", name, " given twice for one group"));
+            }
+            taken[i] = true;
             const std::size_t here = coordinate(name, rank);
             group.extents_[group.axis_count_] = axes_[i].extent;
             group.strides_[group.axis_count_] = stride(i);

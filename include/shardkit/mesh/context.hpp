@@ -66,7 +66,7 @@ class Context {
     /// The communicator over AxisSet's ranks that share this rank's other coordinates, in AxisSet's order.
     /// `shard_group` splits dp into dp_replicate and dp_shard; pass dp where no policy splits it.
     /// Collective over the world on first use, then cached; a group that equals one already made (the world
-    /// included) shares it, so that meshes of one axis split nothing.
+    /// included) shares it, so that a mesh of one axis splits once at most, for the groups of a rank alone.
     template <class AxisSet>
     Communicator communicator(std::size_t shard_group, SourceLocation where = SourceLocation::current()) {
         const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);

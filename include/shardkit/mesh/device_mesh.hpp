@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -28,6 +29,9 @@ struct RankOrder {
 template <std::size_t DP, std::size_t TP = 1, std::size_t CP = 1, class Order = RankOrder<Dp, Tp, Cp>>
 class DeviceMesh {
     static_assert(DP > 0 && TP > 0 && CP > 0, "DeviceMesh<DP, TP, CP>: every extent must be at least 1");
+    static_assert(std::numeric_limits<std::size_t>::max() / (DP == dynamic ? 1 : DP) / (TP == dynamic ? 1 : TP) >=
+                      (CP == dynamic ? 1 : CP),
+                  "DeviceMesh<DP, TP, CP>: the number of ranks overflows");
 
   public:
     static constexpr std::size_t static_dp = DP;

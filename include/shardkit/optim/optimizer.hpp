@@ -83,6 +83,7 @@ class Optimizer {
             if (!(consumed.groups() == groups_)) {
                 throw UsageError("optimizer step: these gradients belong to another model of the same type");
             }
+            check_parts(std::index_sequence_for<T...>{});
             groups_.for_each([](auto& layer) { layer.state().parameters().begin_update(); });
             LossScale* const loss_scale = consumed.loss_scale();
             if (loss_scale != nullptr) {
@@ -151,6 +152,13 @@ class Optimizer {
         constexpr bool consumed = !std::is_lvalue_reference_v<X>;
         static_assert(!is_reduced || consumed,
                       "optimizer step consumes the gradients: write step(std::move(reduced), ...)");
+    }
+
+    template <std::size_t... I>
+    void check_parts(std::index_sequence<I...>) const {
+        if (((groups_.template part_size<I>() != std::get<I>(states_).size()) || ...)) {
+            throw UsageError("optimizer step: a range of the model has grown or shrunk since the optimizer was made");
+        }
     }
 
     template <class Layer>

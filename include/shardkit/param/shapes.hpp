@@ -27,6 +27,11 @@ constexpr ShapeOf<P> shape(N... extents) {
     return {{static_cast<std::size_t>(extents)...}};
 }
 
+namespace detail {
+template <class P, class Group>
+concept AloneIn = ParamType<P> && std::same_as<GroupOf<P>, Group>;
+}  // namespace detail
+
 /// The shapes of all parameters of a group, in any order; those with static extents need not be given.
 ///     Shapes<Linear>{shape<Weight>(768, 3072), shape<Bias>(768)}
 template <class ParamOrGroup>
@@ -48,6 +53,11 @@ class Shapes {
         (std::make_index_sequence<Group::count>{});
         (set<Q>(Group::template index<Q>, given), ...);
     }
+
+    /// Shapes<P> of a single Param serve where those of the group Params<P> are asked for.
+    template <detail::AloneIn<ParamOrGroup> Single>
+    constexpr Shapes(const Shapes<Single>& single) noexcept  // NOLINT(google-explicit-constructor): the same shapes
+        : shapes_{single[0]} {}
 
     constexpr const TensorShape& operator[](std::size_t i) const noexcept { return shapes_[i]; }
     constexpr std::array<std::size_t, Group::count> numels() const noexcept {

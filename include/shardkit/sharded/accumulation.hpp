@@ -51,6 +51,12 @@ class [[nodiscard]] Accumulation {
         if (state == nullptr) { throw UsageError("Accumulation::add: this gradient handle was already added"); }
         state->step().take_back();
         ++state->gradient_generation();
+        try {
+            state->step().check_add(state->path());
+        } catch (...) {
+            state->gradients().discard();
+            throw;
+        }
         state->gradients().add(where);
         if (microbatch == Microbatch::last) { finish(*state, where); }
     }

@@ -57,6 +57,8 @@ class GradientStore {
         if constexpr (reduces_each_microbatch) {
             stream.wait(lease_.acquire(geometry_->path));
             full_ = static_cast<Gradient*>(lease_.data());
+        } else {
+            stream.wait(reduced_ready_);  // of a step that nobody waited for
         }
         if (reduces_each_microbatch || microbatches_ == 0) { Kernels::fill(stream, full(), Gradient{}); }
         return full();
@@ -117,7 +119,15 @@ class GradientStore {
     std::span<Gradient> full() const noexcept { return {full_, geometry_->buffer_numel}; }
 
     std::size_t microbatches() const noexcept { return microbatches_; }
-    void restart() noexcept { microbatches_ = 0; }
+    /// Forgets an abandoned step: a reduction that failed has kept its buffers.
+    void restart() noexcept {
+        microbatches_ = 0;
+        if constexpr (reduces_each_microbatch) {
+            const auto stream = context_->communication_stream();
+            lease_.release(stream.record());
+            addend_.release(stream.record());
+        }
+    }
 
   private:
     template <class T>

@@ -27,7 +27,8 @@ class [[nodiscard]] Gradients {
     explicit Gradients(State& state) noexcept : state_(&state) {}
     Gradients(Gradients&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
     Gradients& operator=(Gradients&& other) noexcept {
-        std::swap(state_, other.state_);
+        Gradients taken(std::move(other));  // ends what this one held, now and not with `other`
+        std::swap(state_, taken.state_);
         return *this;
     }
     ~Gradients() {

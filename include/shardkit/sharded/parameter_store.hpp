@@ -44,7 +44,13 @@ class ParameterStore {
         }
         if constexpr (sharded_at_rest) { shard_ = Buffer<Gather>(geometry.shard_numel); }
         if constexpr (Precision::has_master) {
-            if (geometry.trainable) { master_ = Buffer<Master>(geometry.updated.size()); }
+            if (geometry.trainable) {
+                master_ = Buffer<Master>(geometry.updated.size());
+                if (!adopted.empty()) {
+                    Kernels::convert(context.compute_stream(), std::span<const Gather>(gather_source()),
+                                     master_.span());
+                }
+            }
         }
         stale_ = sharded_at_rest;
     }

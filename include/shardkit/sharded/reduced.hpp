@@ -52,9 +52,9 @@ class [[nodiscard]] Reduced {
         if (full.size() != layer.layout().buffer_numel()) {
             gathered = typename Layer::Engine::template Buffer<Reduction>(layer.layout().buffer_numel());
             all_gather(state.shard_communicator(), full, gathered.span(), stream, where);
-            stream.synchronize();
             full = gathered.span();
         }
+        stream.synchronize();
         for (std::size_t i = 0; i < range.size(); ++i) {
             const auto sum = static_cast<double>(static_cast<Arithmetic<Reduction>>(full[range.begin + i]));
             values[i] = static_cast<V>(static_cast<Arithmetic<V>>(sum * scale_));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -85,7 +86,8 @@ class Sharded {
     }
 
     /// Works on the user's own parameter and gradient memory in place, without a copy; policies that replicate
-    /// everything only. The memory must outlive the Sharded.
+    /// everything only. The memory must outlive the Sharded. A master copy (16-bit parameters) is made from the
+    /// parameters here; what the user writes into them later does not reach it: use `load`.
     /// Shapes:  parameters (and gradients, unless empty) hold exactly the layout's buffer: with Packing::exact
     ///          the parameters one behind the other without padding.
     /// @throws std::invalid_argument when a span has another size; nothing is touched
@@ -95,6 +97,7 @@ class Sharded {
         constexpr bool replicates =
             Policy::parameters == Placement::replicated && Policy::optimizer == Placement::replicated;
         static_assert(replicates, "Sharded::adopt: only a policy that replicates everything works in place");
+        check_adopted(context, path, shapes, memory, options, where);
         return Sharded(make(context, std::move(path), shapes, options, memory, where));
     }
 
@@ -198,22 +201,23 @@ class Sharded {
                                        const Options& options, AdoptedMemory<Gather, Gradient> memory,
                                        SourceLocation where) {
         static_assert(PolicyRules<Policy>::hold);
-        if (!memory.parameters.empty() || !memory.gradients.empty()) {
-            const FlatLayout<Group::count> layout(shapes.numels(), context.grid().extent(Dp::name),
-                                                  alignment_for(Precision::narrowest), options.packing);
-            check_adopted(path, "parameters", memory.parameters.size(), layout.buffer_numel(), where);
-            if (!memory.gradients.empty()) {
-                check_adopted(path, "gradients", memory.gradients.size(), layout.buffer_numel(), where);
-            }
-        }
         return std::make_unique<State>(context, std::move(path), shapes, options, memory.parameters, memory.gradients,
                                        where);
     }
-    static void check_adopted(const std::string& path, std::string_view what, std::size_t given, std::size_t expected,
+    static void check_adopted(const Context<Engine>& context, const std::string& path, const Shapes<Group>& shapes,
+                              const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
                               SourceLocation where) {
-        if (given == expected) { return; }
-        throw_invalid_argument(where, "'", path, "': adopted ", what, " hold ", given, " elements, expected ",
-                               expected);
+        std::size_t shards = options.policy.shard_group(context.grid().extent(Dp::name));
+        if (ShardAxes<Policy>::template contains<Cp>) { shards *= context.grid().extent(Cp::name); }
+        const FlatLayout<Group::count> layout(shapes.numels(), std::max<std::size_t>(shards, 1),
+                                              alignment_for(Precision::narrowest), options.packing);
+        const auto check = [&](std::string_view what, std::size_t given) {
+            if (given == layout.buffer_numel()) { return; }
+            throw_invalid_argument(where, "'", path, "': adopted ", what, " hold ", given, " elements, expected ",
+                                   layout.buffer_numel());
+        };
+        check("parameters", memory.parameters.size());
+        if (!memory.gradients.empty()) { check("gradients", memory.gradients.size()); }
     }
     template <class P>
     void check_size(std::string_view verb, std::size_t given, SourceLocation where) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <utility>
 
@@ -13,15 +14,29 @@ namespace shardkit::inline SHARDKIT_BUILD {
 template <class... T>
 class StepScope {
   public:
+    /// @throws UsageError when one of the groups is in another step; none is touched then
     StepScope(const Groups<T...>& groups, SourceLocation /*where*/) : groups_(groups) {
-        groups_->for_each([](auto& layer) {
-            layer.state().step().begin(layer.path());
-            layer.state().gradients().restart();
-        });
+        std::size_t begun = 0;
+        try {
+            groups_->for_each([&](auto& layer) {
+                layer.state().step().begin(layer.path());
+                ++begun;
+                layer.state().gradients().restart();
+            });
+        } catch (...) {
+            groups_->for_each([&](auto& layer) {
+                if (begun > 0) {
+                    layer.state().step().end();
+                    --begun;
+                }
+            });
+            throw;
+        }
     }
     StepScope(StepScope&& other) noexcept : groups_(std::exchange(other.groups_, std::nullopt)) {}
     StepScope& operator=(StepScope&& other) noexcept {
-        std::swap(groups_, other.groups_);
+        StepScope taken(std::move(other));
+        std::swap(groups_, taken.groups_);
         return *this;
     }
     ~StepScope() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -17,26 +18,35 @@ class StepState {
             throw UsageError(
                 detail::concat("'", path, "': a second accumulation was started before the first one ended"));
         }
+        if (out_) {
+            throw UsageError(
+                detail::concat("'", path, "': a step was started while a gradient handle of the last one is out"));
+        }
         phase_ = Phase::accumulating;
-        handle_ = Handle::none;
+        dropped_ = false;
     }
     void hand_out(std::string_view path) {
         require_accumulating(path, "gradients()");
-        if (handle_ == Handle::out) {
+        if (out_) {
             throw UsageError(
                 detail::concat("'", path, "': gradients() again before the last handle was added; keep one handle"));
         }
-        handle_ = Handle::out;
+        out_ = true;
     }
-    void take_back() noexcept { handle_ = Handle::none; }
-    /// A handle went out of scope unadded: what it held is lost, and the sum with it.
-    void drop() noexcept { handle_ = Handle::dropped; }
+    void take_back() noexcept { out_ = false; }
+    /// @throws UsageError when the handle has outlived its accumulation
+    void check_add(std::string_view path) const { require_accumulating(path, "add()"); }
+    /// A handle went out of scope unadded: what it held is lost, and the step's sum with it.
+    void drop() noexcept {
+        out_ = false;
+        dropped_ = true;
+    }
     void finish(std::string_view path, std::size_t microbatches) {
         require_accumulating(path, "reduce()");
-        if (handle_ == Handle::out) {
+        if (out_) {
             throw UsageError(detail::concat("'", path, "': reduce() while a gradient handle is still out; add it"));
         }
-        if (handle_ == Handle::dropped) {
+        if (dropped_) {
             throw UsageError(detail::concat("'", path, "': a gradient handle was dropped without being added"));
         }
         if (microbatches == 0) {
@@ -47,7 +57,7 @@ class StepState {
     }
     void skip(std::string_view path, std::size_t microbatches) {
         require_accumulating(path, "skip()");
-        if (microbatches > 0 || handle_ == Handle::out) {
+        if (microbatches > 0 || out_ || dropped_) {
             throw UsageError(detail::concat("'", path, "': skip() after gradients were handed out in this step"));
         }
         phase_ = Phase::skipped;
@@ -60,7 +70,6 @@ class StepState {
 
   private:
     enum class Phase : std::uint8_t { idle, accumulating, reduced, skipped };
-    enum class Handle : std::uint8_t { none, out, dropped };
 
     void require_accumulating(std::string_view path, std::string_view verb) const {
         if (phase_ == Phase::accumulating) { return; }
@@ -71,7 +80,8 @@ class StepState {
     }
 
     Phase phase_ = Phase::idle;
-    Handle handle_ = Handle::none;
+    bool out_ = false;      // a handle is with the user
+    bool dropped_ = false;  // one was lost in this step
 };
 
 }  // namespace shardkit

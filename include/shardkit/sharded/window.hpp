@@ -16,7 +16,8 @@ class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
     SHARDKIT_RETURNS_UNCONSUMED explicit Window(State& open_state) noexcept : state_(&open_state) {}
     Window(Window&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
     Window& operator=(Window&& other) noexcept {
-        std::swap(state_, other.state_);
+        Window taken(std::move(other));  // ends what this one held, now and not with `other`
+        std::swap(state_, taken.state_);
         return *this;
     }
     ~Window() {
@@ -46,6 +47,17 @@ template <class State>
 class [[nodiscard]] PendingWindow {
   public:
     explicit PendingWindow(State& open_state) noexcept : window_(open_state), state_(&open_state) {}
+    PendingWindow(PendingWindow&&) noexcept = default;
+    PendingWindow& operator=(PendingWindow&& other) noexcept {
+        PendingWindow taken(std::move(other));
+        std::swap(window_, taken.window_);
+        std::swap(state_, taken.state_);
+        return *this;
+    }
+    ~PendingWindow() {
+        // The buffer is given back on the compute stream, and the gather that still writes it runs elsewhere.
+        if (window_.open()) { state_->parameters().wait(); }
+    }
 
     /// Order: later work on the compute stream sees the full parameters; the host does not wait.
     Window<State> wait() && {

@@ -5,23 +5,17 @@
 #include <cstddef>
 #include <type_traits>
 
+#include <shardkit/backend/host/convert_block.hpp>
+#include <shardkit/backend/host/for_each_index.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
 namespace shardkit::host {
 
-namespace detail {
+/// Elements at a time: few enough that accumulator and rounded block stay in the first-level cache.
+inline constexpr std::size_t reduction_block = 1024;
 
-/// Calls step(0) ... step(count - 1). The inner loop's fixed length is what lets compilers vectorise it at -O2.
-template <class Step>
-inline void for_each_index(std::size_t count, Step step) noexcept {
-    constexpr std::size_t piece = 64;
-    std::size_t i = 0;
-    for (; i + piece <= count; i += piece) {
-        for (std::size_t j = 0; j < piece; ++j) { step(i + j); }
-    }
-    for (; i < count; ++i) { step(i); }
-}
+namespace detail {
 
 template <class A>
 constexpr A add(A a, A b) noexcept {
@@ -43,9 +37,18 @@ constexpr A smaller(A a, A b) noexcept {
     return b < a || b != b ? b : a;
 }
 
-template <class A, class In>
-constexpr A widen(In value) noexcept {
-    return static_cast<A>(static_cast<Arithmetic<In>>(value));
+/// sums[i] = two(sums[i], next[i])
+template <class A, class In, class Two>
+void combine_block(A* sums, const In* next, std::size_t count, Two two) noexcept {
+    if constexpr (needs_lanes<In, A>) {
+        A widened[reduction_block];
+        widen_block(next, widened, count);
+        for_each_index(count, [&](std::size_t i) { sums[i] = two(sums[i], widened[i]); });
+    } else {
+        for_each_index(count, [&](std::size_t i) {
+            sums[i] = two(sums[i], static_cast<A>(static_cast<Arithmetic<In>>(next[i])));
+        });
+    }
 }
 
 }  // namespace detail
@@ -57,35 +60,30 @@ constexpr A widen(In value) noexcept {
 template <class In, class Out, class InputOf, class Store>
 void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of, Store store) noexcept {
     using A = Arithmetic<Out>;
-    constexpr std::size_t block = 1024;  // accumulator and rounded block stay in the first-level cache
+    constexpr std::size_t block = reduction_block;
     A sums[block];
     [[maybe_unused]] Out rounded[std::is_same_v<A, Out> ? 1 : block];
     for (std::size_t offset = 0; offset < count; offset += block) {
         const std::size_t size = std::min(block, count - offset);
-        const In* const first = input_of(std::size_t{0}) + offset;
-        detail::for_each_index(size, [&](std::size_t i) { sums[i] = detail::widen<A>(first[i]); });
+        widen_block(input_of(std::size_t{0}) + offset, sums, size);
         for (std::size_t q = 1; q < ranks; ++q) {
             const In* const next = input_of(q) + offset;
-            const auto combine = [&](auto two) {
-                detail::for_each_index(size,
-                                       [&](std::size_t i) { sums[i] = two(sums[i], detail::widen<A>(next[i])); });
-            };
             switch (op) {
                 case ReduceOp::sum:
-                    combine([](A a, A b) { return detail::add(a, b); });
+                    detail::combine_block(sums, next, size, [](A a, A b) { return detail::add(a, b); });
                     break;
                 case ReduceOp::max:
-                    combine([](A a, A b) { return detail::larger(a, b); });
+                    detail::combine_block(sums, next, size, [](A a, A b) { return detail::larger(a, b); });
                     break;
                 case ReduceOp::min:
-                    combine([](A a, A b) { return detail::smaller(a, b); });
+                    detail::combine_block(sums, next, size, [](A a, A b) { return detail::smaller(a, b); });
                     break;
             }
         }
         if constexpr (std::is_same_v<A, Out>) {
             store(offset, static_cast<const Out*>(sums), size);
         } else {
-            detail::for_each_index(size, [&](std::size_t i) { rounded[i] = static_cast<Out>(sums[i]); });
+            round_block(static_cast<const A*>(sums), rounded, size);
             store(offset, static_cast<const Out*>(rounded), size);
         }
     }

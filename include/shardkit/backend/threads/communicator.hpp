@@ -9,6 +9,7 @@
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/backend/host/stream_elements.hpp>
 #include <shardkit/backend/threads/call.hpp>
 #include <shardkit/backend/threads/chunk.hpp>
 #include <shardkit/backend/threads/post.hpp>
@@ -92,14 +93,19 @@ class Communicator {
                     SourceLocation where) const {
         const Signature signature{Verb::all_reduce, element_type_of<In>, element_type_of<Out>, op, input.size(), 0};
         collective(signature, input.data(), output.data(), input.size_bytes(), where, [&](const Round& round) {
+            const host::Store store = host::store_for(size() * (input.size_bytes() + output.size_bytes()));
             const Chunk own = chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank_, size());
             host::reduce_in_rank_order<In, Out>(
                 op, size(), own.size(), [&](std::size_t q) { return input_of<In>(round, q) + own.begin; },
                 [&](std::size_t offset, const Out* block, std::size_t n) {
                     for (std::size_t q = 0; q < size(); ++q) {
-                        host::copy_elements(block, static_cast<Out*>(round.call(q).output) + own.begin + offset, n);
+                        const Call& call = round.call(q);
+                        // A result that replaces its input is in the caches already.
+                        const host::Store way = call.output == call.input ? host::Store::cached : store;
+                        host::copy_elements(block, static_cast<Out*>(call.output) + own.begin + offset, n, way);
                     }
                 });
+            host::finish(store);
             return (size() - 1) * own.size() * (sizeof(In) + sizeof(Out));
         });
     }
@@ -196,10 +202,12 @@ class Communicator {
     void gather(const T* shard, std::size_t k, std::span<T> full, SourceLocation where) const {
         const Signature signature{Verb::all_gather, element_type_of<T>, element_type_of<T>, ReduceOp::sum, k, 0};
         collective(signature, shard, nullptr, full.size_bytes(), where, [&](const Round& round) {
+            const host::Store store = host::store_for(2 * size() * full.size_bytes());
             for_each_rank_from_next([&](std::size_t q) {
                 T* const place = full.data() + q * k;
-                if (place != input_of<T>(round, q)) { host::copy_elements(input_of<T>(round, q), place, k); }
+                if (place != input_of<T>(round, q)) { host::copy_elements(input_of<T>(round, q), place, k, store); }
             });
+            host::finish(store);
             return (size() - 1) * k * sizeof(T);
         });
     }
@@ -210,11 +218,15 @@ class Communicator {
             Verb::reduce_scatter, element_type_of<In>, element_type_of<Out>, op, full.size(), 0};
         collective(signature, full.data(), nullptr, full.size_bytes(), where, [&](const Round& round) {
             const std::size_t k = full.size() / size();
+            const bool in_place = shard == static_cast<const void*>(full.data() + rank_ * k);
+            const host::Store store =
+                in_place ? host::Store::cached : host::store_for(size() * (full.size_bytes() + k * sizeof(Out)));
             host::reduce_in_rank_order<In, Out>(
                 op, size(), k, [&](std::size_t q) { return input_of<In>(round, q) + rank_ * k; },
                 [&](std::size_t offset, const Out* block, std::size_t n) {
-                    host::copy_elements(block, shard + offset, n);
+                    host::copy_elements(block, shard + offset, n, store);
                 });
+            host::finish(store);
             return (size() - 1) * k * sizeof(In);
         });
     }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+
+#include <shardkit/backend/host/for_each_index.hpp>
+#include <shardkit/backend/host/lanes_io.hpp>
+#include <shardkit/core/element.hpp>
+
+namespace shardkit::host {
+
+namespace detail {
+
+/// Conversions of fp16 have branches, so they need the short vectors that others are turned into by the compiler.
+template <class From, class To>
+inline constexpr bool needs_lanes = (std::same_as<From, fp16> && std::floating_point<To>) ||
+                                    (std::same_as<To, fp16> && std::floating_point<From>);
+
+template <std::floating_point A, class From, class To>
+void convert_by_lanes(const From* from, To* to, std::size_t count) noexcept {
+    constexpr std::size_t lanes = Lanes<A>::count;
+    const std::size_t whole = count - count % lanes;
+    for (std::size_t i = 0; i < whole; i += lanes) { store(load<A>(from + i), to + i); }
+    for (std::size_t i = whole; i < count; ++i) {
+        to[i] = static_cast<To>(static_cast<A>(static_cast<Arithmetic<From>>(from[i])));
+    }
+}
+
+}  // namespace detail
+
+/// to[i] = from[i] in the arithmetic type A, for `count` elements that do not overlap.
+template <class A, Element In>
+void widen_block(const In* from, A* to, std::size_t count) noexcept {
+    if constexpr (detail::needs_lanes<In, A>) {
+        detail::convert_by_lanes<A>(from, to, count);
+    } else {
+        for_each_index(count, [&](std::size_t i) { to[i] = static_cast<A>(static_cast<Arithmetic<In>>(from[i])); });
+    }
+}
+
+/// to[i] = from[i] rounded to Out, for `count` elements that do not overlap.
+template <Element Out, class A>
+void round_block(const A* from, Out* to, std::size_t count) noexcept {
+    if constexpr (detail::needs_lanes<A, Out>) {
+        detail::convert_by_lanes<A>(from, to, count);
+    } else {
+        for_each_index(count, [&](std::size_t i) { to[i] = static_cast<Out>(from[i]); });
+    }
+}
+
+}  // namespace shardkit::host

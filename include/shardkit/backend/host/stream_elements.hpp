@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <shardkit/backend/host/copy_elements.hpp>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace shardkit::host {
+
+/// How results are written: through the caches, or past them. Going past them saves reading the lines that are
+/// overwritten and wins only where the data does not fit the caches anyway.
+enum class Store : std::uint8_t { cached, streaming };
+
+/// Beyond this many bytes read and written, all ranks together, results go past the caches.
+inline constexpr std::size_t streaming_bytes = std::size_t{48} << 20U;
+
+constexpr Store store_for(std::size_t bytes) noexcept {
+    return bytes > streaming_bytes ? Store::streaming : Store::cached;
+}
+
+namespace detail {
+
+#if defined(__SSE2__)
+/// Whole cache lines past the caches, the ends through them.
+inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count) noexcept {
+    constexpr std::size_t line = 64;
+    const std::size_t head = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
+    if (count < head + line) {
+        std::memcpy(to, from, count);
+        return;
+    }
+    std::memcpy(to, from, head);
+    std::size_t at = head;
+    for (; at + line <= count; at += line) {
+        const auto* const source = reinterpret_cast<const __m128i*>(from + at);
+        auto* const target = reinterpret_cast<__m128i*>(to + at);
+        const __m128i a = _mm_loadu_si128(source);
+        const __m128i b = _mm_loadu_si128(source + 1);
+        const __m128i c = _mm_loadu_si128(source + 2);
+        const __m128i d = _mm_loadu_si128(source + 3);
+        _mm_stream_si128(target, a);
+        _mm_stream_si128(target + 1, b);
+        _mm_stream_si128(target + 2, c);
+        _mm_stream_si128(target + 3, d);
+    }
+    std::memcpy(to + at, from + at, count - at);
+}
+#endif
+
+}  // namespace detail
+
+/// Copies `count` elements between ranges that do not overlap, written as `store` says; after streaming,
+/// `finish(store)` before another thread may look.
+template <class T>
+void copy_elements(const T* from, T* to, std::size_t count, [[maybe_unused]] Store store) noexcept {
+#if defined(__SSE2__)
+    if (store == Store::streaming && count > 0) {
+        detail::stream_bytes(reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to),
+                             count * sizeof(T));
+        return;
+    }
+#endif
+    copy_elements(from, to, count);
+}
+
+/// Orders streamed results before whatever the thread does next: releases do not.
+inline void finish([[maybe_unused]] Store store) noexcept {
+#if defined(__SSE2__)
+    if (store == Store::streaming) { _mm_sfence(); }
+#endif
+}
+
+}  // namespace shardkit::host
