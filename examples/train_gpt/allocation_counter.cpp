@@ -33,7 +33,8 @@ void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
     const std::size_t front = lead(alignment);
     const std::size_t whole = (bytes + front + front - 1) / front * front;
     if (whole < bytes) { return nullptr; }
-    void* base = alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? std::malloc(whole) : std::aligned_alloc(front, whole);
+    void* base =
+        alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? std::malloc(whole) : std::aligned_alloc(front, whole);
     if (base == nullptr) { return nullptr; }
     std::byte* block = static_cast<std::byte*>(base) + front;
     AllocationAccount* account = current_account;

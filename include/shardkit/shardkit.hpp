@@ -8,7 +8,6 @@
 #include <shardkit/backend/host/for_each_lanes.hpp>
 #include <shardkit/backend/host/kernels.hpp>
 #include <shardkit/backend/host/lanes.hpp>
-#include <shardkit/backend/host/lanes_io.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/self/communicator.hpp>
 #include <shardkit/backend/self/engine.hpp>

@@ -19,8 +19,13 @@ def test_sources(root):
     return sorted(path.relative_to(tests).as_posix() for path in found)
 
 
+def numbered_examples(root):
+    return sorted(path.name for path in (root / "examples").glob("[0-9]*.cpp"))
+
+
 def lists(root):
-    return [(root / "tests/headers/list.txt", headers(root)), (root / "tests/list.txt", test_sources(root))]
+    return [(root / "tests/headers/list.txt", headers(root)), (root / "tests/list.txt", test_sources(root)),
+            (root / "examples/list.txt", numbered_examples(root))]
 
 
 def lines_of(path):
@@ -29,6 +34,9 @@ def lines_of(path):
 
 def check_lists(root):
     for path, on_disk in lists(root):
+        if not path.exists():
+            yield f"{path.relative_to(root)} does not exist"
+            continue
         listed = [line.strip() for line in lines_of(path) if line.strip()]
         for name in sorted(set(on_disk) - set(listed)):
             yield f"{path.relative_to(root)} lacks {name}"
@@ -83,7 +91,7 @@ def check_rooms(root):
         (("mpi",), re.compile(r"\bMPI_[A-Z]\w*|#\s*include\s*[<\"]mpi\.h"), "MPI"),
     ]
     for path in sorted((root / "include").rglob("*")):
-        if path.suffix not in (".hpp", ".cuh", ".h"):
+        if path.suffix not in (".hpp", ".cuh", ".h", ".inc"):
             continue
         parts = path.relative_to(root / "include/shardkit").parts
         room = parts[1] if len(parts) > 2 and parts[0] == "backend" else ""
@@ -94,7 +102,7 @@ def check_rooms(root):
                     yield f"{path.relative_to(root)}:{number}: {name} outside backend/{'|'.join(rooms)}: {line.strip()}"
 
 
-SOURCES = (".hpp", ".cuh", ".h", ".cpp", ".cu", ".py", ".md", ".build", ".sh")
+SOURCES = (".hpp", ".inc", ".cuh", ".h", ".cpp", ".cu", ".py", ".md", ".build", ".sh")
 
 
 def sources(root):
@@ -115,7 +123,7 @@ def check_words(root):
         for number, line in enumerate(text.splitlines(), 1):
             if left_over.search(line):
                 yield f"{path.relative_to(root)}:{number}: left over: {line.strip()}"
-        if path.suffix in (".hpp", ".cuh", ".cpp", ".cu"):
+        if path.suffix in (".hpp", ".inc", ".cuh", ".cpp", ".cu"):
             beginning = text.splitlines()[:6]
             if not any(line.startswith("// SPDX-License-Identifier: Apache-2.0") for line in beginning):
                 yield f"{path.relative_to(root)}: no line '// SPDX-License-Identifier: Apache-2.0' at its head"

@@ -19,6 +19,7 @@ PLANTS = [
     ("lists", "include/shardkit/core/planted.hpp", HEADER, "lacks shardkit/core/planted.hpp"),
     ("lists", "tests/unit/core/planted_test.cpp", HEADER, "lacks unit/core/planted_test.cpp"),
     ("lists", "tests/compile_fail/planted.cpp", HEADER, "lacks compile_fail/planted.cpp"),
+    ("lists", "examples/99_planted.cpp", HEADER, "lacks 99_planted.cpp"),
     ("lists", "tests/list.txt", "zz/absent_test.cpp\n", "names zz/absent_test.cpp, which does not exist"),
     ("umbrella", "include/shardkit/core/planted.hpp", HEADER, "does not reach shardkit/core/planted.hpp"),
     ("umbrella", "include/shardkit/shardkit.hpp", "int planted();\n", "holds more than includes: int planted();"),
@@ -38,7 +39,7 @@ def main():
     for name, path, text, expected in PLANTS:
         with tempfile.TemporaryDirectory() as folder:
             copy = pathlib.Path(folder)
-            for top in ("include", "tests"):
+            for top in ("include", "tests", "examples"):
                 shutil.copytree(root / top, copy / top, ignore=shutil.ignore_patterns("golden", "__pycache__"))
             append(copy / path, text)
             done = subprocess.run([sys.executable, "-B", check, name, copy], capture_output=True, text=True,

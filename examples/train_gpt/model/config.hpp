@@ -75,6 +75,10 @@ inline void validate(const ModelConfig& config, std::size_t sequences_per_pass) 
                                     std::to_string(config.sequence) + " tokens in one pass: expected at most " +
                                     std::to_string(limit) + " tokens; raise --microbatches");
     }
+    // Bytes stay countable too: no buffer of a rank holds more than 64 bytes for each of these elements.
+    checked_product(checked_product(12 * config.width, config.width, "--width x --width"), 64 * config.layers,
+                    "parameters (12 x --width x --width x --layers)");
+    checked_product(vocabulary + config.sequence, 64 * config.width, "embeddings (--sequence x --width)");
     checked_product(checked_product(tokens, config.width, "tokens x --width"), 64 * config.layers,
                     "activations (tokens x --width x --layers)");
     checked_product(checked_product(tokens, config.sequence, "attention scores"), 16 * config.heads * config.layers,

@@ -25,9 +25,7 @@ class Flags {
         app_.add_flag("--plan", plan, "print memory and traffic per rank for --mesh, of any size, and stop");
         try {
             app_.parse(count, arguments);
-        } catch (const CLI::CallForHelp&) {
-            help_ = app_.help();
-        } catch (const CLI::ExtrasError&) {
+        } catch (const CLI::CallForHelp&) { help_ = app_.help(); } catch (const CLI::ExtrasError&) {
             const auto rest = app_.remaining();
             throw InputError("unknown argument '" + (rest.empty() ? "" : rest.front()) +
                              "': expected one of the flags that --help lists");
@@ -57,7 +55,7 @@ void add_flags(Flags& flags) {
     flags.add("--policy", "NAME",
               "no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N [full_shard]");
     flags.add("--engine", "NAME", "self (one rank) or threads (ranks in this process) [threads]");
-    flags.add("--steps", "N", "training steps [200]");
+    flags.add("--steps", "N", "training steps [400]");
     flags.add("--batch", "N", "sequences per step over all ranks and microbatches [16]");
     flags.add("--microbatches", "N", "parts in which a rank works through its sequences [1]");
     flags.add("--sequence", "N", "tokens of a sequence [64]");
@@ -144,30 +142,36 @@ void validate(const Options& o) {
                          " ranks, but the world of --engine self has 1: expected 1x1x1, or --engine threads");
     }
     if (o.engine == EngineKind::threads && o.action == Options::Action::train && o.mesh.world() > 1024) {
-        throw InputError("--mesh " + mesh + ": expected at most 1024 ranks as threads of one process; --plan takes any");
+        throw InputError("--mesh " + mesh +
+                         ": expected at most 1024 ranks as threads of one process; --plan takes any");
     }
     if (o.policy == PolicyKind::hybrid_shard && (o.hybrid_group > o.mesh.dp || o.mesh.dp % o.hybrid_group != 0)) {
         throw InputError("--policy " + o.policy_text() + ": expected a group that divides the " +
                          std::to_string(o.mesh.dp) + " data-parallel ranks of --mesh " + mesh);
     }
-    const std::size_t parts = checked_product(o.mesh.dp, o.microbatches, "data-parallel ranks x --microbatches");
-    if (o.batch % parts != 0) {
-        throw InputError("--batch " + std::to_string(o.batch) + ": expected a multiple of " + std::to_string(parts) +
-                         " (" + std::to_string(o.mesh.dp) + " data-parallel ranks x " +
-                         std::to_string(o.microbatches) + " microbatches)");
+    const std::string batch = "--batch " + std::to_string(o.batch);
+    if (o.batch % o.mesh.dp != 0) {
+        throw InputError(batch + ": expected a multiple of the " + std::to_string(o.mesh.dp) +
+                         " data-parallel ranks of --mesh " + mesh);
     }
+    if (o.batch % o.microbatches != 0) {
+        throw InputError(batch + ": expected a multiple of --microbatches " + std::to_string(o.microbatches));
+    }
+    if (o.sequences_per_rank() < o.microbatches) {
+        throw InputError(batch + ": expected at least " + std::to_string(o.mesh.dp) + " x " +
+                         std::to_string(o.microbatches) + ", a sequence for each data-parallel rank and microbatch");
+    }
+    constexpr std::size_t many = 1'000'000'000;
+    if (o.steps > many) { throw bad_flag("--steps", std::to_string(o.steps), "at most 1000000000"); }
+    if (o.sample > many) { throw bad_flag("--sample", std::to_string(o.sample), "at most 1000000000"); }
     try {
-        validate(o.model, o.sequences_per_pass());
+        validate(o.model, o.pass_shape().batch);
         checked_product(o.batch, o.model.sequence, "--batch x --sequence");
-    } catch (const std::invalid_argument& error) {
-        throw InputError(error.what());
-    }
+    } catch (const std::invalid_argument& error) { throw InputError(error.what()); }
     if (!o.plot.empty() && !o.plot.ends_with(".png") && !o.plot.ends_with(".svg")) {
         throw bad_flag("--plot", o.plot, "a name that ends in .png or .svg");
     }
-    if (!o.plot.empty() && o.plot == o.json) {
-        throw bad_flag("--plot", o.plot, "another file than that of --json");
-    }
+    if (!o.plot.empty() && o.plot == o.json) { throw bad_flag("--plot", o.plot, "another file than that of --json"); }
 }
 
 }  // namespace train_gpt

@@ -29,9 +29,7 @@ struct MeshExtents {
     std::size_t cp = 1;
 
     constexpr std::size_t world() const noexcept { return dp * tp * cp; }
-    std::string describe() const {
-        return std::to_string(dp) + "x" + std::to_string(tp) + "x" + std::to_string(cp);
-    }
+    std::string describe() const { return std::to_string(dp) + "x" + std::to_string(tp) + "x" + std::to_string(cp); }
 };
 
 /// What the command line says, checked: see validate(const Options&).
@@ -41,7 +39,7 @@ struct Options {
     std::size_t hybrid_group = 1;  // ranks that share one copy, of hybrid_shard:N
     EngineKind engine = EngineKind::threads;
     ModelConfig model;
-    std::size_t steps = 200;
+    std::size_t steps = 400;
     std::size_t batch = 16;  // sequences of one step, over all ranks and microbatches
     std::size_t microbatches = 1;
     Dtype dtype = Dtype::fp32;
@@ -56,9 +54,16 @@ struct Options {
     std::size_t sample = 0;
     enum class Action : std::uint8_t { train, plan } action = Action::train;
 
-    /// Sequences of one rank and one microbatch.
-    constexpr std::size_t sequences_per_pass() const noexcept { return batch / (mesh.dp * microbatches); }
-    constexpr BatchShape pass_shape() const noexcept { return {sequences_per_pass(), model.sequence}; }
+    constexpr std::size_t sequences_per_rank() const noexcept { return batch / mesh.dp; }
+    /// Where microbatch m of a rank's sequences begins; parts differ by one sequence at most.
+    constexpr std::size_t microbatch_begin(std::size_t m) const noexcept {
+        const std::size_t longer = sequences_per_rank() % microbatches;
+        return m * (sequences_per_rank() / microbatches) + (m < longer ? m : longer);
+    }
+    /// The largest pass of a rank.
+    constexpr BatchShape pass_shape() const noexcept {
+        return {(sequences_per_rank() + microbatches - 1) / microbatches, model.sequence};
+    }
     constexpr std::size_t tokens_per_step() const noexcept { return batch * model.sequence; }
     /// As on the command line: "hybrid_shard:2"
     std::string policy_text() const {

@@ -45,7 +45,9 @@ inline double parse_not_negative(const std::string& flag, const std::string& giv
 template <std::size_t N>
 std::string one_of(const std::array<std::string_view, N>& names) {
     std::string text;
-    for (std::size_t i = 0; i < N; ++i) { text += std::string(i == 0 ? "" : i + 1 == N ? " or " : ", ").append(names[i]); }
+    for (std::size_t i = 0; i < N; ++i) {
+        text += std::string(i == 0 ? "" : i + 1 == N ? " or " : ", ").append(names[i]);
+    }
     return text;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// clang's typestate attributes: with -Wconsumed, a window used after its end is a compile-time diagnosis.
+/// clang's typestate attributes: with -Wconsumed, a window used after its end is a compile-time diagnosis. A window
+/// that came by reference is in an unknown state and may be used.
 /// Other compilers do not know them and would warn, so they see nothing.
 #ifdef __clang__
 #define SHARDKIT_CONSUMABLE [[clang::consumable(unconsumed)]]
 #define SHARDKIT_RETURNS_UNCONSUMED [[clang::return_typestate(unconsumed)]]
-#define SHARDKIT_CALLABLE_WHEN_UNCONSUMED [[clang::callable_when("unconsumed")]]
+#define SHARDKIT_CALLABLE_WHEN_UNCONSUMED [[clang::callable_when("unconsumed", "unknown")]]
 #else
 #define SHARDKIT_CONSUMABLE
 #define SHARDKIT_RETURNS_UNCONSUMED

@@ -19,9 +19,7 @@ struct IndexRange {
 /// What both ranges hold; empty (and inside `a`) when they do not meet.
 /// @post x is in the result exactly when x is in a and in b
 constexpr IndexRange intersect(IndexRange a, IndexRange b) noexcept {
-    const std::size_t begin = std::clamp(b.begin, a.begin, a.end);
-    const std::size_t end = std::clamp(b.end, a.begin, a.end);
-    return {begin, std::max(begin, end)};
+    return {std::clamp(b.begin, a.begin, a.end), std::clamp(b.end, a.begin, a.end)};
 }
 
 /// The same elements counted from `origin` on.

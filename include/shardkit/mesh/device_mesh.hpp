@@ -28,6 +28,7 @@ struct RankOrder {
 /// Cost:    none: pure arithmetic, usable in constant expressions.
 template <std::size_t DP, std::size_t TP = 1, std::size_t CP = 1, class Order = RankOrder<Dp, Tp, Cp>>
 class DeviceMesh {
+    using OrderedAxes = typename Order::type;
     static_assert(DP > 0 && TP > 0 && CP > 0, "DeviceMesh<DP, TP, CP>: every extent must be at least 1");
     static_assert(std::numeric_limits<std::size_t>::max() / (DP == dynamic ? 1 : DP) / (TP == dynamic ? 1 : TP) >=
                       (CP == dynamic ? 1 : CP),
@@ -83,7 +84,7 @@ class DeviceMesh {
     }
 
     /// The core under this mesh: axes dp, tp and cp in rank order.
-    constexpr AxisGrid grid() const { return grid_of(typename Order::type{}); }
+    constexpr AxisGrid grid() const { return grid_of(OrderedAxes{}); }
 
     /// "4x2x1", always dp x tp x cp
     std::string describe() const { return detail::concat(dp(), "x", tp(), "x", cp()); }

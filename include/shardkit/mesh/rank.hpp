@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include <shardkit/mesh/context.hpp>
@@ -23,5 +24,9 @@ class Rank : public Context<EngineType> {
   private:
     Mesh mesh_;
 };
+
+/// The engine of a rank or context, also of a reference to one: EngineOf<decltype(rank)> in generic lambdas.
+template <class RankOrContext>
+using EngineOf = typename std::remove_cvref_t<RankOrContext>::Engine;
 
 }  // namespace shardkit

@@ -31,7 +31,7 @@ struct AdamWUpdate {
     A epsilon;
 
     template <class V>
-    constexpr void operator()(V& parameter, V& exp_avg, V& exp_avg_sq, V gradient) const {
+    [[gnu::always_inline]] constexpr void operator()(V& parameter, V& exp_avg, V& exp_avg_sq, V gradient) const {
         using detail::square_root;
         const V g = gradient_scale * gradient;
         exp_avg = beta1 * exp_avg + one_minus_beta1 * g;

@@ -19,10 +19,9 @@ class GlobalNorm {
   public:
     explicit GlobalNorm(const NormPartial& total) noexcept : total_(total) {}
 
-    /// The norm; on an asynchronous engine the only synchronisation.
-    double value() const noexcept {
-        return found_inf() == FoundInf::yes ? total_.nonfinite * HUGE_VAL : std::sqrt(total_.sum_of_squares);
-    }
+    /// The norm; on an asynchronous engine the only synchronisation. As in PyTorch infinite after an infinite
+    /// element and NaN after a NaN.
+    double value() const noexcept { return std::sqrt(total_.sum_of_squares); }
     /// Whether any gradient element of any rank is infinite or NaN.
     FoundInf found_inf() const noexcept { return shardkit::found_inf(total_); }
 

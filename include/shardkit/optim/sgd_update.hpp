@@ -23,7 +23,7 @@ struct SgdUpdate {
 
     /// @pre rule is classical or nesterov
     template <class V>
-    constexpr void operator()(V& parameter, V& momentum_buffer, V gradient) const {
+    [[gnu::always_inline]] constexpr void operator()(V& parameter, V& momentum_buffer, V gradient) const {
         const V g = decayed(parameter, gradient);
         momentum_buffer = momentum * momentum_buffer + g;
         const V direction = rule == Momentum::nesterov ? g + momentum * momentum_buffer : momentum_buffer;
@@ -32,13 +32,13 @@ struct SgdUpdate {
 
     /// @pre rule is none
     template <class V>
-    constexpr void operator()(V& parameter, V gradient) const {
+    [[gnu::always_inline]] constexpr void operator()(V& parameter, V gradient) const {
         parameter = parameter - learning_rate * decayed(parameter, gradient);
     }
 
   private:
     template <class V>
-    constexpr V decayed(V parameter, V gradient) const {
+    [[gnu::always_inline]] constexpr V decayed(V parameter, V gradient) const {
         return gradient_scale * gradient + weight_decay * parameter;
     }
 };

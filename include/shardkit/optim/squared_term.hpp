@@ -12,7 +12,7 @@ struct SquaredTerm {
     A scale;
 
     template <class V>
-    constexpr V operator()(V gradient) const {
+    [[gnu::always_inline]] constexpr V operator()(V gradient) const {
         const V scaled = scale * gradient;
         return scaled * scaled;
     }

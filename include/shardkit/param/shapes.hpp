@@ -45,6 +45,7 @@ class Shapes {
     constexpr Shapes(ShapeOf<Q>... given) {  // NOLINT(google-explicit-constructor): a list of shapes is one
         static_assert((Group::template contains<Q> && ...),
                       "Shapes: a shape for a parameter that is not in the group");
+        static_assert((given_once<Q, Q...>() && ...), "Shapes: two shapes for one parameter");
         [&]<std::size_t... I>(std::index_sequence<I...>) {
             static_assert((given_or_static<typename Group::template At<I>, Q...>() && ...),
                           "Shapes: a parameter with a dynamic extent has no shape; give shape<P>(...) for it");
@@ -70,6 +71,10 @@ class Shapes {
     template <class P, class... Q>
     static constexpr bool given_or_static() noexcept {
         return P::fully_static || (std::is_same_v<P, Q> || ...);
+    }
+    template <class P, class... Q>
+    static constexpr bool given_once() noexcept {
+        return (std::size_t{std::is_same_v<P, Q>} + ...) == 1;
     }
     template <class P>
     constexpr void set_static(std::size_t index) {

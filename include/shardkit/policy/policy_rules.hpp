@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <type_traits>
+
 #include <shardkit/policy/shard_policy.hpp>
 
 namespace shardkit {
@@ -40,9 +42,8 @@ struct PolicyRules {
                   "impossible policy: sharded parameters are released at_update or at_reshard, replicated ones "
                   "never");
 
-    static constexpr bool shards_over_dp = ShardAxes<Policy>::template contains<DpShard> &&
-                                           !ShardAxes<Policy>::template contains<DpReplicate> &&
-                                           !ShardAxes<Policy>::template contains<Tp>;
+    static constexpr bool shards_over_dp =
+        std::is_same_v<ShardAxes<Policy>, Axes<DpShard>> || std::is_same_v<ShardAxes<Policy>, Axes<DpShard, Cp>>;
     static_assert(shards_over_dp, "impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>");
 
     static constexpr bool hold = parameters_at_rest && optimizer_reaches_parameters && optimizer_sees_gradients &&

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 
+#include <shardkit/comm/reduce_op.hpp>  // first: g++ takes its scoped enumerator for a shadow of `sum`
 #include <shardkit/core/error.hpp>
 
 namespace shardkit {

@@ -56,8 +56,8 @@ class [[nodiscard]] Reduced {
         }
         stream.synchronize();
         for (std::size_t i = 0; i < range.size(); ++i) {
-            const auto sum = static_cast<double>(static_cast<Arithmetic<Reduction>>(full[range.begin + i]));
-            values[i] = static_cast<V>(static_cast<Arithmetic<V>>(sum * scale_));
+            const auto undivided = static_cast<double>(static_cast<Arithmetic<Reduction>>(full[range.begin + i]));
+            values[i] = static_cast<V>(static_cast<Arithmetic<V>>(undivided * scale_));
         }
     }
 

@@ -43,7 +43,7 @@ TEST_CASE("threads: the log counts what four ranks move, against literals") {
         all_reduce(world, ReduceOp::sum, std::span<const bf16>(half), std::span<float>(wide), {});
         broadcast(world, out, 1, {});
         all_to_all(world, in, std::span<float>(exchanged), {});
-        send_receive(world, in.first(10), (world.rank() + 1) % 4, out.first(10), (world.rank() + 3) % 4, {});
+        send_receive(world, in.first(10), (world.rank() + 1) % 4, out.last(10), (world.rank() + 3) % 4, {});
         send_receive(world, in.first(10), world.rank(), out.last(10), world.rank(), {});
         barrier(world, {});
         const auto rows = world.traffic().entries();

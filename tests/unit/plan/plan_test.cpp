@@ -151,7 +151,7 @@ void compare_with_engine(const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dyna
     std::vector<sk::TrafficLog> logs(mesh.size());
     std::vector<sk::Plan> plans(mesh.size());
     sk::threads::run(mesh, [&](auto& rank) {
-        using Engine = typename std::remove_cvref_t<decltype(rank)>::Engine;
+        using Engine = sk::EngineOf<decltype(rank)>;
         using Group = sk::Sharded<Weight<E>, Policy, Engine, Precision>;
         std::deque<Group> layers;
         for (const std::size_t numel : {1000U, 1000U, 77U}) {

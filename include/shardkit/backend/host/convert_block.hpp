@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include <shardkit/backend/host/for_each_index.hpp>
-#include <shardkit/backend/host/lanes_io.hpp>
+#include <shardkit/backend/host/for_each_lanes.hpp>
 #include <shardkit/core/element.hpp>
 
 namespace shardkit::host {
@@ -19,12 +19,9 @@ inline constexpr bool needs_lanes = (std::same_as<From, fp16> && std::floating_p
 
 template <std::floating_point A, class From, class To>
 void convert_by_lanes(const From* from, To* to, std::size_t count) noexcept {
-    constexpr std::size_t lanes = Lanes<A>::count;
-    const std::size_t whole = count - count % lanes;
-    for (std::size_t i = 0; i < whole; i += lanes) { store(load<A>(from + i), to + i); }
-    for (std::size_t i = whole; i < count; ++i) {
-        to[i] = static_cast<To>(static_cast<A>(static_cast<Arithmetic<From>>(from[i])));
-    }
+    for_each_lanes<A>(
+        count, [](auto source, auto& target) __attribute__((always_inline)) { target = source; }, Input<From>{from},
+        Output<To>{to});
 }
 
 }  // namespace detail

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include <shardkit/backend/host/lanes_io.hpp>
+#include <shardkit/backend/host/lanes.hpp>
 
 namespace shardkit::host {
 
@@ -43,38 +43,22 @@ struct Output {
 
 namespace detail {
 
-template <std::floating_point A, class S>
-Lanes<A> read(const S& stream, std::size_t at) {
-    if constexpr (S::reads) {
-        return load<A>(stream.data + at);
-    } else {
-        return Lanes<A>{};
-    }
-}
-
-template <std::floating_point A, class S>
-void write(const S& stream, std::size_t at, Lanes<A> lanes) {
-    if constexpr (S::writes) { store(lanes, stream.data + at); }
-}
-
-/// @pre count is a multiple of Lanes<A>::count
-/// Not inlined, so that a span's bulk and its tail run the same instructions: two inlined copies may differ
-/// in which product the compiler fuses into an addition.
 template <std::floating_point A, class F, class... S>
-[[gnu::noinline]] void run_lanes(std::size_t count, const F& f, S... streams) {
-    const F local = f;
-    for (std::size_t i = 0; i < count; i += Lanes<A>::count) {
-        [&](auto... lanes) {
-            local(lanes...);
-            (write<A>(streams, i, lanes), ...);
-        }(read<A>(streams, i)...);
+void run_lanes(std::size_t count, const F& f, const S&... streams) {
+    if (use_avx2()) {
+        avx2::run_lanes<A>(count, f, streams...);
+    } else {
+        compiled::run_lanes<A>(count, f, streams...);
     }
 }
 
-/// One register's worth of a stream, for the elements after the last whole register.
+template <std::floating_point A>
+inline constexpr std::size_t widest_count = widest_register / sizeof(A);
+
+/// A register's worth of a stream, for the elements after the last whole register.
 template <std::floating_point A, class S>
 struct Tail {
-    typename S::Element elements[Lanes<A>::count]{};
+    typename S::Element elements[widest_count<A>]{};
 
     Tail(const S& stream, std::size_t at, std::size_t rest) {
         if constexpr (S::reads) { std::copy_n(stream.data + at, rest, elements); }
@@ -88,18 +72,19 @@ struct Tail {
 }  // namespace detail
 
 /// Calls f(lanes...) for every register's worth of the streams' `count` elements, and writes back what it
-/// left in the lanes of InOut and Output streams. f must treat every lane alike.
+/// left in the lanes of InOut and Output streams. f must treat every lane alike; where it calls for a type
+/// of lanes it must be a template, as the width is chosen at run time.
 /// @post an element's result depends on that element alone, not on its position or on `count`
 template <std::floating_point A, class F, class... S>
-void for_each_lanes(std::size_t count, const F& f, S... streams) {
-    const std::size_t rest = count % Lanes<A>::count;
+void for_each_lanes(std::size_t count, const F& f, const S&... streams) {
+    const std::size_t rest = count % detail::widest_count<A>;
     const std::size_t whole = count - rest;
     if (whole != 0) { detail::run_lanes<A>(whole, f, streams...); }
     if (rest != 0) {
         std::tuple<detail::Tail<A, S>...> tails{detail::Tail<A, S>(streams, whole, rest)...};
         std::apply(
             [&](auto&... tail) {
-                detail::run_lanes<A>(Lanes<A>::count, f, tail.stream()...);
+                detail::run_lanes<A>(detail::widest_count<A>, f, tail.stream()...);
                 (tail.write_back(streams, whole, rest), ...);
             },
             tails);

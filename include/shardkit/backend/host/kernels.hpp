@@ -46,18 +46,18 @@ struct HostKernels {
         } else {
             using A = std::common_type_t<Arithmetic<From>, Arithmetic<To>>;
             host::for_each_lanes<A>(
-                from.size(), [](auto source, auto& target) { target = source; }, host::Input<From>{from.data()},
-                host::Output<To>{to.data()});
+                from.size(), [](auto source, auto& target) __attribute__((always_inline)) { target = source; },
+                host::Input<From>{from.data()}, host::Output<To>{to.data()});
         }
     }
 
-    /// @post sum[i] is the old sum[i] + addend[i], added in Arithmetic<Sum> and rounded once
+    /// @post total[i] is the old total[i] + addend[i], added in Arithmetic<Sum> and rounded once
     template <FloatingElement Addend, FloatingElement Sum>
-    static void accumulate(InlineStream, std::span<const Addend> addend, std::span<Sum> sum) {
-        require_size("accumulate", "sum", sum.size(), addend.size());
+    static void accumulate(InlineStream, std::span<const Addend> addend, std::span<Sum> total) {
+        require_size("accumulate", "total", total.size(), addend.size());
         host::for_each_lanes<Arithmetic<Sum>>(
-            sum.size(), [](auto source, auto& target) { target = target + source; },
-            host::Input<Addend>{addend.data()}, host::InOut<Sum>{sum.data()});
+            total.size(), [](auto source, auto& target) __attribute__((always_inline)) { target = target + source; },
+            host::Input<Addend>{addend.data()}, host::InOut<Sum>{total.data()});
     }
 
     /// Adds the sum of (scale * gradient[i])^2 and the finite check of `gradient` to `into`.
@@ -70,9 +70,9 @@ struct HostKernels {
         const SquaredTerm<A> term{static_cast<A>(scale)};
         for (std::size_t at = 0; at < gradient.size(); at += host::block_elements) {
             const auto block = gradient.subspan(at, std::min(host::block_elements, gradient.size() - at));
-            const A sum = host::block_sum<A>(block, term);
-            into.sum_of_squares += static_cast<double>(sum);
-            if (!std::isfinite(sum) && !all_finite(block)) { into.nonfinite += 1; }
+            const A squares = host::block_sum<A>(block, term);
+            into.sum_of_squares += static_cast<double>(squares);
+            if (!std::isfinite(squares) && !all_finite(block)) { into.nonfinite += 1; }
         }
     }
 
@@ -88,9 +88,8 @@ struct HostKernels {
         require_size("adamw", "exp_avg_sq", spans.exp_avg_sq.size(), spans.master.size());
         step<Master, Gather>(
             "adamw", spans.master, spans.gathered,
-            [update](auto& parameter, auto gradient, auto& exp_avg, auto& exp_avg_sq) {
-                update(parameter, exp_avg, exp_avg_sq, gradient);
-            },
+            [update](auto& parameter, auto gradient, auto& exp_avg, auto& exp_avg_sq)
+                __attribute__((always_inline)) { update(parameter, exp_avg, exp_avg_sq, gradient); },
             host::Input<Gradient>{spans.gradient.data()}, host::InOut<A>{spans.exp_avg.data()},
             host::InOut<A>{spans.exp_avg_sq.data()});
     }
@@ -106,14 +105,15 @@ struct HostKernels {
             require_size("sgd", "momentum_buffer", spans.momentum_buffer.size(), 0);
             step<Master, Gather>(
                 "sgd", spans.master, spans.gathered,
-                [update](auto& parameter, auto gradient) { update(parameter, gradient); }, gradients);
+                [update](auto& parameter, auto gradient)
+                    __attribute__((always_inline)) { update(parameter, gradient); },
+                gradients);
         } else {
             require_size("sgd", "momentum_buffer", spans.momentum_buffer.size(), spans.master.size());
             step<Master, Gather>(
                 "sgd", spans.master, spans.gathered,
-                [update](auto& parameter, auto gradient, auto& momentum_buffer) {
-                    update(parameter, momentum_buffer, gradient);
-                },
+                [update](auto& parameter, auto gradient, auto& momentum_buffer)
+                    __attribute__((always_inline)) { update(parameter, momentum_buffer, gradient); },
                 gradients, host::InOut<A>{spans.momentum_buffer.data()});
         }
     }
@@ -145,9 +145,9 @@ struct HostKernels {
             require_size(kernel, "gathered", gathered.size(), master.size());
             host::for_each_lanes<A>(
                 master.size(),
-                [update](auto& target, auto& parameter, auto&... rest) {
+                [update](auto& target, auto& parameter, auto&... rest) __attribute__((always_inline)) {
                     update(parameter, rest...);
-                    target = host::stored_as<Master>(parameter);
+                    target = stored_as<Master>(parameter);
                 },
                 host::Output<Gather>{gathered.data()}, parameters, others...);
         }

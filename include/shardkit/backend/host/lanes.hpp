@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
-namespace shardkit::host {
+#include <shardkit/core/element.hpp>
 
-/// Bytes of the vector registers that the loops run on. Not 64 where the machine has them: the loops wait
-/// for memory, and several machines clock down for the widest registers.
-#if defined(__AVX__)
-inline constexpr std::size_t register_bytes = 32;
-#else
-inline constexpr std::size_t register_bytes = 16;
-#endif
+// Loops on short vectors, made once per instruction set out of the same source:
+//   lanes.inc      Lanes<A>, one register of values, and its arithmetic
+//   lanes_io.inc   load, store, stored_as: registers from and to elements of any type
+//   loops.inc      run_lanes, block_sum: the loops that for_each_lanes.hpp and block_sum.hpp choose from
+// Namespace `compiled` is for the instructions that the translation unit is compiled for. On x86 without AVX
+// there is `avx2` besides, chosen at run time: square roots and divisions take half the time. It uses no
+// fused multiply-add, so both give the same bits.
+
+namespace shardkit::host {
 
 template <class T, std::size_t Count>
 struct VectorOf {
@@ -28,38 +33,63 @@ struct VectorOf {
 template <class T, std::size_t Count>
 using Vector = typename VectorOf<T, Count>::type;
 
-/// One register of arithmetic values; the type that kernels' functors run on. Every operation is lane by
-/// lane, so a lane's result does not depend on its position or on its neighbours.
-/// A struct, so that functors find square_root by argument-dependent lookup.
+template <class T>
+concept Half = std::same_as<T, bf16> || std::same_as<T, fp16>;
+
+/// Bytes of the widest register that any of the loops uses. Not 64 where the machine has it: the loops wait
+/// for memory, and several machines clock down for it.
+inline constexpr std::size_t widest_register = 32;
+
+/// Elements that are added up in the arithmetic type before the sum goes on in double.
+inline constexpr std::size_t block_elements = 4096;
+
+/// Partial sums that a block is spread over: a fixed number, so that the order of additions does not depend
+/// on the width of the machine's registers.
 template <std::floating_point A>
-struct Lanes {
-    static constexpr std::size_t count = register_bytes / sizeof(A);
-
-    Vector<A, count> values;
-
-    friend Lanes operator+(Lanes a, Lanes b) { return {a.values + b.values}; }
-    friend Lanes operator-(Lanes a, Lanes b) { return {a.values - b.values}; }
-    friend Lanes operator*(Lanes a, Lanes b) { return {a.values * b.values}; }
-    friend Lanes operator/(Lanes a, Lanes b) { return {a.values / b.values}; }
-    friend Lanes operator+(Lanes a, A b) { return {a.values + b}; }
-    friend Lanes operator*(Lanes a, A b) { return {a.values * b}; }
-    friend Lanes operator*(A a, Lanes b) { return {a * b.values}; }
-};
-
-// std::sqrt may set errno, so no compiler makes one vector instruction of a loop over it at default flags;
-// the instruction has to be named. Elsewhere the loop is right and merely slower.
-#if defined(__AVX__)
-inline Lanes<float> square_root(Lanes<float> a) { return {Vector<float, 8>(_mm256_sqrt_ps(a.values))}; }
-inline Lanes<double> square_root(Lanes<double> a) { return {Vector<double, 4>(_mm256_sqrt_pd(a.values))}; }
-#elif defined(__SSE2__)
-inline Lanes<float> square_root(Lanes<float> a) { return {Vector<float, 4>(_mm_sqrt_ps(a.values))}; }
-inline Lanes<double> square_root(Lanes<double> a) { return {Vector<double, 2>(_mm_sqrt_pd(a.values))}; }
-#else
-template <std::floating_point A>
-Lanes<A> square_root(Lanes<A> a) {
-    for (std::size_t i = 0; i < Lanes<A>::count; ++i) { a.values[i] = std::sqrt(a.values[i]); }
-    return a;
-}
-#endif
+inline constexpr std::size_t partial_sums = 128 / sizeof(A);
 
 }  // namespace shardkit::host
+
+#if defined(__AVX__)
+#define SHARDKIT_TARGET_BYTES 32
+#else
+#define SHARDKIT_TARGET_BYTES 16
+#endif
+#define SHARDKIT_TARGET compiled
+#define SHARDKIT_TARGET_CODE
+#include <shardkit/backend/host/lanes.inc>
+#include <shardkit/backend/host/lanes_io.inc>
+#include <shardkit/backend/host/loops.inc>
+#undef SHARDKIT_TARGET
+#undef SHARDKIT_TARGET_BYTES
+#undef SHARDKIT_TARGET_CODE
+
+#if defined(__x86_64__) && !defined(__AVX__)
+// GCC splits long vectors where a function may not use long registers, before it inlines, so there every
+// function of the region needs the target. clang splits them last and inlines better without it.
+#if !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#endif
+#define SHARDKIT_TARGET_BYTES 32
+#define SHARDKIT_TARGET avx2
+#define SHARDKIT_TARGET_CODE [[gnu::target("avx2")]]
+#include <shardkit/backend/host/lanes.inc>
+#include <shardkit/backend/host/lanes_io.inc>
+#include <shardkit/backend/host/loops.inc>
+#undef SHARDKIT_TARGET
+#undef SHARDKIT_TARGET_BYTES
+#undef SHARDKIT_TARGET_CODE
+#if !defined(__clang__)
+#pragma GCC pop_options
+#endif
+
+namespace shardkit::host {
+inline bool use_avx2() noexcept { return __builtin_cpu_supports("avx2") != 0; }
+}  // namespace shardkit::host
+#else
+namespace shardkit::host {
+namespace avx2 = compiled;
+constexpr bool use_avx2() noexcept { return false; }
+}  // namespace shardkit::host
+#endif

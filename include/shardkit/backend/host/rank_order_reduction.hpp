@@ -54,11 +54,11 @@ void combine_block(A* sums, const In* next, std::size_t count, Two two) noexcept
 }  // namespace detail
 
 /// Reduces `count` elements of each of `ranks` inputs, in rank order 0, 1, ... in Arithmetic<Out>, rounds once, and
-/// hands the results over in blocks: store(offset, const Out* block, block_size).
-/// A block is stored only after all inputs of its range have been read, so an output may be one of the inputs.
+/// hands the results over in blocks: write(offset, const Out* block, block_size).
+/// A block is written only after all inputs of its range have been read, so an output may be one of the inputs.
 /// `input_of(q)` is rank q's first element.
-template <class In, class Out, class InputOf, class Store>
-void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of, Store store) noexcept {
+template <class In, class Out, class InputOf, class Write>
+void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of, Write write) noexcept {
     using A = Arithmetic<Out>;
     constexpr std::size_t block = reduction_block;
     A sums[block];
@@ -81,10 +81,10 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, Inp
             }
         }
         if constexpr (std::is_same_v<A, Out>) {
-            store(offset, static_cast<const Out*>(sums), size);
+            write(offset, static_cast<const Out*>(sums), size);
         } else {
             round_block(static_cast<const A*>(sums), rounded, size);
-            store(offset, static_cast<const Out*>(rounded), size);
+            write(offset, static_cast<const Out*>(rounded), size);
         }
     }
 }

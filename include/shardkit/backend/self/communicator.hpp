@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
@@ -99,12 +100,16 @@ class Communicator {
 
   private:
     template <class In, class Out>
-    static void reduce(ReduceOp op, std::span<const In> input, std::span<Out> output) noexcept {
-        host::reduce_in_rank_order<In, Out>(
-            op, 1, input.size(), [&](std::size_t) { return input.data(); },
-            [&](std::size_t offset, const Out* block, std::size_t n) {
-                host::copy_elements(block, output.data() + offset, n);
-            });
+    static void reduce([[maybe_unused]] ReduceOp op, std::span<const In> input, std::span<Out> output) noexcept {
+        if constexpr (std::is_same_v<In, Out>) {
+            host::copy_elements(input.data(), output.data(), input.size());
+        } else {
+            host::reduce_in_rank_order<In, Out>(
+                op, 1, input.size(), [&](std::size_t) { return input.data(); },
+                [&](std::size_t offset, const Out* block, std::size_t n) {
+                    host::copy_elements(block, output.data() + offset, n);
+                });
+        }
     }
 
     [[noreturn]] void throw_alone(std::string_view verb, SourceLocation where) const {

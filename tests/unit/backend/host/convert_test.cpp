@@ -156,5 +156,5 @@ TEST_CASE("convert, accumulate: sizes that disagree are named") {
     CHECK_THROWS_WITH_AS(sk::HostKernels::convert({}, std::span<const float>(source), std::span<double>(target)),
                          "HostKernels::convert: to has 3 elements, expected 5", std::invalid_argument);
     CHECK_THROWS_WITH_AS(sk::HostKernels::accumulate({}, std::span<const float>(source), std::span<double>(target)),
-                         "HostKernels::accumulate: sum has 3 elements, expected 5", std::invalid_argument);
+                         "HostKernels::accumulate: total has 3 elements, expected 5", std::invalid_argument);
 }

@@ -51,7 +51,9 @@ double documented_sum(const std::vector<T>& elements, double scale, Contraction 
         for (std::size_t i = block; i < elements.size() && i < block + 4096; ++i) {
             const A scaled = static_cast<A>(scale) * static_cast<A>(elements[i]);
             A& sum = sums[(i - block) % partials];
-            sum = contraction == Contraction::fused ? std::fma(scaled, scaled, sum) : sum + scaled * scaled;
+            // Two statements: clang fuses only within one.
+            const A square = scaled * scaled;
+            sum = contraction == Contraction::fused ? std::fma(scaled, scaled, sum) : sum + square;
         }
         for (std::size_t half = partials / 2; half > 0; half /= 2) {
             for (std::size_t i = 0; i < half; ++i) { sums[i] += sums[half + i]; }

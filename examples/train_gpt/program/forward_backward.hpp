@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include <shardkit/sharded/microbatch.hpp>
+
+#include "../model/pass.hpp"
+#include "sharded_model.hpp"
+
+namespace train_gpt {
+
+/// Embedding and blocks, each gathered just before it is used and released just after.
+template <class Model, class T = typename Model::T>
+void forward_blocks(Model& model, Pass<T>& pass, BatchShape batch, const std::uint8_t* tokens) {
+    {
+        auto w = model.embedding.unshard();
+        pass.embed(batch, {w[Wte<T>{}], w[Wpe<T>{}]}, tokens);
+        model.embedding.reshard(std::move(w));
+    }
+    for (std::size_t l = 0; l < model.blocks.size(); ++l) {
+        auto w = model.blocks[l].unshard();
+        pass.block(l, block_weights<const T*, T>(w));
+        model.blocks[l].reshard(std::move(w));
+    }
+}
+
+/// f(weights) while the head's windows are open; a tied head reads the token embedding's.
+template <class Model, class F, class T = typename Model::T>
+void with_head(Model& model, F f) {
+    auto norm = model.head.unshard();
+    const auto call = [&](const T* logits) {
+        f(HeadWeights<const T*>{norm[NormWeight<T>{}], norm[NormBias<T>{}], logits});
+    };
+    if (model.tied()) {
+        auto w = model.embedding.unshard();
+        call(w[Wte<T>{}]);
+        model.embedding.reshard(std::move(w));
+    } else {
+        auto w = model.logits.front().unshard();
+        call(w[LogitsWeight<T>{}]);
+        model.logits.front().reshard(std::move(w));
+    }
+    model.head.reshard(std::move(norm));
+}
+
+/// Forward and backward pass of one microbatch. The gradients are those of the loss summed over its tokens;
+/// whoever reduces them divides by the tokens of all ranks and microbatches.
+template <class Model, class Accumulation, class T = typename Model::T>
+SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass<T>& pass, BatchShape batch,
+                            const std::uint8_t* tokens, const std::uint8_t* targets, sk::Microbatch microbatch) {
+    forward_blocks(model, pass, batch, tokens);
+
+    // A tied head adds to the token embedding's gradient, so that handle stays from here to the embedding's
+    // own backward pass; otherwise it is taken there.
+    std::optional<decltype(accumulation.gradients(model.embedding))> d_embedding;
+    SummedLoss loss;
+    auto d_head = accumulation.gradients(model.head);
+    with_head(model, [&](const HeadWeights<const T*>& w) {
+        const auto backward = [&](T* d_logits) {
+            pass.head(w);
+            loss = pass.loss(targets, 1.0);
+            pass.head_backward(w, {d_head[NormWeight<T>{}], d_head[NormBias<T>{}], d_logits});
+        };
+        if (model.tied()) {
+            d_embedding.emplace(accumulation.gradients(model.embedding));
+            backward((*d_embedding)[Wte<T>{}]);
+        } else {
+            auto d_logits = accumulation.gradients(model.logits.front());
+            backward(d_logits[LogitsWeight<T>{}]);
+            accumulation.add(std::move(d_logits), microbatch);
+        }
+    });
+    accumulation.add(std::move(d_head), microbatch);
+
+    for (std::size_t l = model.blocks.size(); l > 0; --l) {
+        auto& block = model.blocks[l - 1];
+        auto w = block.unshard();
+        auto d = accumulation.gradients(block);
+        pass.block_backward(l - 1, block_weights<const T*, T>(w), block_weights<T*, T>(d));
+        block.reshard(std::move(w));
+        accumulation.add(std::move(d), microbatch);
+    }
+
+    if (!d_embedding) { d_embedding.emplace(accumulation.gradients(model.embedding)); }
+    pass.embed_backward(tokens, {(*d_embedding)[Wte<T>{}], (*d_embedding)[Wpe<T>{}]});
+    accumulation.add(std::move(*d_embedding), microbatch);
+    return loss;
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "options.hpp"
+#include "results.hpp"
+
+namespace train_gpt {
+
+/// Called by rank 0 after every step.
+struct StepReport {
+    std::size_t step;  // from 0
+    double loss;
+    double grad_norm;
+};
+
+enum class KeepParameters : std::uint8_t { no, yes };
+
+/// One training run.
+struct Job {
+    Options options;
+    std::span<const std::uint8_t> text;
+    std::function<void(const StepReport&)> after_step;  // may be empty
+    KeepParameters keep_parameters = KeepParameters::no;
+};
+
+/// Trains as job.options say, on the engine and with the policy that they name.
+/// @throws whatever a rank throws
+Results train(const Job& job);
+
+/// The part of train() for one element type: explicit instantiations in train_fp64.cpp and its siblings, so that
+/// the fifteen combinations of policy and engine are compiled in pieces.
+template <class T>
+Results train_as(const Job& job);
+
+}  // namespace train_gpt

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <shardkit/plan/plan.hpp>
+
+#include "options.hpp"
+#include "results.hpp"
+
+namespace train_gpt {
+
+/// What a run will take, before it takes it: the library's plan, and what this program adds to it.
+struct PlanSummary {
+    shardkit::Plan library;
+    std::uint64_t workspace_bytes = 0;  // activations, scratch and tokens of one rank
+
+    std::uint64_t bytes_per_rank() const noexcept { return library.memory.total().value + workspace_bytes; }
+    /// Collectives of one steady step of one rank, the mean over ranks.
+    std::vector<CollectiveCount> collectives() const;
+};
+
+/// Arithmetic only: any number of ranks on any machine.
+/// @throws InputError when the model's sizes overflow
+PlanSummary make_plan(const Options& options);
+
+/// Model, memory per rank and traffic per step, in several lines.
+std::string describe_plan(const Options& options, const PlanSummary& plan);
+
+}  // namespace train_gpt

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/sharded/groups.hpp>
+#include <shardkit/sharded/sharded.hpp>
+
+#include "../model/parameters.hpp"
+
+namespace train_gpt {
+
+/// The GPT's parameters in sharded groups: every transformer block is one.
+template <class Policy, class Engine, class ElementType>
+class ShardedModel {
+  public:
+    using T = ElementType;
+    template <class Group>
+    using Layer = sk::Sharded<Group, Policy, Engine>;
+
+    /// Collective over the mesh. Parameters are zero until `groups()` are initialized.
+    ShardedModel(sk::Context<Engine>& context, const ModelConfig& config, Policy policy)
+        : embedding(context, "embedding", embedding_shapes<T>(config), {policy}),
+          head(context, "head", head_shapes<T>(config), {policy}) {
+        // Places before groups: a vector that grew would move what an optimizer refers to.
+        blocks.reserve(config.layers);
+        for (std::size_t l = 0; l < config.layers; ++l) {
+            blocks.emplace_back(context, "blocks." + std::to_string(l), block_shapes<T>(config),
+                                typename Layer<BlockGroup<T>>::Options{policy});
+        }
+        if (config.head == HeadKind::untied) {
+            logits.emplace_back(context, "logits", logits_shapes<T>(config),
+                                typename Layer<LogitsGroup<T>>::Options{policy});
+        }
+    }
+
+    Layer<EmbeddingGroup<T>> embedding;
+    std::vector<Layer<BlockGroup<T>>> blocks;
+    Layer<HeadGroup<T>> head;
+    std::vector<Layer<LogitsGroup<T>>> logits;  // one where the head is untied, else none
+
+    bool tied() const noexcept { return logits.empty(); }
+    auto groups() noexcept { return sk::groups(embedding, blocks, head, logits); }
+};
+
+}  // namespace train_gpt

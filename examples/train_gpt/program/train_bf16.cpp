@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_as.hpp"
+
+namespace train_gpt {
+template Results train_as<shardkit::bf16>(const Job& job);
+}

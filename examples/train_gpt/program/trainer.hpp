@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/global_norm.hpp>
+#include <shardkit/sharded/accumulation.hpp>
+#include <shardkit/sharded/reduce.hpp>
+
+#include "../allocation_counter.hpp"
+#include "../model/initialise.hpp"
+#include "data_order.hpp"
+#include "forward_backward.hpp"
+#include "job.hpp"
+#include "optimizer.hpp"
+#include "sample.hpp"
+#include "workspace.hpp"
+
+namespace train_gpt {
+
+/// One rank's training run. The source is the same for every policy, engine and element type.
+template <class Policy, class Engine, class T>
+class Trainer {
+  public:
+    /// Takes all memory of the run. Collective over the mesh.
+    Trainer(sk::Context<Engine>& context, Policy policy, const Job& job)
+        : context_(context),
+          options_(job.options),
+          data_(job.text, options_.model.sequence, options_.seed),
+          model_(context, options_.model, policy),
+          optimizer_(model_.groups(), options_),
+          work_(options_.model, options_.pass_shape()) {
+        const Initialiser first_values(options_.seed, options_.model.layers);
+        model_.groups().for_each([&](auto& layer) { layer.initialize(first_values); });
+    }
+
+    struct Step {
+        double loss;  // mean over the global batch
+        double grad_norm;
+    };
+
+    Step step(std::size_t number) {
+        const std::size_t first = context_.rank() * options_.sequences_per_rank();
+        sk::Accumulation accumulation{model_.groups()};
+        SummedLoss loss;
+        for (std::size_t m = 0; m < options_.microbatches; ++m) {
+            const std::size_t begin = options_.microbatch_begin(m);
+            const BatchShape batch{options_.microbatch_begin(m + 1) - begin, options_.model.sequence};
+            data_.fill(number, first + begin, batch, work_.tokens(), work_.targets());
+            const bool last = m + 1 == options_.microbatches;
+            loss += forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets(),
+                                     last ? sk::Microbatch::last : sk::Microbatch::more);
+        }
+        const auto all_tokens = static_cast<double>(options_.tokens_per_step());
+        auto reduced = sk::reduce(std::move(accumulation), sk::divide_by(all_tokens));
+        const auto norm = sk::global_norm(reduced);
+        const double max_norm = options_.clip;
+        optimizer_.step(std::move(reduced), max_norm > 0 ? sk::clip(norm, max_norm) : sk::no_clip(norm));
+        sk::all_reduce_in_place(context_.world(), sk::ReduceOp::sum, std::span<double>(&loss.sum, 1),
+                                context_.compute_stream());
+        return {loss.sum / all_tokens, norm.value()};
+    }
+
+    std::string sample(std::size_t count) {
+        return train_gpt::sample(model_, work_.pass(), options_.model, count, options_.seed);
+    }
+
+    /// Every parameter in full, as double; on rank 0 only, though every rank takes part.
+    std::vector<FinalParameter> parameters() {
+        std::vector<FinalParameter> all;
+        model_.groups().for_each([&](auto& layer) {
+            using Group = typename std::remove_cvref_t<decltype(layer)>::Group;
+            [&]<std::size_t... I>(std::index_sequence<I...>) {
+                (read(layer, typename Group::template At<I>{}, all), ...);
+            }
+            (std::make_index_sequence<Group::count>{});
+        });
+        return all;
+    }
+
+  private:
+    template <class Layer, class P>
+    void read(Layer& layer, P parameter, std::vector<FinalParameter>& all) {
+        std::vector<double> values;
+        if (context_.rank() == 0) { values.resize(layer.shapes()[Layer::Group::template index<P>].numel()); }
+        layer.read_full_on(0, parameter, std::span<double>(values));
+        if (context_.rank() == 0) { all.push_back({layer.path(), std::string(P::name), std::move(values)}); }
+    }
+
+    using Model = ShardedModel<Policy, Engine, T>;
+    template <class Groups>
+    struct OptimizerOf;
+    template <class... Parts>
+    struct OptimizerOf<sk::Groups<Parts...>> {
+        using type = ChosenOptimizer<Parts...>;
+    };
+
+    sk::Context<Engine>& context_;
+    const Options& options_;
+    DataOrder data_;
+    Model model_;
+    typename OptimizerOf<decltype(std::declval<Model&>().groups())>::type optimizer_;
+    Workspace<T> work_;
+};
+
+/// What a rank communicated since the log was cleared, the mean over the ranks: the sum of a few numbers has no part
+/// for every rank, so that one of them moves more bytes than the others. Collective over the world.
+template <class Engine>
+std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
+    constexpr std::size_t fields = 3;
+    std::array<std::uint64_t, fields * sk::verb_count> counts{};
+    for (std::size_t v = 0; v < sk::verb_count; ++v) {
+        const auto total = context.traffic().total(static_cast<sk::Verb>(v));
+        counts[fields * v] = total.calls;
+        counts[fields * v + 1] = total.moved.value;
+        counts[fields * v + 2] = total.payload.value;
+    }
+    sk::all_reduce_in_place(context.world(), sk::ReduceOp::sum, std::span<std::uint64_t>(counts),
+                            context.compute_stream());
+    std::vector<CollectiveCount> means;
+    for (std::size_t v = 0; v < sk::verb_count; ++v) {
+        const auto mean = [&](std::size_t field) { return counts[fields * v + field] / context.world_size(); };
+        if (mean(0) > 0) {
+            means.push_back({std::string(name(static_cast<sk::Verb>(v))), mean(0), mean(1), mean(2)});
+        }
+    }
+    return means;
+}
+
+/// Trains on one rank; rank 0 writes `results`, whose vectors have their sizes already.
+template <class T, class Policy, class Engine>
+void train_on_rank(sk::Context<Engine>& context, Policy policy, const Job& job, Results& results) {
+    using Clock = std::chrono::steady_clock;
+    const CountedAllocations counted;
+    const bool reports = context.rank() == 0;
+    const std::size_t steps = job.options.steps;
+    // The first steps may still take memory (communicators' and libraries' lazy buffers).
+    const std::size_t warm_up = std::min<std::size_t>(2, steps - 1);
+
+    Trainer<Policy, Engine, T> trainer(context, policy, job);
+    std::uint64_t allocations = 0;
+    std::uint64_t multiply_adds_before = 0;
+    auto start = Clock::now();
+    for (std::size_t s = 0; s < steps; ++s) {
+        if (s + 1 == steps) {
+            context.traffic().clear();
+            multiply_adds_before = multiply_adds();
+        }
+        const std::uint64_t before = counted.allocations();
+        const auto [loss, grad_norm] = trainer.step(s);
+        if (s >= warm_up) { allocations += counted.allocations() - before; }
+        if (reports) {
+            results.losses[s] = loss;
+            results.grad_norms[s] = grad_norm;
+            if (s == 0 && steps > 1) { start = Clock::now(); }
+            if (job.after_step) { job.after_step({s, loss, grad_norm}); }
+        }
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    std::uint64_t peak = counted.peak_bytes();
+    auto counts = mean_collectives(context);
+    sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<std::uint64_t>(&peak, 1),
+                            context.compute_stream());
+    if (reports) {
+        const std::size_t timed = steps > 1 ? steps - 1 : 1;
+        results.tokens_per_second = static_cast<double>(timed * job.options.tokens_per_step()) / seconds;
+        results.peak_bytes_per_rank = peak;
+        results.allocations_per_steady_step = (allocations + steps - warm_up - 1) / (steps - warm_up);
+        results.multiply_adds_per_step = multiply_adds() - multiply_adds_before;
+        results.collectives = std::move(counts);
+    }
+    if (job.options.sample > 0) {
+        std::string text = trainer.sample(job.options.sample);
+        if (reports) { results.sample = std::move(text); }
+    }
+    if (job.keep_parameters == KeepParameters::yes) {
+        auto parameters = trainer.parameters();
+        if (reports) { results.parameters = std::move(parameters); }
+    }
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <shardkit/memory/host_buffer.hpp>
+
+#include "../model/pass.hpp"
+
+namespace train_gpt {
+
+/// Everything that a rank's model computes with besides what the library holds: activations, scratch, and the
+/// tokens of one pass. One block of memory, taken before the first step.
+template <class T>
+class Workspace {
+  public:
+    /// Exactly what a workspace for passes of `capacity` allocates.
+    static std::size_t bytes(const ModelConfig& config, BatchShape capacity) {
+        Arena counter;
+        counter.take<std::uint8_t>(capacity.tokens());
+        counter.take<std::uint8_t>(capacity.tokens());
+        return counter.used() + Pass<T>::bytes(config, capacity);
+    }
+
+    Workspace(const ModelConfig& config, BatchShape capacity)
+        : memory_(bytes(config, capacity)),
+          arena_(reinterpret_cast<std::byte*>(memory_.data()), memory_.size()),
+          tokens_(arena_.take<std::uint8_t>(capacity.tokens())),
+          targets_(arena_.take<std::uint8_t>(capacity.tokens())),
+          pass_(config, capacity, arena_) {}
+
+    Pass<T>& pass() noexcept { return pass_; }
+    std::uint8_t* tokens() noexcept { return tokens_; }
+    std::uint8_t* targets() noexcept { return targets_; }
+
+  private:
+    shardkit::HostBuffer<std::uint8_t> memory_;
+    Arena arena_;
+    std::uint8_t* tokens_;
+    std::uint8_t* targets_;
+    Pass<T> pass_;
+};
+
+}  // namespace train_gpt

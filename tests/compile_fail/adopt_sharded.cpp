@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// expected-error: Sharded::adopt: only a policy that replicates everything works in place
+#include "model.hpp"
+
+#ifdef REJECT
+using Policy = sk::FullShard;
+#else
+using Policy = sk::NoShard;
+#endif
+using Adopter = sk::Sharded<Linear, Policy, Engine>;
+
+void wrap(sk::Context<Engine>& context, std::span<float> parameters, std::span<float> gradients) {
+    auto layer = Adopter::adopt(context, "layer", {}, {parameters, gradients});
+}

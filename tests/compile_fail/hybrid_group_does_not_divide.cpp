@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// expected-error: Sharded: HybridShard<N> on this mesh: N does not divide DP
+#include "model.hpp"
+
+#ifdef REJECT
+constexpr std::size_t group = 3;
+#else
+constexpr std::size_t group = 2;
+#endif
+
+void make(sk::Rank<sk::threads::Engine, sk::DeviceMesh<4, 1, 1>>& rank) {
+    const sk::Sharded<Weight, sk::HybridShard<group>, sk::threads::Engine> layer{rank, "layer"};
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// expected-error: impossible policy: parameters, reduced gradients and optimizer are replicated or sharded, never partial
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+
+using namespace shardkit;
+
+struct Policy : NoShard {
+#ifdef REJECT
+    static constexpr Placement optimizer = Placement::partial;
+#endif
+};
+static_assert(ShardPolicy<Policy> && PolicyRules<Policy>::hold);

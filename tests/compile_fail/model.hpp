@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/backend/threads/engine.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+
+namespace sk = shardkit;
+
+/// What the reject tests are about: a layer, another layer, and a parameter of neither.
+struct Weight : sk::Param<"weight", float, 4, 3> {};
+struct Bias : sk::Param<"bias", float, 4> {};
+struct Table : sk::Param<"table", float, 5, 3> {};
+struct Foreign : sk::Param<"foreign", float, 4> {};
+using Linear = sk::Params<Weight, Bias>;
+
+using Engine = sk::self::Engine;
+using Layer = sk::Sharded<Linear, sk::FullShard, Engine>;
+using OtherLayer = sk::Sharded<Table, sk::FullShard, Engine>;

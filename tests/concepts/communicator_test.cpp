@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/self/communicator.hpp>
+#include <shardkit/backend/threads/communicator.hpp>
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/broadcast.hpp>
+#include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/comm/send_receive.hpp>
+#include <shardkit/core/element.hpp>
+
+namespace {
+
+using namespace shardkit;
+using Where = SourceLocation;
+
+/// The least that is a communicator; Self so that split and named return the type that is asked about.
+template <class Self>
+struct Minimal {
+    using Stream = InlineStream;
+    std::size_t rank() const { return 0; }
+    std::size_t size() const { return 1; }
+    const char* axes() const { return "world"; }
+    Self split(std::size_t, std::size_t, std::string_view, Where) const { return {}; }
+    Self named(std::string_view) const { return {}; }
+    void barrier(Stream, Where) const {}
+};
+struct Least : Minimal<Least> {};
+static_assert(Communicator<Least>);
+
+// One violator for each requirement.
+struct NoStream : Minimal<NoStream> {
+    struct Stream {};
+};
+struct RankOfText : Minimal<RankOfText> {
+    std::string rank() const { return "0"; }
+};
+struct SizeNotConst : Minimal<SizeNotConst> {
+    int size() { return 1; }
+};
+struct NoAxes : Minimal<NoAxes> {
+    int axes() const { return 1; }
+};
+struct SplitsToAnother : Minimal<Least> {
+    SplitsToAnother named(std::string_view) const { return {}; }
+};
+struct SplitsInSilence : Minimal<SplitsInSilence> {
+    SplitsInSilence split(std::size_t, std::size_t, std::string_view) const { return {}; }  // no caller's line
+};
+struct NamesAnother : Minimal<NamesAnother> {
+    Least named(std::string_view) const { return {}; }
+};
+struct BarrierWithoutStream : Minimal<BarrierWithoutStream> {
+    void barrier(Where) const {}
+};
+struct NotCopyable : Minimal<NotCopyable> {
+    NotCopyable() = default;
+    NotCopyable(NotCopyable&&) = default;
+    NotCopyable& operator=(NotCopyable&&) = default;
+};
+static_assert(!Communicator<NoStream> && !Communicator<RankOfText> && !Communicator<SizeNotConst>);
+static_assert(!Communicator<NoAxes> && !Communicator<SplitsToAnother> && !Communicator<SplitsInSilence>);
+static_assert(!Communicator<NamesAnother> && !Communicator<BarrierWithoutStream> && !Communicator<NotCopyable>);
+static_assert(!Communicator<int>);
+
+// Capabilities: a communicator has those whose two members it has, for those types alone.
+struct Gathers : Minimal<Gathers> {
+    void all_gather(std::span<const float>, std::span<float>, Stream, Where) const {}
+    void all_gather_in_place(std::span<float>, Stream, Where) const {}
+};
+struct GathersOutOfPlace : Minimal<GathersOutOfPlace> {
+    void all_gather(std::span<const float>, std::span<float>, Stream, Where) const {}
+};
+static_assert(Communicator<Gathers> && AllGathers<Gathers, float>);
+static_assert(!AllGathers<Gathers, double> && !AllGathers<GathersOutOfPlace, float> && !AllGathers<Least, float>);
+
+struct Scatters : Minimal<Scatters> {
+    void reduce_scatter(ReduceOp, std::span<const bf16>, std::span<float>, Stream, Where) const {}
+    void reduce_scatter_in_place(ReduceOp, std::span<float>, Stream, Where) const {}
+};
+static_assert(ReduceScatters<Scatters, bf16, float>);
+static_assert(!ReduceScatters<Scatters, float, float> && !ReduceScatters<Scatters, bf16, double>);
+static_assert(!ReduceScatters<Gathers, bf16, float>);
+
+struct Reduces : Minimal<Reduces> {
+    void all_reduce(ReduceOp, std::span<const bf16>, std::span<float>, Stream, Where) const {}
+    void all_reduce_in_place(ReduceOp, std::span<float>, Stream, Where) const {}
+};
+static_assert(AllReduces<Reduces, bf16, float> && !AllReduces<Reduces, float, float>);
+static_assert(!AllReduces<Scatters, bf16, float>);
+
+struct Copies : Minimal<Copies> {
+    void broadcast(std::span<float>, std::size_t, Stream, Where) const {}
+    void all_to_all(std::span<const float>, std::span<float>, Stream, Where) const {}
+};
+static_assert(Broadcasts<Copies, float> && !Broadcasts<Copies, double> && !Broadcasts<Reduces, float>);
+static_assert(ExchangesAllToAll<Copies, float> && !ExchangesAllToAll<Reduces, float>);
+
+struct Passes : Minimal<Passes> {
+    void send(std::span<const float>, std::size_t, Stream, Where) const {}
+    void receive(std::span<float>, std::size_t, Stream, Where) const {}
+    void send_receive(std::span<const float>, std::size_t, std::span<float>, std::size_t, Stream, Where) const {}
+};
+struct OnlySends : Minimal<OnlySends> {
+    void send(std::span<const float>, std::size_t, Stream, Where) const {}
+};
+static_assert(SendsAndReceives<Passes, float> && !SendsAndReceives<OnlySends, float>);
+static_assert(!SendsAndReceives<Passes, fp16>);
+
+// The engines of the library have every capability for every element.
+template <class C, class... T>
+constexpr bool complete = Communicator<C> && (AllGathers<C, T> && ...) && (Broadcasts<C, T> && ...) &&
+                          (ExchangesAllToAll<C, T> && ...) && (SendsAndReceives<C, T> && ...) &&
+                          (ReduceScatters<C, T, T> && ...) && (AllReduces<C, T, T> && ...);
+static_assert(complete<self::Communicator, double, float, bf16, fp16, std::int64_t, std::int32_t, std::uint8_t>);
+static_assert(complete<threads::Communicator, double, float, bf16, fp16, std::int64_t, std::int32_t, std::uint8_t>);
+static_assert(ReduceScatters<threads::Communicator, bf16, float> && AllReduces<threads::Communicator, fp16, float>);
+
+}  // namespace
+
+TEST_CASE("Communicator: a minimal model is enough for the verbs that it has") {
+    const Gathers comm;
+    float shard = 1;
+    float full = 0;
+    CHECK_NOTHROW(all_gather(comm, std::span<const float>(&shard, 1), std::span<float>(&full, 1), {}));
+    CHECK_THROWS(all_gather(comm, std::span<const float>(&shard, 1), std::span<float>{}, {}));
+}

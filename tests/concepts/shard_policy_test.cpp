@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/policy_traits.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/shard_over.hpp>
+
+namespace {
+
+using namespace shardkit;
+
+/// The least that is a policy.
+struct Minimal {
+    static constexpr const char* name = "minimal";
+    static constexpr Placement parameters = Placement::sharded;
+    static constexpr Placement gradients = Placement::sharded;
+    static constexpr Placement optimizer = Placement::sharded;
+    static constexpr Accumulate accumulate = Accumulate::reduced;
+    static constexpr Release release = Release::at_reshard;
+    static constexpr int shard_group(std::size_t) { return 2; }
+};
+static_assert(ShardPolicy<Minimal> && PolicyRules<Minimal>::hold);
+static_assert(policy_traits(Minimal{}, 8, 1).name == std::string_view("minimal"));
+static_assert(policy_traits(Minimal{}, 8, 1).shard_group == 2);
+
+// One violator for each requirement: the member is hidden by one of another kind.
+struct NoName : Minimal {
+    static constexpr int name = 3;
+};
+struct NoParameters : Minimal {
+    static constexpr bool parameters = true;
+};
+struct NoGradients : Minimal {
+    static constexpr Accumulate gradients = Accumulate::reduced;
+};
+struct NoOptimizer : Minimal {
+    static constexpr int optimizer = 1;
+};
+struct NoAccumulate : Minimal {
+    static constexpr Placement accumulate = Placement::sharded;
+};
+struct NoRelease : Minimal {
+    static constexpr std::string_view release = "never";
+};
+struct GroupOfNothing : Minimal {
+    static constexpr std::size_t shard_group() { return 2; }
+};
+struct GroupOfText : Minimal {
+    static std::string shard_group(std::size_t) { return "2"; }
+};
+struct GroupNotConst : Minimal {
+    std::size_t shard_group(std::size_t) { return 2; }  // NOLINT(readability-convert-member-functions-to-static)
+};
+struct NotCopyable : Minimal {
+    NotCopyable(NotCopyable&&) = default;
+    NotCopyable& operator=(NotCopyable&&) = default;
+};
+static_assert(!ShardPolicy<NoName> && !ShardPolicy<NoParameters> && !ShardPolicy<NoGradients>);
+static_assert(!ShardPolicy<NoOptimizer> && !ShardPolicy<NoAccumulate> && !ShardPolicy<NoRelease>);
+static_assert(!ShardPolicy<GroupOfNothing> && !ShardPolicy<GroupOfText> && !ShardPolicy<GroupNotConst>);
+static_assert(!ShardPolicy<NotCopyable> && !ShardPolicy<int> && !ShardPolicy<void>);
+
+// What has everything but one member.
+struct LacksRelease {
+    static constexpr std::string_view name = "lacks_release";
+    static constexpr Placement parameters = Placement::sharded;
+    static constexpr Placement gradients = Placement::sharded;
+    static constexpr Placement optimizer = Placement::sharded;
+    static constexpr Accumulate accumulate = Accumulate::reduced;
+    static constexpr std::size_t shard_group(std::size_t dp) { return dp; }
+};
+static_assert(!ShardPolicy<LacksRelease>);
+
+static_assert(ShardPolicy<NoShard> && ShardPolicy<ShardOptimizer> && ShardPolicy<ShardGradOp>);
+static_assert(ShardPolicy<FullShard> && ShardPolicy<HybridShard<7>> && ShardPolicy<HybridShard<dynamic>>);
+static_assert(ShardPolicy<ShardOver<Minimal, Axes<DpShard, Cp>>>, "also of the user's own");
+
+}  // namespace
+
+TEST_CASE("ShardPolicy: shard_group may depend on the object") {
+    struct Chosen : FullShard {
+        std::size_t ranks = 1;
+        std::size_t shard_group(std::size_t) const { return ranks; }
+    };
+    static_assert(ShardPolicy<Chosen>);
+    Chosen chosen;
+    chosen.ranks = 6;
+    CHECK(policy_traits(chosen, 12, 1).shard_group == 6);
+}

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check.py ROOT PAGE -- COMPILER [flags]: a page of documentation says what is so.
+
+Every C++ block is a whole program (```cpp program): it compiles without a warning and exits with 0; where a block
+```text output follows, it prints exactly that. Commands in ```sh blocks, flags of examples/run, links and names of
+files exist. `check.py ROOT pages PAGE...` compares a list of pages with those on disk.
+"""
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+README_PROGRAM_LINES = 15
+# Roots from which pages name files; a room's headers are named as they are included, without the library's folder.
+FILE_ROOTS = (".", "include/shardkit", "docs")
+FILE_NAME = re.compile(r"(?:[\w.-]+/)*[\w-]+\.(?:hpp|cpp|py|md|build|txt|json|in)|(?:examples|tests|\.ci)/[\w./-]*\w")
+BUILTINS = ("cd", "export")
+
+
+def blocks(text):
+    """(info string, content, first line's number) of every fenced block, and the text without them."""
+    found, rest, block = [], [], None
+    for number, line in enumerate(text.splitlines(), 1):
+        fence = re.match(r"```(.*)$", line)
+        if fence and block is None:
+            block = (fence[1].strip(), [], number + 1)
+        elif fence:
+            found.append((block[0], "\n".join(block[1]) + "\n", block[2]))
+            block = None
+        elif block is not None:
+            block[1].append(line)
+        else:
+            rest.append((number, line))
+    if block is not None:
+        found.append((f"{block[0]} (never closed)", "", block[2]))
+    return found, rest
+
+
+def check_program(root, page, number, code, expected, compiler):
+    where = f"{page}:{number}"
+    with tempfile.TemporaryDirectory(prefix="shardkit-docs-") as folder:
+        source, program = pathlib.Path(folder, "page.cpp"), pathlib.Path(folder, "page")
+        source.write_text(code, encoding="utf-8")
+        command = [*compiler, "-Wall", "-Wextra", "-Werror", "-I", root / "include", source, "-pthread", "-o", program]
+        built = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if built.returncode != 0:
+            yield f"{where}: does not compile:\n{built.stdout}"
+            return
+        try:
+            ran = subprocess.run([program], capture_output=True, text=True, check=False, timeout=60)
+        except subprocess.TimeoutExpired:
+            yield f"{where}: still running after a minute"
+            return
+        if ran.returncode != 0:
+            yield f"{where}: exited with {ran.returncode}:\n{ran.stdout}{ran.stderr}"
+        elif expected is not None and ran.stdout != expected:
+            yield f"{where}: prints\n{ran.stdout}and the page says\n{expected}"
+
+
+def check_commands(root, page, number, text):
+    flags = "".join(path.read_text(encoding="utf-8") for path in (root / "examples/train_gpt").rglob("*.[ch]pp"))
+    for offset, line in enumerate(text.splitlines()):
+        words = shlex.split(line, comments=True)
+        while words and re.match(r"\w+=", words[0]):
+            words.pop(0)
+        if not words or words[0] in BUILTINS:
+            continue
+        where, name = f"{page}:{number + offset}", words[0]
+        path = root / name
+        if "/" in name:
+            if not path.is_file() or not path.stat().st_mode & 0o100:
+                yield f"{where}: {name} is no program of this tree"
+        elif shutil.which(name) is None:
+            yield f"{where}: there is no command {name}"
+        if name == "examples/run":
+            for word in words[1:]:
+                if word.startswith("--") and f'"{word}"' not in flags:
+                    yield f"{where}: train_gpt has no flag {word}"
+
+
+def check_names(root, page, rest):
+    folder = (root / page).parent
+    for number, line in rest:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", line):
+            if "://" not in target and not (folder / target).exists():
+                yield f"{page}:{number}: the link {target} leads nowhere"
+        for name in re.findall(r"`([^`]+)`", line):
+            if FILE_NAME.fullmatch(name) and not any((root / base / name).exists() for base in FILE_ROOTS):
+                yield f"{page}:{number}: there is no file {name}"
+
+
+def check_page(root, page, compiler):
+    found, rest = blocks((root / page).read_text(encoding="utf-8"))
+    programs = 0
+    for i, (info, content, number) in enumerate(found):
+        if info == "cpp program":
+            programs += 1
+            following = found[i + 1] if i + 1 < len(found) else ("", "", 0)
+            expected = following[1] if following[0] == "text output" else None
+            yield from check_program(root, page, number, content, expected, compiler)
+            lines = len(content.splitlines())
+            if page == "README.md" and programs == 1 and lines > README_PROGRAM_LINES:
+                yield f"{page}:{number}: the first program has {lines} lines, at most {README_PROGRAM_LINES} are promised"
+        elif info == "sh":
+            yield from check_commands(root, page, number, content)
+        elif info not in ("text", "text output", "meson", "cmake"):
+            yield f"{page}:{number}: a block marked '{info}'; expected cpp program, text output, text, sh, meson or cmake"
+    if programs == 0:
+        yield f"{page}: no program; every page has one that is compiled and run"
+    yield from check_names(root, page, rest)
+
+
+def check_list(root, listed):
+    on_disk = ["README.md", *sorted(path.relative_to(root).as_posix() for path in (root / "docs").glob("*.md"))]
+    for page in sorted(set(on_disk) ^ set(listed)):
+        yield f"{page}: " + ("not in tests/docs/meson.build" if page in on_disk else "listed, and not on disk")
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]).resolve()
+    if sys.argv[2] == "pages":
+        wrong = list(check_list(root, sys.argv[3:]))
+    else:
+        wrong = list(check_page(root, sys.argv[2], sys.argv[4:]))
+    for line in wrong:
+        print(line)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

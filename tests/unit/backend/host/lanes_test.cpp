@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include <shardkit/backend/host/kernels.hpp>
+
+#include "kernel_data.hpp"
+
+namespace sk = shardkit;
+namespace host = shardkit::host;
+namespace test = shardkit::test;
+
+namespace {
+
+/// A whole number of the widest registers, so that the loops can be called directly.
+constexpr std::size_t count = 64;
+
+enum class InstructionSet { compiled, avx2 };
+
+template <std::floating_point A, class F, class... S>
+void run(InstructionSet set, const F& f, S... streams) {
+    if (set == InstructionSet::avx2) {
+        host::avx2::run_lanes<A>(count, f, streams...);
+    } else {
+        host::compiled::run_lanes<A>(count, f, streams...);
+    }
+}
+
+template <class Master, class Gather, class Gradient>
+struct AdamWResult {
+    using A = sk::Arithmetic<Master>;
+    std::vector<Master> master = test::random_elements<Master>(count, 1);
+    std::vector<Gather> gathered = std::vector<Gather>(count);
+    std::vector<Gradient> gradient = test::random_elements<Gradient>(count, 2);
+    std::vector<A> exp_avg = test::random_elements<A>(count, 3);
+    std::vector<A> exp_avg_sq = test::random_squares<A>(count, 4);
+
+    explicit AdamWResult(InstructionSet set) {
+        const auto update = sk::adamw_update<A>({.learning_rate = 0.01}, 0.9, 0.999, 0.7);
+        run<A>(
+            set,
+            [update](auto& p, auto g, auto& m, auto& v, auto& out) {
+                update(p, m, v, g);
+                out = stored_as<Master>(p);
+            },
+            host::InOut<Master>{master.data()}, host::Input<Gradient>{gradient.data()},
+            host::InOut<A>{exp_avg.data()}, host::InOut<A>{exp_avg_sq.data()}, host::Output<Gather>{gathered.data()});
+    }
+    bool operator==(const AdamWResult& other) const {
+        return test::same_bits(master, other.master) && test::same_bits(gathered, other.gathered) &&
+               test::same_bits(exp_avg, other.exp_avg) && test::same_bits(exp_avg_sq, other.exp_avg_sq);
+    }
+};
+
+template <class... Types>
+void check_same_bits_on_both() {
+    CHECK(AdamWResult<Types...>(InstructionSet::compiled) == AdamWResult<Types...>(InstructionSet::avx2));
+}
+
+}  // namespace
+
+TEST_CASE("lanes: the loop chosen at run time gives the bits of the one compiled for every machine") {
+    if (!host::use_avx2()) {
+        MESSAGE("there is one loop only: no AVX2, or compiled for it");
+        return;
+    }
+    check_same_bits_on_both<float, float, float>();
+    check_same_bits_on_both<double, double, double>();
+    check_same_bits_on_both<float, sk::bf16, sk::bf16>();
+    check_same_bits_on_both<float, sk::fp16, sk::fp16>();
+    check_same_bits_on_both<sk::bf16, float, double>();
+    check_same_bits_on_both<double, sk::fp16, float>();
+}
+
+TEST_CASE_TEMPLATE("lanes: block sums do not depend on the width of the registers", T, double, float, sk::bf16,
+                   sk::fp16) {
+    if (!host::use_avx2()) { return; }
+    using A = sk::Arithmetic<T>;
+    const sk::SquaredTerm<A> term{A(0.3)};
+    for (std::size_t length = 0; length <= host::block_elements; length = 2 * length + 1) {
+        const auto elements = test::random_elements<T>(length + 1, 5);
+        const T* const first = elements.data() + 1;
+        CHECK(host::compiled::block_sum<A>(first, length, term) == host::avx2::block_sum<A>(first, length, term));
+    }
+}
+
+TEST_CASE_TEMPLATE("lanes: square roots are the correctly rounded ones", A, float, double) {
+    for (const InstructionSet set : {InstructionSet::compiled, InstructionSet::avx2}) {
+        if (set == InstructionSet::avx2 && !host::use_avx2()) { continue; }
+        auto values = test::random_squares<A>(count, 6);
+        values[0] = 0;
+        values[1] = std::numeric_limits<A>::denorm_min();
+        values[2] = std::numeric_limits<A>::infinity();
+        values[3] = std::numeric_limits<A>::max();
+        std::vector<A> roots(count);
+        run<A>(
+            set, [](auto value, auto& root) { root = square_root(value); }, host::Input<A>{values.data()},
+            host::Output<A>{roots.data()});
+        for (std::size_t i = 0; i < count; ++i) { CHECK(roots[i] == std::sqrt(values[i])); }
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <span>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/launch.hpp>
+
+#include "rank_checks.hpp"
+#include "verb_checks.hpp"
+
+namespace {
+
+// Per thread, because doctest and other ranks may allocate whenever they like.
+thread_local std::size_t allocations = 0;
+
+void* counted(std::size_t size) {
+    ++allocations;
+    if (void* memory = std::malloc(size == 0 ? 1 : size)) { return memory; }
+    throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return counted(size); }
+void* operator new[](std::size_t size) { return counted(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+TEST_CASE("threads: verbs allocate nothing, not even on their first call") {
+    using namespace shardkit;
+    threads::launch(3, [](const threads::Communicator& world) {
+        const threads::Communicator dp = world.split(0, world.rank(), "dp");
+        const threads::Communicator copy = dp;
+        std::vector<float> a(3000, 1.0F);
+        std::vector<float> b(3000);
+        std::vector<bf16> half(3000);
+        const std::span<const float> in(a);
+        const std::span<float> out(b);
+        const std::size_t next = (dp.rank() + 1) % 3;
+        const std::size_t previous = (dp.rank() + 2) % 3;
+        const std::size_t before = allocations;
+        rank_checks::expect(before > 0, "the counter counts");
+        all_gather(copy, in.first(1000), out, {});
+        all_gather_in_place(dp, out, {});
+        reduce_scatter(dp, ReduceOp::sum, in, out.first(1000), {});
+        reduce_scatter(dp, ReduceOp::sum, std::span<const bf16>(half), out.first(1000), {});
+        reduce_scatter_in_place(dp, ReduceOp::sum, out, {});
+        all_reduce(dp, ReduceOp::max, in, out, {});
+        all_reduce_in_place(dp, ReduceOp::min, std::span<bf16>(half), {});
+        broadcast(dp, out, 2, {});
+        all_to_all(dp, in, out, {});
+        send_receive(dp, in, next, out, previous, {});
+        if (dp.rank() == 0) { send(dp, in, 1, {}); }
+        if (dp.rank() == 1) { receive(dp, out, 0, {}); }
+        barrier(dp, {});
+        rank_checks::expect(allocations == before, "no allocation, got ", allocations - before);
+    });
+}

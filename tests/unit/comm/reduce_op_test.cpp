@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/comm/reduce_op.hpp>
+
+TEST_CASE("ReduceOp: names") {
+    CHECK(std::string(name(shardkit::ReduceOp::sum)) == "sum");
+    CHECK(std::string(name(shardkit::ReduceOp::max)) == "max");
+    CHECK(std::string(name(shardkit::ReduceOp::min)) == "min");
+}

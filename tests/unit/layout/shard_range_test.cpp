@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/layout/shard_range.hpp>
+
+namespace {
+
+using namespace shardkit;
+
+constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
+
+constexpr bool rounds_up(std::size_t n, std::size_t multiple) {
+    const std::size_t result = round_up(n, multiple);
+    return result % multiple == 0 && result >= n && (result == 0 || result - multiple < n);
+}
+constexpr bool divides_up(std::size_t n, std::size_t divisor) {
+    const std::size_t q = divide_up(n, divisor);
+    return q * divisor >= n && (q == 0 || (q - 1) * divisor < n);
+}
+constexpr bool is_shard_numel(std::size_t total, std::size_t shards, std::size_t alignment) {
+    const std::size_t numel = shard_numel(total, shards, alignment);
+    return numel % alignment == 0 && numel * shards >= total && (numel == 0 || (numel - alignment) * shards < total);
+}
+constexpr bool is_cut(std::size_t numel, std::size_t buffer, std::size_t shards) {
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < shards; ++i) {
+        const IndexRange shard = shard_range(i, numel, buffer);
+        if (shard.begin != at || shard.end < shard.begin || shard.size() > numel) { return false; }
+        if (shard.size() < numel && shard.end != buffer) { return false; }  // only the end is clipped
+        at = shard.end;
+    }
+    return at == buffer;
+}
+
+template <class F>
+constexpr bool all_of(std::size_t n_end, std::size_t a_end, std::size_t b_end, F f) {
+    for (std::size_t n = 0; n < n_end; ++n) {
+        for (std::size_t a = 1; a < a_end; ++a) {
+            for (std::size_t b = 1; b < b_end; ++b) {
+                if (!f(n, a, b)) { return false; }
+            }
+        }
+    }
+    return true;
+}
+
+static_assert(all_of(20, 8, 2, [](auto n, auto m, auto) { return rounds_up(n, m) && divides_up(n, m); }));
+static_assert(all_of(20, 6, 5, is_shard_numel));
+
+/// torch.chunk's rule: pieces of ceil(rows / ranks) rows until none are left; further ranks have nothing.
+std::vector<IndexRange> torch_chunks(std::size_t rows, std::size_t ranks) {
+    std::size_t piece = 0;
+    while (piece * ranks < rows) { ++piece; }
+    std::vector<IndexRange> chunks;
+    std::size_t at = 0;
+    while (chunks.size() < ranks) {
+        const std::size_t take = std::min(piece, rows - at);
+        chunks.push_back({at, at + take});
+        at += take;
+    }
+    return chunks;
+}
+
+}  // namespace
+
+TEST_CASE("round_up, divide_up and shard_numel keep their post-conditions") {
+    CHECK(all_of(70, 20, 2, [](auto n, auto m, auto) { return rounds_up(n, m) && divides_up(n, m); }));
+    CHECK(all_of(100, 13, 17, is_shard_numel));
+}
+
+TEST_CASE("shard_numel: literals of ceil(total / shards) rounded up") {
+    CHECK(shard_numel(0, 4, 32) == 0);
+    CHECK(shard_numel(1, 4, 32) == 32);
+    CHECK(shard_numel(100, 3, 1) == 34);
+    CHECK(shard_numel(100, 3, 8) == 40);
+    CHECK(shard_numel(96, 3, 8) == 32);
+    CHECK(shard_numel(97, 3, 8) == 40);
+}
+
+TEST_CASE("shard_range: disjoint, in order, covering; clipped at the end only") {
+    for (std::size_t buffer = 0; buffer < 60; ++buffer) {
+        for (std::size_t shards = 1; shards < 9; ++shards) {
+            for (std::size_t numel = 0; numel < 40; ++numel) {
+                if (numel * shards >= buffer) { REQUIRE(is_cut(numel, buffer, shards)); }
+            }
+        }
+    }
+}
+
+TEST_CASE("shard_range: past 2^32 and up to the last index") {
+    constexpr std::size_t numel = 3'000'000'000;
+    static_assert(shard_range(3, numel, 4 * numel) == IndexRange{9'000'000'000, 12'000'000'000});
+    CHECK(is_cut(numel, 4 * numel, 4));
+    CHECK(is_cut(numel, 4 * numel - 7, 4));
+    CHECK(shard_range(1, largest, largest) == IndexRange{largest, largest});
+    CHECK(shard_range(0, largest, largest) == IndexRange{0, largest});
+    CHECK(is_cut(largest / 5, largest / 5 * 5, 5));
+    CHECK(is_cut(largest / 5 + 1, largest, 5));                // 5 * numel would overflow
+    CHECK(shard_range(largest, 8, 20) == IndexRange{20, 20});  // index * numel would overflow
+    CHECK(shard_numel(largest - 10, 1, 1) == largest - 10);
+    CHECK(rounds_up(largest - 10, 4));
+    CHECK(divide_up(largest, 2) == (std::size_t{1} << 63U));
+    CHECK(divide_up(largest, largest) == 1);
+}
+
+TEST_CASE("chunk_range: 5 rows on 4 ranks are 2, 2, 1, 0") {
+    CHECK(chunk_range(5, 0, 4) == IndexRange{0, 2});
+    CHECK(chunk_range(5, 1, 4) == IndexRange{2, 4});
+    CHECK(chunk_range(5, 2, 4) == IndexRange{4, 5});
+    CHECK(chunk_range(5, 3, 4) == IndexRange{5, 5});
+    static_assert(chunk_range(5, 2, 4).size() == 1 && chunk_range(5, 3, 4).empty());
+}
+
+TEST_CASE("chunk_range: torch.chunk's rule for every small case, and min(r c, d0) as DTensor writes it") {
+    for (std::size_t rows = 0; rows <= 40; ++rows) {
+        for (std::size_t ranks = 1; ranks <= 12; ++ranks) {
+            const auto chunks = torch_chunks(rows, ranks);
+            const std::size_t c = (rows + ranks - 1) / ranks;
+            for (std::size_t r = 0; r < ranks; ++r) {
+                REQUIRE(chunk_range(rows, r, ranks) == chunks[r]);
+                REQUIRE(chunk_range(rows, r, ranks) ==
+                        IndexRange{std::min(r * c, rows), std::min((r + 1) * c, rows)});
+            }
+        }
+    }
+}

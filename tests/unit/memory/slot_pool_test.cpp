@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/self/engine.hpp>
+#include <shardkit/memory/slot_lease.hpp>
+#include <shardkit/memory/slot_pool.hpp>
+#include <shardkit/memory/slot_pools.hpp>
+
+#include "../thrown_message.hpp"
+
+namespace {
+
+using namespace shardkit;
+using Pool = SlotPool<self::Engine>;
+using Pools = SlotPools<self::Engine>;
+using Lease = SlotLease<self::Engine>;
+
+/// An engine whose events can be told apart, and whose buffers are counted.
+struct NumberedEngine {
+    struct Stream {
+        struct Event {
+            int number = 0;
+        };
+    };
+    template <class T>
+    struct Buffer : HostBuffer<T> {
+        explicit Buffer(std::size_t size) : HostBuffer<T>(size) { ++live; }
+        Buffer(Buffer&& other) noexcept
+            : HostBuffer<T>(std::move(other)), counts(std::exchange(other.counts, false)) {}
+        ~Buffer() {
+            if (counts) { --live; }
+        }
+        bool counts = true;
+    };
+    static inline int live = 0;
+};
+
+static_assert(!std::is_copy_constructible_v<Lease> && std::is_nothrow_move_constructible_v<Lease>);
+
+}  // namespace
+
+TEST_CASE("SlotPool: group k takes slot k mod in_flight when it is free") {
+    for (std::size_t in_flight = 1; in_flight <= 4; ++in_flight) {
+        Pool pool(256, in_flight);
+        std::vector<std::size_t> ordinals;
+        for (std::size_t k = 0; k < 11; ++k) { ordinals.push_back(pool.join()); }
+        std::vector<void*> slots;
+        for (std::size_t k = 0; k < 11; ++k) {
+            REQUIRE(ordinals[k] == k);
+            auto& slot = pool.lease(k, "group", "gather");
+            slots.push_back(slot.data());
+            pool.release(slot, {});
+        }
+        for (std::size_t k = 0; k < 11; ++k) { CHECK(slots[k] == slots[k % in_flight]); }
+        CHECK(std::set<void*>(slots.begin(), slots.end()).size() == in_flight);
+        for (std::size_t k = 0; k < 11; ++k) { pool.leave(); }
+    }
+}
+
+TEST_CASE("SlotPool: fewer groups than in_flight make fewer slots") {
+    Pool pool(64, 8);
+    pool.join();
+    pool.join();
+    auto& first = pool.lease(0, "a", "gather");
+    auto& second = pool.lease(1, "b", "gather");
+    CHECK(first.data() != second.data());
+    CHECK(thrown_message<UsageError>([&] { pool.lease(0, "a", "gather"); }) ==
+          "'a': no gather buffer is free, 2 are held by 'a', 'b'; end a window first or raise "
+          "RankOptions::in_flight");
+}
+
+TEST_CASE("SlotPool: an occupied slot is passed over, in order") {
+    Pool pool(64, 3);
+    for (int k = 0; k < 3; ++k) { pool.join(); }
+    auto& zero = pool.lease(0, "a", "gather");
+    auto& one = pool.lease(1, "b", "gather");
+    auto& third = pool.lease(3, "c", "gather");  // prefers slot 0, then 1; gets 2
+    CHECK(third.data() != zero.data());
+    CHECK(third.data() != one.data());
+    pool.release(one, {});
+    CHECK(&pool.lease(2, "d", "gather") == &one);  // prefers slot 2, goes round over 0
+}
+
+TEST_CASE("SlotPool: exhaustion names the purpose and every holder, and leaves the pool as it was") {
+    Pool pool(64, 2);
+    for (int k = 0; k < 4; ++k) { pool.join(); }
+    auto& first = pool.lease(0, "blocks.0", "gradient");
+    pool.lease(1, "blocks.1", "gradient");
+    for (int again = 0; again < 2; ++again) {
+        CHECK(thrown_message<UsageError>([&] { pool.lease(2, "blocks.2", "gradient"); }) ==
+              "'blocks.2': no gradient buffer is free, 2 are held by 'blocks.0', 'blocks.1'; end a window first or "
+              "raise RankOptions::in_flight");
+    }
+    pool.release(first, {});
+    CHECK(&pool.lease(2, "blocks.2", "gradient") == &first);
+}
+
+TEST_CASE("SlotPool: a slot remembers the event of its last use") {
+    SlotPool<NumberedEngine> pool(64, 2);
+    pool.join();
+    pool.join();
+    auto& slot = pool.lease(0, "a", "gather");
+    CHECK(slot.last_use().number == 0);
+    pool.release(slot, {41});
+    auto& other = pool.lease(1, "b", "gather");
+    CHECK(other.last_use().number == 0);
+    pool.release(other, {42});
+    CHECK(pool.lease(2, "c", "gather").last_use().number == 41);
+    CHECK(pool.lease(3, "d", "gather").last_use().number == 42);
+}
+
+TEST_CASE("SlotPool: the last group to leave takes the memory with it") {
+    NumberedEngine::live = 0;
+    SlotPool<NumberedEngine> pool(64, 2);
+    CHECK(NumberedEngine::live == 0);
+    for (int k = 0; k < 3; ++k) { pool.join(); }
+    CHECK(NumberedEngine::live == 2);
+    pool.leave();
+    pool.leave();
+    CHECK(NumberedEngine::live == 2);
+    pool.leave();
+    CHECK(NumberedEngine::live == 0);
+    CHECK(pool.join() == 0);  // numbering starts again
+    CHECK(NumberedEngine::live == 1);
+    pool.leave();
+}
+
+TEST_CASE("SlotPools: one pool per purpose and size, at a stable address") {
+    Pools pools(2);
+    auto* const gather = &pools.pool(SlotPurpose::gather, 128);
+    auto* const gradient = &pools.pool(SlotPurpose::gradient, 128);
+    CHECK(gather != gradient);
+    for (std::size_t size = 1; size < 100; ++size) { pools.pool(SlotPurpose::reduce, size * 64); }
+    CHECK(&pools.pool(SlotPurpose::gather, 128) == gather);
+    CHECK(&pools.pool(SlotPurpose::gradient, 128) == gradient);
+    CHECK(&pools.pool(SlotPurpose::gather, 256) != gather);
+    CHECK(gather->slot_bytes() == 128);
+    CHECK(name(SlotPurpose::gather) == "gather");
+    CHECK(name(SlotPurpose::gradient) == "gradient");
+    CHECK(name(SlotPurpose::reduce) == "reduce");
+}
+
+TEST_CASE("SlotLease: addresses repeat in every step of the same schedule") {
+    Pools pools(3);
+    std::vector<Lease> groups;
+    for (int k = 0; k < 7; ++k) { groups.emplace_back(pools, SlotPurpose::gather, std::size_t{512}); }
+    std::vector<std::vector<void*>> steps;
+    for (int step = 0; step < 3; ++step) {
+        steps.emplace_back();
+        for (std::size_t k = 0; k < 7; ++k) {  // the next group's slot is taken before this one's is given back
+            groups[k].acquire("group");
+            steps.back().push_back(groups[k].data());
+            if (k > 0) { groups[k - 1].release({}); }
+        }
+        groups.back().release({});
+    }
+    CHECK(steps[1] == steps[0]);
+    CHECK(steps[2] == steps[0]);
+    for (std::size_t k = 0; k < 7; ++k) { CHECK(steps[0][k] == steps[0][k % 3]); }
+}
+
+TEST_CASE("SlotLease: acquiring twice keeps the slot; releasing without one does nothing") {
+    Pools pools(2);
+    Lease lease(pools, SlotPurpose::gather, 64);
+    CHECK_FALSE(lease.held());
+    lease.release({});
+    lease.acquire("a");
+    CHECK(lease.held());
+    void* const slot = lease.data();
+    lease.acquire("a");
+    CHECK(lease.data() == slot);
+    lease.release({});
+    CHECK_FALSE(lease.held());
+}
+
+TEST_CASE("SlotLease: exhaustion names the group, the purpose and the holders") {
+    Pools pools(1);
+    Lease a(pools, SlotPurpose::reduce, 64);
+    Lease b(pools, SlotPurpose::reduce, 64);
+    Lease other_size(pools, SlotPurpose::reduce, 128);
+    Lease other_purpose(pools, SlotPurpose::gather, 64);
+    const std::string first = "layers.0";
+    const std::string second = "layers.1";
+    a.acquire(first);
+    CHECK(thrown_message<UsageError>([&] { b.acquire(second); }) ==
+          "'layers.1': no reduce buffer is free, 1 are held by 'layers.0'; end a window first or raise "
+          "RankOptions::in_flight");
+    CHECK_FALSE(b.held());
+    CHECK_NOTHROW(other_size.acquire(second));
+    CHECK_NOTHROW(other_purpose.acquire(second));
+    a.release({});
+    CHECK_NOTHROW(b.acquire(second));
+}
+
+TEST_CASE("SlotLease: the end of a lease gives back its slot and its membership") {
+    NumberedEngine::live = 0;
+    SlotPools<NumberedEngine> pools(2);
+    {
+        SlotLease<NumberedEngine> kept(pools, SlotPurpose::gather, 64);
+        {
+            SlotLease<NumberedEngine> gone(pools, SlotPurpose::gather, 64);
+            gone.acquire("gone");
+            CHECK(NumberedEngine::live == 2);
+        }
+        SlotLease<NumberedEngine> next(pools, SlotPurpose::gather, 64);
+        kept.acquire("kept");
+        CHECK_NOTHROW(next.acquire("next"));  // both slots were free
+    }
+    CHECK(NumberedEngine::live == 0);
+}
+
+TEST_CASE("SlotLease: moves carry the slot along") {
+    Pools pools(1);
+    Lease a(pools, SlotPurpose::gather, 64);
+    a.acquire("a");
+    void* const slot = a.data();
+    Lease b(std::move(a));
+    CHECK(b.held());
+    CHECK(b.data() == slot);
+    CHECK_FALSE(a.held());  // NOLINT(bugprone-use-after-move): that is the question
+    Lease c;
+    CHECK_FALSE(c.held());
+    c = std::move(b);
+    CHECK(c.data() == slot);
+    c = Lease();
+    CHECK_FALSE(c.held());
+    Lease d(pools, SlotPurpose::gather, 64);
+    CHECK_NOTHROW(d.acquire("d"));  // the moved lease ended and gave the slot back
+}
+
+TEST_CASE("SlotLease: acquire returns the event after which the slot may be written") {
+    SlotPools<NumberedEngine> pools(1);
+    SlotLease<NumberedEngine> a(pools, SlotPurpose::gather, 64);
+    SlotLease<NumberedEngine> b(pools, SlotPurpose::gather, 64);
+    CHECK(a.acquire("a").number == 0);
+    a.release({17});
+    CHECK(b.acquire("b").number == 17);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/mesh/axes.hpp>
+#include <shardkit/mesh/axes_label.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
+
+namespace {
+
+using namespace shardkit;
+
+struct Pp {
+    static constexpr std::string_view name = "pp";
+};
+
+using Six = Axes<Pp, DpReplicate, DpShard, Tp, Cp>;
+static_assert(Six::count == 5 && Axes<>::count == 0);
+static_assert(Six::contains<Cp> && !Six::contains<Dp> && !Axes<>::contains<Cp>);
+static_assert(Six::names[0] == "pp" && Six::names[1] == "dp_replicate" && Six::names[2] == "dp_shard" &&
+              Six::names[3] == "tp" && Six::names[4] == "cp");
+static_assert(Axes<Dp>::names[0] == "dp");
+static_assert(std::is_same_v<DataAxes, Axes<DpReplicate, DpShard, Cp>>, "slowest first, as ranks are numbered");
+
+static_assert(std::is_same_v<AxesWithout<DataAxes, Axes<DpShard>>, Axes<DpReplicate, Cp>>);
+static_assert(std::is_same_v<AxesWithout<DataAxes, Axes<DpShard, Cp>>, Axes<DpReplicate>>);
+static_assert(std::is_same_v<AxesWithout<DataAxes, Axes<Cp, DpShard, DpReplicate>>, Axes<>>);
+static_assert(std::is_same_v<AxesWithout<DataAxes, Axes<>>, DataAxes>);
+static_assert(std::is_same_v<AxesWithout<DataAxes, Axes<Tp>>, DataAxes>, "what is not there is not removed");
+static_assert(std::is_same_v<AxesWithout<Axes<>, DataAxes>, Axes<>>);
+static_assert(std::is_same_v<AxesWithout<Axes<Cp, Tp, Dp>, Axes<Tp>>, Axes<Cp, Dp>>, "order is kept");
+
+AxisGrid split(std::size_t replicate, std::size_t shard, std::size_t tp, std::size_t cp) {
+    return {{DpReplicate::name, replicate}, {DpShard::name, shard}, {Tp::name, tp}, {Cp::name, cp}};
+}
+
+}  // namespace
+
+TEST_CASE("axes_label: an unsplit data axis is dp") {
+    const AxisGrid sharded = split(1, 4, 2, 2);
+    CHECK(axes_label<Axes<DpShard>>(sharded) == "dp");
+    CHECK(axes_label<Axes<DpReplicate>>(sharded) == "self");
+    CHECK(axes_label<DataAxes>(sharded) == "dp x cp");
+    CHECK(axes_label<Axes<DpReplicate, Cp>>(sharded) == "cp");
+    CHECK(axes_label<Axes<DpReplicate, DpShard, Tp, Cp>>(sharded) == "dp x tp x cp");
+    const AxisGrid replicated = split(4, 1, 2, 2);
+    CHECK(axes_label<Axes<DpReplicate>>(replicated) == "dp");
+    CHECK(axes_label<Axes<DpShard>>(replicated) == "self");
+    CHECK(axes_label<DataAxes>(replicated) == "dp x cp");
+}
+
+TEST_CASE("axes_label: the halves of a split data axis have their own names, together they are dp") {
+    const AxisGrid hybrid = split(2, 4, 2, 3);
+    CHECK(axes_label<Axes<DpShard>>(hybrid) == "dp_shard");
+    CHECK(axes_label<Axes<DpReplicate>>(hybrid) == "dp_replicate");
+    CHECK(axes_label<DataAxes>(hybrid) == "dp x cp");
+    CHECK(axes_label<Axes<DpShard, Cp>>(hybrid) == "dp_shard x cp");
+    CHECK(axes_label<Axes<DpReplicate, Cp>>(hybrid) == "dp_replicate x cp");
+    CHECK(axes_label<Axes<Tp>>(hybrid) == "tp");
+    CHECK(axes_label<Axes<Tp, DpReplicate, DpShard>>(hybrid) == "tp x dp");
+}
+
+TEST_CASE("axes_label: axes of extent 1 are left out; none left is self") {
+    const AxisGrid one = split(1, 1, 1, 1);
+    CHECK(axes_label<DataAxes>(one) == "self");
+    CHECK(axes_label<Axes<Tp>>(one) == "self");
+    CHECK(axes_label<Axes<>>(one) == "self");
+    CHECK(axes_label<DataAxes>(split(1, 3, 1, 1)) == "dp");
+    CHECK(axes_label<DataAxes>(split(1, 1, 1, 3)) == "cp");
+    const AxisGrid plain{{Pp::name, 2}, {Dp::name, 3}, {Tp::name, 1}, {Cp::name, 2}};
+    CHECK(axes_label<Axes<Dp>>(plain) == "dp");
+    CHECK(axes_label<Axes<Dp, Cp>>(plain) == "dp x cp");
+    CHECK(axes_label<Axes<Cp, Dp>>(plain) == "cp x dp");
+    CHECK(axes_label<Axes<Pp, Tp>>(plain) == "pp");
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/rank.hpp>
+
+#include "../comm/recording_communicator.hpp"
+#include "../thrown_message.hpp"
+#include "arange.hpp"
+
+namespace {
+
+using namespace shardkit;
+using mesh_oracle::Arange;
+using Refused = std::invalid_argument;
+
+/// The world ranks behind a communicator, as its all-gather finds them.
+template <class Communicator>
+std::vector<std::uint64_t> connected(const Communicator& comm, std::size_t world_rank) {
+    const std::uint64_t mine = world_rank;
+    std::vector<std::uint64_t> found(comm.size());
+    all_gather(comm, std::span<const std::uint64_t>(&mine, 1), std::span(found), {});
+    return found;
+}
+
+std::vector<std::uint64_t> wide(const std::vector<std::size_t>& ranks) { return {ranks.begin(), ranks.end()}; }
+
+/// What one rank saw of the communicator over one set of axes; compared once all threads have ended.
+struct Seen {
+    std::string label;
+    std::size_t rank = 0;
+    std::vector<std::uint64_t> peers;
+};
+template <class Communicator>
+Seen look(const Communicator& comm, std::size_t world_rank) {
+    return {std::string(comm.axes()), comm.rank(), connected(comm, world_rank)};
+}
+
+template <class... A>
+std::vector<std::string_view> names_of(Axes<A...>) {
+    return {A::name...};
+}
+
+/// sub_mesh<AxisSet> on every rank of the mesh connects the ranks that the written-out arange says, in order.
+template <class AxisSet, class Mesh>
+void check_sub_mesh(const Mesh& mesh) {
+    std::vector<Seen> seen(mesh.size());
+    threads::run(mesh, [&](auto& rank) { seen[rank.rank()] = look(rank.template sub_mesh<AxisSet>(), rank.rank()); });
+    const Arange oracle(mesh.grid());
+    for (std::size_t r = 0; r < mesh.size(); ++r) {
+        const auto expected = wide(oracle.group(names_of(AxisSet{}), r));
+        CHECK(seen[r].peers == expected);
+        REQUIRE(seen[r].rank < seen[r].peers.size());
+        CHECK(seen[r].peers[seen[r].rank] == r);
+    }
+}
+
+template <class Mesh>
+void check_sub_meshes(const Mesh& mesh) {
+    check_sub_mesh<Axes<Dp>>(mesh);
+    check_sub_mesh<Axes<Tp>>(mesh);
+    check_sub_mesh<Axes<Cp>>(mesh);
+    check_sub_mesh<Axes<Dp, Cp>>(mesh);
+    check_sub_mesh<Axes<Cp, Dp>>(mesh);
+    check_sub_mesh<Axes<Dp, Tp>>(mesh);
+    check_sub_mesh<Axes<Tp, Cp>>(mesh);
+    check_sub_mesh<Axes<Dp, Tp, Cp>>(mesh);
+    check_sub_mesh<Axes<Cp, Tp, Dp>>(mesh);
+}
+
+template <class Rank>
+std::uint64_t splits(Rank& rank) {
+    return rank.traffic().total(Verb::split).calls;
+}
+
+/// Splits that `f` costs on each of the mesh's ranks; REQUIREd to be the same everywhere.
+template <class Mesh, class F>
+std::uint64_t splits_of(const Mesh& mesh, F f) {
+    std::vector<std::uint64_t> counts(mesh.size());
+    threads::run(mesh, [&](auto& rank) {
+        f(rank);
+        counts[rank.rank()] = splits(rank);
+    });
+    for (const std::uint64_t count : counts) { REQUIRE(count == counts[0]); }
+    return counts[0];
+}
+
+/// A user's own axis.
+struct Pp {
+    static constexpr std::string_view name = "pp";
+};
+
+/// An engine without peers that neither counts nor moves anything.
+struct QuietEngine {
+    static constexpr std::string_view name = "quiet";
+    using Communicator = comm_test::RecordingCommunicator;
+    using Stream = InlineStream;
+    template <class T>
+    using Buffer = HostBuffer<T>;
+};
+static_assert(CountsTraffic<threads::Communicator> && CountsTraffic<self::Communicator>);
+static_assert(!CountsTraffic<comm_test::RecordingCommunicator>);
+static_assert(!std::is_copy_constructible_v<Context<self::Engine>> &&
+              !std::is_move_constructible_v<Context<self::Engine>>);
+
+}  // namespace
+
+TEST_CASE("Context: sub-meshes of one and of several axes connect the right ranks") {
+    check_sub_meshes(DeviceMesh<2, 2, 2>{});
+    check_sub_meshes(DeviceMesh<3, 1, 2>{});
+    check_sub_meshes(DeviceMesh<4, 2, 1>{});
+    check_sub_meshes(DeviceMesh<2, 2, 2, RankOrder<Tp, Cp, Dp>>{});
+    check_sub_meshes(DeviceMesh<dynamic, dynamic, 1, RankOrder<Cp, Dp, Tp>>{3, 2});
+}
+
+TEST_CASE("Context: the halves of a split data axis connect the right ranks") {
+    struct Case {
+        std::size_t dp, tp, cp, group;
+    };
+    for (const Case c : {Case{4, 1, 1, 2}, Case{4, 1, 2, 2}, Case{6, 1, 1, 3}, Case{4, 2, 1, 4}, Case{2, 2, 2, 1}}) {
+        CAPTURE(c.dp);
+        CAPTURE(c.group);
+        const DeviceMesh mesh(c.dp, c.tp, c.cp);
+        std::vector<std::vector<Seen>> seen(mesh.size());
+        threads::run(mesh, [&](auto& rank) {
+            auto& mine = seen[rank.rank()];
+            mine.push_back(look(rank.template communicator<Axes<DpShard>>(c.group), rank.rank()));
+            mine.push_back(look(rank.template communicator<Axes<DpReplicate>>(c.group), rank.rank()));
+            mine.push_back(look(rank.template communicator<Axes<DpShard, Cp>>(c.group), rank.rank()));
+            mine.push_back(look(rank.template communicator<Axes<DpReplicate, Cp>>(c.group), rank.rank()));
+            mine.push_back(look(rank.template communicator<DataAxes>(c.group), rank.rank()));
+        });
+        const Arange oracle({"dp_replicate", "dp_shard", "tp", "cp"}, {c.dp / c.group, c.group, c.tp, c.cp});
+        for (std::size_t r = 0; r < mesh.size(); ++r) {
+            REQUIRE(seen[r].size() == 5);
+            CHECK(seen[r][0].peers == wide(oracle.group({"dp_shard"}, r)));
+            CHECK(seen[r][1].peers == wide(oracle.group({"dp_replicate"}, r)));
+            CHECK(seen[r][2].peers == wide(oracle.group({"dp_shard", "cp"}, r)));
+            CHECK(seen[r][3].peers == wide(oracle.group({"dp_replicate", "cp"}, r)));
+            CHECK(seen[r][4].peers == wide(oracle.group({"dp_replicate", "dp_shard", "cp"}, r)));
+        }
+    }
+}
+
+TEST_CASE("Context: communicators carry the label of their axes") {
+    threads::run(DeviceMesh<4, 1, 2>{}, [](auto& rank) {
+        const auto expect = [](std::string_view label, std::string_view expected) {
+            if (label != expected) { throw std::logic_error(detail::concat(label, ", expected ", expected)); }
+        };
+        expect(rank.world().axes(), "world");
+        expect(rank.template sub_mesh<Axes<Dp>>().axes(), "dp");
+        expect(rank.template sub_mesh<Axes<Dp, Cp>>().axes(), "dp x cp");
+        expect(rank.template sub_mesh<Axes<Tp>>().axes(), "self");
+        expect(rank.template communicator<Axes<DpShard>>(4).axes(), "dp");
+        expect(rank.template communicator<Axes<DpShard>>(2).axes(), "dp_shard");
+        expect(rank.template communicator<Axes<DpReplicate>>(2).axes(), "dp_replicate");
+        expect(rank.template communicator<Axes<DpReplicate, Cp>>(2).axes(), "dp_replicate x cp");
+        expect(rank.template communicator<DataAxes>(2).axes(), "dp x cp");
+        // An alias of a group that exists under another name answers to the name it was asked for by.
+        expect(rank.template communicator<Axes<DpShard>>(4).axes(), "dp");
+        expect(rank.world().axes(), "world");
+    });
+}
+
+TEST_CASE("Context: what equals the world, or was made before, is not split again") {
+    // One axis: the data axis is the world.
+    CHECK(splits_of(DeviceMesh<4>{}, [](auto& rank) {
+              rank.template sub_mesh<Axes<Dp>>();
+              rank.template sub_mesh<Axes<Dp, Tp, Cp>>();
+              rank.template communicator<Axes<DpShard>>(4);
+              rank.template communicator<Axes<DpShard, Cp>>(4);
+              rank.template communicator<DataAxes>(2);
+          }) == 0);
+    // Every group of a rank alone is the same group, whatever its axes.
+    CHECK(splits_of(DeviceMesh<4>{}, [](auto& rank) {
+              rank.template communicator<Axes<DpReplicate>>(4);
+              rank.template communicator<Axes<DpReplicate, Cp>>(4);
+              rank.template communicator<Axes<DpShard>>(1);
+              rank.template sub_mesh<Axes<Tp>>();
+              rank.template sub_mesh<Axes<Cp>>();
+          }) == 1);
+    // Repeated use is free; a different order of the axes is another group.
+    const DeviceMesh<2, 1, 2> plane;
+    CHECK(splits_of(plane, [](auto& rank) { rank.template sub_mesh<Axes<Dp>>(); }) == 1);
+    CHECK(splits_of(plane, [](auto& rank) {
+              for (int i = 0; i < 5; ++i) { rank.template sub_mesh<Axes<Dp>>(); }
+          }) == 1);
+    CHECK(splits_of(plane, [](auto& rank) {
+              rank.template sub_mesh<Axes<Dp>>();
+              rank.template communicator<Axes<DpShard>>(2);
+              rank.template communicator<Axes<DpReplicate>>(1);
+          }) == 1);
+    CHECK(splits_of(plane, [](auto& rank) {
+              rank.template sub_mesh<Axes<Dp>>();
+              rank.template sub_mesh<Axes<Cp>>();
+              rank.template sub_mesh<Axes<Dp, Cp>>();
+          }) == 2);
+    CHECK(splits_of(plane, [](auto& rank) {
+              rank.template sub_mesh<Axes<Dp, Cp>>();
+              rank.template sub_mesh<Axes<Cp, Dp>>();
+          }) == 1);
+    // Hybrid: shards, replicas; the data axes together are the world.
+    CHECK(splits_of(DeviceMesh<4>{}, [](auto& rank) {
+              for (int i = 0; i < 3; ++i) {
+                  rank.template communicator<Axes<DpShard>>(2);
+                  rank.template communicator<Axes<DpReplicate, Cp>>(2);
+                  rank.template communicator<DataAxes>(2);
+              }
+          }) == 2);
+}
+
+TEST_CASE("Context: one rank splits nothing and leaves no traffic") {
+    self::run(DeviceMesh<1, 1, 1>{}, [](auto& rank) {
+        CHECK(rank.template communicator<Axes<DpShard>>(1).axes() == "self");
+        CHECK(rank.template sub_mesh<Axes<Dp, Cp>>().size() == 1);
+        CHECK(rank.traffic().entries().empty());
+    });
+}
+
+TEST_CASE("Context: a world of another size than the mesh's is an error that names both") {
+    self::World world;
+    CHECK(thrown_message<Refused>([&] {
+              Rank<self::Engine, DeviceMesh<2, 3, 1>>(DeviceMesh<2, 3, 1>{}, self::Communicator(world));
+          }) == "mesh dp=2 tp=3 cp=1 has 6 ranks, but the self world has 1");
+    CHECK(thrown_message<Refused>([] { self::run(DeviceMesh(4), [](auto&) {}); }) ==
+          "mesh dp=4 tp=1 cp=1 has 4 ranks, but the self world has 1");
+    CHECK(thrown_message<Refused>([] {
+              threads::launch(3, [](const threads::Communicator& three) {
+                  Rank<threads::Engine, DeviceMesh<2, 1, 2>> rank(DeviceMesh<2, 1, 2>{}, three);
+              });
+          }) == "mesh dp=2 tp=1 cp=2 has 4 ranks, but the threads world has 3");
+}
+
+TEST_CASE("Context: refused options and groups") {
+    CHECK(thrown_message<Refused>([] { self::run(DeviceMesh<1>{}, [](auto&) {}, {.in_flight = 0}); }) ==
+          "RankOptions: in_flight is 0, expected at least 1");
+    CHECK(thrown_message<Refused>([] {
+              threads::run(DeviceMesh<4>{}, [](auto& rank) { rank.template communicator<Axes<DpShard>>(3); });
+          }) == "mesh dp=4 tp=1 cp=1: groups of 3 do not divide dp = 4");
+    CHECK(thrown_message<Refused>([] {
+              threads::run(DeviceMesh<2>{}, [](auto& rank) { rank.template sub_mesh<Axes<DpShard>>(); });
+          }) == "mesh dp=2 tp=1 cp=1: no axis dp_shard");
+}
+
+TEST_CASE("Context: a rank's own view") {
+    threads::run(DeviceMesh<3, 1, 2>{},
+                 [](auto& rank) {
+                     static_assert(std::is_same_v<std::remove_cvref_t<decltype(rank.mesh())>, DeviceMesh<3, 1, 2>>);
+                     const bool right = rank.world_size() == 6 && rank.rank() == rank.world().rank() &&
+                                        rank.grid().describe() == "dp=3 tp=1 cp=2" && rank.options().in_flight == 5 &&
+                                        rank.mesh().size() == 6 && &rank.traffic() == &rank.world().traffic();
+                     if (!right) { throw std::logic_error("a rank disagrees with its mesh"); }
+                 },
+                 {.in_flight = 5});
+}
+
+TEST_CASE("Context: the user's own axis on a mesh of four") {
+    const AxisGrid grid{{"pp", 2}, {"dp", 2}, {"tp", 1}, {"cp", 2}};
+    std::vector<std::vector<Seen>> seen(grid.size());
+    threads::launch(grid.size(), [&](const threads::Communicator& world) {
+        Context<threads::Engine> context(grid, world, {});
+        auto& mine = seen[world.rank()];
+        mine.push_back(look(context.sub_mesh<Axes<Pp>>(), world.rank()));
+        mine.push_back(look(context.sub_mesh<Axes<Pp, Cp>>(), world.rank()));
+        mine.push_back(look(context.communicator<DataAxes>(2), world.rank()));
+    });
+    const Arange oracle(grid);
+    for (std::size_t r = 0; r < grid.size(); ++r) {
+        REQUIRE(seen[r].size() == 3);
+        CHECK(seen[r][0].label == "pp");
+        CHECK(seen[r][0].peers == wide(oracle.group({"pp"}, r)));
+        CHECK(seen[r][1].label == "pp x cp");
+        CHECK(seen[r][1].peers == wide(oracle.group({"pp", "cp"}, r)));
+        CHECK(seen[r][2].peers == wide(oracle.group({"dp", "cp"}, r)));
+    }
+}
+
+TEST_CASE("Context: an engine that does not count has an empty log") {
+    comm_test::Call call;
+    Context<QuietEngine> context(AxisGrid{{"dp", 3}}, comm_test::RecordingCommunicator(call), {});
+    CHECK(context.rank() == 1);
+    CHECK(context.traffic().entries().empty());
+    CHECK(context.sub_mesh<Axes<Dp>>().axes() == "dp");
+    CHECK(call.count == 0);  // the data axis is the world
+}
+
+TEST_CASE("Context: the norm's scratch is kept and only grows") {
+    self::run(DeviceMesh<1>{}, [](auto& rank) {
+        const auto small = rank.norm_scratch(4);
+        CHECK(small.size() == 4);
+        const auto large = rank.norm_scratch(1000);
+        CHECK(large.size() == 1000);
+        large[999] = 3;
+        const auto again = rank.norm_scratch(8);
+        CHECK(again.size() == 8);
+        CHECK(again.data() == large.data());
+        CHECK(rank.norm_scratch(1000)[999] == 3);
+    });
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/loss_scale.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "unit/sharded/linear_layer.hpp"
+
+namespace sk = shardkit;
+using toy::Bias;
+using toy::Flat;
+
+namespace {
+
+using Half = sk::Precision<sk::fp16>;
+
+/// Every byte that this rank's containers and optimizer list.
+template <class Layer, class Optimizer>
+std::vector<std::byte> bytes_of(Layer& layer, Optimizer& optimizer) {
+    std::vector<std::byte> bytes;
+    const auto append = [&](const std::vector<sk::ShardInfo>& list) {
+        for (const auto& info : list) {
+            const auto* const data = static_cast<const std::byte*>(info.data);
+            bytes.insert(bytes.end(), data, data + info.local.size() * sk::size_of(info.type));
+        }
+    };
+    append(layer.shards());
+    append(optimizer.shards());
+    return bytes;
+}
+
+enum class Clip { no, yes };
+enum class Overflow { nowhere, on_rank_1 };
+
+/// One scaled step; returns the norm.
+template <class Rank, class Layer, class Optimizer>
+double step(Rank& rank, Layer& layer, Optimizer& optimizer, sk::LossScale& scale, Clip clip, Overflow overflow) {
+    auto model = sk::groups(layer);
+    sk::Accumulation accumulation{model};
+    for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
+        auto handle = accumulation.gradients(layer);
+        toy::fill(handle, 0.25 * scale.value() * static_cast<double>(rank.rank() + 1));
+        if (overflow == Overflow::on_rank_1 && rank.rank() == 1 && microbatch == sk::Microbatch::more) {
+            handle[Bias{}][3] = static_cast<sk::fp16>(std::numeric_limits<float>::infinity());
+        }
+        accumulation.add(std::move(handle), microbatch);
+    }
+    auto reduced = sk::reduce(std::move(accumulation), sk::mean, scale);
+    const auto norm = sk::global_norm(reduced);
+    if (clip == Clip::yes) {
+        optimizer.step(std::move(reduced), sk::clip(norm, 1));
+    } else {
+        optimizer.step(std::move(reduced));
+    }
+    return norm.value();
+}
+
+template <class Policy>
+void check_protocol(Clip clip) {
+    CAPTURE(Policy::name);
+    sk::threads::run(Flat{3}, [&](auto& rank) {
+        auto layer = toy::linear_layer<Policy, Half>(rank);
+        auto model = sk::groups(layer);
+        sk::AdamW optimizer{model, {.learning_rate = 0.5}};
+        sk::LossScale scale({.initial = 16, .growth_interval = 2});
+        // Two microbatches of (i + 1) / 4 times rank + 1, whose mean over 3 ranks is 2: a gradient of i + 1.
+        const double expected = std::sqrt(14910.0 + 140.0);
+        CHECK(step(rank, layer, optimizer, scale, clip, Overflow::nowhere) ==
+              doctest::Approx(expected).epsilon(1e-6));
+        CHECK(scale.value() == 16);
+        CHECK(optimizer.template steps<0>() == 1);
+
+        const auto before = bytes_of(layer, optimizer);
+        const double norm = step(rank, layer, optimizer, scale, clip, Overflow::on_rank_1);
+        CHECK_FALSE(std::isfinite(norm));
+        CHECK(scale.value() == 8);
+        CHECK(bytes_of(layer, optimizer) == before);
+        CHECK(optimizer.template steps<0>() == 1);
+
+        for (int clean = 1; clean <= 2; ++clean) {
+            CHECK(step(rank, layer, optimizer, scale, clip, Overflow::nowhere) ==
+                  doctest::Approx(expected).epsilon(1e-6));
+            CHECK(scale.value() == (clean == 1 ? 8 : 16));
+        }
+        if (rank.rank() == 0) { CHECK(bytes_of(layer, optimizer) != before); }  // rank 2's shard is padding alone
+        CHECK(optimizer.template steps<0>() == 3);
+    });
+}
+
+}  // namespace
+
+TEST_CASE("an overflow on one rank: all skip the step bitwise, the scale halves; clean steps let it grow") {
+    for (const Clip clip : {Clip::no, Clip::yes}) {
+        check_protocol<sk::NoShard>(clip);
+        check_protocol<sk::ShardOptimizer>(clip);
+        check_protocol<sk::ShardGradOp>(clip);
+        check_protocol<sk::FullShard>(clip);
+    }
+}
+
+TEST_CASE("a scale that is a power of two changes no bit of the result") {
+    const auto train = [](double initial) {
+        std::vector<float> values(35 + 7);
+        sk::threads::run(Flat{3}, [&](auto& rank) {
+            auto layer = toy::linear_layer<sk::FullShard, Half>(rank);
+            auto model = sk::groups(layer);
+            sk::SGD optimizer{model, {.learning_rate = 4, .rule = sk::Momentum::nesterov, .momentum = 0.5}};
+            sk::LossScale scale({.initial = initial});
+            for (int i = 0; i < 3; ++i) { step(rank, layer, optimizer, scale, Clip::yes, Overflow::nowhere); }
+            std::vector<float> mine(42);
+            layer.read_full(toy::Weight{}, std::span(mine).first(35));
+            layer.read_full(Bias{}, std::span(mine).last(7));
+            if (rank.rank() == 0) { values = mine; }
+        });
+        return values;
+    };
+    const auto plain = train(1);
+    CHECK(plain[41] < 106);  // it moved
+    CHECK(train(64) == plain);
+    CHECK(train(0.25) == plain);
+}

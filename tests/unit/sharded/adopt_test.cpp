@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <stdexcept>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_over.hpp>
+
+#include "unit/sharded/linear_layer.hpp"
+
+namespace sk = shardkit;
+using toy::Bias;
+using toy::Flat;
+using toy::Weight;
+
+namespace {
+
+template <class T>
+std::vector<T> counting(std::size_t n) {
+    std::vector<T> values;
+    for (std::size_t i = 0; i < n; ++i) { values.push_back(static_cast<T>(static_cast<float>(i))); }
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE("NoShard works on the user's parameters and gradients in place, also misaligned") {
+    for (const std::size_t world : {1U, 2U, 3U}) {
+        for (const std::size_t shift : {0U, 1U}) {
+            CAPTURE(world);
+            CAPTURE(shift);
+            sk::threads::run(Flat{world}, [&](auto& rank) {
+                using Layer = toy::LinearLayer<sk::NoShard, toy::EngineOf<decltype(rank)>, sk::Precision<float>>;
+                // 35 weights and 7 biases without padding, between two elements that nobody may touch.
+                std::vector<float> parameters(44, -1);
+                std::vector<float> gradients(44, -2);
+                const std::span<float> p = std::span(parameters).subspan(shift, 42);
+                const std::span<float> g = std::span(gradients).subspan(shift, 42);
+                for (std::size_t i = 0; i < 42; ++i) { p[i] = static_cast<float>(i); }
+                auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {p, g});
+                CHECK(layer.layout().buffer_numel() == 42);
+                CHECK(gradients == std::vector<float>(44, -2));  // untouched so far
+                auto model = sk::groups(layer);
+                sk::SGD optimizer{model, {.learning_rate = 0.5}};
+                for (int step = 0; step < 2; ++step) {
+                    auto window = layer.unshard();
+                    CHECK(window[Weight{}].data() == p.data());
+                    CHECK(window[Bias{}].data() == p.data() + 35);
+                    CHECK(window[Bias{}][6] ==
+                          41.0F - static_cast<float>(7 * step * (static_cast<int>(world) + 1)) / 4);
+                    layer.reshard(std::move(window));
+                    sk::Accumulation accumulation{model};
+                    auto handle = accumulation.gradients(layer);
+                    CHECK(handle[Weight{}].data() == g.data());
+                    CHECK(handle[Bias{}].data() == g.data() + 35);
+                    toy::fill(handle, static_cast<double>(rank.rank() + 1));
+                    accumulation.add(std::move(handle), sk::Microbatch::last);
+                    optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+                }
+                // Each step takes half of (world + 1) / 2 times the element's number in its tensor.
+                for (std::size_t i = 0; i < 42; ++i) {
+                    const float number = static_cast<float>(i < 35 ? i + 1 : i - 34);
+                    CHECK(p[i] == static_cast<float>(i) - number * static_cast<float>(world + 1) / 2);
+                    CHECK(g[i] == number * static_cast<float>(world * (world + 1)) / 2);  // the reduced sums
+                }
+                for (const std::size_t outside : {shift == 0 ? 42U : 0U, 43U}) {
+                    CHECK(parameters[outside] == -1);
+                    CHECK(gradients[outside] == -2);
+                }
+                // Written by the user between steps: it is the user's memory.
+                p[0] = 77;
+                CHECK(layer.unshard()[Weight{}][0] == 77);
+            });
+        }
+    }
+}
+
+TEST_CASE("adopting parameters alone: the library keeps the gradients") {
+    sk::self::run(Flat{1}, [](auto& rank) {
+        using Layer = toy::LinearLayer<sk::NoShard, sk::self::Engine, sk::Precision<float>>;
+        std::vector<float> parameters = counting<float>(42);
+        auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {parameters, {}});
+        auto model = sk::groups(layer);
+        sk::SGD optimizer{model, {.learning_rate = 1}};
+        sk::Accumulation accumulation{model};
+        toy::add(accumulation, layer, 1);
+        optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+        CHECK(parameters[34] == 34 - 35);
+        CHECK(parameters[41] == 41 - 7);
+    });
+}
+
+TEST_CASE("adopted 16-bit parameters get a master with their values") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        using Layer = toy::LinearLayer<sk::NoShard, toy::EngineOf<decltype(rank)>, sk::Precision<sk::bf16>>;
+        std::vector<sk::bf16> parameters = counting<sk::bf16>(42);
+        std::vector<sk::bf16> gradients(42);
+        auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {parameters, gradients});
+        auto model = sk::groups(layer);
+        sk::SGD optimizer{model, {.learning_rate = 0.125}};
+        for (int step = 0; step < 4; ++step) {
+            sk::Accumulation accumulation{model};
+            toy::add(accumulation, layer, 1);
+            optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+        }
+        for (std::size_t i = 0; i < 42; ++i) {
+            const double number = static_cast<double>(i < 35 ? i + 1 : i - 34);
+            CHECK(static_cast<float>(parameters[i]) == static_cast<float>(static_cast<double>(i) - number / 2));
+        }
+    });
+}
+
+TEST_CASE("the library's aligned layout can be adopted as well") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        using Layer = toy::LinearLayer<sk::NoShard, toy::EngineOf<decltype(rank)>>;
+        std::vector<double> parameters(64);  // fp64: weight at 0, bias at 48, two virtual shards of 32
+        parameters[48] = 5;
+        auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {parameters, {}}, {});
+        CHECK(layer.unshard()[Bias{}].data() == parameters.data() + 48);
+        CHECK(layer.unshard()[Bias{}][0] == 5);
+    });
+}
+
+TEST_CASE("adopted memory of another size is refused with both sizes") {
+    sk::self::run(Flat{1}, [](auto& rank) {
+        using Layer = toy::LinearLayer<sk::NoShard, sk::self::Engine, sk::Precision<float>>;
+        std::vector<float> right(42);
+        std::vector<float> wrong(43);
+        const auto shapes = toy::linear_shapes();
+        CHECK_THROWS_WITH_AS(Layer::adopt(rank, "mine", shapes, {wrong, right}),
+                             doctest::Contains("'mine': adopted parameters hold 43 elements, expected 42"),
+                             std::invalid_argument);
+        CHECK_THROWS_WITH_AS(Layer::adopt(rank, "mine", shapes, {right, std::span(right).first(41)}),
+                             doctest::Contains("'mine': adopted gradients hold 41 elements, expected 42"),
+                             std::invalid_argument);
+        CHECK_THROWS_WITH_AS(Layer::adopt(rank, "mine", shapes, {{}, right}),
+                             doctest::Contains("'mine': adopted parameters hold 0 elements, expected 42"),
+                             std::invalid_argument);
+        CHECK_THROWS_WITH_AS(Layer::adopt(rank, "mine", shapes, {{}, {}}),
+                             doctest::Contains("'mine': adopted parameters hold 0 elements, expected 42"),
+                             std::invalid_argument);
+    });
+    // Virtual shards over dp x cp make the aligned buffer longer than shards over dp would.
+    sk::threads::run(sk::DeviceMesh<1, 1, 4>{}, [](auto& rank) {
+        using Policy = sk::ShardOver<sk::NoShard, sk::Axes<sk::DpShard, sk::Cp>>;
+        using Layer = toy::LinearLayer<Policy, toy::EngineOf<decltype(rank)>>;
+        std::vector<double> fits(64);
+        std::vector<double> fits_one_shard(64 - 9);
+        CHECK_NOTHROW(Layer::adopt(rank, "mine", toy::linear_shapes(), {fits, {}}, {}));
+        CHECK_THROWS_WITH_AS(Layer::adopt(rank, "mine", toy::linear_shapes(), {fits_one_shard, {}}, {}),
+                             doctest::Contains("expected 64"), std::invalid_argument);
+    });
+}
+
+TEST_CASE("a layout without padding cannot be sharded") {
+    sk::self::run(Flat{1}, [](auto& rank) {
+        using Layer = toy::LinearLayer<sk::FullShard, sk::self::Engine>;
+        CHECK_THROWS_WITH_AS(
+            Layer(rank, "mine", toy::linear_shapes(), {{}, sk::Packing::exact, {}}),
+            doctest::Contains("'mine': Packing::exact given, but full_shard shards; expected aligned or packed"),
+            std::invalid_argument);
+    });
+}

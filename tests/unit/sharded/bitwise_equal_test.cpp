@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "unit/sharded/oracle_checks.hpp"
+
+namespace sk = shardkit;
+
+namespace {
+
+/// One microbatch: every policy then adds the same numbers in the same order. Clipping that bites included.
+template <class Precision>
+void check_bitwise() {
+    for (const std::size_t world : {1U, 2U, 3U, 4U, 5U, 8U}) {
+        for (const toy::Training& training :
+             {toy::Training{.samples = 40, .rule = toy::Rule::adamw, .learning_rate = 0.01, .clip = 1},
+              toy::Training{.samples = 7,
+              .rule = toy::Rule::nesterov,
+              .divisor = toy::DivideBy::data_ranks,
+              .learning_rate = 0.01,
+              .clip = 100}}) {
+            CAPTURE(world);
+            CAPTURE(training.samples);
+            const toy::Mesh mesh(world, 1, 1);
+            const auto expected = toy::train<Precision>(mesh, sk::NoShard{}, training);
+            const auto check = [&](const std::vector<toy::RankResult>& ranks) {
+                for (const auto& rank : ranks) { CHECK(toy::same_bits(rank, expected[0])); }
+            };
+            check(expected);
+            check(toy::train<Precision>(mesh, sk::ShardOptimizer{}, training));
+            check(toy::train<Precision>(mesh, sk::ShardGradOp{}, training));
+            check(toy::train<Precision>(mesh, sk::FullShard{}, training));
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("the four plain policies give the same bits with one microbatch, clipping included, on every rank") {
+    SUBCASE("fp32") { check_bitwise<sk::Precision<float>>(); }
+    SUBCASE("bf16 with fp32 master and reduction") { check_bitwise<sk::Precision<sk::bf16>>(); }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "unit/sharded/linear_layer.hpp"
+
+namespace sk = shardkit;
+using toy::Flat;
+
+namespace {
+
+struct Held {
+    std::uintptr_t begin;
+    std::uintptr_t end;
+    std::size_t rank;
+};
+
+/// Everything that a rank's verbs show of its memory: shards, states, windows, gradients full and reduced.
+template <class Precision, class Policy>
+std::vector<Held> memory_of_all_ranks(Policy policy) {
+    std::vector<Held> held;
+    std::mutex mutex;
+    sk::threads::run(Flat{4}, [&](auto& rank) {
+        auto a = toy::linear_layer<Policy, Precision>(rank, "a", policy);
+        auto b = toy::linear_layer<Policy, Precision>(rank, "b", policy);
+        auto model = sk::groups(a, b);
+        sk::AdamW optimizer{model, {}};
+        std::vector<Held> mine;
+        const auto hold = [&](const void* data, std::size_t bytes) {
+            const auto begin = reinterpret_cast<std::uintptr_t>(data);
+            mine.push_back({begin, begin + bytes, rank.rank()});
+        };
+        const auto hold_listed = [&](const std::vector<sk::ShardInfo>& list) {
+            for (const auto& info : list) { hold(info.data, info.local.size() * sk::size_of(info.type)); }
+        };
+        sk::Accumulation accumulation{model};
+        for (auto* layer : {&a, &b}) {
+            const auto window = layer->unshard();
+            hold(window[toy::Weight{}].data(), 35 * sizeof(typename Precision::Gather));
+            hold(window[toy::Bias{}].data(), 7 * sizeof(typename Precision::Gather));
+            auto handle = accumulation.gradients(*layer);
+            hold(handle[toy::Weight{}].data(), 35 * sizeof(typename Precision::Gradient));
+            hold(handle[toy::Bias{}].data(), 7 * sizeof(typename Precision::Gradient));
+            accumulation.add(std::move(handle), sk::Microbatch::last);
+            const auto reduced = sk::gradient_shard(*layer);
+            hold(reduced.data(), reduced.size_bytes());
+            hold_listed(layer->shards());
+        }
+        hold_listed(optimizer.shards());
+        {
+            const std::lock_guard lock(mutex);
+            held.insert(held.end(), mine.begin(), mine.end());
+        }
+        sk::barrier(rank.world(),
+                    rank.compute_stream());  // none frees its memory before every one has listed its own
+    });
+    return held;
+}
+
+template <class Precision, class Policy>
+void check(Policy policy = {}) {
+    CAPTURE(Policy::name);
+    auto held = memory_of_all_ranks<Precision>(policy);
+    REQUIRE(held.size() > 4 * 10);
+    std::sort(held.begin(), held.end(), [](const Held& x, const Held& y) { return x.begin < y.begin; });
+    // Ranges of one rank may overlap (a shard within its full buffer); those of two ranks may not.
+    for (std::size_t i = 0; i < held.size(); ++i) {
+        for (std::size_t j = i + 1; j < held.size() && held[j].begin < held[i].end; ++j) {
+            CHECK(held[i].rank == held[j].rank);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("no rank's memory overlaps another's") {
+    check<sk::Precision<float>, sk::NoShard>();
+    check<sk::Precision<float>, sk::FullShard>();
+    check<sk::Precision<sk::bf16>, sk::ShardOptimizer>();
+    check<sk::Precision<sk::bf16>, sk::ShardGradOp>();
+    check<sk::Precision<sk::bf16>, sk::HybridShard<2>>();
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "unit/backend/rank_checks.hpp"
+#include "unit/sharded/trainer.hpp"
+
+namespace sk = shardkit;
+using rank_checks::Kind;
+
+namespace {
+
+enum class Ending { exception, early_return };
+struct ReturnNow {};
+
+/// Trains on `mesh`; rank `victim` ends at its `position`-th verb. Returns what each rank threw.
+template <class Policy>
+std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, Policy policy, std::size_t victim,
+                                               std::size_t position, Ending ending, std::size_t& verbs) {
+    toy::Hooks hooks;
+    hooks.before_verb = [&](std::size_t rank, std::size_t at) {
+        if (rank == 0 && at + 1 > verbs) { verbs = at + 1; }
+        if (rank != victim || at != position) { return; }
+        if (ending == Ending::early_return) { throw ReturnNow{}; }
+        throw rank_checks::Planted("planted");
+    };
+    return sk::threads::launch_and_collect(mesh.size(), [&](const sk::threads::Communicator& world) {
+        sk::Rank<sk::threads::Engine, toy::Mesh> rank{mesh, world};
+        try {
+            toy::train_rank<sk::Precision<float>>(rank, policy,
+                                                  {.steps = 1, .samples = 4, .microbatches = 2, .clip = 1}, hooks);
+        } catch (const ReturnNow&) {}
+    });
+}
+
+template <class Policy>
+void check_every_position(std::size_t world, Policy policy) {
+    const toy::Mesh mesh(world, 1, 1);
+    std::size_t verbs = 0;
+    for (const auto& error : train_and_fail(mesh, policy, world, 0, Ending::exception, verbs)) {
+        REQUIRE(error == nullptr);
+    }
+    REQUIRE(verbs == 2 * (5 + 2 * 5) + 5);  // two microbatches of five groups, forward and backward; the step; read
+    const auto check = [&](std::size_t victim, std::size_t position, Ending ending) {
+        CAPTURE(world);
+        CAPTURE(victim);
+        CAPTURE(position);
+        CAPTURE(static_cast<int>(ending));
+        std::size_t unused = 0;
+        const auto start = std::chrono::steady_clock::now();
+        const auto errors = train_and_fail(mesh, policy, victim, position, ending, unused);
+        CHECK(std::chrono::steady_clock::now() - start < rank_checks::time_to_end);
+        for (std::size_t r = 0; r < world; ++r) {
+            const auto outcome = rank_checks::outcome(errors[r]);
+            if (r == victim) {
+                CHECK(outcome.kind == (ending == Ending::exception ? Kind::planted : Kind::none));
+            } else if (position + 1 == verbs) {
+                CHECK(outcome.kind == Kind::none);  // nothing collective was left to do
+            } else {
+                CHECK(outcome.kind == Kind::peer);
+                CHECK(outcome.rank == victim);
+                CHECK(outcome.text.find("rank " + std::to_string(victim)) != std::string::npos);
+            }
+        }
+    };
+    for (std::size_t victim = 0; victim < world; ++victim) {
+        for (std::size_t position = 0; position < verbs; ++position) {
+            check(victim, position, Ending::exception);
+            check(victim, position, Ending::early_return);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a rank that throws or returns at any verb of a step ends all others with an error that names it") {
+    SUBCASE("full_shard on 2") { check_every_position(2, sk::FullShard{}); }
+    SUBCASE("shard_optimizer on 2") { check_every_position(2, sk::ShardOptimizer{}); }
+    SUBCASE("full_shard on 4") { check_every_position(4, sk::FullShard{}); }
+    SUBCASE("hybrid_shard on 4") { check_every_position(4, sk::HybridShard<2>{}); }
+}
+
+TEST_CASE("so does a rank that ends while the others make their containers") {
+    for (const std::size_t victim : {0U, 1U, 2U, 3U}) {
+        const toy::Mesh mesh(4, 1, 1);
+        const auto errors = sk::threads::launch_and_collect(4, [&](const sk::threads::Communicator& world) {
+            sk::Rank<sk::threads::Engine, toy::Mesh> rank{mesh, world};
+            if (rank.rank() == victim) { throw rank_checks::Planted("planted"); }
+            const toy::Model<sk::HybridShard<2>, sk::threads::Engine, sk::Precision<float>> model(rank);
+        });
+        for (std::size_t r = 0; r < 4; ++r) {
+            const auto outcome = rank_checks::outcome(errors[r]);
+            CHECK(outcome.kind == (r == victim ? Kind::planted : Kind::peer));
+            if (r != victim) { CHECK(outcome.rank == victim); }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "unit/sharded/linear_layer.hpp"
+
+namespace sk = shardkit;
+using toy::Bias;
+using toy::Flat;
+using toy::Weight;
+
+namespace {
+
+template <class Policy, class Precision, class Rank>
+auto frozen_layer(Rank& rank, std::string path, toy::Linear::Mask frozen) {
+    toy::LinearLayer<Policy, toy::EngineOf<Rank>, Precision> layer(rank, std::move(path), toy::linear_shapes(),
+                                                                   {{}, sk::Packing::aligned, frozen});
+    number(layer);
+    return layer;
+}
+
+template <class Layer, class P>
+std::vector<float> read(Layer& layer, P parameter, std::size_t numel) {
+    std::vector<float> values(numel);
+    layer.read_full(parameter, std::span(values));
+    return values;
+}
+
+template <class Policy, class Precision>
+void check_frozen_weight() {
+    CAPTURE(Policy::name);
+    sk::threads::run(Flat{3}, [](auto& rank) {
+        auto layer = frozen_layer<Policy, Precision>(rank, "layer", toy::Linear::mask<Weight>());
+        auto model = sk::groups(layer);
+        sk::SGD optimizer{model, {.learning_rate = 1, .weight_decay = 0.5}};
+        const auto weight = read(layer, Weight{}, 35);
+        sk::Accumulation accumulation{model};
+        auto handle = accumulation.gradients(layer);
+        for (auto& g : handle[Weight{}]) { g = typename Precision::Gradient(1e4F); }  // written, but nobody looks
+        for (auto& g : handle[Bias{}]) { g = typename Precision::Gradient(2); }
+        accumulation.add(std::move(handle), sk::Microbatch::last);
+        auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+        CHECK(sk::global_norm(reduced).value() == doctest::Approx(2 * std::sqrt(7.0)).epsilon(1e-6));
+        optimizer.step(std::move(reduced));
+        CHECK(read(layer, Weight{}, 35) == weight);
+        const auto bias = read(layer, Bias{}, 7);
+        for (std::size_t i = 0; i < 7; ++i) {
+            const float before = static_cast<float>(100 + i);
+            CHECK(bias[i] == before - (2 + before / 2));
+        }
+    });
+}
+
+template <class Policy>
+void check_frozen_group() {
+    CAPTURE(Policy::name);
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        auto frozen = frozen_layer<Policy, sk::Precision<sk::bf16>>(rank, "frozen", toy::Linear::all());
+        auto trained = frozen_layer<Policy, sk::Precision<sk::bf16>>(rank, "trained", {});
+        CHECK_FALSE(frozen.trainable());
+        auto model = sk::groups(frozen, trained);
+        sk::AdamW optimizer{model, {.learning_rate = 1}};
+        const auto before = read(frozen, Bias{}, 7);
+        for (int step = 0; step < 2; ++step) {
+            sk::Accumulation accumulation{model};
+            CHECK_THROWS_WITH_AS(static_cast<void>(accumulation.gradients(frozen)),
+                                 "'frozen': gradients() of a group whose parameters are all frozen", sk::UsageError);
+            rank.traffic().clear();
+            toy::add(accumulation, trained, 1);
+            auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+            CHECK(toy::calls(rank, sk::Verb::all_reduce) + toy::calls(rank, sk::Verb::reduce_scatter) == 1);
+            CHECK(sk::global_norm(reduced).value() == doctest::Approx(std::sqrt(14910.0 + 140.0)));
+            std::vector<float> values(7);
+            CHECK_THROWS_WITH_AS(reduced.read_full(frozen, Bias{}, std::span(values)),
+                                 "'frozen': read_full of a group without gradients", sk::UsageError);
+            optimizer.step(std::move(reduced));
+        }
+        CHECK(read(frozen, Bias{}, 7) == before);
+        CHECK(read(trained, Bias{}, 7) != before);
+        // Neither master nor states, only the parameters.
+        for (const auto& info : frozen.shards()) { CHECK(info.kind == "parameter"); }
+        for (const auto& info : optimizer.shards()) { CHECK(info.path == "trained"); }
+        CHECK(optimizer.template steps<0>() == 0);
+        CHECK(optimizer.template steps<1>() == 2);
+        // Its windows gather where the policy shards parameters, and a load reaches every rank.
+        rank.traffic().clear();
+        for (int i = 0; i < 2; ++i) { CHECK(static_cast<float>(frozen.unshard()[Bias{}][6]) == 106); }
+        CHECK(toy::calls(rank, sk::Verb::all_gather) == (Policy::parameters == sk::Placement::sharded ? 2 : 0));
+    });
+}
+
+}  // namespace
+
+TEST_CASE("a frozen parameter of a group keeps its value and is not in the norm") {
+    check_frozen_weight<sk::NoShard, sk::Precision<double>>();
+    check_frozen_weight<sk::ShardOptimizer, sk::Precision<float>>();
+    check_frozen_weight<sk::FullShard, sk::Precision<double>>();
+    check_frozen_weight<sk::FullShard, sk::Precision<float, sk::bf16>>();
+}
+
+TEST_CASE("a group that is frozen as a whole has no gradients, master or states, and no collective but gathers") {
+    check_frozen_group<sk::NoShard>();
+    check_frozen_group<sk::ShardOptimizer>();
+    check_frozen_group<sk::ShardGradOp>();
+    check_frozen_group<sk::FullShard>();
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "unit/sharded/oracle_checks.hpp"
+
+namespace sk = shardkit;
+
+TEST_CASE("the plain policies train as one rank does, in fp64 to 1e-12") {
+    SUBCASE("no_shard") { toy::check_in_fp64<sk::NoShard>(); }
+    SUBCASE("shard_optimizer") { toy::check_in_fp64<sk::ShardOptimizer>(); }
+    SUBCASE("shard_grad_op") { toy::check_in_fp64<sk::ShardGradOp>(); }
+    SUBCASE("full_shard") { toy::check_in_fp64<sk::FullShard>(); }
+}

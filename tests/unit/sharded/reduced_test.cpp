@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/sharded/reduced.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "unit/sharded/custom_policies.hpp"
+#include "unit/sharded/linear_layer.hpp"
+
+namespace sk = shardkit;
+using toy::Bias;
+using toy::Flat;
+using toy::Weight;
+
+namespace {
+
+template <class Reduced, class Layer, class P>
+std::vector<double> read(const Reduced& reduced, Layer& layer, P parameter, std::size_t numel) {
+    std::vector<double> values(numel);
+    reduced.read_full(layer, parameter, std::span(values));
+    return values;
+}
+
+std::vector<double> multiples(std::size_t n, double factor) {
+    std::vector<double> values;
+    for (std::size_t i = 1; i <= n; ++i) { values.push_back(factor * static_cast<double>(i)); }
+    return values;
+}
+
+/// Rank r's gradient of microbatch m is (r + 1) * (m + 1) * (i + 1).
+template <class Layer, class Groups, class D>
+auto reduced_over(std::size_t rank, Layer& layer, const Groups& model, std::size_t microbatches, D divisor) {
+    sk::Accumulation accumulation{model};
+    for (std::size_t m = 0; m < microbatches; ++m) {
+        toy::add(accumulation, layer, static_cast<double>((rank + 1) * (m + 1)),
+                 m + 1 == microbatches ? sk::Microbatch::last : sk::Microbatch::more);
+    }
+    return sk::reduce(std::move(accumulation), divisor);
+}
+
+template <class Precision, class Policy>
+void check_divisors(Policy policy) {
+    for (const std::size_t world : {1U, 2U, 4U}) {
+        for (const std::size_t microbatches : {1U, 3U}) {
+            CAPTURE(Policy::name);
+            CAPTURE(world);
+            CAPTURE(microbatches);
+            sk::threads::run(Flat{world}, [&](auto& rank) {
+                auto layer = toy::linear_layer<Policy, Precision>(rank, "layer", policy);
+                auto model = sk::groups(layer);
+                const double total =
+                    static_cast<double>(world * (world + 1) / 2 * microbatches * (microbatches + 1) / 2);
+                const auto check = [&](auto divisor, double expected) {
+                    const auto reduced = reduced_over(rank.rank(), layer, model, microbatches, divisor);
+                    CHECK(read(reduced, layer, Weight{}, 35) == multiples(35, expected));
+                    CHECK(read(reduced, layer, Bias{}, 7) == multiples(7, expected));
+                    // sum of i^2: 35 * 36 * 71 / 6 and 7 * 8 * 15 / 6
+                    CHECK(sk::global_norm(reduced).value() ==
+                          doctest::Approx(expected * std::sqrt(14910.0 + 140.0)).epsilon(1e-6));
+                };
+                check(sk::sum, total);
+                check(sk::mean, total / static_cast<double>(world));
+                check(sk::divide_by(8), total / 8);
+            });
+        }
+    }
+}
+template <class Precision>
+void check_divisors() {
+    check_divisors<Precision>(sk::NoShard{});
+    check_divisors<Precision>(sk::ShardOptimizer{});
+    check_divisors<Precision>(sk::ShardGradOp{});
+    check_divisors<Precision>(sk::FullShard{});
+    check_divisors<Precision>(toy::ReplicateGradients{});
+    check_divisors<Precision>(toy::PairedGradOp{});
+}
+
+}  // namespace
+
+TEST_CASE("sum, mean and divide_by give the same numbers for every policy") {
+    SUBCASE("fp64") { check_divisors<sk::Precision<double>>(); }
+    SUBCASE("fp16 gradients, summed in fp32") { check_divisors<sk::Precision<float, sk::fp16>>(); }
+}
+
+TEST_CASE("a divisor is a finite number above zero") {
+    for (const double wrong : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+        CHECK_THROWS_WITH_AS(static_cast<void>(sk::divide_by(wrong)),
+                             doctest::Contains("expected a finite number > 0"), std::invalid_argument);
+    }
+}
+
+TEST_CASE("mean divides by dp x cp, and tp peers are not counted") {
+    using Mesh = sk::DeviceMesh<2, 2, 2>;
+    const auto check = [](auto policy) {
+        sk::threads::run(Mesh{}, [&](auto& rank) {
+            auto layer = toy::linear_layer<decltype(policy)>(rank);
+            auto model = sk::groups(layer);
+            // World ranks of tp = 0 are 0, 1, 4, 5, of tp = 1 are 2, 3, 6, 7.
+            const double total =
+                rank.mesh().template coordinate<sk::Tp>(rank.rank()) == 0 ? 1 + 2 + 5 + 6 : 3 + 4 + 7 + 8;
+            const auto reduced = reduced_over(rank.rank(), layer, model, 1, sk::mean);
+            CHECK(read(reduced, layer, Bias{}, 7) == multiples(7, total / 4));
+        });
+    };
+    check(sk::NoShard{});
+    check(sk::FullShard{});
+    check(sk::ShardOptimizer{});
+}
+
+TEST_CASE("reading gradients checks size and group") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        auto a = toy::linear_layer<sk::FullShard>(rank, "a");
+        auto b = toy::linear_layer<sk::FullShard>(rank, "b");
+        auto model = sk::groups(a, b);
+        sk::Accumulation accumulation{model};
+        toy::add(accumulation, a, 1);
+        accumulation.skip(b);
+        const auto reduced = sk::reduce(std::move(accumulation), sk::sum);
+        std::vector<double> values(8);
+        CHECK_THROWS_WITH_AS(reduced.read_full(a, Bias{}, std::span(values)),
+                             doctest::Contains("'a': read_full with 8 elements, expected 7"), std::invalid_argument);
+        values.resize(7);
+        CHECK_THROWS_WITH_AS(reduced.read_full(b, Bias{}, std::span(values)),
+                             "'b': read_full of a group without gradients", sk::UsageError);
+    });
+}
+
+TEST_CASE("gradients that the user's own kernels have reduced take part as they are") {
+    const auto check = [](auto policy) {
+        CAPTURE(decltype(policy)::name);
+        sk::threads::run(Flat{2}, [&](auto& rank) {
+            auto layer = toy::linear_layer<decltype(policy)>(rank);
+            auto model = sk::groups(layer);
+            sk::SGD optimizer{model, {.learning_rate = 1}};
+            rank.traffic().clear();
+            // The flat order: weight at 0, bias at 48 of 64; each rank holds 32 of them, or all.
+            const std::span<double> gradient = sk::gradient_shard(layer);
+            const bool whole = decltype(policy)::gradients == sk::Placement::replicated;
+            REQUIRE(gradient.size() == (whole ? 64 : 32));
+            const std::size_t origin = whole ? 0 : 32 * rank.rank();
+            for (std::size_t i = 0; i < gradient.size(); ++i) {
+                const std::size_t flat = origin + i;
+                gradient[i] = flat < 35 ? 2 : flat >= 48 && flat < 55 ? 4 : 1e300;  // padding is nobody's business
+            }
+            auto reduced = sk::assume_reduced(model, sk::mean);
+            CHECK(toy::calls(rank, sk::Verb::all_reduce) + toy::calls(rank, sk::Verb::reduce_scatter) == 0);
+            CHECK(read(reduced, layer, Weight{}, 35) == std::vector<double>(35, 1.0));
+            CHECK(sk::global_norm(reduced).value() == doctest::Approx(std::sqrt(35.0 + 7 * 4)).epsilon(1e-14));
+            optimizer.step(std::move(reduced));
+            std::vector<double> values(35);
+            layer.read_full(Weight{}, std::span(values));
+            for (std::size_t i = 0; i < 35; ++i) { CHECK(values[i] == static_cast<double>(i) - 1); }
+            values.resize(7);
+            layer.read_full(Bias{}, std::span(values));
+            for (std::size_t i = 0; i < 7; ++i) { CHECK(values[i] == 100 + static_cast<double>(i) - 2); }
+            // Undivided without a divisor.
+            std::fill(gradient.begin(), gradient.end(), 2.0);
+            const auto plain = sk::assume_reduced(model);
+            CHECK(read(plain, layer, Bias{}, 7) == std::vector<double>(7, 2.0));
+        });
+    };
+    check(sk::NoShard{});
+    check(sk::ShardOptimizer{});
+    check(sk::ShardGradOp{});
+    check(sk::FullShard{});
+    check(toy::ReplicateGradients{});
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/sharded/shard_info.hpp>
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/shard_over.hpp>
+
+#include "unit/sharded/custom_policies.hpp"
+#include "unit/sharded/trainer.hpp"
+
+namespace sk = shardkit;
+
+namespace {
+
+/// One run as it was listed, its values read through its pointer by the rank that listed it.
+struct Run {
+    std::size_t tensor;
+    std::string kind;
+    sk::IndexRange global;
+    std::size_t replica;
+    std::vector<double> values;
+};
+
+double value_at(const sk::ShardInfo& info, std::size_t i) {
+    switch (info.type) {
+        case sk::ElementType::fp64:
+            return static_cast<const double*>(info.data)[i];
+        case sk::ElementType::fp32:
+            return static_cast<double>(static_cast<const float*>(info.data)[i]);
+        case sk::ElementType::bf16:
+            return static_cast<double>(static_cast<float>(static_cast<const sk::bf16*>(info.data)[i]));
+        default:
+            FAIL("unexpected element type");
+            return 0;
+    }
+}
+
+/// The boxes follow each other and name exactly the elements of the run, each by its coordinates.
+bool boxes_agree(const sk::ShardInfo& info) {
+    std::size_t next = info.global.begin;
+    for (const sk::Box& box : info.boxes) {
+        if (box.range.begin != next || box.rank != info.shape.rank) { return false; }
+        std::size_t numel = 1;
+        std::size_t first = 0;
+        for (std::size_t d = 0; d < box.rank; ++d) {
+            numel *= box.extents[d];
+            first = first * info.shape.extents[d] + box.offsets[d];
+            if (box.offsets[d] + box.extents[d] > info.shape.extents[d]) { return false; }
+        }
+        if (numel != box.range.size() || first != box.range.begin) { return false; }
+        next = box.range.end;
+    }
+    return next == info.global.end;
+}
+
+/// Trains a little on `mesh` and lists everything that every rank holds.
+template <class Precision, class Policy>
+std::pair<std::vector<Run>, std::vector<std::vector<double>>> listed(toy::Mesh mesh, Policy policy) {
+    std::vector<Run> runs;
+    std::vector<std::vector<double>> parameters;
+    std::mutex mutex;
+    sk::threads::run(mesh, [&](auto& rank) {
+        using Engine = sk::EngineOf<decltype(rank)>;
+        toy::Model<Policy, Engine, Precision> model(rank, policy);
+        sk::AdamW optimizer{model.groups(), {.learning_rate = 0.01}};
+        toy::RankResult result;
+        toy::train_rank(rank, model, optimizer, {.steps = 2, .samples = 16}, {}, result);
+        auto list = optimizer.shards();
+        model.groups().for_each([&](auto& layer) {
+            for (auto& info : layer.shards()) { list.push_back(std::move(info)); }
+        });
+        const std::lock_guard lock(mutex);
+        if (rank.rank() == 0) { parameters = result.parameters; }
+        for (const auto& info : list) {
+            CHECK(boxes_agree(info));
+            CHECK(info.global.size() == info.local.size());
+            Run run{toy::number_of(info.path, info.parameter), std::string(info.kind), info.global, info.replica, {}};
+            for (std::size_t i = 0; i < info.global.size(); ++i) { run.values.push_back(value_at(info, i)); }
+            runs.push_back(std::move(run));
+        }
+    });
+    return {std::move(runs), std::move(parameters)};
+}
+
+/// Puts the runs of replica 0 together. Each element of each tensor must come exactly once.
+std::map<std::string, std::vector<std::vector<double>>> assembled(const std::vector<Run>& runs) {
+    std::map<std::string, std::vector<std::vector<double>>> whole;
+    std::map<std::string, std::vector<std::vector<int>>> times;
+    for (const Run& run : runs) {
+        auto& values = whole[run.kind];
+        auto& count = times[run.kind];
+        values.resize(toy::tensors.size());
+        count.resize(toy::tensors.size());
+        values[run.tensor].resize(toy::tensors[run.tensor].numel);
+        count[run.tensor].resize(toy::tensors[run.tensor].numel);
+        REQUIRE(run.global.end <= toy::tensors[run.tensor].numel);
+        if (run.replica != 0) { continue; }
+        for (std::size_t i = 0; i < run.values.size(); ++i) {
+            values[run.tensor][run.global.begin + i] = run.values[i];
+            ++count[run.tensor][run.global.begin + i];
+        }
+    }
+    for (const auto& counted : times) {
+        CAPTURE(counted.first);
+        const auto& count = counted.second;
+        for (std::size_t t = 0; t < toy::tensors.size(); ++t) {
+            CHECK(count[t] == std::vector<int>(toy::tensors[t].numel, 1));
+        }
+    }
+    return whole;
+}
+
+template <class Precision, class Policy>
+void check(std::size_t dp, std::size_t tp, std::size_t cp, Policy policy) {
+    CAPTURE(Policy::name);
+    CAPTURE(dp);
+    CAPTURE(tp);
+    CAPTURE(cp);
+    const auto [runs, parameters] = listed<Precision>(toy::Mesh(dp, tp, cp), policy);
+    auto whole = assembled(runs);
+    CHECK(whole.size() == (Precision::has_master ? 4 : 3));
+    CHECK(whole["parameter"] == parameters);
+    // A copy holds what the first one holds.
+    for (const Run& run : runs) {
+        const auto& values = whole[run.kind][run.tensor];
+        CHECK(std::equal(run.values.begin(), run.values.end(),
+                         values.begin() + static_cast<std::ptrdiff_t>(run.global.begin)));
+    }
+    // The states are there for every element: the second moment of a gradient that is not zero is above zero.
+    for (const auto& tensor : whole["exp_avg_sq"]) {
+        for (const double v : tensor) { CHECK(v > 0); }
+    }
+    if constexpr (Precision::has_master) {
+        // What windows show is the master, rounded once.
+        for (std::size_t t = 0; t < toy::tensors.size(); ++t) {
+            for (std::size_t i = 0; i < toy::tensors[t].numel; ++i) {
+                const auto rounded =
+                    static_cast<typename Precision::Gather>(static_cast<float>(whole["master"][t][i]));
+                CHECK(static_cast<double>(static_cast<float>(rounded)) == whole["parameter"][t][i]);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("over all ranks the runs of replica 0 cover each element of each tensor once, and hold its value") {
+    for (const std::size_t dp : {1U, 3U, 4U, 8U}) {
+        check<sk::Precision<double>>(dp, 1, 1, sk::NoShard{});
+        check<sk::Precision<double>>(dp, 1, 1, sk::FullShard{});
+        check<sk::Precision<sk::bf16>>(dp, 1, 1, sk::ShardOptimizer{});
+        check<sk::Precision<sk::bf16>>(dp, 1, 1, toy::PairedGradOp{});
+        check<sk::Precision<sk::bf16>>(dp, 1, 1, sk::NoShard{});
+    }
+}
+
+TEST_CASE("the same on meshes of more axes") {
+    check<sk::Precision<double>>(2, 1, 2, sk::NoShard{});
+    check<sk::Precision<double>>(2, 1, 2, sk::FullShard{});
+    check<sk::Precision<double>>(4, 1, 1, sk::HybridShard<2>{});
+    check<sk::Precision<double>>(2, 1, 2, sk::ShardOver<sk::FullShard, sk::Axes<sk::DpShard, sk::Cp>>{});
+    check<sk::Precision<sk::bf16>>(2, 2, 1, sk::ShardOptimizer{});
+}

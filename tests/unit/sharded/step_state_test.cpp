@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/sharded/step_state.hpp>
+
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "unit/sharded/linear_layer.hpp"
+
+namespace sk = shardkit;
+using toy::Bias;
+using toy::Flat;
+using toy::Weight;
+
+namespace {
+
+template <class Layer>
+std::vector<double> biases(Layer& layer) {
+    std::vector<double> values(7);
+    layer.read_full(Bias{}, std::span(values));
+    return values;
+}
+
+/// Biases after n ranks added gradient factor * (i + 1) and SGD stepped with learning rate 1 on their mean.
+std::vector<double> stepped(double factor) {
+    std::vector<double> values;
+    for (int i = 0; i < 7; ++i) { values.push_back(100 + i - factor * (i + 1)); }
+    return values;
+}
+
+/// Two layers of each policy on two ranks: body(rank, a, b, model, optimizer).
+template <class Policy, class Body>
+void on_two_layers(Body body) {
+    sk::threads::run(Flat{2}, [&](auto& rank) {
+        auto a = toy::linear_layer<Policy>(rank, "a");
+        auto b = toy::linear_layer<Policy>(rank, "b");
+        auto model = sk::groups(a, b);
+        sk::SGD optimizer{model, {.learning_rate = 1}};
+        body(rank, a, b, model, optimizer);
+        // Whatever went wrong before: a fresh step works.
+        number(a);
+        number(b);
+        sk::Accumulation accumulation{model};
+        toy::add(accumulation, a, 1, sk::Microbatch::more);
+        toy::add(accumulation, a, 2);
+        toy::add(accumulation, b, 4);
+        optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+        CHECK(biases(a) == stepped(3));
+        CHECK(biases(b) == stepped(4));
+    });
+}
+template <class Body>
+void with_each_policy(Body body) {
+    on_two_layers<sk::NoShard>(body);
+    on_two_layers<sk::ShardOptimizer>(body);
+    on_two_layers<sk::ShardGradOp>(body);
+    on_two_layers<sk::FullShard>(body);
+}
+
+}  // namespace
+
+TEST_CASE("a gradient handle is added once") {
+    with_each_policy([](auto&, auto& a, auto&, auto& model, auto&) {
+        sk::Accumulation accumulation{model};
+        auto handle = accumulation.gradients(a);
+        accumulation.add(std::move(handle));
+        CHECK_THROWS_WITH_AS(accumulation.add(std::move(handle)),
+                             "Accumulation::add: this gradient handle was already added", sk::UsageError);
+        CHECK_THROWS_WITH_AS(static_cast<void>(handle[Bias{}]), "gradient handle used after it was added",
+                             sk::UsageError);
+    });
+}
+
+TEST_CASE("one handle of a group at a time") {
+    with_each_policy([](auto&, auto& a, auto& b, auto& model, auto&) {
+        sk::Accumulation accumulation{model};
+        auto handle = accumulation.gradients(a);
+        CHECK_THROWS_WITH_AS(static_cast<void>(accumulation.gradients(a)),
+                             "'a': gradients() again before the last handle was added; keep one handle",
+                             sk::UsageError);
+        auto other = accumulation.gradients(b);  // another group is free
+        accumulation.add(std::move(handle));
+        accumulation.add(std::move(other));
+    });
+}
+
+TEST_CASE("no gradients after the last microbatch, after skip, or outside of a step") {
+    with_each_policy([](auto&, auto& a, auto& b, auto& model, auto&) {
+        sk::Accumulation accumulation{model};
+        toy::add(accumulation, a, 1);
+        CHECK_THROWS_WITH_AS(static_cast<void>(accumulation.gradients(a)),
+                             "'a': gradients() after the last microbatch was reduced", sk::UsageError);
+        CHECK_THROWS_WITH_AS(accumulation.add_zero(a), "'a': gradients() after the last microbatch was reduced",
+                             sk::UsageError);
+        CHECK_THROWS_WITH_AS(accumulation.skip(a), "'a': skip() after the last microbatch was reduced",
+                             sk::UsageError);
+        accumulation.skip(b);
+        CHECK_THROWS_WITH_AS(static_cast<void>(accumulation.gradients(b)),
+                             "'b': gradients() after the group was skipped", sk::UsageError);
+        const auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+        CHECK_THROWS_WITH_AS(static_cast<void>(accumulation.gradients(a)),
+                             "'a': gradients() after the last microbatch was reduced", sk::UsageError);
+        CHECK_THROWS_WITH_AS(static_cast<void>(sk::reduce(std::move(accumulation), sk::mean)),
+                             "reduce: this accumulation was already reduced", sk::UsageError);
+    });
+}
+
+TEST_CASE("gradients of a group that is in no step are refused") {
+    with_each_policy([](auto&, auto& a, auto& b, auto&, auto&) {
+        auto only_a = sk::groups(a);
+        sk::Accumulation accumulation{only_a};
+        // b has a's type, so the compiler lets it pass.
+        CHECK_THROWS_WITH_AS(static_cast<void>(accumulation.gradients(b)),
+                             "'b': gradients() outside of an accumulation", sk::UsageError);
+    });
+}
+
+TEST_CASE("skip after gradients were handed out is refused") {
+    with_each_policy([](auto&, auto& a, auto& b, auto& model, auto&) {
+        sk::Accumulation accumulation{model};
+        auto handle = accumulation.gradients(a);
+        const char* const message = "'a': skip() after gradients were handed out in this step";
+        CHECK_THROWS_WITH_AS(accumulation.skip(a), message, sk::UsageError);
+        accumulation.add(std::move(handle));
+        CHECK_THROWS_WITH_AS(accumulation.skip(a), message, sk::UsageError);
+        { const auto dropped = accumulation.gradients(b); }
+        CHECK_THROWS_WITH_AS(accumulation.skip(b), "'b': skip() after gradients were handed out in this step",
+                             sk::UsageError);
+    });
+}
+
+TEST_CASE("reduce refuses a group without gradients, with a handle out, or with one lost") {
+    SUBCASE("without gradients") {
+        with_each_policy([](auto&, auto& a, auto&, auto& model, auto&) {
+            sk::Accumulation accumulation{model};
+            toy::add(accumulation, a, 1);
+            CHECK_THROWS_WITH_AS(static_cast<void>(sk::reduce(std::move(accumulation), sk::mean)),
+                                 "'b': reduce() before any gradient was added; call add, add_zero or skip",
+                                 sk::UsageError);
+        });
+    }
+    SUBCASE("a handle is out") {
+        with_each_policy([](auto&, auto& a, auto&, auto& model, auto&) {
+            sk::Accumulation accumulation{model};
+            const auto handle = accumulation.gradients(a);
+            CHECK_THROWS_WITH_AS(static_cast<void>(sk::reduce(std::move(accumulation), sk::mean)),
+                                 "'a': reduce() while a gradient handle is still out; add it", sk::UsageError);
+        });
+    }
+    SUBCASE("a handle was lost, even when another one was added after it") {
+        with_each_policy([](auto&, auto& a, auto&, auto& model, auto&) {
+            sk::Accumulation accumulation{model};
+            {
+                const auto lost = accumulation.gradients(a);
+                toy::fill(lost, 1000);
+            }
+            toy::add(accumulation, a, 1, sk::Microbatch::more);
+            CHECK_THROWS_WITH_AS(static_cast<void>(sk::reduce(std::move(accumulation), sk::mean)),
+                                 "'a': a gradient handle was dropped without being added", sk::UsageError);
+        });
+    }
+    SUBCASE("assigning a handle loses the one that was held") {
+        with_each_policy([](auto&, auto& a, auto& b, auto& model, auto&) {
+            sk::Accumulation accumulation{model};
+            auto held = accumulation.gradients(a);
+            auto other = accumulation.gradients(b);
+            held = std::move(other);
+            toy::add(accumulation, a, 1, sk::Microbatch::more);
+            accumulation.add(std::move(held));
+            CHECK_THROWS_WITH_AS(static_cast<void>(sk::reduce(std::move(accumulation), sk::mean)),
+                                 "'a': a gradient handle was dropped without being added", sk::UsageError);
+        });
+    }
+}
+
+TEST_CASE("a second step over a group that is in one is refused and disturbs nothing") {
+    with_each_policy([](auto&, auto& a, auto& b, auto& model, auto& optimizer) {
+        auto only_b = sk::groups(b);
+        sk::Accumulation running{only_b};
+        // a comes first and is free: it has to be free again after the refusal.
+        CHECK_THROWS_WITH_AS(static_cast<void>(sk::Accumulation{model}),
+                             "'b': a second accumulation was started before the first one ended", sk::UsageError);
+        CHECK_THROWS_AS(static_cast<void>(sk::assume_reduced(model)), sk::UsageError);
+        auto only_a = sk::groups(a);
+        sk::Accumulation beside{only_a};
+        toy::add(beside, a, 1);
+        toy::add(running, b, 2);
+        const auto reduced_a = sk::reduce(std::move(beside), sk::mean);
+        auto reduced_b = sk::reduce(std::move(running), sk::mean);
+        std::vector<double> bias(7);
+        reduced_b.read_full(b, Bias{}, std::span(bias));
+        CHECK(bias == std::vector<double>{2, 4, 6, 8, 10, 12, 14});
+        // Reduced gradients keep the step open until they are consumed or dropped.
+        CHECK_THROWS_AS(static_cast<void>(sk::Accumulation{model}), sk::UsageError);
+        static_cast<void>(optimizer);
+    });
+}
+
+TEST_CASE("the same group twice in a model is refused") {
+    sk::self::run(Flat{1}, [](auto& rank) {
+        auto a = toy::linear_layer<sk::NoShard>(rank, "a");
+        auto twice = sk::groups(a, a);
+        CHECK_THROWS_AS(static_cast<void>(sk::Accumulation{twice}), sk::UsageError);
+        CHECK_THROWS_WITH_AS((sk::SGD{twice, {}}), doctest::Contains("two groups have the path 'a'"),
+                             std::invalid_argument);
+        auto once = sk::groups(a);
+        sk::Accumulation accumulation{once};
+        toy::add(accumulation, a, 1);
+        static_cast<void>(sk::reduce(std::move(accumulation), sk::sum));
+    });
+}
+
+TEST_CASE("an exception anywhere in a step leaves the model ready for a fresh one") {
+    with_each_policy([](auto&, auto& a, auto& b, auto& model, auto& optimizer) {
+        const auto abandoned_step = [&](int where) {
+            sk::Accumulation accumulation{model};
+            for (auto* layer : {&b, &a}) {
+                auto window = layer->unshard();
+                auto handle = accumulation.gradients(*layer);
+                toy::fill(handle, 1000);
+                if (where == 0) { throw std::runtime_error("in a backward pass"); }
+                layer->reshard(std::move(window));
+                accumulation.add(std::move(handle));
+                if (where == 1) { throw std::runtime_error("between groups"); }
+            }
+            auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+            if (where == 2) { throw std::runtime_error("before the update"); }
+            optimizer.step(std::move(reduced));
+        };
+        for (const int where : {0, 1, 2, 0, 2}) { CHECK_THROWS_AS(abandoned_step(where), std::runtime_error); }
+        CHECK(biases(a) == stepped(0));
+        CHECK(optimizer.template steps<0>() == 0);
+    });
+}
+
+TEST_CASE("a handle that outlives its step is refused by the next one, and by add") {
+    with_each_policy([](auto&, auto& a, auto&, auto& model, auto&) {
+        using Handle = decltype(std::declval<sk::Accumulation<std::remove_reference_t<decltype(a)>,
+                                                              std::remove_reference_t<decltype(a)>>&>()
+                                    .gradients(a));
+        std::optional<Handle> kept;
+        {
+            sk::Accumulation accumulation{model};
+            kept.emplace(accumulation.gradients(a));
+        }
+        CHECK_THROWS_WITH_AS(static_cast<void>(sk::Accumulation{model}),
+                             "'a': a step was started while a gradient handle of the last one is out",
+                             sk::UsageError);
+        kept.reset();
+        sk::Accumulation next{model};
+        kept.emplace(next.gradients(a));
+        {
+            // The step ends under the handle.
+            auto ended = std::move(next);
+        }
+        CHECK_THROWS_WITH_AS(next.add(std::move(*kept)), "'a': add() outside of an accumulation", sk::UsageError);
+    });
+}
+
+TEST_CASE("reduced gradients are consumed once, by an optimizer of the same groups") {
+    with_each_policy([](auto& rank, auto& a, auto& b, auto& model, auto& optimizer) {
+        using Policy = typename std::remove_reference_t<decltype(a)>::Policy;
+        sk::Accumulation accumulation{model};
+        toy::add(accumulation, a, 1);
+        toy::add(accumulation, b, 1);
+        auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+        optimizer.step(std::move(reduced));
+        const char* const used = "reduced gradients used after an optimizer step consumed them";
+        CHECK_THROWS_WITH_AS(optimizer.step(std::move(reduced)), used, sk::UsageError);
+        CHECK_THROWS_WITH_AS(static_cast<void>(sk::global_norm(reduced)), used, sk::UsageError);
+        std::vector<double> bias(7);
+        CHECK_THROWS_WITH_AS(reduced.read_full(a, Bias{}, std::span(bias)), used, sk::UsageError);
+
+        auto c = toy::linear_layer<Policy>(rank, "c");
+        auto other = sk::groups(a, c);  // the same type as `model`
+        sk::Accumulation another{other};
+        toy::add(another, a, 1);
+        toy::add(another, c, 1);
+        CHECK_THROWS_WITH_AS(optimizer.step(sk::reduce(std::move(another), sk::mean)),
+                             "optimizer step: these gradients belong to another model of the same type",
+                             sk::UsageError);
+        CHECK(optimizer.template steps<0>() == 1);
+        CHECK(biases(c) == stepped(0));
+    });
+}
+
+TEST_CASE("a range that grew after the optimizer was made is refused") {
+    sk::self::run(Flat{1}, [](auto& rank) {
+        std::vector<decltype(toy::linear_layer<sk::NoShard>(rank))> layers;
+        layers.push_back(toy::linear_layer<sk::NoShard>(rank, "a"));
+        auto model = sk::groups(layers);
+        sk::SGD optimizer{model, {}};
+        layers.push_back(toy::linear_layer<sk::NoShard>(rank, "b"));
+        sk::Accumulation accumulation{model};
+        for (auto& layer : layers) { toy::add(accumulation, layer, 1); }
+        CHECK_THROWS_WITH_AS(optimizer.step(sk::reduce(std::move(accumulation), sk::sum)),
+                             "optimizer step: a range of the model has grown or shrunk since the optimizer was made",
+                             sk::UsageError);
+    });
+}
+
+TEST_CASE("add_zero runs the collective and adds nothing") {
+    with_each_policy([](auto& rank, auto& a, auto& b, auto& model, auto&) {
+        sk::Accumulation accumulation{model};
+        for (int microbatch = 0; microbatch < 2; ++microbatch) {
+            // Rank 0 uses a in the first microbatch only, rank 1 in the second only.
+            const auto which = microbatch == 1 ? sk::Microbatch::last : sk::Microbatch::more;
+            if (rank.rank() == static_cast<std::size_t>(microbatch)) {
+                toy::add(accumulation, a, 1 + 2 * microbatch, which);
+            } else {
+                accumulation.add_zero(a, which);
+            }
+            accumulation.add_zero(b, which);
+        }
+        const auto reduced = sk::reduce(std::move(accumulation), sk::sum);
+        std::vector<double> bias(7);
+        reduced.read_full(a, Bias{}, std::span(bias));
+        CHECK(bias == std::vector<double>{4, 8, 12, 16, 20, 24, 28});
+        reduced.read_full(b, Bias{}, std::span(bias));
+        CHECK(bias == std::vector<double>(7, 0.0));
+    });
+}
+
+TEST_CASE("skip: no collective, and parameters, states and step count stay") {
+    const auto check = [](auto policy) {
+        sk::threads::run(Flat{2}, [&](auto& rank) {
+            auto a = toy::linear_layer<decltype(policy)>(rank, "a");
+            auto b = toy::linear_layer<decltype(policy)>(rank, "b");
+            auto model = sk::groups(a, b);
+            sk::AdamW optimizer{model, {.learning_rate = 1, .weight_decay = 0.5}};
+            const auto step = [&](auto use_b) {
+                rank.traffic().clear();
+                sk::Accumulation accumulation{model};
+                toy::add(accumulation, a, 1);
+                use_b(accumulation);
+                auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+                const std::uint64_t reductions =
+                    toy::calls(rank, sk::Verb::all_reduce) + toy::calls(rank, sk::Verb::reduce_scatter);
+                const double norm = sk::global_norm(reduced).value();
+                optimizer.step(std::move(reduced));
+                return std::pair(reductions, norm);
+            };
+            const auto [both, norm_of_both] = step([&](auto& accumulation) { toy::add(accumulation, b, 1); });
+            CHECK(both == 2);
+            const auto before = biases(b);
+            const auto a_before = biases(a);
+            const auto states_of_b = [&] {
+                std::vector<double> values;
+                for (const auto& shard : optimizer.shards()) {
+                    if (shard.path != "b") { continue; }
+                    const auto* const data = static_cast<const double*>(shard.data);
+                    values.insert(values.end(), data, data + shard.global.size());
+                }
+                return values;
+            };
+            const auto states = states_of_b();
+            CHECK(states.size() >= 20);  // rank 1 of 2 has the fewest: 10 elements, two states
+            const auto [one, norm_of_one] = step([&](auto& accumulation) { accumulation.skip(b); });
+            CHECK(one == 1);
+            CHECK(norm_of_one == doctest::Approx(norm_of_both / std::sqrt(2.0)).epsilon(1e-12));
+            CHECK(biases(b) == before);
+            CHECK(biases(a) != a_before);
+            CHECK(states_of_b() == states);
+            CHECK(optimizer.template steps<0>() == 2);
+            CHECK(optimizer.template steps<1>() == 1);
+        });
+    };
+    SUBCASE("no_shard") { check(sk::NoShard{}); }
+    SUBCASE("shard_optimizer") { check(sk::ShardOptimizer{}); }
+    SUBCASE("full_shard") { check(sk::FullShard{}); }
+}

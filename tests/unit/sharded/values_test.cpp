@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "unit/sharded/custom_policies.hpp"
+#include "unit/sharded/linear_layer.hpp"
+
+namespace sk = shardkit;
+using toy::Bias;
+using toy::Flat;
+using toy::Weight;
+
+namespace {
+
+std::vector<double> counting(std::size_t n, double first) {
+    std::vector<double> values;
+    for (std::size_t i = 0; i < n; ++i) { values.push_back(first + static_cast<double>(i)); }
+    return values;
+}
+
+template <class T, class Layer, class P>
+std::vector<T> read(Layer& layer, P parameter, std::size_t numel) {
+    std::vector<T> values(numel);
+    layer.read_full(parameter, std::span(values));
+    return values;
+}
+
+/// body(rank, policy) on worlds 1 to 8 with each policy.
+template <class Body>
+void everywhere(Body body) {
+    for (const std::size_t world : {1U, 2U, 3U, 5U, 8U}) {
+        CAPTURE(world);
+        sk::threads::run(Flat{world}, [&](auto& rank) {
+            body(rank, sk::NoShard{});
+            body(rank, sk::ShardOptimizer{});
+            body(rank, sk::FullShard{});
+            body(rank, toy::KeepUntilUpdate{});
+            body(rank, sk::HybridShard<1>{});
+        });
+    }
+}
+
+}  // namespace
+
+TEST_CASE("initialize gives the same values for every world size and policy") {
+    everywhere([](auto& rank, auto policy) {
+        auto layer = toy::linear_layer<decltype(policy)>(rank);
+        CHECK(read<double>(layer, Weight{}, 35) == counting(35, 0));
+        CHECK(read<double>(layer, Bias{}, 7) == counting(7, 100));
+    });
+}
+
+TEST_CASE("parameters start at zero, also a group whose shards are mostly empty") {
+    everywhere([](auto& rank, auto policy) {
+        sk::Sharded<toy::Tail, decltype(policy), toy::EngineOf<decltype(rank)>> layer(rank, "tail", {}, {});
+        CHECK(read<float>(layer, toy::Shift{}, 2) == std::vector<float>{0, 0});
+        layer.initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
+            CHECK(path == "tail");
+            return static_cast<double>(name.size()) + static_cast<double>(i) / 2;
+        });
+        CHECK(read<float>(layer, toy::Gain{}, 1) == std::vector<float>{4});
+        CHECK(read<float>(layer, toy::Shift{}, 2) == std::vector<float>{5, 5.5F});
+        CHECK(read<float>(layer, toy::Temperature{}, 1) == std::vector<float>{11});
+    });
+}
+
+TEST_CASE("initialize asks for each element that this rank holds and for no other") {
+    sk::threads::run(Flat{4}, [](auto& rank) {
+        // fp64 in shards of 16: weight 0..34 lies at 0..34, bias at 48..54.
+        auto layer = toy::linear_layer<sk::FullShard>(rank);
+        std::vector<std::uint64_t> weights;
+        std::vector<std::uint64_t> biases;
+        layer.initialize([&](std::string_view, std::string_view name, std::uint64_t i) {
+            (name == "weight" ? weights : biases).push_back(i);
+            return 0.0;
+        });
+        const std::vector<std::vector<std::uint64_t>> expected_weights{
+            {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+            {16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31},
+            {32, 33, 34},
+            {}};
+        CHECK(weights == expected_weights[rank.rank()]);
+        CHECK(biases ==
+              (rank.rank() == 3 ? std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 6} : std::vector<std::uint64_t>{}));
+    });
+}
+
+TEST_CASE("wrapping full values: each rank keeps its shard") {
+    everywhere([](auto& rank, auto policy) {
+        using Layer = toy::LinearLayer<decltype(policy), toy::EngineOf<decltype(rank)>>;
+        const auto weight = counting(35, 7);
+        const std::vector<float> bias{1, 2, 3, 4, 5, 6, 7.5F};  // another element type
+        auto layer = Layer::from_full(rank, "wrapped", toy::linear_shapes(), {policy, {}, {}},
+                                      sk::full_values<Bias>(std::span<const float>(bias)),
+                                      sk::full_values<Weight>(std::span<const double>(weight)));
+        CHECK(read<double>(layer, Weight{}, 35) == weight);
+        CHECK(read<float>(layer, Bias{}, 7) == bias);
+        const auto other = counting(7, -3);
+        layer.load(Bias{}, std::span<const double>(other));
+        CHECK(read<double>(layer, Weight{}, 35) == weight);
+        CHECK(read<double>(layer, Bias{}, 7) == other);
+    });
+}
+
+TEST_CASE("wrapping values of another size names the parameter and both sizes") {
+    sk::self::run(Flat{1}, [](auto& rank) {
+        auto layer = toy::linear_layer<sk::FullShard>(rank, "blocks.3");
+        std::vector<double> values(8);
+        CHECK_THROWS_WITH_AS(layer.load(Bias{}, std::span<const double>(values)),
+                             doctest::Contains("'blocks.3' parameter 'bias': load with 8 elements, expected 7"),
+                             std::invalid_argument);
+        CHECK_THROWS_WITH_AS(
+            layer.read_full(Weight{}, std::span(values)),
+            doctest::Contains("'blocks.3' parameter 'weight': read_full with 8 elements, expected 35"),
+            std::invalid_argument);
+        CHECK(read<double>(layer, Bias{}, 7) == counting(7, 100));
+    });
+}
+
+TEST_CASE("values are rounded once to a 16-bit gathered type, by way of the master") {
+    everywhere([](auto& rank, auto policy) {
+        auto layer = toy::linear_layer<decltype(policy), sk::Precision<sk::bf16>>(rank);
+        // bf16 has 8 significant bits: 257 is halfway to 258 and goes to the even 256; 259 goes to 260.
+        const std::vector<double> values{256, 257, 258, 259, -257, 0.1, 1e-3};
+        layer.load(Bias{}, std::span<const double>(values));
+        CHECK(read<float>(layer, Bias{}, 7) ==
+              std::vector<float>{256, 256, 258, 260, -256, 0.10009765625F, 0.00099945068359375F});
+        for (const auto& shard : layer.shards()) {
+            if (shard.parameter != "bias" || shard.kind != "master") { continue; }
+            for (std::size_t i = 0; i < shard.global.size(); ++i) {
+                CHECK(static_cast<const float*>(shard.data)[i] == static_cast<float>(values[shard.global.begin + i]));
+            }
+        }
+    });
+}
+
+TEST_CASE("read_full_on fills the root's memory alone") {
+    sk::threads::run(Flat{3}, [](auto& rank) {
+        auto layer = toy::linear_layer<sk::FullShard>(rank);
+        std::vector<float> values(rank.rank() == 1 ? 35 : 0);
+        layer.read_full_on(1, Weight{}, std::span(values));
+        if (rank.rank() == 1) {
+            for (std::size_t i = 0; i < 35; ++i) { CHECK(values[i] == static_cast<float>(i)); }
+        }
+        CHECK_THROWS_WITH_AS(layer.read_full_on(3, Weight{}, std::span(values)),
+                             doctest::Contains("'layer': read_full_on root 3, expected a rank below 3"),
+                             std::invalid_argument);
+    });
+}
+
+TEST_CASE("a container needs a path") {
+    sk::self::run(Flat{1}, [](auto& rank) {
+        CHECK_THROWS_WITH_AS(toy::linear_layer<sk::FullShard>(rank, ""),
+                             doctest::Contains("Sharded: the path is empty, expected a name as 'blocks.3'"),
+                             std::invalid_argument);
+    });
+}
+
+TEST_CASE("a parameter alone is a group of one, and an alias is another name of the same memory") {
+    struct Tied : sk::Alias<"tied", Weight> {};
+    sk::threads::run(Flat{3}, [](auto& rank) {
+        using Engine = toy::EngineOf<decltype(rank)>;
+        sk::Sharded<Bias, sk::FullShard, Engine> alone(rank, "alone", {sk::shape<Bias>(70U)});
+        alone.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
+        CHECK(read<double>(alone, Bias{}, 70) == counting(70, 0));
+
+        using Pair = sk::Params<Weight, Tied, Bias>;
+        static_assert(Pair::count == 2);
+        sk::Sharded<Pair, sk::FullShard, Engine> pair(rank, "pair", {sk::shape<Weight>(4U, 9U), sk::shape<Bias>(9U)});
+        pair.initialize([](auto, std::string_view name, std::uint64_t i) {
+            CHECK(name != "tied");
+            return static_cast<double>(i);
+        });
+        const auto window = pair.unshard();
+        CHECK(window[Tied{}].data() == window[Weight{}].data());
+        CHECK(window[Tied{}].size() == 36);
+        CHECK(read<double>(pair, Tied{}, 36) == counting(36, 0));
+        for (const auto& shard : pair.shards()) { CHECK(shard.parameter != "tied"); }
+    });
+}

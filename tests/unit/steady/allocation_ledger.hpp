@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+/// The allocation functions of this program, replaced: each thread keeps its own account. Included by one source of
+/// a program.
+namespace steady {
+
+struct Account {
+    std::size_t allocations = 0;
+    std::size_t current = 0;  ///< bytes
+    std::size_t peak = 0;
+    /// Bytes that live in blocks of at least `large`, and how many blocks.
+    static constexpr std::size_t large = 4096;
+    std::size_t large_bytes = 0;
+    std::size_t large_blocks = 0;
+};
+inline thread_local Account account;
+
+/// In front of each block.
+struct Header {
+    std::size_t bytes;
+    void* base;
+};
+static_assert(sizeof(Header) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+
+inline void* allocate(std::size_t bytes, std::size_t alignment) {
+    void* const base = std::malloc(bytes + 2 * alignment);
+    if (base == nullptr) { throw std::bad_alloc(); }
+    void* place = static_cast<std::byte*>(base) + alignment;  // room for the header, which is at most as long
+    std::size_t space = bytes + alignment;
+    place = std::align(alignment, bytes, place, space);
+    ::new (static_cast<void*>(static_cast<std::byte*>(place) - sizeof(Header))) Header{bytes, base};
+    ++account.allocations;
+    account.current += bytes;
+    account.peak = std::max(account.peak, account.current);
+    if (bytes >= Account::large) {
+        account.large_bytes += bytes;
+        ++account.large_blocks;
+    }
+    return place;
+}
+inline void release(void* place) noexcept {
+    if (place == nullptr) { return; }
+    const Header header = *std::launder(reinterpret_cast<Header*>(static_cast<std::byte*>(place) - sizeof(Header)));
+    account.current -= header.bytes;
+    if (header.bytes >= Account::large) {
+        account.large_bytes -= header.bytes;
+        --account.large_blocks;
+    }
+    std::free(header.base);
+}
+
+}  // namespace steady
+
+// The other forms (arrays, no-throw) end in these by default.
+void* operator new(std::size_t bytes) { return steady::allocate(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    return steady::allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* place) noexcept { steady::release(place); }
+void operator delete(void* place, std::size_t) noexcept { steady::release(place); }
+void operator delete(void* place, std::align_val_t) noexcept { steady::release(place); }
+void operator delete(void* place, std::size_t, std::align_val_t) noexcept { steady::release(place); }

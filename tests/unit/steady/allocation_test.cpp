@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "unit/steady/allocation_ledger.hpp"
+
+#include <cstddef>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/shard_over.hpp>
+
+#include "unit/sharded/custom_policies.hpp"
+#include "unit/sharded/trainer.hpp"
+
+namespace sk = shardkit;
+
+namespace {
+
+/// Counts what each rank's thread allocates from the third step to the end of the last one.
+struct SteadyCount {
+    std::vector<std::size_t> before;
+    std::vector<std::size_t> after;
+
+    explicit SteadyCount(std::size_t world) : before(world, 0), after(world, 1) {}
+    toy::Hooks hooks(std::size_t steps) {
+        return {.before_step = [this, steps](std::size_t rank, std::size_t step) {
+            if (step == 2) { before[rank] = steady::account.allocations; }
+            if (step == steps) { after[rank] = steady::account.allocations; }
+        }};
+    }
+};
+
+toy::Training training(toy::Rule rule) {
+    return {.steps = 5, .samples = 24, .microbatches = 3, .rule = rule, .learning_rate = 0.01, .clip = 1};
+}
+
+template <class Precision, class Policy>
+void check_steady(toy::Mesh mesh, Policy policy) {
+    CAPTURE(Policy::name);
+    for (const toy::Rule rule : {toy::Rule::adamw, toy::Rule::momentum}) {
+        SteadyCount count(mesh.size());
+        toy::train<Precision>(mesh, policy, training(rule), count.hooks(5));
+        CHECK(count.before[0] > 0);
+        CHECK(count.after == count.before);
+    }
+}
+
+struct Wide : sk::Param<"wide", float, 96, 64> {};
+struct Narrow : sk::Param<"narrow", float, 96> {};
+using Group = sk::Params<Wide, Narrow>;
+
+/// Bytes in blocks of at least 4 KiB that a rank's thread holds after steps of six equal groups, two microbatches
+/// each, in_flight = 2, AdamW. Every buffer of the groups is that large; nothing else is.
+template <class Precision, class Policy, class Rank>
+std::size_t held_by(Rank& rank, Policy policy) {
+    const std::size_t at_start = steady::account.large_bytes;
+    using Layer = sk::Sharded<Group, Policy, typename Rank::Engine, Precision>;
+    std::vector<Layer> layers;
+    for (int i = 0; i < 6; ++i) {
+        layers.emplace_back(rank, "layers." + std::to_string(i), sk::Shapes<Group>{},
+                            typename Layer::Options{policy, {}, {}});
+        layers.back().initialize([](auto, auto, auto) { return 0.5; });
+    }
+    auto model = sk::groups(layers);
+    sk::AdamW optimizer{model, {}};
+    std::size_t held = 0;
+    for (int step = 0; step < 3; ++step) {
+        sk::Accumulation accumulation{model};
+        for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
+            for (auto& layer : layers) {
+                auto window = layer.unshard();
+                auto handle = accumulation.gradients(layer);
+                handle[Wide{}][0] = typename Precision::Gradient(static_cast<float>(window[Wide{}][0]));
+                layer.reshard(std::move(window));
+                accumulation.add(std::move(handle), microbatch);
+            }
+        }
+        auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+        const auto norm = sk::global_norm(reduced);
+        optimizer.step(std::move(reduced), sk::clip(norm, 1));
+        if (step > 0) { CHECK(steady::account.large_bytes - at_start == held); }
+        held = steady::account.large_bytes - at_start;
+    }
+    return held;
+}
+
+template <class Precision, class Policy>
+void check_held(std::size_t world, Policy policy, std::size_t expected) {
+    CAPTURE(Policy::name);
+    sk::threads::run(toy::Mesh(world, 1, 1),
+                     [&](auto& rank) { CHECK(held_by<Precision>(rank, policy) == expected); });
+}
+
+}  // namespace
+
+TEST_CASE("the ledger sees every form of allocation") {
+    const auto count = [] { return steady::account.allocations; };
+    const std::size_t start = count();
+    const std::size_t bytes = steady::account.current;
+    delete new int;
+    delete[] new int[3];
+    delete new (std::nothrow) int;
+    struct alignas(256) Wide256 {
+        std::byte bytes[256];
+    };
+    auto* const aligned = new Wide256;
+    CHECK(reinterpret_cast<std::size_t>(aligned) % 256 == 0);
+    CHECK(steady::account.current == bytes + 256);
+    delete aligned;
+    delete[] new Wide256[2];
+    // A compiler may elide pairs of new and delete, never a call of the operator.
+    ::operator delete(::operator new(5000));
+    ::operator delete[](::operator new[](7, std::nothrow), std::nothrow);
+    CHECK(count() >= start + 3);
+    CHECK(steady::account.current == bytes);
+    CHECK(steady::account.large_blocks * steady::Account::large <= steady::account.large_bytes);
+}
+
+TEST_CASE("a step allocates nothing once two steps are over") {
+    using Over = sk::ShardOver<sk::FullShard, sk::Axes<sk::DpShard, sk::Cp>>;
+    SUBCASE("fp64") {
+        check_steady<sk::Precision<double>>(toy::Mesh(4, 1, 1), sk::NoShard{});
+        check_steady<sk::Precision<double>>(toy::Mesh(4, 1, 1), sk::ShardOptimizer{});
+        check_steady<sk::Precision<double>>(toy::Mesh(4, 1, 1), sk::ShardGradOp{});
+        check_steady<sk::Precision<double>>(toy::Mesh(4, 1, 1), sk::FullShard{});
+        check_steady<sk::Precision<double>>(toy::Mesh(4, 1, 1), sk::HybridShard<2>{});
+        check_steady<sk::Precision<double>>(toy::Mesh(2, 1, 2), Over{});
+        check_steady<sk::Precision<double>>(toy::Mesh(4, 1, 1), toy::KeepUntilUpdate{});
+    }
+    SUBCASE("bf16 with fp32 reduction and master") {
+        check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::NoShard{});
+        check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::ShardGradOp{});
+        check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::FullShard{});
+    }
+    SUBCASE("one rank in the caller's thread") {
+        const auto check = [](auto policy) {
+            SteadyCount count(1);
+            sk::self::run(toy::Mesh(1, 1, 1), [&](auto& rank) {
+                static_cast<void>(
+                    toy::train_rank<sk::Precision<double>>(rank, policy, training(toy::Rule::adamw), count.hooks(5)));
+            });
+            CHECK(count.before[0] > 0);
+            CHECK(count.after == count.before);
+        };
+        check(sk::NoShard{});
+        check(sk::FullShard{});
+    }
+}
+
+TEST_CASE("NoShard on one rank holds parameters, gradients and optimizer states, and no other buffer") {
+    constexpr std::size_t elements = 96 * 64 + 96;  // a multiple of the alignment: no padding
+    sk::self::run(toy::Mesh(1, 1, 1), [](auto& rank) {
+        const std::size_t blocks = steady::account.large_blocks;
+        const std::size_t bytes = steady::account.large_bytes;
+        using Layer = sk::Sharded<Group, sk::NoShard, sk::self::Engine, sk::Precision<double>>;
+        Layer layer(rank, "layer");
+        CHECK(steady::account.large_blocks - blocks == 2);
+        CHECK(steady::account.large_bytes - bytes == 2 * elements * sizeof(double));
+        auto model = sk::groups(layer);
+        sk::AdamW optimizer{model, {}};
+        CHECK(steady::account.large_blocks - blocks == 4);
+        CHECK(steady::account.large_bytes - bytes == 4 * elements * sizeof(double));
+        const std::size_t held = steady::account.current;
+        steady::account.peak = held;
+        for (int step = 0; step < 2; ++step) {
+            sk::Accumulation accumulation{model};
+            auto window = layer.unshard();
+            auto handle = accumulation.gradients(layer);
+            handle[Narrow{}][0] = 1;
+            layer.reshard(std::move(window));
+            accumulation.add(std::move(handle), sk::Microbatch::last);
+            auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+            const auto norm = sk::global_norm(reduced);
+            optimizer.step(std::move(reduced), sk::clip(norm, 1));
+        }
+        // The scratch of the norm, once: two doubles, and room for nothing else.
+        CHECK(steady::account.peak - held <= 256);
+    });
+    sk::self::run(toy::Mesh(1, 1, 1), [](auto& rank) {
+        CHECK(held_by<sk::Precision<float>>(rank, sk::NoShard{}) == 6 * 4 * elements * sizeof(float));
+    });
+}
+
+TEST_CASE("what a rank holds is the closed form of its policy: six groups, four ranks, two slots") {
+    // 6240 elements, in fp64 cut into four shards of 1568 (98 times 16), in bf16 of 1600 (25 times 64).
+    constexpr std::size_t shard = 1568 * 8;
+    constexpr std::size_t full = 4 * shard;
+    using Double = sk::Precision<double>;
+    // Parameters, gradients, two states; gather and gradient slots.
+    check_held<Double>(4, sk::NoShard{}, 6 * (full + full + 2 * full));
+    check_held<Double>(4, sk::ShardOptimizer{}, 6 * (full + full + 2 * shard));
+    check_held<Double>(4, sk::ShardGradOp{}, 6 * (full + shard + 2 * shard) + 2 * full);
+    check_held<Double>(4, sk::FullShard{}, 6 * (shard + shard + 2 * shard) + 2 * full + 2 * full);
+    check_held<Double>(4, toy::KeepUntilUpdate{}, 6 * (full + shard + shard + 2 * shard) + 2 * full);
+    constexpr std::size_t numel = 4 * 1600;
+    using Mixed = sk::Precision<sk::bf16>;
+    // bf16 parameters and gradients; fp32 master, sums and two states; with microbatches the next addend's slots.
+    check_held<Mixed>(4, sk::NoShard{}, 6 * numel * (2 + 2 + 4 + 4 + 2 * 4));
+    check_held<Mixed>(4, sk::ShardOptimizer{}, 6 * (numel * (2 + 2) + 1600 * (4 + 4 + 2 * 4)));
+    check_held<Mixed>(4, sk::ShardGradOp{}, 6 * (numel * 2 + 1600 * (4 + 4 + 2 * 4)) + 2 * numel * 2 + 2 * 1600 * 4);
+    // The resting shard of 3200 bytes is below the ledger's 4 KiB and counts as nothing here.
+    check_held<Mixed>(4, sk::FullShard{}, 6 * 1600 * (4 + 4 + 2 * 4) + 2 * numel * 2 + 2 * numel * 2 + 2 * 1600 * 4);
+}
