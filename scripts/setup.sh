@@ -21,8 +21,10 @@ header CLI/CLI.hpp libcli11-dev
 header nlohmann/json.hpp nlohmann-json3-dev
 module openblas libopenblas-dev
 "
+needs_plot='command gnuplot gnuplot-nox'
 needs_ci="$needs_tests
 $needs_train_gpt
+$needs_plot
 command clang++ clang
 command clang-format-14 clang-format-14
 command clang-tidy-14 clang-tidy-14

@@ -18,6 +18,10 @@ Progress::Progress(const Options& options, Style style)
       start_(Clock::now()),
       shown_(start_ - std::chrono::hours(1)) {}
 
+Progress::~Progress() {
+    if (line_ == Line::open) { std::printf("\n"); }
+}
+
 void Progress::after_step(const StepReport& report) {
     const auto now = Clock::now();
     const std::size_t done = report.step + 1;
@@ -40,6 +44,7 @@ void Progress::after_step(const StepReport& report) {
         // Back to the line's start, and clear what a longer line left.
         std::printf("\r[%s%s] %s\x1b[K%s", std::string(full, '#').c_str(), std::string(cells - full, '.').c_str(),
                     state.c_str(), last ? "\n" : "");
+        line_ = last ? Line::ended : Line::open;
     } else {
         std::printf("%s\n", state.c_str());
     }

@@ -15,6 +15,10 @@ class Progress {
     enum class Style : std::uint8_t { moving_line, plain_lines };
 
     Progress(const Options& options, Style style);
+    Progress(const Progress&) = delete;
+    Progress& operator=(const Progress&) = delete;
+    /// Ends a line that a failed run left open.
+    ~Progress();
 
     void after_step(const StepReport& report);
 
@@ -29,6 +33,7 @@ class Progress {
     Style style_;
     Clock::time_point start_;
     Clock::time_point shown_;
+    enum class Line : std::uint8_t { ended, open } line_ = Line::ended;
 };
 
 }  // namespace train_gpt

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "../../examples/train_gpt/program/command_line.hpp"
+#include "../../examples/train_gpt/program/input_error.hpp"
+#include "../../examples/train_gpt/program/plan_summary.hpp"
+
+using namespace train_gpt;
+
+namespace {
+
+/// Splits at blanks; '' is an empty argument.
+std::optional<Options> parse(const std::string& line, std::string* help = nullptr) {
+    std::vector<std::string> words{"train_gpt"};
+    std::istringstream stream(line);
+    for (std::string word; stream >> word;) { words.push_back(word == "''" ? "" : word); }
+    std::vector<const char*> arguments;
+    for (const auto& word : words) { arguments.push_back(word.c_str()); }
+    std::string text;
+    const auto options = parse_command_line(static_cast<int>(arguments.size()), arguments.data(), text);
+    if (help != nullptr) { *help = text; }
+    return options;
+}
+
+std::string error_of(const std::string& line) {
+    try {
+        parse(line);
+    } catch (const InputError& error) { return error.what(); }
+    return "no error";
+}
+
+}  // namespace
+
+TEST_SUITE("gpt.command_line") {
+    TEST_CASE("every flag reaches its option") {
+        const auto o = parse(
+            "--mesh 4x1x1 --policy hybrid_shard:2 --engine threads --steps 7 --batch 24 --microbatches 3 --sequence "
+            "9 "
+            "--layers 2 --width 12 --heads 3 --head untied --dtype bf16 --optimizer sgd --lr 0.5 --weight-decay 0.25 "
+            "--clip 0 --seed 18446744073709551615 --text a.txt --json b.json --plot c.svg --sample 5");
+        REQUIRE(o);
+        CHECK(o->mesh.describe() == "4x1x1");
+        CHECK(o->policy_text() == "hybrid_shard:2");
+        CHECK(o->engine == EngineKind::threads);
+        CHECK(o->steps == 7);
+        CHECK(o->batch == 24);
+        CHECK(o->microbatches == 3);
+        CHECK(o->model.sequence == 9);
+        CHECK(o->model.layers == 2);
+        CHECK(o->model.width == 12);
+        CHECK(o->model.heads == 3);
+        CHECK(o->model.head == HeadKind::untied);
+        CHECK(o->dtype == Dtype::bf16);
+        CHECK(o->optimizer == OptimizerKind::sgd);
+        CHECK(o->learning_rate == 0.5);
+        CHECK(o->weight_decay == 0.25);
+        CHECK(o->clip == 0.0);
+        CHECK(o->seed == 18446744073709551615U);
+        CHECK(o->text == "a.txt");
+        CHECK(o->json == "b.json");
+        CHECK(o->plot == "c.svg");
+        CHECK(o->sample == 5);
+        CHECK(o->action == Options::Action::train);
+        CHECK(parse("--plan")->action == Options::Action::plan);
+        CHECK(parse("--engine self")->mesh.describe() == "1x1x1");
+        std::string help;
+        CHECK_FALSE(parse("--help", &help));
+        CHECK(help.find("--microbatches") != std::string::npos);
+    }
+
+    TEST_CASE("bad input is refused in one line that names what was given and what was expected") {
+        const std::vector<std::pair<std::string, std::vector<std::string>>> cases{
+            {"--mesh 2x2", {"--mesh", "'2x2'", "DPxTPxCP"}},
+            {"--mesh 0x1x1", {"'0x1x1'", "at least 1"}},
+            {"--mesh 2x1x1x", {"'2x1x1x'", "DPxTPxCP"}},
+            {"--mesh 2x2x1", {"2x2x1", "DPx1x1"}},
+            {"--engine self --mesh 4x1x1", {"4x1x1 has 4 ranks", "--engine self has 1"}},
+            {"--engine mpi", {"'mpi'", "self or threads"}},
+            {"--batch 15", {"--batch 15", "multiple of the 2 data-parallel ranks"}},
+            {"--batch 16 --microbatches 3", {"--batch 16", "multiple of --microbatches 3"}},
+            {"--batch 4 --microbatches 4", {"--batch 4", "2 x 4"}},
+            {"--heads 3", {"--heads 3", "--width 128"}},
+            {"--policy zero3", {"'zero3'", "full_shard"}},
+            {"--policy hybrid_shard", {"'hybrid_shard'", "hybrid_shard:N"}},
+            {"--policy hybrid_shard:0", {"'hybrid_shard:0'", "at least 1"}},
+            {"--policy hybrid_shard:3 --mesh 4x1x1", {"hybrid_shard:3", "divides the 4"}},
+            {"--dtype fp16", {"'fp16'", "fp64, fp32 or bf16"}},
+            {"--optimizer adam", {"'adam'", "adamw or sgd"}},
+            {"--head both", {"'both'", "tied or untied"}},
+            {"--bogus 3", {"'--bogus'", "--help"}},
+            {"stray", {"'stray'", "--help"}},
+            {"--lr", {"--lr"}},
+            {"--steps 5 --steps 6", {"--steps"}},
+            {"--lr nan", {"--lr 'nan'", "finite number of at least 0"}},
+            {"--lr inf", {"--lr 'inf'", "finite number of at least 0"}},
+            {"--lr -inf", {"--lr '-inf'", "finite number of at least 0"}},
+            {"--lr -1e-3", {"--lr '-1e-3'", "finite number of at least 0"}},
+            {"--lr 1e999", {"--lr '1e999'", "finite number of at least 0"}},
+            {"--lr 1e-3x", {"--lr '1e-3x'", "finite number of at least 0"}},
+            {"--weight-decay NaN", {"--weight-decay 'NaN'", "finite number of at least 0"}},
+            {"--clip -1", {"--clip '-1'", "finite number of at least 0"}},
+            {"--steps 0", {"--steps '0'", "whole number from 1"}},
+            {"--steps -3", {"--steps '-3'", "whole number from 1"}},
+            {"--steps 1.5", {"--steps '1.5'", "whole number from 1"}},
+            {"--steps many", {"--steps 'many'", "whole number from 1"}},
+            {"--steps ''", {"--steps ''", "whole number from 1"}},
+            {"--batch 99999999999999999999", {"--batch", "whole number"}},
+            {"--seed -1", {"--seed '-1'", "whole number from 0"}},
+            {"--width 0", {"--width '0'", "whole number from 1"}},
+            {"--layers 0", {"--layers '0'", "whole number from 1"}},
+            {"--width 99999999999 --heads 1", {"--width 99999999999", "at most"}},
+            {"--width 536870911 --heads 1 --layers 2147483647", {"overflows 64 bits"}},
+            {"--sequence 2000000000", {"2000000000 tokens", "at most", "--microbatches"}},
+            {"--text ''", {"--text ''", "a file name"}},
+            {"--plot curve.gif", {"'curve.gif'", ".png or .svg"}},
+            {"--plot a.svg --json a.svg", {"'a.svg'", "--json"}},
+        };
+        for (const auto& each : cases) {
+            const std::string& line = each.first;
+            const std::string message = error_of(line);
+            CAPTURE(line);
+            CAPTURE(message);
+            CHECK(message.find('\n') == std::string::npos);
+            for (const auto& fragment : each.second) { CHECK(message.find(fragment) != std::string::npos); }
+        }
+    }
+
+    TEST_CASE("microbatches cut a rank's sequences into parts that differ by one at most and cover all") {
+        for (const std::size_t world : {1U, 2U, 3U, 5U}) {
+            for (const std::size_t microbatches : {1U, 2U, 3U, 4U, 6U}) {
+                Options o;
+                o.mesh = {world, 1, 1};
+                o.batch = 120;
+                o.microbatches = microbatches;
+                CHECK_NOTHROW(validate(o));
+                CHECK(o.microbatch_begin(0) == 0);
+                CHECK(o.microbatch_begin(microbatches) == 120 / world);
+                for (std::size_t m = 0; m < microbatches; ++m) {
+                    const std::size_t part = o.microbatch_begin(m + 1) - o.microbatch_begin(m);
+                    CHECK(part <= o.pass_shape().batch);
+                    CHECK(part + 1 >= o.pass_shape().batch);
+                }
+            }
+        }
+    }
+
+    TEST_CASE("--plan prints the plan of a mesh that no laptop has, without taking its memory") {
+        const auto options =
+            parse("--plan --mesh 64x1x1 --batch 64 --width 4096 --layers 32 --heads 32 --sequence 2048 --dtype bf16");
+        REQUIRE(options);
+        const PlanSummary plan = make_plan(*options);
+        // GPT with biases: 12 C^2 + 13 C a block, 256 C + S C in front, 2 C behind.
+        const std::size_t c = 4096;
+        CHECK(plan.library.numel == 32 * (12 * c * c + 13 * c) + (256 + 2048) * c + 2 * c);
+        const double per_rank = static_cast<double>(plan.library.numel) / 64;
+        const auto& memory = plan.library.memory;
+        CHECK(static_cast<double>(memory.parameters.value) == doctest::Approx(2 * per_rank).epsilon(0.001));
+        CHECK(static_cast<double>(memory.master.value) == doctest::Approx(4 * per_rank).epsilon(0.001));
+        CHECK(static_cast<double>(memory.optimizer.value) == doctest::Approx(8 * per_rank).epsilon(0.001));
+        const std::string text = describe_plan(*options, plan);
+        for (const char* word : {"64x1x1", "full_shard", "parameters", "gradients", "optimizer", "gather buffers",
+                                 "activations", "total", "all_gather", "reduce_scatter"}) {
+            CAPTURE(word);
+            CHECK(text.find(word) != std::string::npos);
+        }
+    }
+}

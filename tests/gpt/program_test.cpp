@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <new>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "../../examples/train_gpt/allocation_counter.hpp"
+#include "../../examples/train_gpt/program/data_order.hpp"
+#include "../../examples/train_gpt/program/input_error.hpp"
+#include "../../examples/train_gpt/program/job.hpp"
+#include "../../examples/train_gpt/program/output_file.hpp"
+#include "../../examples/train_gpt/program/report.hpp"
+#include "../../examples/train_gpt/program/text.hpp"
+
+using namespace train_gpt;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A folder of its own, removed at the end.
+class Folder {
+  public:
+    Folder() : path_(fs::temp_directory_path() / ("train_gpt_test_" + std::to_string(std::random_device{}()))) {
+        fs::create_directories(path_);
+    }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    ~Folder() { fs::remove_all(path_); }
+    std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+  private:
+    fs::path path_;
+};
+
+}  // namespace
+
+TEST_SUITE("gpt.program") {
+    TEST_CASE("allocations are counted for the rank that made them, in every form, whoever frees them") {
+        struct alignas(256) Wide {
+            std::byte bytes[512];
+        };
+        CountedAllocations counted;
+        const std::size_t before = counted.current_bytes();
+        auto bytes = std::make_unique<std::byte[]>(1000);
+        CHECK(counted.current_bytes() - before == 1000);
+        auto wide = std::make_unique<Wide[]>(3);
+        CHECK(reinterpret_cast<std::uintptr_t>(wide.get()) % 256 == 0);
+        CHECK(counted.current_bytes() - before == 1000 + 3 * sizeof(Wide));
+        void* quiet = ::operator new(10, std::nothrow);
+        CHECK(counted.current_bytes() - before == 1010 + 3 * sizeof(Wide));
+        ::operator delete(quiet, std::nothrow);
+        CHECK(counted.allocations() == 3);
+        const std::size_t peak = counted.peak_bytes();
+        CHECK(peak == before + 1010 + 3 * sizeof(Wide));
+        std::thread([moved = std::move(bytes)]() mutable {
+            const CountedAllocations other;
+            moved.reset();
+            CHECK(other.current_bytes() == 0);
+        }).join();
+        wide.reset();
+        CHECK(counted.peak_bytes() >= peak);
+        const volatile std::size_t too_much = ~std::size_t{0} - 8;
+        CHECK_THROWS_AS(static_cast<void>(::operator new(too_much)), std::bad_alloc);
+    }
+
+    TEST_CASE("the data order depends on seed, step and sequence number alone, and stays inside the text") {
+        std::vector<std::uint8_t> text(500);
+        for (std::size_t i = 0; i < text.size(); ++i) { text[i] = static_cast<std::uint8_t>(i * 7); }
+        const DataOrder order(text, 31, 5);
+        std::vector<std::uint8_t> whole(12 * 31);
+        std::vector<std::uint8_t> targets(12 * 31);
+        order.fill(3, 0, {12, 31}, whole.data(), targets.data());
+        for (std::size_t i = 0; i < 12; ++i) {
+            for (std::size_t t = 0; t + 1 < 31; ++t) { CHECK(targets[i * 31 + t] == whole[i * 31 + t + 1]); }
+            // In pieces, as ranks and microbatches take them.
+            std::vector<std::uint8_t> tokens(31);
+            std::vector<std::uint8_t> next(31);
+            order.fill(3, i, {1, 31}, tokens.data(), next.data());
+            CHECK(std::equal(tokens.begin(), tokens.end(), whole.begin() + static_cast<std::ptrdiff_t>(i * 31)));
+        }
+        std::size_t largest = 0;
+        for (std::size_t step = 0; step < 2000; ++step) { largest = std::max(largest, order.start(step, 0)); }
+        CHECK(largest + 31 < text.size());
+        CHECK(largest > 440);
+        CHECK(DataOrder(text, 31, 6).start(3, 0) != order.start(3, 0));
+        const DataOrder shortest(std::span<const std::uint8_t>(text.data(), 32), 31, 5);
+        CHECK(shortest.start(9, 9) == 0);
+    }
+
+    TEST_CASE("text: the repository's own by default; missing, empty and short files are refused by name") {
+        const Text own = read_text("", 64);
+        CHECK(own.bytes.size() > 100'000);
+        const Folder folder;
+        const auto message = [&](const std::string& file) -> std::string {
+            try {
+                read_text(file, 8);
+            } catch (const InputError& error) { return error.what(); }
+            return "no error";
+        };
+        std::ofstream(folder.file("empty")).flush();
+        std::ofstream(folder.file("short")) << "12345678";
+        std::ofstream(folder.file("enough")) << "123456789";
+        CHECK(message(folder.file("missing")).find("missing") != std::string::npos);
+        CHECK(message(folder.file("missing")).find("can be read") != std::string::npos);
+        CHECK(message(folder.file("")).find("folder") != std::string::npos);
+        CHECK(message(folder.file("empty")).find("0 bytes: expected at least 9") != std::string::npos);
+        CHECK(message(folder.file("short")).find("8 bytes: expected at least 9") != std::string::npos);
+        CHECK(read_text(folder.file("enough"), 8).bytes.size() == 9);
+    }
+
+    TEST_CASE("result files: an unwritable one is refused at once, an unwritten one leaves nothing behind") {
+        const Folder folder;
+        CHECK_THROWS_WITH_AS(OutputFile("--json", folder.file("no/such/folder.json")), doctest::Contains("--json '"),
+                             InputError);
+        CHECK_THROWS_WITH_AS(OutputFile("--plot", folder.file("")), doctest::Contains("can be written"), InputError);
+        { const OutputFile unused("--json", folder.file("a.json")); }
+        CHECK_FALSE(fs::exists(folder.file("a.json")));
+        std::ofstream(folder.file("old.json")) << "old";
+        { const OutputFile unused("--json", folder.file("old.json")); }
+        CHECK(fs::file_size(folder.file("old.json")) == 3);
+        OutputFile("--json", folder.file("old.json")).write("new!");
+        CHECK(fs::file_size(folder.file("old.json")) == 4);
+        CHECK_FALSE(OutputFile("--json", "").wanted());
+    }
+
+    TEST_CASE("the JSON object has every field, and a sample has as many bytes as asked for on every mesh") {
+        std::vector<std::uint8_t> text(300, 'x');
+        for (std::size_t i = 0; i < text.size(); i += 3) { text[i] = 'y'; }
+        Options options;
+        options.model = {8, 1, 8, 2, HeadKind::tied};
+        options.batch = 4;
+        options.steps = 3;
+        options.sample = 20;
+        const Results results = train({options, text, {}, KeepParameters::no});
+        CHECK(results.sample.size() == 20);
+        Options alone = options;
+        alone.mesh = {1, 1, 1};
+        alone.engine = EngineKind::self;
+        CHECK(train({alone, text, {}, KeepParameters::no}).sample.size() == 20);
+
+        const auto object = nlohmann::json::parse(json_report(options, make_plan(options), results, {}));
+        for (const char* field :
+             {"policy", "mesh", "engine", "dtype", "optimizer", "world", "parameters", "steps", "losses",
+              "grad_norms", "tokens_per_second", "planned_bytes_per_rank", "peak_bytes_per_rank", "collectives"}) {
+            CAPTURE(field);
+            CHECK(object.contains(field));
+        }
+        CHECK(object.at("policy") == "full_shard");
+        CHECK(object.at("mesh") == "2x1x1");
+        CHECK(object.at("world") == 2);
+        CHECK(object.at("losses").size() == 3);
+        CHECK(object.at("grad_norms").size() == 3);
+        CHECK(object.at("parameters") == (256 + 8) * 8 + 12 * 64 + 13 * 8 + 16);
+        CHECK(object.at("collectives").at("all_gather").at("count") == 2 + 2 + 1);
+        CHECK(object.at("collectives").at("reduce_scatter").at("count") == 3);
+        CHECK(object.at("collectives").at("reduce_scatter").at("bytes").get<std::uint64_t>() > 0);
+    }
+}
