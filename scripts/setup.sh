@@ -28,7 +28,6 @@ $needs_plot
 command clang++ clang
 command clang-format-14 clang-format-14
 command clang-tidy-14 clang-tidy-14
-clang_runtime libclang_rt.tsan libclang-rt-14-dev
 "
 
 say() { printf '%s\n' "$*" >&2; }
@@ -38,7 +37,6 @@ is_there() {  # kind name
         command) command -v "$2" >/dev/null ;;
         header) command -v c++ >/dev/null && echo "#include <$2>" | c++ -std=c++20 -E -x c++ - >/dev/null 2>&1 ;;
         module) command -v pkg-config >/dev/null && pkg-config --exists "$2" ;;
-        clang_runtime) command -v clang++ >/dev/null && [ -e "$(clang++ -print-runtime-dir)/$2-$(uname -m).a" ] ;;
     esac
 }
 

@@ -1,26 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--compiler g++] [--jobs N]: drops, doubles and runs over a wrong axis every reduction call site of the
-library, one at a time, and builds and runs killer.cpp against each mutant. Prints site, mutant and what killed it;
-fails on a survivor, and when a site is written in a way that this script does not understand.
+"""run.py [--compiler g++] [--jobs N]: drops, doubles and runs over a wrong axis every sum over ranks in the library
+and in the example trainer, one at a time, and builds and runs a program against each mutant that must fail. Prints
+site, mutant and what killed it; fails on a survivor, and when a site is written in a way that this script does not
+understand.
 """
 import argparse
 import concurrent.futures
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-INCLUDE = HERE.parent.parent / "include"
-FOLDERS = ["sharded", "optim", "mesh"]
-CALL = re.compile(r"\b(?P<verb>all_reduce|reduce_scatter)(?P<in_place>_in_place)?\((?P<arguments>[^;{}]*)\);")
+ROOT = HERE.parent.parent
+TRAINER = ROOT / "examples/train_gpt"
+# Maxima are left out: counted twice, they stay what they are.
+CALL = re.compile(r"\b(?:sk::)?(?P<verb>all_reduce|reduce_scatter)(?P<in_place>_in_place)?"
+                  r"\((?P<arguments>[^;{}]*ReduceOp::sum[^;{}]*)\);")
 # What a site may reduce over, and the wrong axes to try instead.
 AXES = {
     "comms_.shards": ["comms_.replicas", "comms_.data"],
     "comms_.replicas": ["comms_.shards", "comms_.data"],
     "comms_.data": ["comms_.shards", "comms_.replicas"],
-    "context.world()": ["context.template sub_mesh<Axes<Dp>>()", "context.template sub_mesh<Axes<Tp>>()"],
+    "context.world()": ["context.template sub_mesh<shardkit::Axes<shardkit::Dp>>()",
+                        "context.template sub_mesh<shardkit::Axes<shardkit::Tp>>()"],
+    "context_.world()": ["context_.template sub_mesh<shardkit::Axes<shardkit::Tp>>()"],
 }
 
 
@@ -54,43 +60,55 @@ def mutants_of(match):
         yield f"over {other}", call.replace(axes, other, 1)
 
 
-def find_mutants():
-    for folder in FOLDERS:
-        for header in sorted((INCLUDE / "shardkit" / folder).glob("*.hpp")):
-            text = header.read_text(encoding="utf-8")
-            for match in CALL.finditer(text):
-                line = text.count("\n", 0, match.start()) + 1
-                for name, replacement in mutants_of(match):
-                    mutated = text[:match.start()] + "{ " + replacement + " }" + text[match.end():]
-                    yield f"{header.relative_to(INCLUDE)}:{line}", name, header.relative_to(INCLUDE), mutated
+class Target:
+    """Headers below `root` that are mutated, and the program that must notice."""
+
+    def __init__(self, root, folders, killer, sources=(), flags=()):
+        self.root, self.folders, self.killer = root, folders, killer
+        self.sources, self.flags = [str(source) for source in sources], list(flags)
+
+    def mutants(self):
+        for folder in self.folders:
+            for header in sorted((self.root / folder).glob("*.hpp")):
+                text = header.read_text(encoding="utf-8")
+                for match in CALL.finditer(text):
+                    line = text.count("\n", 0, match.start()) + 1
+                    for name, replacement in mutants_of(match):
+                        mutated = text[:match.start()] + "{ " + replacement + " }" + text[match.end():]
+                        path = header.relative_to(self.root)
+                        # Over one axis only, dp is the world.
+                        if self.root == TRAINER and "Axes<shardkit::Dp>" in name:
+                            continue
+                        yield f"{header.relative_to(ROOT)}:{line}", name, path, mutated
+
+    def run(self, compiler, folder, overlay=None):
+        """None when the program passes, else what stopped it."""
+        program = pathlib.Path(folder) / "killer"
+        # Quoted includes look beside the including file first, so a mutant brings its neighbours along.
+        root = overlay or self.root
+        command = [compiler, "-std=c++20", "-O0", "-w", "-pthread", f"-I{root}", f"-I{ROOT / 'include'}",
+                   str(HERE / self.killer), *self.sources, "-o", str(program), *self.flags]
+        built = subprocess.run(command, capture_output=True, text=True, check=False)
+        if built.returncode != 0:
+            errors = [line for line in built.stderr.splitlines() if "error" in line]
+            return "compiler: " + (errors or ["failed"])[0].strip()
+        try:
+            ran = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
+        except subprocess.TimeoutExpired:
+            return "time limit"
+        return None if ran.returncode == 0 else (ran.stdout.strip().splitlines() or [f"status {ran.returncode}"])[-1]
+
+    def try_mutant(self, compiler, mutant):
+        site, name, header, text = mutant
+        with tempfile.TemporaryDirectory() as folder:
+            overlay = pathlib.Path(folder) / "tree"
+            shutil.copytree(self.root, overlay)
+            (overlay / header).write_text(text, encoding="utf-8")
+            return site, name, self.run(compiler, folder, overlay)
 
 
-def run_killer(compiler, overlay, folder):
-    """None when the killer passes, else what stopped it."""
-    program = folder / "killer"
-    command = [compiler, "-std=c++20", "-O0", "-w", "-pthread"]
-    if overlay:
-        command += ["-I", str(overlay)]
-    command += ["-I", str(INCLUDE), str(HERE / "killer.cpp"), "-o", str(program)]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
-    if built.returncode != 0:
-        errors = [line for line in built.stderr.splitlines() if "error" in line]
-        return "compiler: " + (errors or ["failed"])[0].strip()
-    try:
-        ran = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
-    except subprocess.TimeoutExpired:
-        return "time limit"
-    return None if ran.returncode == 0 else (ran.stdout.strip().splitlines() or [f"status {ran.returncode}"])[-1]
-
-
-def try_mutant(compiler, mutant):
-    site, name, header, text = mutant
-    with tempfile.TemporaryDirectory() as folder:
-        overlay = pathlib.Path(folder) / "include"
-        target = overlay / header
-        target.parent.mkdir(parents=True)
-        target.write_text(text, encoding="utf-8")
-        return site, name, run_killer(compiler, overlay, pathlib.Path(folder))
+def package_flags(kind, package):
+    return subprocess.run(["pkg-config", kind, package], check=True, capture_output=True, text=True).stdout.split()
 
 
 def main():
@@ -99,22 +117,29 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
 
-    with tempfile.TemporaryDirectory() as folder:
-        reason = run_killer(options.compiler, None, pathlib.Path(folder))
-    if reason is not None:
-        sys.exit(f"the unchanged library fails: {reason}")
-
-    mutants = list(find_mutants())
-    if not mutants:
-        sys.exit("no reduction call site was found")
-    survivors = 0
+    targets = [
+        Target(ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh"], "killer.cpp"),
+        Target(TRAINER, ["program"], "trainer_killer.cpp", [TRAINER / "allocation_counter.cpp"],
+               package_flags("--cflags", "openblas") + package_flags("--libs", "openblas")),
+    ]
+    tried = survivors = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for site, name, reason in pool.map(lambda mutant: try_mutant(options.compiler, mutant), mutants):
-            not_built = reason is not None and reason.startswith("compiler:")
-            survivors += reason is None or not_built
-            verdict = "SURVIVED" if reason is None else "NO MUTANT" if not_built else "killed by"
-            print(f"{site}: {name}: {verdict} {reason or ''}", flush=True)
-    print(f"{len(mutants)} mutants, {survivors} survived or did not compile")
+        for target in targets:
+            with tempfile.TemporaryDirectory() as folder:
+                reason = target.run(options.compiler, folder)
+            if reason is not None:
+                sys.exit(f"{target.killer} fails without a mutant: {reason}")
+            mutants = list(target.mutants())
+            if not mutants:
+                sys.exit(f"no reduction call site was found below {target.root}")
+            tried += len(mutants)
+            results = pool.map(lambda mutant, target=target: target.try_mutant(options.compiler, mutant), mutants)
+            for site, name, reason in results:
+                not_built = reason is not None and reason.startswith("compiler:")
+                survivors += reason is None or not_built
+                verdict = "SURVIVED" if reason is None else "NO MUTANT" if not_built else "killed by"
+                print(f"{site}: {name}: {verdict} {reason or ''}", flush=True)
+    print(f"{tried} mutants, {survivors} survived or did not compile")
     sys.exit(1 if survivors else 0)
 
 

@@ -151,6 +151,7 @@ class ShardedState {
             }
             Engine::Kernels::convert(context_.compute_stream(), std::span<const T>(staged, count),
                                      target.subspan(at - origin, count));
+            context_.compute_stream().synchronize();  // before `staged` is filled again
         }
     }
 

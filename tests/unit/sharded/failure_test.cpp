@@ -42,13 +42,15 @@ std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, Policy policy, st
     });
 }
 
+/// `shard_group`: ranks that gather together. After the last collective of the whole world a group goes on alone.
 template <class Policy>
-void check_every_position(std::size_t world, Policy policy) {
+void check_every_position(std::size_t world, std::size_t shard_group, Policy policy) {
     const toy::Mesh mesh(world, 1, 1);
     std::size_t verbs = 0;
     for (const auto& error : train_and_fail(mesh, policy, world, 0, Ending::exception, verbs)) {
         REQUIRE(error == nullptr);
     }
+    constexpr std::size_t reads = 3;        // the last positions, behind the norm: none but shard groups communicate
     REQUIRE(verbs == 2 * (5 + 2 * 5) + 5);  // two microbatches of five groups, forward and backward; the step; read
     const auto check = [&](std::size_t victim, std::size_t position, Ending ending) {
         CAPTURE(world);
@@ -63,7 +65,10 @@ void check_every_position(std::size_t world, Policy policy) {
             const auto outcome = rank_checks::outcome(errors[r]);
             if (r == victim) {
                 CHECK(outcome.kind == (ending == Ending::exception ? Kind::planted : Kind::none));
-            } else if (position + 1 == verbs) {
+            } else if (position + reads >= verbs && r / shard_group != victim / shard_group &&
+                       outcome.kind == Kind::none) {
+                // This rank had nothing left to do with the victim; it may have been stopped or not.
+            } else if (position + 1 == verbs && r / shard_group == victim / shard_group) {
                 CHECK(outcome.kind == Kind::none);  // nothing collective was left to do
             } else {
                 CHECK(outcome.kind == Kind::peer);
@@ -83,10 +88,10 @@ void check_every_position(std::size_t world, Policy policy) {
 }  // namespace
 
 TEST_CASE("a rank that throws or returns at any verb of a step ends all others with an error that names it") {
-    SUBCASE("full_shard on 2") { check_every_position(2, sk::FullShard{}); }
-    SUBCASE("shard_optimizer on 2") { check_every_position(2, sk::ShardOptimizer{}); }
-    SUBCASE("full_shard on 4") { check_every_position(4, sk::FullShard{}); }
-    SUBCASE("hybrid_shard on 4") { check_every_position(4, sk::HybridShard<2>{}); }
+    SUBCASE("full_shard on 2") { check_every_position(2, 2, sk::FullShard{}); }
+    SUBCASE("shard_optimizer on 2") { check_every_position(2, 2, sk::ShardOptimizer{}); }
+    SUBCASE("full_shard on 4") { check_every_position(4, 4, sk::FullShard{}); }
+    SUBCASE("hybrid_shard on 4") { check_every_position(4, 2, sk::HybridShard<2>{}); }
 }
 
 TEST_CASE("so does a rank that ends while the others make their containers") {

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/memory/host_buffer.hpp>
+
+#include "lazy_stream.hpp"
+
+namespace lazy {
+
+namespace sk = shardkit;
+
+/// One rank whose verbs are copies that run when their stream gets to them.
+class Communicator {
+  public:
+    using Stream = lazy::Stream;
+
+    static std::size_t rank() { return 0; }
+    static std::size_t size() { return 1; }
+    static std::string_view axes() { return "self"; }
+    Communicator split(std::size_t, std::size_t, std::string_view, sk::SourceLocation) const { return *this; }
+    Communicator named(std::string_view) const { return *this; }
+    static void barrier(const Stream&, sk::SourceLocation) {}
+
+    template <class T>
+    void all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream, sk::SourceLocation) const {
+        copy(shard, full, stream);
+    }
+    template <class T>
+    void all_gather_in_place(std::span<T>, const Stream&, sk::SourceLocation) const {}
+    template <class In, class Out>
+    void reduce_scatter(sk::ReduceOp, std::span<const In> full, std::span<Out> shard, const Stream& stream,
+                        sk::SourceLocation) const {
+        copy(full, shard, stream);
+    }
+    template <class T>
+    void reduce_scatter_in_place(sk::ReduceOp, std::span<T>, const Stream&, sk::SourceLocation) const {}
+    template <class In, class Out>
+    void all_reduce(sk::ReduceOp, std::span<const In> input, std::span<Out> output, const Stream& stream,
+                    sk::SourceLocation) const {
+        copy(input, output, stream);
+    }
+    template <class T>
+    void all_reduce_in_place(sk::ReduceOp, std::span<T>, const Stream&, sk::SourceLocation) const {}
+
+  private:
+    template <class In, class Out>
+    static void copy(std::span<const In> from, std::span<Out> to, const Stream& stream) {
+        stream.enqueue([=] { sk::HostKernels::convert(sk::InlineStream{}, from, to); });
+    }
+};
+
+/// HostKernels that run when their stream gets to them.
+struct Kernels {
+    template <class T>
+    static void fill(const Stream& stream, std::span<T> to, T value) {
+        stream.enqueue([=] { sk::HostKernels::fill(sk::InlineStream{}, to, value); });
+    }
+    template <class From, class To>
+    static void convert(const Stream& stream, std::span<const From> from, std::span<To> to) {
+        stream.enqueue([=] { sk::HostKernels::convert(sk::InlineStream{}, from, to); });
+    }
+    template <class Addend, class Sum>
+    static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> sum) {
+        stream.enqueue([=] { sk::HostKernels::accumulate(sk::InlineStream{}, addend, sum); });
+    }
+    /// Its result is read by the host, so it waits.
+    template <class T>
+    static void norm_partial(const Stream& stream, std::span<const T> gradient, double scale, sk::NormPartial& into) {
+        stream.synchronize();
+        sk::HostKernels::norm_partial(sk::InlineStream{}, gradient, scale, into);
+    }
+    template <class Update, class Spans>
+    static void sgd(const Stream& stream, const Update& update, const Spans& spans) {
+        stream.enqueue([=] { sk::HostKernels::sgd(sk::InlineStream{}, update, spans); });
+    }
+};
+
+struct Engine {
+    static constexpr std::string_view name = "lazy";
+    using Communicator = lazy::Communicator;
+    using Stream = lazy::Stream;
+    template <class T>
+    using Buffer = sk::HostBuffer<T>;
+    using Kernels = lazy::Kernels;
+};
+
+}  // namespace lazy

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every event that the library puts between the compute and the communication stream, on streams that run as late as
+// they may. One rank: a collective is a copy that happens when its stream gets to it.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/rank.hpp>
+#include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "lazy_engine.hpp"
+
+namespace {
+
+namespace sk = shardkit;
+using lazy::Pace;
+
+struct Weight : sk::Param<"weight", double, 40> {};
+
+constexpr std::size_t numel = 40;
+constexpr std::size_t layers = 4;
+constexpr std::size_t steps = 3;
+constexpr double learning_rate = 0.125;
+
+double first_value(std::size_t layer, std::size_t i) { return static_cast<double>((layer * 7 + i * 3) % 11) / 4 - 1; }
+double addend(double value, std::size_t layer, std::size_t microbatch, std::size_t i) {
+    return value / 2 + static_cast<double>((layer + 2 * microbatch + i) % 5) - 2;
+}
+
+struct Outcome {
+    std::vector<double> parameters;
+    std::vector<double> gradients;  // of the last layer, every step
+    std::vector<double> norms;
+
+    friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+Outcome serial(std::size_t microbatches) {
+    Outcome outcome;
+    std::vector<std::vector<double>> values(layers, std::vector<double>(numel));
+    for (std::size_t l = 0; l < layers; ++l) {
+        for (std::size_t i = 0; i < numel; ++i) { values[l][i] = first_value(l, i); }
+    }
+    for (std::size_t s = 0; s < steps; ++s) {
+        double squares = 0;
+        for (std::size_t l = 0; l < layers; ++l) {
+            for (std::size_t i = 0; i < numel; ++i) {
+                double sum = 0;
+                for (std::size_t m = 0; m < microbatches; ++m) { sum += addend(values[l][i], l, m, i); }
+                values[l][i] -= learning_rate * sum;
+                squares += sum * sum;
+                if (l + 1 == layers) { outcome.gradients.push_back(sum); }
+            }
+        }
+        outcome.norms.push_back(std::sqrt(squares));
+    }
+    for (const auto& layer : values) {
+        outcome.parameters.insert(outcome.parameters.end(), layer.begin(), layer.end());
+    }
+    return outcome;
+}
+
+/// Whether the host looks at a step's gradients, which makes the streams wait where they would not otherwise.
+enum class Look : unsigned char { never, norm, gradients };
+
+template <class Policy, class Precision>
+Outcome train(Pace compute, Pace communication, std::size_t microbatches, std::size_t in_flight, Look look) {
+    sk::Rank<lazy::Engine, sk::DeviceMesh<1>> rank({}, {}, {.in_flight = in_flight});
+    rank.compute_stream().set_pace(compute);
+    rank.communication_stream().set_pace(communication);
+    const auto stream = rank.compute_stream();
+
+    std::deque<sk::Sharded<Weight, Policy, lazy::Engine, Precision>> model;
+    for (std::size_t l = 0; l < layers; ++l) {
+        model.emplace_back(rank, "layers." + std::to_string(l));
+        model[l].initialize([&](auto, auto, std::size_t i) { return first_value(l, i); });
+    }
+    auto groups = sk::groups(model);
+    sk::SGD optimizer{groups, {.learning_rate = learning_rate}};
+    std::vector<std::vector<double>> activations(layers, std::vector<double>(numel));
+    Outcome outcome;
+    for (std::size_t s = 0; s < steps; ++s) {
+        sk::Accumulation accumulation{groups};
+        for (std::size_t m = 0; m < microbatches; ++m) {
+            // Forward: nothing but windows follow each other, one layer's gather into the other's buffer.
+            for (std::size_t l = 0; l < layers; ++l) {
+                const auto window = model[l].unshard();
+                const double* const values = window[Weight{}];
+                double* const activation = activations[l].data();
+                stream.enqueue([=] { std::copy_n(values, numel, activation); });
+            }
+            for (std::size_t l = layers; l-- > 0;) {
+                auto pending = model[l].begin_unshard();
+                auto handle = accumulation.gradients(model[l]);
+                auto window = std::move(pending).wait();
+                const double* const values = window[Weight{}];
+                const double* const activation = activations[l].data();
+                auto* const target = handle[Weight{}].data();
+                stream.enqueue([=] {
+                    for (std::size_t i = 0; i < numel; ++i) {
+                        using Gradient = typename Precision::Gradient;
+                        target[i] += static_cast<Gradient>(addend((values[i] + activation[i]) / 2, l, m, i));
+                    }
+                });
+                accumulation.add(std::move(handle));
+            }
+        }
+        auto reduced = sk::reduce(std::move(accumulation), sk::sum);
+        if (look == Look::norm) { outcome.norms.push_back(sk::global_norm(reduced).value()); }
+        if (look == Look::gradients) {
+            std::vector<double> gradients(numel);
+            reduced.read_full(model.back(), Weight{}, std::span<double>(gradients));
+            outcome.gradients.insert(outcome.gradients.end(), gradients.begin(), gradients.end());
+        }
+        optimizer.step(std::move(reduced));
+    }
+    for (auto& layer : model) {
+        std::vector<double> values(numel);
+        layer.read_full(Weight{}, std::span<double>(values));
+        outcome.parameters.insert(outcome.parameters.end(), values.begin(), values.end());
+    }
+    return outcome;
+}
+
+template <class Policy>
+void check_policy() {
+    CAPTURE(Policy::name);
+    for (const Pace compute : {Pace::eager, Pace::lazy}) {
+        for (const Pace communication : {Pace::eager, Pace::lazy}) {
+            for (const std::size_t microbatches : {1U, 3U}) {
+                for (const std::size_t in_flight : {1U, 2U}) {
+                    for (const Look look : {Look::never, Look::norm, Look::gradients}) {
+                        CAPTURE(static_cast<int>(compute));
+                        CAPTURE(static_cast<int>(communication));
+                        CAPTURE(microbatches);
+                        CAPTURE(in_flight);
+                        CAPTURE(static_cast<int>(look));
+                        Outcome expected = serial(microbatches);
+                        if (look != Look::norm) { expected.norms.clear(); }
+                        if (look != Look::gradients) { expected.gradients.clear(); }
+                        // Dyadic values: sums are exact in both precisions, in any order.
+                        CHECK(train<Policy, sk::Precision<double>>(compute, communication, microbatches, in_flight,
+                                                                   look) == expected);
+                        CHECK(train<Policy, sk::Precision<double, float, double, double>>(
+                                  compute, communication, microbatches, in_flight, look) == expected);
+                    }
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a lazy stream runs in order, and no earlier than somebody waits") {
+    const lazy::Stream a;
+    const lazy::Stream b;
+    a.set_pace(Pace::lazy);
+    b.set_pace(Pace::lazy);
+    std::string log;
+    a.enqueue([&] { log += "1"; });
+    const auto event = a.record();
+    a.enqueue([&] { log += "3"; });
+    b.wait(event);
+    b.enqueue([&] { log += "2"; });
+    CHECK(log.empty());
+    b.synchronize();
+    CHECK(log == "12");
+    a.synchronize();
+    CHECK(log == "123");
+}
+
+TEST_CASE("NoShard: the streams are ordered") { check_policy<sk::NoShard>(); }
+TEST_CASE("ShardOptimizer: the streams are ordered") { check_policy<sk::ShardOptimizer>(); }
+TEST_CASE("ShardGradOp: the streams are ordered") { check_policy<sk::ShardGradOp>(); }
+TEST_CASE("FullShard: the streams are ordered") { check_policy<sk::FullShard>(); }
