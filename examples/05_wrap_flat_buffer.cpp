@@ -3,10 +3,12 @@
 // (NoShard: the trainer's own memory is what is reduced and updated), then handed over and sharded (FullShard).
 #include <shardkit/shardkit.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <vector>
 
 namespace sk = shardkit;
@@ -77,7 +79,9 @@ int main() {
             adopted = parameters;  // the trainer's own memory holds the trained values
         }
     });
-    const bool equal = std::memcmp(adopted.data(), sharded.data(), all_numel * sizeof(float)) == 0;
+    const bool equal = std::equal(
+        adopted.begin(), adopted.end(), sharded.begin(), sharded.end(),
+        [](float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); });
     std::printf("adopted: windows show the trainer's own memory: %s\n", in_place ? "yes" : "NO");
     std::printf("ten steps on three ranks, adopted in place and fully sharded, bitwise equal: %s\n",
                 equal ? "yes" : "NO");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -35,7 +36,7 @@ inline std::string bytes_text(std::uint64_t bytes) {
 
 /// "m:ss"
 inline std::string duration_text(double seconds) {
-    const auto whole = static_cast<long>(seconds + 0.5);
+    const auto whole = std::lround(seconds);
     return formatted("%ld:%02ld", whole / 60, whole % 60);
 }
 

@@ -71,7 +71,7 @@ class Optimizer {
     void step(X&& reduced, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
         if constexpr (accepts<X>) {
-            step(std::move(reduced),
+            step(std::forward<X>(reduced),
                  reduced.loss_scale() == nullptr ? ClipCoefficient{} : no_clip(global_norm(reduced, where)), where);
         }
     }

@@ -52,7 +52,7 @@ auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::
     static_assert(!detail::IsAccumulation<Given>::value || consumed,
                   "reduce consumes the accumulation: write reduce(std::move(accumulation), divisor)");
     if constexpr (detail::IsAccumulation<Given>::value && consumed) {
-        return detail::reduce(std::move(accumulation), divisor, nullptr, where);
+        return detail::reduce(std::forward<X>(accumulation), divisor, nullptr, where);
     }
 }
 

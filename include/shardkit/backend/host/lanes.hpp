@@ -26,6 +26,7 @@ namespace shardkit::host {
 
 template <class T, std::size_t Count>
 struct VectorOf {
+    // NOLINTNEXTLINE(modernize-use-using): clang 14 takes the attribute of a dependent type here only
     typedef T type __attribute__((vector_size(Count * sizeof(T))));
 };
 
