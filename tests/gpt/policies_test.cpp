@@ -10,6 +10,7 @@
 #include "../../examples/train_gpt/program/command_line.hpp"
 #include "../../examples/train_gpt/program/job.hpp"
 #include "../../examples/train_gpt/program/plan_summary.hpp"
+#include "../test_size.hpp"
 #include "whole_model.hpp"
 
 using namespace train_gpt;
@@ -33,7 +34,7 @@ Options base() {
     options.policy = PolicyKind::no_shard;
     options.model = {16, 2, 8, 2, HeadKind::tied};
     options.batch = 120;
-    options.steps = 50;
+    options.steps = test_size::reduced() ? 20 : 50;
     options.dtype = Dtype::fp64;
     options.learning_rate = 1e-3;
     options.seed = 3;
@@ -115,7 +116,9 @@ void check_all_worlds(OptimizerKind optimizer) {
     const Results one = run(options);
     CHECK(one.losses.front() - one.losses.back() > 0.001);
     options.engine = EngineKind::threads;
-    for (const std::size_t world : {1U, 2U, 3U, 4U, 5U, 8U}) {
+    const auto worlds =
+        test_size::reduced() ? std::vector<std::size_t>{2, 3, 4} : std::vector<std::size_t>{1, 2, 3, 4, 5, 8};
+    for (const std::size_t world : worlds) {
         for (const std::size_t microbatches : {1U, 3U}) {
             options.microbatches = microbatches;
             for_each_policy(options, world, [&](const Options& each) {

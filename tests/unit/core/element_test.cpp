@@ -45,7 +45,7 @@ struct shardkit::element_traits<WrongSize> {
 };
 template <>
 struct shardkit::element_traits<NotTrivial> {
-    static constexpr ElementType type = ElementType::bf16;
+    [[maybe_unused]] static constexpr ElementType type = ElementType::bf16;
     using Arithmetic = float;
 };
 
