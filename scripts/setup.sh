@@ -28,6 +28,7 @@ $needs_plot
 command clang++ clang
 command clang-format-14 clang-format-14
 command clang-tidy-14 clang-tidy-14
+clang_runtime libclang_rt.asan libclang-rt-14-dev
 "
 
 say() { printf '%s\n' "$*" >&2; }
@@ -37,6 +38,7 @@ is_there() {  # kind name
         command) command -v "$2" >/dev/null ;;
         header) command -v c++ >/dev/null && echo "#include <$2>" | c++ -std=c++20 -E -x c++ - >/dev/null 2>&1 ;;
         module) command -v pkg-config >/dev/null && pkg-config --exists "$2" ;;
+        clang_runtime) command -v clang++ >/dev/null && [ -e "$(clang++ -print-runtime-dir)/$2-$(uname -m).so" ] ;;
     esac
 }
 
