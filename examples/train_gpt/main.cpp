@@ -2,12 +2,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "program/command_line.hpp"
 #include "program/input_error.hpp"
 #include "program/job.hpp"
+#include "program/mpi_job.hpp"
 #include "program/output_file.hpp"
 #include "program/plan_summary.hpp"
 #include "program/plot.hpp"
@@ -26,56 +29,103 @@ void print(const std::string& text) {
     std::fflush(stdout);
 }
 
-int run(int count, char** arguments) {
+/// What has to be there before training starts; empty when there is nothing to train.
+struct Prepared {
+    Options options;
+    PlanSummary plan;
+    Text text;
+    std::unique_ptr<OutputFile> json;  // of the process that reports
+    std::unique_ptr<OutputFile> plot;
+};
+
+std::optional<Prepared> prepare(int count, char** arguments, const MpiJob& processes) {
     std::string help;
-    const auto options = parse_command_line(count, arguments, help);
+    const auto options = parse_command_line(count, arguments, help, processes.processes());
     if (!options) {
-        print(help);
-        return EXIT_SUCCESS;
+        if (processes.reports()) { print(help); }
+        return std::nullopt;
     }
-    const PlanSummary plan = make_plan(*options);
+    Prepared prepared{*options, make_plan(*options), {}, nullptr, nullptr};
     if (options->action == Options::Action::plan) {
-        print(describe_plan(*options, plan));
-        return EXIT_SUCCESS;
+        if (processes.reports()) { print(describe_plan(*options, prepared.plan)); }
+        return std::nullopt;
     }
+    prepared.text = read_text(options->text, options->model.sequence);
+    if (processes.reports()) {
+        if (!options->plot.empty()) { require_plotter(); }
+        prepared.json = std::make_unique<OutputFile>("--json", options->json);
+        prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
+    }
+    return prepared;
+}
 
-    const Text text = read_text(options->text, options->model.sequence);
-    if (!options->plot.empty()) { require_plotter(); }
-    OutputFile json("--json", options->json);
-    OutputFile plot("--plot", options->plot);
-    print(describe_plan(*options, plan) + "text:  " + text.source + ", " + std::to_string(text.bytes.size()) +
-          " bytes\n");
-
-    Progress progress(*options, Progress::style_of_standard_output());
-    Job job{*options, text.bytes, [&](const StepReport& report) { progress.after_step(report); }, KeepParameters::no};
+void train_and_report(const Prepared& prepared, const MpiJob& processes) {
+    const Options& options = prepared.options;
+    const bool reports = processes.reports();
+    if (reports) {
+        print(describe_plan(options, prepared.plan) + "text:  " + prepared.text.source + ", " +
+              std::to_string(prepared.text.bytes.size()) + " bytes\n");
+    }
+    Progress progress(options, Progress::style_of_standard_output());
+    Job job{options, prepared.text.bytes, [&](const StepReport& report) { progress.after_step(report); },
+            KeepParameters::no};
     ResidentMemories resident;
     resident.before = ResidentMemory::read();
     const Results results = train(job);
     resident.after = ResidentMemory::read();
+    if (!reports) { return; }
 
-    print(summary(*options, plan, results));
-    if (json.wanted()) { json.write(json_report(*options, plan, results, resident)); }
-    if (plot.wanted()) {
-        plot_losses(plot.name(), "train_gpt " + options->policy_text() + " on " + options->mesh.describe(),
+    print(summary(options, prepared.plan, results));
+    if (prepared.json->wanted()) { prepared.json->write(json_report(options, prepared.plan, results, resident)); }
+    if (prepared.plot->wanted()) {
+        plot_losses(prepared.plot->name(), "train_gpt " + options.policy_text() + " on " + options.mesh.describe(),
                     results.losses);
-        plot.keep();
+        prepared.plot->keep();
     }
-    return EXIT_SUCCESS;
 }
 
-int fail(const char* what, int code) {
+struct Failure {
+    int code = EXIT_SUCCESS;
+    std::string text;
+};
+
+/// f(), with what it throws as an exit code and a text.
+template <class F>
+Failure attempt(F f) {
+    try {
+        f();
+        return {};
+    } catch (const InputError& error) { return {bad_input, error.what()}; } catch (const std::bad_alloc&) {
+        return {EXIT_FAILURE, "not enough memory for this run; --plan prints what it needs"};
+    } catch (const std::exception& error) { return {EXIT_FAILURE, error.what()}; }
+}
+
+void print(const Failure& failure) {
     // On a line of its own, whatever the progress line left behind.
     std::fflush(stdout);
-    std::fprintf(stderr, "train_gpt: error: %s\n", what);
-    return code;
+    std::fprintf(stderr, "train_gpt: error: %s\n", failure.text.c_str());
+}
+
+int run(int count, char** arguments) {
+    const MpiJob processes(count, arguments);
+    std::optional<Prepared> prepared;
+    const Failure unprepared = attempt([&] { prepared = prepare(count, arguments, processes); });
+    // No process starts unless all can; what all of them find wrong is said once.
+    const MpiJob::Agreement agreed = processes.agree(unprepared.code);
+    if (agreed.speaks) { print(unprepared); }
+    if (agreed.code != EXIT_SUCCESS || !prepared) { return agreed.code; }
+
+    const Failure failed = attempt([&] { train_and_report(*prepared, processes); });
+    if (failed.code != EXIT_SUCCESS) { print(failed); }
+    return failed.code;
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
-    try {
-        return run(count, arguments);
-    } catch (const InputError& error) { return fail(error.what(), bad_input); } catch (const std::bad_alloc&) {
-        return fail("not enough memory for this run; --plan prints what it needs", EXIT_FAILURE);
-    } catch (const std::exception& error) { return fail(error.what(), EXIT_FAILURE); }
+    int code = EXIT_FAILURE;
+    const Failure failed = attempt([&] { code = run(count, arguments); });
+    if (failed.code == EXIT_SUCCESS) { return code; }
+    print(failed);
+    return failed.code;
 }

@@ -3,20 +3,27 @@
 
 // Everything that needs nothing but a C++20 compiler and threads.
 
+#include <shardkit/backend/host/allowed_cpus.hpp>
 #include <shardkit/backend/host/block_sum.hpp>
+#include <shardkit/backend/host/chunk.hpp>
+#include <shardkit/backend/host/command_queue.hpp>
+#include <shardkit/backend/host/convert_block.hpp>
 #include <shardkit/backend/host/copy_elements.hpp>
+#include <shardkit/backend/host/enqueued_kernels.hpp>
+#include <shardkit/backend/host/for_each_index.hpp>
 #include <shardkit/backend/host/for_each_lanes.hpp>
+#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/kernels.hpp>
 #include <shardkit/backend/host/lanes.hpp>
+#include <shardkit/backend/host/pause.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/backend/host/stream_elements.hpp>
 #include <shardkit/backend/self/communicator.hpp>
 #include <shardkit/backend/self/engine.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/self/world.hpp>
-#include <shardkit/backend/threads/allowed_cpus.hpp>
 #include <shardkit/backend/threads/call.hpp>
 #include <shardkit/backend/threads/channel.hpp>
-#include <shardkit/backend/threads/chunk.hpp>
 #include <shardkit/backend/threads/communicator.hpp>
 #include <shardkit/backend/threads/deadlock_watch.hpp>
 #include <shardkit/backend/threads/engine.hpp>
@@ -28,13 +35,11 @@
 #include <shardkit/backend/threads/member.hpp>
 #include <shardkit/backend/threads/message.hpp>
 #include <shardkit/backend/threads/padding.hpp>
-#include <shardkit/backend/threads/pause.hpp>
 #include <shardkit/backend/threads/post.hpp>
 #include <shardkit/backend/threads/progress.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/backend/threads/round.hpp>
 #include <shardkit/backend/threads/run.hpp>
-#include <shardkit/backend/threads/signature.hpp>
 #include <shardkit/backend/threads/split.hpp>
 #include <shardkit/backend/threads/start_gate.hpp>
 #include <shardkit/backend/threads/take.hpp>
@@ -52,6 +57,7 @@
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
+#include <shardkit/comm/signature.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/comm/traffic_table.hpp>
@@ -81,6 +87,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/mesh/rank.hpp>
 #include <shardkit/mesh/rank_group.hpp>
+#include <shardkit/mesh/streams.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/adamw_options.hpp>
 #include <shardkit/optim/adamw_spans.hpp>
@@ -102,8 +109,10 @@
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 #include <shardkit/param/tensor_view.hpp>
+#include <shardkit/plan/engine_traits.hpp>
 #include <shardkit/plan/group_description.hpp>
 #include <shardkit/plan/memory_plan.hpp>
+#include <shardkit/plan/part_from_peers.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/plan/plan_options.hpp>
 #include <shardkit/plan/plan_table.hpp>

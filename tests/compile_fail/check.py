@@ -7,6 +7,7 @@ The file's first lines may say
     // flags: -Wfoo -Werror     (further flags)
 """
 import argparse
+import pathlib
 import re
 import subprocess
 import sys
@@ -24,6 +25,17 @@ def directives(path):
     return found
 
 
+def includes_model(path):
+    return '#include "model.hpp"' in pathlib.Path(path).read_text(encoding="utf-8")
+
+
+def use_precompiled(compiler, precompiled):
+    if compiler == "clang":
+        return ["-include-pch", str(precompiled)]
+    # g++ takes X.hpp.gch where it looks for X.hpp.
+    return ["-Winvalid-pch", "-I", str(precompiled.parent), "-include", precompiled.stem]
+
+
 def compile_file(command, path, flags):
     # Not -fsyntax-only: g++ then leaves templates uninstantiated.
     done = subprocess.run([*command, *flags, "-O0", "-S", "-o", "/dev/null", path],
@@ -35,6 +47,7 @@ def compile_file(command, path, flags):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--id", required=True)
+    parser.add_argument("--precompiled", help="model.hpp, which most cases begin with, as this compiler precompiled it")
     parser.add_argument("path")
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args()
@@ -46,6 +59,8 @@ def main():
         print(f"only for {', '.join(found['compiler'])}")
         sys.exit(SKIPPED)
     flags = " ".join(found["flags"]).split()
+    if arguments.precompiled and includes_model(arguments.path):
+        flags += use_precompiled(arguments.id, pathlib.Path(arguments.precompiled))
 
     status, output = compile_file(arguments.command, arguments.path, flags)
     if status != 0:

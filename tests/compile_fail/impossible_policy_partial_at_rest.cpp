@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // expected-error: impossible policy: parameters, reduced gradients and optimizer are replicated or sharded, never partial
-#include "model.hpp"
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+
+using namespace shardkit;
 
 /// Gradients are summed into a shard, but declared to stay partial.
-struct Impossible : sk::FullShard {
-    static constexpr sk::Placement gradients = sk::Placement::partial;
-};
-
+struct Policy : FullShard {
 #ifdef REJECT
-using Policy = Impossible;
-#else
-using Policy = sk::FullShard;
+    static constexpr Placement gradients = Placement::partial;
 #endif
-void make(sk::Context<Engine>& context) { const sk::Sharded<Weight, Policy, Engine> layer{context, "layer"}; }
+};
+static_assert(ShardPolicy<Policy> && PolicyRules<Policy>::hold);

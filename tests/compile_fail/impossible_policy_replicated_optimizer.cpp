@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // expected-error: impossible policy: sharded parameters need a sharded optimizer; a replicated one would update parameters that the rank does not hold
-#include "model.hpp"
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+
+using namespace shardkit;
 
 /// Sharded parameters under a replicated optimizer.
-struct Impossible : sk::FullShard {
-    static constexpr sk::Placement optimizer = sk::Placement::replicated;
-};
-
+struct Policy : FullShard {
 #ifdef REJECT
-using Policy = Impossible;
-#else
-using Policy = sk::FullShard;
+    static constexpr Placement optimizer = Placement::replicated;
 #endif
-void make(sk::Context<Engine>& context) { const sk::Sharded<Weight, Policy, Engine> layer{context, "layer"}; }
+};
+static_assert(ShardPolicy<Policy> && PolicyRules<Policy>::hold);

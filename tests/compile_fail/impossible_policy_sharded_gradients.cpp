@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // expected-error: impossible policy: a replicated optimizer needs replicated gradients; with sharded ones it would see one shard only
-#include "model.hpp"
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+
+using namespace shardkit;
 
 /// A replicated optimizer fed with one shard of the gradients.
-struct Impossible : sk::NoShard {
-    static constexpr sk::Placement gradients = sk::Placement::sharded;
-};
-
+struct Policy : NoShard {
 #ifdef REJECT
-using Policy = Impossible;
-#else
-using Policy = sk::NoShard;
+    static constexpr Placement gradients = Placement::sharded;
 #endif
-void make(sk::Context<Engine>& context) { const sk::Sharded<Weight, Policy, Engine> layer{context, "layer"}; }
+};
+static_assert(ShardPolicy<Policy> && PolicyRules<Policy>::hold);

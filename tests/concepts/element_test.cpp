@@ -73,7 +73,7 @@ using namespace shardkit;
 static_assert(Element<ToolkitBf16> && FloatingElement<ToolkitBf16>);
 static_assert(element_type_of<ToolkitBf16> == ElementType::bf16);
 static_assert(!Element<NoArithmetic> && !Element<NoType> && !Element<WrongSize> && !Element<NotTrivial>);
-static_assert(!Element<char> && !Element<std::string> && !Element<int*> && !Element<void>);
+static_assert(!Element<char> && !Element<std::string> && !Element<int*> && !Element<void> && !Element<const float>);
 static_assert(Element<Whole> && !FloatingElement<Whole>, "an element whose sums are integers is no parameter");
 static_assert(Element<std::int32_t> && !FloatingElement<std::int32_t> && !FloatingElement<std::uint8_t>);
 static_assert(FloatingElement<double> && FloatingElement<float> && FloatingElement<bf16> && FloatingElement<fp16>);

@@ -51,10 +51,12 @@ class Flags {
 };
 
 void add_flags(Flags& flags) {
-    flags.add("--mesh", "DPxTPxCP", "data x tensor x context parallel ranks [2x1x1; 1x1x1 with --engine self]");
+    flags.add("--mesh", "DPxTPxCP",
+              "data x tensor x context parallel ranks [2x1x1; 1x1x1 with --engine self; with mpi all processes]");
     flags.add("--policy", "NAME",
               "no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N [full_shard]");
-    flags.add("--engine", "NAME", "self (one rank) or threads (ranks in this process) [threads]");
+    flags.add("--engine", "NAME",
+              "self (one rank), threads (ranks in this process) or mpi (processes of mpirun) [threads]");
     flags.add("--steps", "N", "training steps [400]");
     flags.add("--batch", "N", "sequences per step over all ranks and microbatches [16]");
     flags.add("--microbatches", "N", "parts in which a rank works through its sequences [1]");
@@ -77,7 +79,8 @@ void add_flags(Flags& flags) {
 
 }  // namespace
 
-std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help) {
+std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
+                                          std::size_t processes) {
     Flags flags;
     add_flags(flags);
     flags.parse(count, arguments);
@@ -106,6 +109,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
 
     name_into("--engine", o.engine, engine_names);
     if (o.engine == EngineKind::self) { o.mesh = {1, 1, 1}; }
+    if (o.engine == EngineKind::mpi) { o.mesh = {processes, 1, 1}; }
     flags.use("--mesh", [&](const std::string& given) { o.mesh = parse_mesh(given); });
     flags.use("--policy", [&](const std::string& given) { parse_policy(given, o); });
     count_into("--steps", o.steps, 1);
@@ -128,6 +132,12 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     text_into("--plot", o.plot);
     count_into("--sample", o.sample, 0);
     o.action = flags.plan() ? Options::Action::plan : Options::Action::train;
+    if (o.engine == EngineKind::mpi && o.action == Options::Action::train && o.mesh.world() != processes) {
+        throw InputError("--mesh " + o.mesh.describe() + " has " + std::to_string(o.mesh.world()) +
+                         " ranks, but this job of --engine mpi has " + std::to_string(processes) +
+                         " processes: expected mpirun -n " + std::to_string(o.mesh.world()) + ", or --mesh " +
+                         std::to_string(processes) + "x1x1");
+    }
     validate(o);
     return o;
 }

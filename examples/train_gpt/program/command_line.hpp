@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -8,9 +9,11 @@
 
 namespace train_gpt {
 
-/// Reads and checks the flags. Empty when only help was asked for, which is then in `help`.
+/// Reads and checks the flags. Empty when only help was asked for, which is then in `help`. `processes`: of the
+/// MPI job, which --engine mpi takes all.
 /// @throws InputError for an unknown flag, a missing value, or one that cannot be used
-std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help);
+std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
+                                          std::size_t processes = 1);
 
 /// Checks what involves several flags: ranks, batch and shape.
 /// @throws InputError that names the flags, what was given and what was expected

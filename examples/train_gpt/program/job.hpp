@@ -33,7 +33,7 @@ struct Job {
 Results train(const Job& job);
 
 /// The part of train() for one element type: explicit instantiations in train_fp64.cpp and its siblings, so that
-/// the fifteen combinations of policy and engine are compiled in pieces.
+/// the combinations of policy and engine are compiled in pieces.
 template <class T>
 Results train_as(const Job& job);
 

@@ -12,13 +12,13 @@
 namespace train_gpt {
 
 enum class PolicyKind : std::uint8_t { no_shard, shard_optimizer, shard_grad_op, full_shard, hybrid_shard };
-enum class EngineKind : std::uint8_t { self, threads };
+enum class EngineKind : std::uint8_t { self, threads, mpi };
 enum class Dtype : std::uint8_t { fp64, fp32, bf16 };
 enum class OptimizerKind : std::uint8_t { adamw, sgd };
 
 inline constexpr std::array<std::string_view, 5> policy_names{"no_shard", "shard_optimizer", "shard_grad_op",
                                                               "full_shard", "hybrid_shard"};
-inline constexpr std::array<std::string_view, 2> engine_names{"self", "threads"};
+inline constexpr std::array<std::string_view, 3> engine_names{"self", "threads", "mpi"};
 inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf16"};
 inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"};
 inline constexpr std::array<std::string_view, 2> head_names{"tied", "untied"};

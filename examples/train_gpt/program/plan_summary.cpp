@@ -11,6 +11,7 @@
 
 #include "../model/parameters.hpp"
 #include "input_error.hpp"
+#include "mpi_job.hpp"
 #include "policies.hpp"
 #include "text_format.hpp"
 #include "workspace.hpp"
@@ -69,6 +70,7 @@ PlanSummary plan_for(const Options& options) {
         sk::PlanOptions each;
         each.microbatches = options.microbatches;
         each.optimizer_states = options.optimizer == OptimizerKind::adamw ? 2 : 1;
+        if (options.engine == EngineKind::mpi) { each.engine = mpi_traits(); }
         PlanSummary summary;
         summary.library = sk::plan(descriptions, grid, each);
         const auto norm = summary.library.traffic(sk::Verb::all_reduce, sk::TrafficAxes::world);
@@ -87,7 +89,8 @@ PlanSummary plan_for(const Options& options) {
             traffic.add(sk::Verb::all_reduce, sk::TrafficAxes::world, 1, norm.payload.value, norm.moved.value);
             // The loss: one double, summed over the world.
             constexpr std::size_t loss = sizeof(double);
-            traffic.add(sk::Verb::all_reduce, sk::TrafficAxes::world, 1, loss, 2 * loss * (world - 1) / world);
+            traffic.add(sk::Verb::all_reduce, sk::TrafficAxes::world, 1, loss,
+                        sk::all_reduce_moved(loss, loss, world, each.engine));
         }
         summary.library.traffic = traffic;
         summary.workspace_bytes = Workspace<T>::bytes(options.model, options.pass_shape());

@@ -5,6 +5,7 @@
 
 #include "blas_threads.hpp"
 #include "job.hpp"
+#include "mpi_job.hpp"
 
 namespace train_gpt {
 
@@ -12,15 +13,24 @@ extern template Results train_as<double>(const Job& job);
 extern template Results train_as<float>(const Job& job);
 extern template Results train_as<shardkit::bf16>(const Job& job);
 
+namespace {
+
+template <class T>
+Results train_on(const Job& job) {
+    return job.options.engine == EngineKind::mpi ? train_mpi<T>(job) : train_as<T>(job);
+}
+
+}  // namespace
+
 Results train(const Job& job) {
     share_processors(job.options);
     switch (job.options.dtype) {
         case Dtype::fp64:
-            return train_as<double>(job);
+            return train_on<double>(job);
         case Dtype::fp32:
-            return train_as<float>(job);
+            return train_on<float>(job);
         case Dtype::bf16:
-            return train_as<shardkit::bf16>(job);
+            return train_on<shardkit::bf16>(job);
     }
     throw std::logic_error("train: unknown element type");
 }

@@ -15,6 +15,7 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/mesh/streams.hpp>
 
 namespace shardkit {
 
@@ -39,8 +40,8 @@ class Context {
     using Stream = typename Engine::Stream;
 
     /// @throws std::invalid_argument when the world has another size than the mesh, or in_flight is 0
-    Context(const AxisGrid& grid, Communicator world, RankOptions options)
-        : grid_(grid), world_(world), pools_(options.in_flight), options_(options) {
+    Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams = {})
+        : grid_(grid), world_(world), streams_(streams), pools_(options.in_flight), options_(options) {
         if (world.size() != grid.size()) {
             throw std::invalid_argument(detail::concat("mesh ", grid.describe(), " has ", grid.size(),
                                                        " ranks, but the ", Engine::name, " world has ",
@@ -60,8 +61,8 @@ class Context {
     const RankOptions& options() const noexcept { return options_; }
     SlotPools<Engine>& pools() noexcept { return pools_; }
 
-    Stream compute_stream() const noexcept { return compute_; }
-    Stream communication_stream() const noexcept { return communication_; }
+    Stream compute_stream() const noexcept { return streams_.compute; }
+    Stream communication_stream() const noexcept { return streams_.communication; }
 
     /// The communicator over AxisSet's ranks that share this rank's other coordinates, in AxisSet's order.
     /// `shard_group` splits dp into dp_replicate and dp_shard; pass dp where no policy splits it.
@@ -79,7 +80,7 @@ class Context {
     }
 
     /// What this rank has communicated so far. Empty for engines that do not count.
-    TrafficLog& traffic() noexcept {
+    TrafficLog& traffic() {
         if constexpr (CountsTraffic<Communicator>) {
             return world_.traffic();
         } else {
@@ -118,8 +119,7 @@ class Context {
 
     AxisGrid grid_;
     Communicator world_;
-    Stream compute_{};
-    Stream communication_{};
+    Streams<Stream> streams_;
     SlotPools<Engine> pools_;
     RankOptions options_;
     std::vector<Made> made_;

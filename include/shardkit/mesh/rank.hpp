@@ -16,8 +16,9 @@ class Rank : public Context<EngineType> {
     using Mesh = MeshType;
 
     /// @throws std::invalid_argument when the world has another size than the mesh
-    Rank(Mesh mesh, typename EngineType::Communicator world, RankOptions options = {})
-        : Context<EngineType>(mesh.grid(), std::move(world), options), mesh_(mesh) {}
+    Rank(Mesh mesh, typename EngineType::Communicator world, RankOptions options = {},
+         Streams<typename EngineType::Stream> streams = {})
+        : Context<EngineType>(mesh.grid(), std::move(world), options, std::move(streams)), mesh_(mesh) {}
 
     const Mesh& mesh() const noexcept { return mesh_; }
 

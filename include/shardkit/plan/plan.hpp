@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include <shardkit/plan/memory_plan.hpp>
@@ -28,12 +29,13 @@ constexpr Plan plan(std::span<const GroupDescription> groups, const AxisGrid& me
 
 /// The plan of a model that exists.
 template <class... T>
-Plan plan(const Groups<T...>& model, const PlanOptions& options = {}) {
+Plan plan(const Groups<T...>& model, PlanOptions options = {}) {
     std::vector<GroupDescription> groups;
     const AxisGrid* mesh = nullptr;
     model.for_each([&](auto& layer) {
         groups.push_back(describe_group(layer));
         mesh = &layer.context().grid();
+        options.engine = detail::engine_traits<typename std::remove_cvref_t<decltype(layer)>::Engine>();
     });
     if (mesh == nullptr) { return {}; }
     return plan(std::span<const GroupDescription>(groups), *mesh, options);

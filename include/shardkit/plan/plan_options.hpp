@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include <shardkit/plan/engine_traits.hpp>
+
 namespace shardkit {
 
 /// What a plan assumes of the trainer.
@@ -12,6 +14,7 @@ struct PlanOptions {
     std::size_t optimizer_states = 2;        ///< AdamW 2, SGD with momentum 1, plain SGD 0
     std::size_t windows_per_microbatch = 2;  ///< one in forward, one in backward
     std::size_t norms_per_step = 1;          ///< global_norm calls
+    EngineTraits engine{};                   ///< Engine::traits; a plan of groups that exist takes their engine's
 };
 
 }  // namespace shardkit

@@ -9,7 +9,9 @@
 
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
+#include <shardkit/plan/all_reduce_moved.hpp>
 #include <shardkit/plan/group_description.hpp>
+#include <shardkit/plan/part_from_peers.hpp>
 #include <shardkit/plan/plan_options.hpp>
 
 namespace shardkit {
@@ -69,11 +71,6 @@ class TrafficPlan {
 
 namespace detail {
 
-/// Bytes that a ring or a direct exchange moves per rank: each of n ranks receives all but its own part.
-constexpr std::uint64_t part_from_peers(std::uint64_t bytes, std::uint64_t ranks) noexcept {
-    return bytes / ranks * (ranks - 1) + bytes % ranks * (ranks - 1) / ranks;
-}
-
 constexpr void add_gathers(TrafficPlan& plan, const GroupDescription& g, const PlanOptions& options) {
     std::uint64_t gathers = 0;
     if (g.policy.parameters == Placement::sharded) {
@@ -91,20 +88,25 @@ constexpr void add_gathers(TrafficPlan& plan, const GroupDescription& g, const P
 constexpr void add_reductions(TrafficPlan& plan, const GroupDescription& g, std::size_t data_ranks,
                               const PlanOptions& options) {
     const std::uint64_t full = g.buffer_numel * g.sizes.gradient;
+    const std::size_t travelling = options.engine.sums_travel_widened && g.sizes.reduction > g.sizes.gradient
+                                       ? g.sizes.reduction
+                                       : g.sizes.gradient;
+    const std::uint64_t addends = g.buffer_numel * travelling;
     if (g.policy.gradients == Placement::replicated) {
         if (data_ranks == 1) { return; }
         const std::uint64_t result = g.buffer_numel * g.sizes.reduction;
         plan.add(Verb::all_reduce, TrafficAxes::data, 1, full,
-                 part_from_peers(full, data_ranks) + part_from_peers(result, data_ranks));
+                 all_reduce_moved(addends, result, data_ranks, options.engine));
         return;
     }
     if (g.shards > 1) {
         const std::uint64_t calls = g.policy.accumulate == Accumulate::reduced ? options.microbatches : 1U;
-        plan.add(Verb::reduce_scatter, TrafficAxes::shards, calls, full, part_from_peers(full, g.shards));
+        plan.add(Verb::reduce_scatter, TrafficAxes::shards, calls, full, part_from_peers(addends, g.shards));
     }
     if (const std::size_t replicas = data_ranks / g.shards; replicas > 1) {
         const std::uint64_t shard = g.shard_numel * g.sizes.reduction;
-        plan.add(Verb::all_reduce, TrafficAxes::replicas, 1, shard, 2 * part_from_peers(shard, replicas));
+        plan.add(Verb::all_reduce, TrafficAxes::replicas, 1, shard,
+                 all_reduce_moved(shard, shard, replicas, options.engine));
     }
 }
 
@@ -127,7 +129,7 @@ constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, con
     if (mesh.size() > 1 && options.norms_per_step > 0) {
         const std::uint64_t bytes = 2 * most_shards * sizeof(double);
         plan.add(Verb::all_reduce, TrafficAxes::world, options.norms_per_step, bytes,
-                 2 * detail::part_from_peers(bytes, mesh.size()));
+                 all_reduce_moved(bytes, bytes, mesh.size(), options.engine));
     }
     return plan;
 }

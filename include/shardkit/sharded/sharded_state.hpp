@@ -56,6 +56,14 @@ class ShardedState {
             if (!frozen_[s.parameter]) { own_segments_.push_back(s); }
         });
     }
+    /// Waits for what the streams still do with this group's memory. An error of theirs that nobody waited for is
+    /// dropped: a destructor has nobody to tell.
+    ~ShardedState() {
+        try {
+            context_.communication_stream().synchronize();
+            context_.compute_stream().synchronize();
+        } catch (...) {}  // NOLINT(bugprone-empty-catch)
+    }
     ShardedState(const ShardedState&) = delete;
     ShardedState& operator=(const ShardedState&) = delete;
 

@@ -3,10 +3,10 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/threads/chunk.hpp>
+#include <shardkit/backend/host/chunk.hpp>
 
-using shardkit::threads::Chunk;
-using shardkit::threads::chunk_of;
+using shardkit::host::Chunk;
+using shardkit::host::chunk_of;
 
 TEST_CASE("chunk: the chunks of all ranks are disjoint, cover everything and are cut at 128 bytes") {
     constexpr std::size_t element_sizes[] = {1, 2, 4, 8, 200};

@@ -35,7 +35,7 @@ TEST_CASE("NoShard works on the user's parameters and gradients in place, also m
             CAPTURE(world);
             CAPTURE(shift);
             sk::threads::run(Flat{world}, [&](auto& rank) {
-                using Layer = toy::LinearLayer<sk::NoShard, toy::EngineOf<decltype(rank)>, sk::Precision<float>>;
+                using Layer = toy::LinearLayer<sk::NoShard, sk::EngineOf<decltype(rank)>, sk::Precision<float>>;
                 // 35 weights and 7 biases without padding, between two elements that nobody may touch.
                 std::vector<float> parameters(44, -1);
                 std::vector<float> gradients(44, -2);
@@ -97,7 +97,7 @@ TEST_CASE("adopting parameters alone: the library keeps the gradients") {
 
 TEST_CASE("adopted 16-bit parameters get a master with their values") {
     sk::threads::run(Flat{2}, [](auto& rank) {
-        using Layer = toy::LinearLayer<sk::NoShard, toy::EngineOf<decltype(rank)>, sk::Precision<sk::bf16>>;
+        using Layer = toy::LinearLayer<sk::NoShard, sk::EngineOf<decltype(rank)>, sk::Precision<sk::bf16>>;
         std::vector<sk::bf16> parameters = counting<sk::bf16>(42);
         std::vector<sk::bf16> gradients(42);
         auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {parameters, gradients});
@@ -117,7 +117,7 @@ TEST_CASE("adopted 16-bit parameters get a master with their values") {
 
 TEST_CASE("the library's aligned layout can be adopted as well") {
     sk::threads::run(Flat{2}, [](auto& rank) {
-        using Layer = toy::LinearLayer<sk::NoShard, toy::EngineOf<decltype(rank)>>;
+        using Layer = toy::LinearLayer<sk::NoShard, sk::EngineOf<decltype(rank)>>;
         std::vector<double> parameters(64);  // fp64: weight at 0, bias at 48, two virtual shards of 32
         parameters[48] = 5;
         auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {parameters, {}}, {});
@@ -148,7 +148,7 @@ TEST_CASE("adopted memory of another size is refused with both sizes") {
     // Virtual shards over dp x cp make the aligned buffer longer than shards over dp would.
     sk::threads::run(sk::DeviceMesh<1, 1, 4>{}, [](auto& rank) {
         using Policy = sk::ShardOver<sk::NoShard, sk::Axes<sk::DpShard, sk::Cp>>;
-        using Layer = toy::LinearLayer<Policy, toy::EngineOf<decltype(rank)>>;
+        using Layer = toy::LinearLayer<Policy, sk::EngineOf<decltype(rank)>>;
         std::vector<double> fits(64);
         std::vector<double> fits_one_shard(64 - 9);
         CHECK_NOTHROW(Layer::adopt(rank, "mine", toy::linear_shapes(), {fits, {}}, {}));

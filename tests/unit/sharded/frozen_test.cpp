@@ -23,8 +23,8 @@ namespace {
 
 template <class Policy, class Precision, class Rank>
 auto frozen_layer(Rank& rank, std::string path, toy::Linear::Mask frozen) {
-    toy::LinearLayer<Policy, toy::EngineOf<Rank>, Precision> layer(rank, std::move(path), toy::linear_shapes(),
-                                                                   {{}, sk::Packing::aligned, frozen});
+    toy::LinearLayer<Policy, sk::EngineOf<Rank>, Precision> layer(rank, std::move(path), toy::linear_shapes(),
+                                                                  {{}, sk::Packing::aligned, frozen});
     number(layer);
     return layer;
 }

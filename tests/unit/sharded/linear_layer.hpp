@@ -19,9 +19,6 @@ namespace toy::inline SHARDKIT_BUILD {
 
 using Flat = sk::DeviceMesh<sk::dynamic>;
 
-template <class Rank>
-using EngineOf = typename std::remove_cvref_t<Rank>::Engine;
-
 template <class Policy, class Engine, class Precision = sk::Precision<double>>
 using LinearLayer = sk::Sharded<Linear, Policy, Engine, Precision>;
 
@@ -38,7 +35,8 @@ void number(Layer& layer) {
 /// A layer of 7x5 weights and 7 biases, numbered.
 template <class Policy, class Precision = sk::Precision<double>, class Rank>
 auto linear_layer(Rank& rank, std::string path = "layer", Policy policy = {}) {
-    LinearLayer<Policy, EngineOf<Rank>, Precision> layer(rank, std::move(path), linear_shapes(), {policy, {}, {}});
+    LinearLayer<Policy, sk::EngineOf<Rank>, Precision> layer(rank, std::move(path), linear_shapes(),
+                                                             {policy, {}, {}});
     number(layer);
     return layer;
 }

@@ -63,7 +63,7 @@ TEST_CASE("initialize gives the same values for every world size and policy") {
 
 TEST_CASE("parameters start at zero, also a group whose shards are mostly empty") {
     everywhere([](auto& rank, auto policy) {
-        sk::Sharded<toy::Tail, decltype(policy), toy::EngineOf<decltype(rank)>> layer(rank, "tail", {}, {});
+        sk::Sharded<toy::Tail, decltype(policy), sk::EngineOf<decltype(rank)>> layer(rank, "tail", {}, {});
         CHECK(read<float>(layer, toy::Shift{}, 2) == std::vector<float>{0, 0});
         layer.initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
             CHECK(path == "tail");
@@ -98,7 +98,7 @@ TEST_CASE("initialize asks for each element that this rank holds and for no othe
 
 TEST_CASE("wrapping full values: each rank keeps its shard") {
     everywhere([](auto& rank, auto policy) {
-        using Layer = toy::LinearLayer<decltype(policy), toy::EngineOf<decltype(rank)>>;
+        using Layer = toy::LinearLayer<decltype(policy), sk::EngineOf<decltype(rank)>>;
         const auto weight = counting(35, 7);
         const std::vector<float> bias{1, 2, 3, 4, 5, 6, 7.5F};  // another element type
         auto layer = Layer::from_full(rank, "wrapped", toy::linear_shapes(), {policy, {}, {}},
@@ -170,7 +170,7 @@ TEST_CASE("a container needs a path") {
 TEST_CASE("a parameter alone is a group of one, and an alias is another name of the same memory") {
     struct Tied : sk::Alias<"tied", Weight> {};
     sk::threads::run(Flat{3}, [](auto& rank) {
-        using Engine = toy::EngineOf<decltype(rank)>;
+        using Engine = sk::EngineOf<decltype(rank)>;
         sk::Sharded<Bias, sk::FullShard, Engine> alone(rank, "alone", {sk::shape<Bias>(70U)});
         alone.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(i); });
         CHECK(read<double>(alone, Bias{}, 70) == counting(70, 0));

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/backend/host/kernels.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/reduce_op.hpp>
@@ -53,33 +54,7 @@ class Communicator {
   private:
     template <class In, class Out>
     static void copy(std::span<const In> from, std::span<Out> to, const Stream& stream) {
-        stream.enqueue([=] { sk::HostKernels::convert(sk::InlineStream{}, from, to); });
-    }
-};
-
-/// HostKernels that run when their stream gets to them.
-struct Kernels {
-    template <class T>
-    static void fill(const Stream& stream, std::span<T> to, T value) {
-        stream.enqueue([=] { sk::HostKernels::fill(sk::InlineStream{}, to, value); });
-    }
-    template <class From, class To>
-    static void convert(const Stream& stream, std::span<const From> from, std::span<To> to) {
-        stream.enqueue([=] { sk::HostKernels::convert(sk::InlineStream{}, from, to); });
-    }
-    template <class Addend, class Sum>
-    static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> sum) {
-        stream.enqueue([=] { sk::HostKernels::accumulate(sk::InlineStream{}, addend, sum); });
-    }
-    /// Its result is read by the host, so it waits.
-    template <class T>
-    static void norm_partial(const Stream& stream, std::span<const T> gradient, double scale, sk::NormPartial& into) {
-        stream.synchronize();
-        sk::HostKernels::norm_partial(sk::InlineStream{}, gradient, scale, into);
-    }
-    template <class Update, class Spans>
-    static void sgd(const Stream& stream, const Update& update, const Spans& spans) {
-        stream.enqueue([=] { sk::HostKernels::sgd(sk::InlineStream{}, update, spans); });
+        stream.submit([=] { sk::HostKernels::convert(sk::InlineStream{}, from, to); });
     }
 };
 
@@ -89,7 +64,7 @@ struct Engine {
     using Stream = lazy::Stream;
     template <class T>
     using Buffer = sk::HostBuffer<T>;
-    using Kernels = lazy::Kernels;
+    using Kernels = sk::host::EnqueuedKernels<Stream>;
 };
 
 }  // namespace lazy

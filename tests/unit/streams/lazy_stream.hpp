@@ -33,7 +33,7 @@ class Stream {
     Stream();
 
     void set_pace(Pace pace) const;
-    void enqueue(std::function<void()> work) const;
+    void submit(std::function<void()> work) const;
     Event record() const;
     /// Later work of this stream runs after the event.
     void wait(const Event& event) const;
@@ -59,14 +59,14 @@ struct Queue {
 
 inline Stream::Stream() : queue_(std::make_shared<Queue>()) {}
 inline void Stream::set_pace(Pace pace) const { queue_->pace = pace; }
-inline void Stream::enqueue(std::function<void()> work) const {
+inline void Stream::submit(std::function<void()> work) const {
     queue_->work.push_back(std::move(work));
     if (queue_->pace == Pace::eager) { synchronize(); }
 }
 inline Stream::Event Stream::record() const { return {queue_, queue_->work.size()}; }
 inline void Stream::wait(const Event& event) const {
     if (event.queue_ == nullptr || event.queue_ == queue_) { return; }
-    enqueue([event] { event.queue_->run_until(event.position_); });
+    submit([event] { event.queue_->run_until(event.position_); });
 }
 inline void Stream::synchronize() const { queue_->run_until(queue_->work.size()); }
 

@@ -99,7 +99,7 @@ Outcome train(Pace compute, Pace communication, std::size_t microbatches, std::s
                 const auto window = model[l].unshard();
                 const double* const values = window[Weight{}];
                 double* const activation = activations[l].data();
-                stream.enqueue([=] { std::copy_n(values, numel, activation); });
+                stream.submit([=] { std::copy_n(values, numel, activation); });
             }
             for (std::size_t l = layers; l-- > 0;) {
                 auto pending = model[l].begin_unshard();
@@ -108,7 +108,7 @@ Outcome train(Pace compute, Pace communication, std::size_t microbatches, std::s
                 const double* const values = window[Weight{}];
                 const double* const activation = activations[l].data();
                 auto* const target = handle[Weight{}].data();
-                stream.enqueue([=] {
+                stream.submit([=] {
                     for (std::size_t i = 0; i < numel; ++i) {
                         using Gradient = typename Precision::Gradient;
                         target[i] += static_cast<Gradient>(addend((values[i] + activation[i]) / 2, l, m, i));
@@ -170,11 +170,11 @@ TEST_CASE("a lazy stream runs in order, and no earlier than somebody waits") {
     a.set_pace(Pace::lazy);
     b.set_pace(Pace::lazy);
     std::string log;
-    a.enqueue([&] { log += "1"; });
+    a.submit([&] { log += "1"; });
     const auto event = a.record();
-    a.enqueue([&] { log += "3"; });
+    a.submit([&] { log += "3"; });
     b.wait(event);
-    b.enqueue([&] { log += "2"; });
+    b.submit([&] { log += "2"; });
     CHECK(log.empty());
     b.synchronize();
     CHECK(log == "12");

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include <shardkit/backend/threads/signature.hpp>
+#include <shardkit/comm/signature.hpp>
 #include <shardkit/core/source_location.hpp>
 
 namespace shardkit::threads {

@@ -7,11 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include <shardkit/backend/host/chunk.hpp>
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/host/stream_elements.hpp>
 #include <shardkit/backend/threads/call.hpp>
-#include <shardkit/backend/threads/chunk.hpp>
 #include <shardkit/backend/threads/post.hpp>
 #include <shardkit/backend/threads/round.hpp>
 #include <shardkit/backend/threads/split.hpp>
@@ -94,7 +94,7 @@ class Communicator {
         const Signature signature{Verb::all_reduce, element_type_of<In>, element_type_of<Out>, op, input.size(), 0};
         collective(signature, input.data(), output.data(), input.size_bytes(), where, [&](const Round& round) {
             const host::Store store = host::store_for(size() * (input.size_bytes() + output.size_bytes()));
-            const Chunk own = chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank_, size());
+            const host::Chunk own = host::chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank_, size());
             host::reduce_in_rank_order<In, Out>(
                 op, size(), own.size(), [&](std::size_t q) { return input_of<In>(round, q) + own.begin; },
                 [&](std::size_t offset, const Out* block, std::size_t n) {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include <shardkit/backend/threads/pause.hpp>
+#include <shardkit/backend/host/pause.hpp>
 #include <shardkit/backend/threads/progress.hpp>
 
 namespace shardkit::threads {
@@ -72,7 +72,7 @@ class WaitWord {
     Progress poll(std::uint32_t target, std::uint32_t spins) const noexcept {
         Progress seen = progress(target);
         for (; seen == Progress::pending && spins > 0; --spins) {
-            pause();
+            host::pause();
             seen = progress(target);
         }
         return seen;
@@ -95,7 +95,7 @@ class WaitWord {
             if (classify(seen, target) == Progress::reached) { return; }
             if (spins > 0) {
                 --spins;
-                pause();
+                host::pause();
             } else {
                 word_.wait(seen, std::memory_order_acquire);
             }

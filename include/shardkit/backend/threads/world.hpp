@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/threads/allowed_cpus.hpp>
+#include <shardkit/backend/host/allowed_cpus.hpp>
 #include <shardkit/backend/threads/deadlock_watch.hpp>
 #include <shardkit/backend/threads/failure.hpp>
 #include <shardkit/backend/threads/group.hpp>
@@ -140,7 +140,7 @@ class World {
 
     static std::uint32_t spins_for(std::size_t ranks, WaitMode mode) noexcept {
         constexpr std::uint32_t brief = 2000;  // tens of microseconds: a few times what a wake-up costs
-        if (mode == WaitMode::automatic) { return ranks <= allowed_cpus() ? brief : 0; }
+        if (mode == WaitMode::automatic) { return ranks <= host::allowed_cpus() ? brief : 0; }
         return mode == WaitMode::spin_briefly ? brief : 0;
     }
 
@@ -150,11 +150,17 @@ class World {
                        ? Failure{failure_->rank, detail::concat("rank ", failure_->rank, " failed")}
                        : *failure_;
         }
+        // The first that ended is the cause; others may have ended because of it.
+        const RankState* gone = nullptr;
         for (const std::size_t peer : needed) {
-            if (states_[peer].fate != Fate::running) {
-                return {peer, detail::concat("rank ", peer, " returned before rank ", rank, "'s ", name(waiting.verb),
-                                             " over ", *waiting.axes)};
-            }
+            const RankState& state = states_[peer];
+            const bool ended = state.fate != Fate::running;
+            if (ended && (gone == nullptr || state.ended_before < gone->ended_before)) { gone = &state; }
+        }
+        if (gone != nullptr) {
+            const auto peer = static_cast<std::size_t>(gone - states_.get());
+            return {peer, detail::concat("rank ", peer, " returned before rank ", rank, "'s ", name(waiting.verb),
+                                         " over ", *waiting.axes)};
         }
         return {rank, "the group was given up"};
     }
@@ -165,6 +171,7 @@ class World {
 
     void end(std::size_t rank, Fate fate) noexcept {
         states_[rank].fate = fate;
+        states_[rank].ended_before = ranks_ - running_;
         if (--running_ == 0) { ended_.notify_one(); }
     }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: impossible policy: sharded parameters are released at_update or at_reshard, replicated ones never
+// expected-error: impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 
 using namespace shardkit;
 
-struct Policy : NoShard {
+/// Shards over tensor-parallel ranks, which hold different parameters.
+struct Policy : FullShard {
 #ifdef REJECT
-    static constexpr Release release = Release::at_reshard;
+    using shard_axes = Axes<DpShard, Tp>;
 #endif
 };
 static_assert(ShardPolicy<Policy> && PolicyRules<Policy>::hold);

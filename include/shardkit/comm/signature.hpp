@@ -10,7 +10,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::threads {
+namespace shardkit {
 
 /// What all ranks of one collective must say alike.
 struct Signature {
@@ -37,4 +37,4 @@ inline std::string describe(const Signature& s, SourceLocation where) {
     return text + detail::concat(" at ", where.file, ":", where.line);
 }
 
-}  // namespace shardkit::threads
+}  // namespace shardkit

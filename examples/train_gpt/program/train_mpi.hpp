@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/backend/mpi/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "mpi_job.hpp"
+#include "policies.hpp"
+#include "trainer.hpp"
+
+namespace train_gpt {
+
+template <class T>
+Results train_mpi(const Job& job) {
+    Results results;
+    results.losses.resize(job.options.steps);
+    results.grad_norms.resize(job.options.steps);
+    with_policy(job.options, [&](auto policy) {
+        const auto& mesh = job.options.mesh;
+        sk::mpi::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
+            using Engine = sk::EngineOf<decltype(rank)>;
+            sk::Context<Engine>& context = rank;
+            train_on_rank<T>(context, policy, job, results);
+        });
+    });
+    return results;
+}
+
+}  // namespace train_gpt

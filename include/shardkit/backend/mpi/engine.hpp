@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include <shardkit/backend/host/enqueued_kernels.hpp>
+#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/mpi/communicator.hpp>
+#include <shardkit/backend/mpi/exchange.hpp>
+#include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/plan/engine_traits.hpp>
+
+namespace shardkit::mpi {
+
+/// Ranks are processes of one or many hosts, through any MPI implementation. `Sums`: Exchange or Staged.
+template <class Sums = Exchange>
+struct Engine {
+    static constexpr std::string_view name = "mpi";
+    static constexpr EngineTraits traits = Sums::traits;
+    using Communicator = mpi::Communicator<Sums>;
+    using Stream = host::HostStream;
+    template <class T>
+    using Buffer = HostBuffer<T>;
+    using Kernels = host::EnqueuedKernels<host::HostStream>;
+};
+
+}  // namespace shardkit::mpi

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <shardkit/backend/host/chunk.hpp>
+#include <shardkit/backend/host/copy_elements.hpp>
+#include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/backend/mpi/api.hpp>
+#include <shardkit/backend/mpi/call.hpp>
+#include <shardkit/backend/mpi/datatype.hpp>
+#include <shardkit/backend/mpi/pieces.hpp>
+#include <shardkit/backend/mpi/world.hpp>
+#include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/plan/engine_traits.hpp>
+
+namespace shardkit::mpi {
+
+/// Sums by exchange: every rank receives the ranks' addends for its piece, in the type that they have, and adds them
+/// in rank order in the reduction's arithmetic. Deterministic: the same bits as the threads engine, whatever the MPI
+/// implementation. Sixteen-bit addends travel as 16 bits.
+/// Cost:    the minimum of bytes, (n - 1) / n of the buffer per rank and direction; n - 1 messages per block of
+///          staging memory, so that the latency grows with the ranks.
+struct Exchange {
+    static constexpr std::string_view name = "exchange";
+    static constexpr EngineTraits traits{.gathered_all_reduce_bytes = std::size_t{64} << 10U};
+
+    /// Returns the bytes that this rank received. `shard` may be this rank's piece of `full`.
+    template <class In, class Out>
+    static std::size_t reduce_scatter(const Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
+        const auto piece = [&](std::size_t rank) { return host::Chunk{rank * k, (rank + 1) * k}; };
+        reduce_own_piece<In, Out>(call, op, full, piece, shard);
+        return (call.group.size() - 1) * k * sizeof(In);
+    }
+
+    /// Returns the bytes that this rank received. `output` may be `input`.
+    /// Small inputs are gathered by everybody, who all add them: one message round instead of two.
+    template <class In, class Out>
+    static std::size_t all_reduce(const Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
+        const std::size_t ranks = call.group.size();
+        if (ranks * count * sizeof(In) <= traits.gathered_all_reduce_bytes &&
+            ranks * count * sizeof(In) <= call.world.staging().size()) {
+            return gather_and_reduce<In, Out>(call, op, input, count, output);
+        }
+        std::size_t received = 0;
+        for_each_piece(call, count, [&](std::size_t at, int size) {
+            const auto part = static_cast<std::size_t>(size);
+            const auto piece = [&](std::size_t rank) {
+                return host::chunk_of(part, std::min(sizeof(In), sizeof(Out)), rank, ranks);
+            };
+            const host::Chunk own = piece(call.group.rank);
+            reduce_own_piece<In, Out>(call, op, input + at, piece, output + at + own.begin);
+            int* const sizes = call.world.counts().data();
+            int* const begins = sizes + ranks;
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                sizes[rank] = static_cast<int>(piece(rank).size());
+                begins[rank] = static_cast<int>(piece(rank).begin);
+            }
+            call.world.complete(call, "MPI_Iallgatherv", [&](MPI_Request* request) {
+                return MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, output + at, sizes, begins,
+                                       datatype<Out>(), call.group.comm, request);
+            });
+            received += (ranks - 1) * own.size() * sizeof(In) + (part - own.size()) * sizeof(Out);
+        });
+        return received;
+    }
+
+  private:
+    template <class In, class Out>
+    static std::size_t gather_and_reduce(const Call& call, ReduceOp op, const In* input, std::size_t count,
+                                         Out* output) {
+        if (count == 0) { return 0; }
+        const std::size_t ranks = call.group.size();
+        In* const all = reinterpret_cast<In*>(call.world.staging().data());
+        const int size = static_cast<int>(count);
+        call.world.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
+            return MPI_Iallgather(input, size, datatype<In>(), all, size, datatype<In>(), call.group.comm, request);
+        });
+        host::reduce_in_rank_order<In, Out>(
+            op, ranks, count, [&](std::size_t rank) { return all + rank * count; },
+            [&](std::size_t at, const Out* block, std::size_t n) { host::copy_elements(block, output + at, n); });
+        return (ranks - 1) * count * sizeof(In);
+    }
+
+    /// Reduces this rank's piece of all ranks' `full` into `result`. piece_of(q) is the range that rank q reduces.
+    /// Blocks are received into one half of the staging memory while the other half is added up.
+    template <class In, class Out, class PieceOf>
+    static void reduce_own_piece(const Call& call, ReduceOp op, const In* full, PieceOf piece_of, Out* result) {
+        const std::size_t ranks = call.group.size();
+        const std::size_t self = call.group.rank;
+        const std::size_t peers = ranks - 1;
+        const auto staging = call.world.staging();
+        const std::size_t block = std::clamp<std::size_t>(staging.size() / sizeof(In) / (2 * ranks), 1,
+                                                          call.world.options().message_elements);
+        const auto staged = [&](std::size_t round, std::size_t rank) {
+            return reinterpret_cast<In*>(staging.data()) + (round % 2 * ranks + rank) * block;
+        };
+        const auto size_in = [&](std::size_t round, const host::Chunk& piece) {
+            return std::min(block, piece.size() - std::min(piece.size(), round * block));
+        };
+        const auto requests = [&](std::size_t round) {
+            return call.world.requests().subspan(round % 2 * 2 * peers, 2 * peers);
+        };
+        const host::Chunk own = piece_of(self);
+        std::size_t longest = 0;
+        for (std::size_t rank = 0; rank < ranks; ++rank) { longest = std::max(longest, piece_of(rank).size()); }
+        const std::size_t rounds = longest / block + (longest % block != 0 ? 1 : 0);
+
+        constexpr int tag = 0;
+        const auto post = [&](std::size_t round) {
+            const auto slots = requests(round);
+            std::fill(slots.begin(), slots.end(), MPI_REQUEST_NULL);
+            for (std::size_t step = 1; step < ranks; ++step) {
+                const std::size_t from = (self + ranks - step) % ranks;
+                const std::size_t to = (self + step) % ranks;
+                if (const std::size_t size = size_in(round, own); size > 0) {
+                    call.check(MPI_Irecv(staged(round, from), static_cast<int>(size), datatype<In>(),
+                                         static_cast<int>(from), tag, call.group.comm, &slots[2 * step - 2]),
+                               "MPI_Irecv");
+                }
+                const host::Chunk theirs = piece_of(to);
+                if (const std::size_t size = size_in(round, theirs); size > 0) {
+                    call.check(MPI_Isend(full + theirs.begin + round * block, static_cast<int>(size), datatype<In>(),
+                                         static_cast<int>(to), tag, call.group.comm, &slots[2 * step - 1]),
+                               "MPI_Isend");
+                }
+            }
+        };
+        if (rounds > 0) { post(0); }
+        for (std::size_t round = 0; round < rounds; ++round) {
+            if (round + 1 < rounds) { post(round + 1); }
+            const auto slots = requests(round);
+            call.world.await(call, slots);
+            const std::size_t at = round * block;
+            host::reduce_in_rank_order<In, Out>(
+                op, ranks, size_in(round, own),
+                [&](std::size_t rank) { return rank == self ? full + own.begin + at : staged(round, rank); },
+                [&](std::size_t offset, const Out* sums, std::size_t n) {
+                    host::copy_elements(sums, result + at + offset, n);
+                });
+        }
+    }
+};
+
+}  // namespace shardkit::mpi

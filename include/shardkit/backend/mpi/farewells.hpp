@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/mpi/api.hpp>
+#include <shardkit/backend/mpi/check.hpp>
+#include <shardkit/backend/mpi/group.hpp>
+
+namespace shardkit::mpi {
+
+/// What ranks tell each other when their functions have returned: how many collectives of each of their groups they
+/// had entered. A rank that waits for more than that waits for ever, and can say so. Owns a communicator for it.
+class Farewells {
+  public:
+    Farewells() = default;
+    Farewells(OwnedComm comm, std::size_t ranks) : comm_(std::move(comm)), heard_(ranks) {}
+
+    bool gone(std::size_t rank) const noexcept { return heard_[rank].gone; }
+    /// Collectives of `group` that the rank had entered when it returned.
+    /// @pre gone(rank)
+    std::uint64_t calls(std::size_t rank, const Group& group) const noexcept {
+        for (const Entry& entry : heard_[rank].entries) {
+            if (entry.group == group.number) { return entry.calls; }
+        }
+        return 0;
+    }
+
+    /// Takes in what has arrived; does not wait.
+    void listen(SourceLocation where) {
+        while (true) {
+            int arrived = 0;
+            MPI_Status status;
+            check(MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_.get(), &arrived, &status), "MPI_Iprobe", doing, where);
+            if (arrived == 0) { return; }
+            int bytes = 0;
+            check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", doing, where);
+            Heard& heard = heard_[static_cast<std::size_t>(status.MPI_SOURCE)];
+            heard.entries.resize(static_cast<std::size_t>(bytes) / sizeof(Entry));
+            check(MPI_Recv(heard.entries.data(), bytes, MPI_BYTE, status.MPI_SOURCE, tag, comm_.get(),
+                           MPI_STATUS_IGNORE),
+                  "MPI_Recv", doing, where);
+            heard.gone = true;
+            ++gone_count_;
+        }
+    }
+
+    /// Tells all other ranks, and returns when they have told this one, which is when the last one has returned.
+    /// Collective over the world. `pause()` is called between looks.
+    template <class Pause>
+    void exchange(const std::deque<Group>& groups, std::size_t self, Pause pause, SourceLocation where) {
+        std::vector<Entry> own;
+        for (const Group& group : groups) { own.push_back({group.number, group.calls}); }
+        const int bytes = static_cast<int>(own.size() * sizeof(Entry));
+        std::vector<MPI_Request> sent;
+        for (std::size_t rank = 0; rank < heard_.size(); ++rank) {
+            if (rank == self) { continue; }
+            check(MPI_Isend(own.data(), bytes, MPI_BYTE, static_cast<int>(rank), tag, comm_.get(),
+                            &sent.emplace_back(MPI_REQUEST_NULL)),
+                  "MPI_Isend", doing, where);
+        }
+        while (gone_count_ + 1 < heard_.size()) {
+            listen(where);
+            pause();
+        }
+        check(MPI_Waitall(static_cast<int>(sent.size()), sent.data(), MPI_STATUSES_IGNORE), "MPI_Waitall", doing,
+              where);
+        comm_.free();
+    }
+
+  private:
+    static constexpr int tag = 0;
+    static constexpr const char* doing = "the end of the job";
+
+    struct Entry {
+        std::uint64_t group;
+        std::uint64_t calls;
+    };
+    struct Heard {
+        bool gone = false;
+        std::vector<Entry> entries;
+    };
+
+    OwnedComm comm_;
+    std::vector<Heard> heard_;
+    std::size_t gone_count_ = 0;
+};
+
+}  // namespace shardkit::mpi

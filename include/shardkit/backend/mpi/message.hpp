@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include <shardkit/backend/mpi/api.hpp>
+#include <shardkit/backend/mpi/call.hpp>
+#include <shardkit/backend/mpi/datatype.hpp>
+#include <shardkit/backend/mpi/enter.hpp>
+#include <shardkit/backend/mpi/world.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::mpi {
+
+/// What one send, receive or send_receive passes: a rendezvous in which both ends first tell each other their calls
+/// (type, count, file and line), and no data moves unless these agree.
+/// Cost:    two small messages, one each way, before the data.
+template <class T>
+class Message {
+  public:
+    explicit Message(const Call& call) : call_(call) {}
+    Message(const Message&) = delete;
+    Message& operator=(const Message&) = delete;
+    /// A rank that gives up leaves nothing that would still write to its caller's memory.
+    ~Message() {
+        for (MPI_Request& request : requests_) {
+            if (request == MPI_REQUEST_NULL) { continue; }
+            MPI_Cancel(&request);
+            MPI_Request_free(&request);
+        }
+    }
+
+    void send(std::span<const T> values, std::size_t to) { outgoing_.emplace(Outgoing{values, to}); }
+    void receive(std::span<T> values, std::size_t from) { incoming_.emplace(Incoming{values, from}); }
+
+    /// @throws CommError when an end disagrees; PeerError when it has returned
+    void pass() {
+        const Call sends = as(Verb::send, outgoing_ ? outgoing_->values.size() : 0);
+        const Call receives = as(Verb::receive, incoming_ ? incoming_->values.size() : 0);
+        if (outgoing_) {
+            own_offer_ = detail::CallRecord(sends);
+            exchange_records(sends, outgoing_->to, own_offer_, offer_tag, their_request_, request_tag, 0);
+        }
+        if (incoming_) {
+            own_request_ = detail::CallRecord(receives);
+            exchange_records(receives, incoming_->from, own_request_, request_tag, their_offer_, offer_tag, 2);
+        }
+        if (outgoing_) { finish(sends, outgoing_->to, 0); }
+        if (incoming_) { finish(receives, incoming_->from, 2); }
+        if (outgoing_) { require_agreement(sends, own_offer_, their_request_, call_.group.rank, outgoing_->to); }
+        if (incoming_) { require_agreement(receives, their_offer_, own_request_, incoming_->from, call_.group.rank); }
+
+        const std::size_t most = call_.world.options().message_elements;
+        const std::size_t longest = std::max(sends.signature.count, receives.signature.count);
+        for (std::size_t at = 0; at < longest; at += most) {
+            if (incoming_ && at < incoming_->values.size()) {
+                const auto part = incoming_->values.subspan(at, std::min(most, incoming_->values.size() - at));
+                call_.check(MPI_Irecv(part.data(), static_cast<int>(part.size()), datatype<T>(),
+                                      static_cast<int>(incoming_->from), data_tag, call_.group.comm, &requests_[2]),
+                            "MPI_Irecv");
+            }
+            if (outgoing_ && at < outgoing_->values.size()) {
+                const auto part = outgoing_->values.subspan(at, std::min(most, outgoing_->values.size() - at));
+                call_.check(MPI_Isend(part.data(), static_cast<int>(part.size()), datatype<T>(),
+                                      static_cast<int>(outgoing_->to), data_tag, call_.group.comm, &requests_[0]),
+                            "MPI_Isend");
+            }
+            if (outgoing_) { finish(sends, outgoing_->to, 0); }
+            if (incoming_) { finish(receives, incoming_->from, 2); }
+        }
+    }
+
+  private:
+    static constexpr int offer_tag = 1;    // from the sender: its call
+    static constexpr int request_tag = 2;  // from the receiver: its call
+    static constexpr int data_tag = 3;
+
+    struct Outgoing {
+        std::span<const T> values;
+        std::size_t to;
+    };
+    struct Incoming {
+        std::span<T> values;
+        std::size_t from;
+    };
+
+    Call as(Verb verb, std::size_t count) const {
+        Call call = call_;
+        call.signature.verb = verb;
+        call.signature.count = count;
+        return call;
+    }
+    void exchange_records(const Call& call, std::size_t peer, const detail::CallRecord& own, int own_tag,
+                          detail::CallRecord& theirs, int their_tag, std::size_t first) {
+        constexpr int bytes = sizeof(detail::CallRecord);
+        const int rank = static_cast<int>(peer);
+        call.check(MPI_Irecv(&theirs, bytes, MPI_BYTE, rank, their_tag, call.group.comm, &requests_[first]),
+                   "MPI_Irecv");
+        call.check(MPI_Isend(&own, bytes, MPI_BYTE, rank, own_tag, call.group.comm, &requests_[first + 1]),
+                   "MPI_Isend");
+    }
+    void finish(const Call& call, std::size_t peer, std::size_t first) {
+        call.world.await(call, std::span<MPI_Request>(requests_).subspan(first, 2), peer);
+    }
+    static void require_agreement(const Call& call, const detail::CallRecord& offer,
+                                  const detail::CallRecord& request, std::size_t from, std::size_t to) {
+        if (offer.signature.in == request.signature.in && offer.signature.count == request.signature.count) {
+            return;
+        }
+        throw CommError(
+            "mpi", call.doing(),
+            shardkit::detail::concat("the ranks disagree: rank ", call.group.world_ranks[from], " calls ",
+                                     offer.text(), ", rank ", call.group.world_ranks[to], " calls ", request.text()),
+            call.where);
+    }
+
+    const Call& call_;
+    std::optional<Outgoing> outgoing_;
+    std::optional<Incoming> incoming_;
+    detail::CallRecord own_offer_;
+    detail::CallRecord own_request_;
+    detail::CallRecord their_offer_;
+    detail::CallRecord their_request_;
+    std::array<MPI_Request, 4> requests_{MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+};
+
+}  // namespace shardkit::mpi

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include <shardkit/backend/mpi/api.hpp>
+
+namespace shardkit::mpi {
+
+/// How a World communicates. The same on every rank.
+struct Options {
+    /// A thread of the engine's own makes all MPI calls, so that a collective runs while the rank computes.
+    /// Needs MPI_THREAD_SERIALIZED, and MPI_THREAD_MULTIPLE if the rank makes MPI calls of its own meanwhile.
+    /// Worth its hand-over (microseconds a call) where a rank has more than one processor.
+    bool overlap = false;
+
+    /// Before any data moves, the ranks of a collective compare verb, type, count, operation and root: calls that
+    /// disagree are named on every rank, and a rank that is gone is an error instead of a hang. Costs one
+    /// all-reduce of 16 bytes per collective. Without it a call that a rank does not make hangs, as in plain MPI.
+    bool compare_calls = true;
+
+    /// How long a rank waits for its peers to make the same call.
+    std::chrono::milliseconds timeout = std::chrono::minutes(10);
+
+    /// Memory in which a rank receives its peers' addends.
+    std::size_t staging_bytes = std::size_t{4} << 20U;
+
+    /// Elements of one MPI message: MPI counts with an int, so longer spans travel in pieces.
+    std::size_t message_elements = std::size_t{1} << 30U;
+};
+
+}  // namespace shardkit::mpi

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_failures.py PROGRAM -- LAUNCHER...: how jobs end when a rank fails: soon, with a status that is not zero, and
+with a text that says what happened."""
+import subprocess
+import sys
+import time
+
+PROGRAM = sys.argv[1]
+LAUNCHER = sys.argv[sys.argv.index("--") + 1:]
+LIMIT = 15  # seconds: before the timeout of the jobs' own, after which a rank would give up waiting
+
+# name, further arguments, expected in the output (all of them), whether the job succeeds
+CASES = [
+    ("nothing", [], [], True),
+    ("nothing", ["overlap"], [], True),
+    ("late", [], [], True),
+    ("throw", [], ["rank 1 of 3 failed: planted"], False),
+    ("throw", ["overlap"], ["rank 1 of 3 failed: planted"], False),
+    ("throw_int", [], ["rank 1 of 3 failed: an exception that is no std::exception"], False),
+    ("return", [], ["rank 1 returned before rank", "failing_job.cpp:"], False),
+    ("return", ["overlap"], ["rank 1 returned before rank"], False),
+    ("no_message", [], ["rank 1 returned before rank"], False),
+    ("too_late", [], ["not every rank has made this call within 300 ms"], False),
+    ("kill", [], ["so far so good"], False),
+    ("exit", [], ["so far so good"], False),
+    ("mesh", [], ["mesh dp=4 tp=1 cp=1 has 4 ranks, but this MPI job has 3 processes; start it with mpirun -n 4"], False),
+    ("no_environment", [], ["MPI is not initialised", "mpi::Environment"], False),
+    ("second_environment", [], ["MPI is initialised already"], False),
+    ("low_level", ["overlap"], ["Options::overlap needs MPI_THREAD_SERIALIZED, MPI was initialised with "
+                                "MPI_THREAD_SINGLE"], False),
+]
+
+
+def main():
+    wrong = 0
+    for name, further, texts, succeeds in CASES:
+        command = [*LAUNCHER, "-n", "3", PROGRAM, name, *further]
+        begin = time.monotonic()
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True, errors="replace", timeout=LIMIT, check=False)
+            status, output = done.returncode, done.stdout
+        except subprocess.TimeoutExpired as expired:
+            status, output = None, (expired.stdout or b"").decode(errors="replace")
+        took = time.monotonic() - begin
+        missing = [text for text in texts if text not in output]
+        good = status is not None and (status == 0) == succeeds and not missing
+        print(f"{'ok' if good else 'WRONG'}: {name} {' '.join(further)}: status {status} after {took:.1f} s")
+        if not good:
+            wrong += 1
+            print(f"  expected {'success' if succeeds else 'failure'} with {texts}; missing {missing}; output:")
+            print("  " + output[:2000].replace("\n", "\n  "))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

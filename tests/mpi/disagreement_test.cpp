@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/mpi/environment.hpp>
+
+#include "unit/backend/verb_suite.hpp"
+#include "with_world.hpp"
+
+namespace {
+
+using namespace shardkit;
+using namespace verb_suite;
+using namespace mpi_test;
+using rank_checks::contains;
+using Comm = mpi::Communicator<>;
+
+struct Buffers {
+    std::vector<double> doubles = std::vector<double>(60, 1.0);
+    std::vector<float> floats = std::vector<float>(60, 1.0F);
+    std::vector<bf16> halves = std::vector<bf16>(60, bf16(1.0F));
+    Guarded<float> out{60, 1};
+    Guarded<double> wide_out{60, 1};
+
+    std::span<const float> in() const { return floats; }
+};
+using Act = std::function<void(const Comm&, Buffers&)>;
+
+/// Rank `odd` does `other` while the rest do `usual`: all are told, by a CommError that names both, nothing is
+/// written, and the group stays usable.
+void check_told(const Act& usual, const Act& other, const std::string& usual_text, const std::string& other_text) {
+    with_world({}, [&](const Comm& world) {
+        for (std::size_t odd = 0; odd < world.size(); ++odd) {
+            Buffers buffers;
+            std::string text = "no error";
+            try {
+                (world.rank() == odd ? other : usual)(world, buffers);
+            } catch (const CommError& error) { text = error.what(); }
+            CAPTURE(odd);
+            CAPTURE(text);
+            CHECK(contains(text, "the ranks disagree in call "));
+            CHECK(contains(text, usual_text + " at "));
+            CHECK(contains(text, other_text + " at "));
+            CHECK(contains(text, "disagreement_test.cpp:"));
+            CHECK(buffers.out.untouched());
+            CHECK(buffers.wide_out.untouched());
+            CHECK_NOTHROW(check_all_reduce<float, float>(world, 100, 1));
+        }
+    });
+}
+
+const Act reduce_60 = [](const Comm& c, Buffers& b) { all_reduce(c, ReduceOp::sum, b.in(), b.out.span(), {}); };
+const std::string reduce_60_text = "all_reduce sum of 60 fp32";
+
+bool alone() { return mpi::Environment::size() == 1; }
+
+}  // namespace
+
+TEST_CASE("mpi: ranks that call different verbs, counts, types, operations or roots are told which") {
+    if (alone()) { return; }
+    check_told(
+        reduce_60, [](const Comm& c, Buffers&) { barrier(c, {}); }, reduce_60_text, "barrier");
+    check_told(
+        reduce_60, [](const Comm& c, Buffers&) { c.split(0, 0, "x"); }, reduce_60_text, "split");
+    check_told(
+        reduce_60, [](const Comm& c, Buffers& b) { all_gather(c, b.in().first(60 / c.size()), b.out.span(), {}); },
+        reduce_60_text, "all_gather of " + std::to_string(60 / mpi::Environment::size()) + " fp32");
+    check_told(
+        reduce_60,
+        [](const Comm& c, Buffers& b) { all_reduce(c, ReduceOp::sum, b.in().first(59), b.out.span().first(59), {}); },
+        reduce_60_text, "all_reduce sum of 59 fp32");
+    check_told(
+        reduce_60,
+        [](const Comm& c, Buffers& b) {
+            all_reduce(c, ReduceOp::sum, std::span<const bf16>(b.halves), b.out.span(), {});
+        },
+        reduce_60_text, "all_reduce sum of 60 bf16 into fp32");
+    check_told(
+        reduce_60, [](const Comm& c, Buffers& b) { all_reduce(c, ReduceOp::max, b.in(), b.out.span(), {}); },
+        reduce_60_text, "all_reduce max of 60 fp32");
+    check_told([](const Comm& c, Buffers& b) { broadcast(c, b.out.span(), 0, {}); },
+               [](const Comm& c, Buffers& b) { broadcast(c, b.out.span(), 1, {}); },
+               "broadcast of 60 fp32 from root 0", "broadcast of 60 fp32 from root 1");
+}
+
+TEST_CASE("mpi: messages whose ends disagree in type or count are refused on both, and the ends stay usable") {
+    if (alone()) { return; }
+    with_world({}, [](const Comm& world) {
+        std::vector<float> floats(8, 1.0F);
+        std::vector<std::int32_t> words(8, 7);
+        const auto refused = [&](auto call) {
+            try {
+                call();
+            } catch (const CommError& error) { return std::string(error.what()); }
+            return std::string("no error");
+        };
+        for (int repeat = 0; repeat < 3; ++repeat) {
+            std::string text = "rank ";
+            if (world.rank() == 0) {
+                text = refused([&] { send(world, std::span<const float>(floats), 1, {}); });
+            } else if (world.rank() == 1) {
+                text = refused([&] { receive(world, std::span<float>(floats).first(7), 0, {}); });
+            }
+            if (world.rank() < 2) {
+                CAPTURE(text);
+                CHECK(contains(text, "the ranks disagree: rank 0 calls send of 8 fp32 at "));
+                CHECK(contains(text, "rank 1 calls receive of 7 fp32 at "));
+            }
+            if (world.rank() == 0) {
+                text = refused([&] { send(world, std::span<const float>(floats), 1, {}); });
+            } else if (world.rank() == 1) {
+                text = refused([&] { receive(world, std::span<std::int32_t>(words), 0, {}); });
+                CHECK(contains(text, "rank 1 calls receive of 8 int32 at "));
+                CHECK(words == std::vector<std::int32_t>(8, 7));
+            }
+            CHECK_NOTHROW(check_send_and_receive<float>(world, 10));
+        }
+    });
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job that goes wrong in the way that its first argument names; check_failures.py looks at how it ends.
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include <shardkit/backend/mpi/run.hpp>
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/barrier.hpp>
+#include <shardkit/comm/send_receive.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+namespace {
+
+namespace sk = shardkit;
+using sk::mpi::ThreadLevel;
+
+constexpr std::size_t culprit = 1;
+
+template <class Rank>
+void reduce(Rank& rank) {
+    double value = 1;
+    sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<double>(&value, 1),
+                            rank.communication_stream());
+    rank.communication_stream().synchronize();
+}
+
+template <class Rank>
+void go_wrong(Rank& rank, std::string_view how) {
+    for (int i = 0; i < 3; ++i) { reduce(rank); }
+    const bool mine = rank.rank() == culprit;
+    if (mine) {
+        std::puts("so far so good");
+        std::fflush(stdout);
+    }
+    if (how == "throw" && mine) { throw std::runtime_error("planted"); }
+    if (how == "throw_int" && mine) { throw 42; }
+    if (how == "return" && mine) { return; }
+    if (how == "kill" && mine) { std::raise(SIGKILL); }
+    if (how == "exit" && mine) { std::_Exit(3); }
+    if (how == "no_message" && mine) { return; }
+    if (how == "no_message" && rank.rank() == 0) {
+        double value = 0;
+        sk::receive(rank.world(), std::span<double>(&value, 1), culprit, {});
+    }
+    if (how == "too_late") { std::this_thread::sleep_for(std::chrono::seconds(mine ? 3 : 0)); }
+    if (how == "late") { std::this_thread::sleep_for(std::chrono::milliseconds(mine ? 1500 : 0)); }
+    for (int i = 0; i < 3; ++i) { reduce(rank); }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    const std::string_view how = count > 1 ? arguments[1] : "";
+    const bool overlap = count > 2 && std::string_view(arguments[2]) == "overlap";
+    try {
+        const auto run = [&](std::size_t ranks) {
+            sk::mpi::run(sk::DeviceMesh<sk::dynamic>(ranks), [&](auto& rank) { go_wrong(rank, how); }, {},
+                         {.overlap = overlap, .timeout = std::chrono::milliseconds(how == "too_late" ? 300 : 20000)});
+        };
+        if (how == "no_environment") {
+            run(1);
+            return EXIT_SUCCESS;
+        }
+        const sk::mpi::Environment mpi(how == "low_level" ? ThreadLevel::single : ThreadLevel::serialized);
+        if (how == "second_environment") { const sk::mpi::Environment again; }
+        run(mpi.size() + (how == "mesh" ? 1 : 0));
+        return EXIT_SUCCESS;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "caught: %s\n", error.what());
+        return 2;
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/mpi/environment.hpp>
+
+#include "unit/backend/verb_suite.hpp"
+#include "with_world.hpp"
+
+namespace {
+
+using namespace shardkit;
+using namespace verb_suite;
+using namespace mpi_test;
+using Comm = mpi::Communicator<>;
+
+}  // namespace
+
+TEST_CASE("mpi: on the communication stream a collective runs while the rank goes on") {
+    mpi::World world(MPI_COMM_WORLD, patient({.overlap = true}));
+    const Comm comm(world);
+    const auto stream = world.communication_stream();
+    std::vector<float> shard(1000, static_cast<float>(comm.rank()));
+    std::vector<float> full(1000 * comm.size());
+    const auto begin = std::chrono::steady_clock::now();
+    if (comm.rank() == 0) { std::this_thread::sleep_for(std::chrono::milliseconds(300)); }
+    all_gather(comm, std::span<const float>(shard), std::span<float>(full), stream);
+    const auto submitted = std::chrono::steady_clock::now();
+    const auto gathered = stream.record();
+    decltype(stream) inline_stream;
+    inline_stream.wait(gathered);
+    const auto arrived = std::chrono::steady_clock::now();
+    if (comm.rank() != 0) {
+        // Rank 0 had not come yet when the call returned; the data waited for it.
+        CHECK(submitted - begin < std::chrono::milliseconds(200));
+        CHECK(arrived - begin > std::chrono::milliseconds(200));
+    }
+    for (std::size_t i = 0; i < full.size(); ++i) { CHECK(full[i] == static_cast<float>(i / 1000)); }
+    world.finish();
+}
+
+TEST_CASE("mpi: verbs on both streams keep one order, and more of them wait than the ring holds") {
+    mpi::World world(MPI_COMM_WORLD, patient({.overlap = true}));
+    const Comm comm(world);
+    const auto stream = world.communication_stream();
+    constexpr std::size_t calls = 3 * host::CommandQueue::slots;
+    std::vector<double> values(calls, 1.0);
+    for (std::size_t i = 0; i < calls; ++i) {
+        all_reduce_in_place(comm, ReduceOp::sum, std::span<double>(values).subspan(i, 1), stream);
+        if (i % 100 == 0) {
+            double now = 2;
+            all_reduce_in_place(comm, ReduceOp::max, std::span<double>(&now, 1), {});
+            CHECK(now == 2);
+            // Everything before it has been done too.
+            CHECK(values[i] == static_cast<double>(comm.size()));
+        }
+    }
+    stream.synchronize();
+    CHECK(values == std::vector<double>(calls, static_cast<double>(comm.size())));
+    CHECK(comm.traffic().total(Verb::all_reduce).calls == (comm.size() > 1 ? calls + calls / 100 + 1 : 0));
+    world.finish();
+}
+
+TEST_CASE("mpi: an error on the communication stream is thrown by the next wait, once") {
+    if (mpi::Environment::size() == 1) { return; }
+    mpi::World world(MPI_COMM_WORLD, patient({.overlap = true}));
+    const Comm comm(world);
+    const auto stream = world.communication_stream();
+    std::vector<float> values(12, 1.0F);
+    const std::span<float> all(values);
+    all_reduce_in_place(comm, ReduceOp::sum, comm.rank() == 0 ? all.first(3) : all, stream);
+    CHECK_THROWS_WITH_AS(stream.synchronize(), doctest::Contains("the ranks disagree"), CommError);
+    CHECK_NOTHROW(stream.synchronize());
+    CHECK_NOTHROW(check_all_reduce<float, float>(comm, 100, 1));
+    world.finish();
+}
+
+TEST_CASE("mpi: streams that are no stream of the World's are refused") {
+    mpi::World world(MPI_COMM_WORLD, patient());
+    const Comm comm(world);
+    host::CommandQueue queue;
+    CHECK_THROWS_AS(barrier(comm, host::HostStream(queue)), UsageError);
+    world.finish();
+}

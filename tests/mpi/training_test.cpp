@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/mpi/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "unit/sharded/oracle_checks.hpp"
+#include "with_world.hpp"
+
+namespace {
+
+namespace sk = shardkit;
+
+/// This process's result of the training on dp x cp.
+template <class Precision, class Sums, class Policy>
+toy::RankResult train(toy::Mesh mesh, Policy policy, const toy::Training& training, const sk::mpi::Options& options) {
+    std::optional<toy::RankResult> result;
+    sk::mpi::run<Sums>(
+        mesh, [&](auto& rank) { result = toy::train_rank<Precision>(rank, policy, training); }, {},
+        mpi_test::patient(options));
+    return std::move(*result);
+}
+
+template <class Sums, class Policy>
+void check(Policy policy, const sk::mpi::Options& options) {
+    CAPTURE(Policy::name);
+    CAPTURE(options.overlap);
+    const std::size_t n = sk::mpi::Environment::size();
+    std::vector<toy::Extents> meshes{{n, 1, 1}};
+    if (n % 2 == 0) { meshes.push_back({n / 2, 1, 2}); }
+    for (const toy::Extents e : meshes) {
+        for (toy::Training training : toy::trainings(3)) {
+            training.steps = 2;
+            const auto mine =
+                train<sk::Precision<double>, Sums>(toy::Mesh(e.dp, e.tp, e.cp), policy, training, options);
+            CHECK(toy::distance(mine, toy::oracle(training, n)) <= 1e-12);
+        }
+    }
+}
+template <class Sums>
+void check_policies(const sk::mpi::Options& options) {
+    check<Sums>(sk::NoShard{}, options);
+    check<Sums>(sk::ShardOptimizer{}, options);
+    check<Sums>(sk::ShardGradOp{}, options);
+    check<Sums>(sk::FullShard{}, options);
+    check<Sums>(sk::HybridShard<1>{}, options);
+}
+
+/// The same bits as the threads engine gives, on every rank.
+template <class Precision, class Policy>
+void check_bits(Policy policy, const sk::mpi::Options& options) {
+    CAPTURE(Policy::name);
+    const std::size_t n = sk::mpi::Environment::size();
+    const toy::Mesh mesh(n, 1, 1);
+    const toy::Training training{
+        .samples = 40, .microbatches = 3, .rule = toy::Rule::adamw, .learning_rate = 0.01, .clip = 1};
+    const auto expected = toy::train<Precision>(mesh, policy, training);
+    const auto mine = train<Precision, sk::mpi::Exchange>(mesh, policy, training, options);
+    CHECK(toy::same_bits(mine, expected[sk::mpi::Environment::rank()]));
+}
+template <class Precision>
+void check_bits(const sk::mpi::Options& options) {
+    check_bits<Precision>(sk::NoShard{}, options);
+    check_bits<Precision>(sk::ShardOptimizer{}, options);
+    check_bits<Precision>(sk::ShardGradOp{}, options);
+    check_bits<Precision>(sk::FullShard{}, options);
+}
+
+}  // namespace
+
+TEST_CASE("mpi: every policy trains as one rank does, in fp64 to 1e-12") {
+    SUBCASE("exchange") { check_policies<sk::mpi::Exchange>({}); }
+    SUBCASE("exchange, overlapped") { check_policies<sk::mpi::Exchange>({.overlap = true}); }
+    SUBCASE("staged") { check_policies<sk::mpi::Staged>({}); }
+}
+
+TEST_CASE("mpi: training by exchange gives the bits of the threads engine, overlapped or not") {
+    for (const bool overlap : {false, true}) {
+        check_bits<sk::Precision<float>>({.overlap = overlap});
+        check_bits<sk::Precision<sk::bf16>>({.overlap = overlap});
+    }
+}
+
+TEST_CASE("mpi: a mesh of another size than the job is refused on every rank, and the job goes on") {
+    const std::size_t n = sk::mpi::Environment::size();
+    CHECK_THROWS_WITH_AS(sk::mpi::run(toy::Mesh(n + 1, 1, 1), [](auto&) {}),
+                         doctest::Contains("start it with mpirun -n"), std::invalid_argument);
+    CHECK_NOTHROW(sk::mpi::run(toy::Mesh(n, 1, 1), [](auto&) {}));
+}

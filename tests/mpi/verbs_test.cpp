@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/mpi/environment.hpp>
+
+#include "unit/backend/verb_suite.hpp"
+#include "with_world.hpp"
+
+namespace {
+
+using namespace shardkit;
+using namespace verb_suite;
+using namespace mpi_test;
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("mpi: every verb and size gives the serial result bit for bit", T, double, float, bf16, fp16,
+                   std::int64_t, std::int32_t, std::uint8_t) {
+    with_world({}, [](const auto& world) { CHECK_NOTHROW(every_verb<T>(world)); });
+}
+
+TEST_CASE("mpi: every way of running a World gives the same bits") {
+    for (const mpi::Options& options : ways) {
+        CAPTURE(options.overlap);
+        CAPTURE(options.compare_calls);
+        CAPTURE(options.message_elements);
+        with_world(options, [](const auto& world) {
+            CHECK_NOTHROW(check_all_gather<float>(world, 4321, 1));
+            CHECK_NOTHROW(check_copies<double>(world, 1234, 1));
+            CHECK_NOTHROW(check_send_and_receive<bf16>(world, 1234));
+            CHECK_NOTHROW(check_reduce_scatter<bf16, float>(world, 1234, 1));
+            CHECK_NOTHROW(check_all_reduce<bf16, float>(world, 20011, 1));
+        });
+    }
+}
+
+TEST_CASE("mpi: unsigned words reduce modulo their size") {
+    with_world({}, [](const auto& world) { CHECK_NOTHROW(unsigned_words(world)); });
+}
+
+TEST_CASE("mpi: reductions into another type add in that type's arithmetic and round once") {
+    with_world({}, [](const auto& world) {
+        CHECK_NOTHROW(reductions_into_another_type(world));
+        CHECK_NOTHROW(sixteen_bit_sums_are_rounded_once(world));
+    });
+}
+
+TEST_CASE("mpi: a NaN of any rank survives every reduction") {
+    with_world({}, [](const auto& world) { CHECK_NOTHROW(a_nan_survives_every_reduction(world)); });
+    with_world<mpi::Staged>({}, [](const auto& world) { CHECK_NOTHROW(a_nan_survives_every_reduction(world)); });
+}
+
+TEST_CASE("mpi: sizes that do not fit are refused before anything is communicated") {
+    if (mpi::Environment::size() == 1) { return; }
+    with_world({}, [](const auto& world) { CHECK_NOTHROW(sizes_that_do_not_fit_are_refused(world)); });
+}
+
+TEST_CASE("mpi: splits order their members, nest and run at once") {
+    with_world({}, [](const auto& world) {
+        for (std::uint64_t colouring = 0; colouring < 32; ++colouring) {
+            CHECK_NOTHROW(split_orders_members(world, verb_oracle::mixed(colouring)));
+        }
+        CHECK_NOTHROW(splits_run_at_once(world, 5));
+        CHECK_THROWS_AS(world.split(std::size_t{1} << 63U, 0, "x"), std::invalid_argument);
+    });
+}
+
+TEST_CASE("mpi: a borrowed communicator is used as it is, and gets its error handler back") {
+    MPI_Comm mine = MPI_COMM_NULL;
+    REQUIRE(MPI_Comm_split(MPI_COMM_WORLD, 0, -static_cast<int>(mpi::Environment::rank()), &mine) == MPI_SUCCESS);
+    {
+        mpi::World world(mpi::Borrow{mine}, patient());
+        CHECK(world.world_group().comm == mine);
+        const mpi::Communicator<> comm(world);
+        CHECK(comm.rank() == comm.size() - 1 - mpi::Environment::rank());
+        CHECK_NOTHROW(every_verb<float>(comm));
+        world.finish();
+    }
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    REQUIRE(MPI_Comm_get_errhandler(mine, &handler) == MPI_SUCCESS);
+    CHECK(handler == MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_free(&mine);
+}
+
+TEST_CASE("mpi: Worlds come and go, and several live at once") {
+    for (int i = 0; i < 10; ++i) {
+        mpi::World outer(MPI_COMM_WORLD, patient());
+        mpi::World inner(MPI_COMM_WORLD, patient({.overlap = i % 2 == 1}));
+        CHECK_NOTHROW(check_all_reduce<float, float>(mpi::Communicator<>(inner), 100, 1));
+        CHECK_NOTHROW(check_all_reduce<float, float>(mpi::Communicator<>(outer), 100, 1));
+        inner.finish();
+        outer.finish();
+    }
+}
+
+TEST_CASE("mpi: the log counts what ranks receive, against closed forms") {
+    with_world({}, [](const auto& world) {
+        const std::uint64_t n = world.size();
+        std::vector<float> shard(2500);
+        std::vector<float> full(2500 * n);
+        std::vector<bf16> half(64000 * n);
+        std::vector<float> wide(64000 * n);
+        world.traffic().clear();
+        all_gather(world, std::span<const float>(shard), std::span<float>(full), {});
+        reduce_scatter(world, ReduceOp::sum, std::span<const float>(full), std::span<float>(shard), {});
+        all_reduce(world, ReduceOp::sum, std::span<const bf16>(half), std::span<float>(wide), {});
+        all_reduce_in_place(world, ReduceOp::sum, std::span<float>(full).first(10), {});
+        broadcast(world, std::span<float>(full), 0, {});
+        barrier(world, {});
+        const auto moved = [&](Verb verb) { return world.traffic().total(verb).moved.value; };
+        CHECK(moved(Verb::all_gather) == (n - 1) * 2500 * 4);
+        CHECK(moved(Verb::reduce_scatter) == (n - 1) * 2500 * 4);
+        // 64000 from each peer at 2 bytes and as many results at 4; the 10 are gathered by everybody.
+        CHECK(moved(Verb::all_reduce) == (n - 1) * (64000 * 2 + 64000 * 4 + 10 * 4));
+        CHECK(moved(Verb::broadcast) == (world.rank() == 0 ? 0 : n * 2500 * 4));
+        CHECK(world.traffic().total(Verb::barrier).calls == (n > 1 ? 1U : 0U));
+    });
+}
+
+TEST_CASE("mpi: spans of more than 2^31 bytes, in pieces of at most 2^30 elements") {
+    const std::size_t n = mpi::Environment::size();
+    if (n != 2) { return; }
+    with_world({}, [](const auto& world) {
+        constexpr std::size_t k = (std::size_t{1} << 30U) + 17;
+        std::vector<std::uint8_t> full(2 * k);
+        const std::size_t begin = world.rank() * k;
+        const auto value = [](std::size_t i) { return static_cast<std::uint8_t>(i * 2654435761U >> 24U); };
+        for (std::size_t i = begin; i < begin + k; ++i) { full[i] = value(i); }
+        all_gather_in_place(world, std::span<std::uint8_t>(full), {});
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < full.size(); ++i) { wrong += full[i] == value(i) ? 0U : 1U; }
+        CHECK(wrong == 0);
+        all_reduce_in_place(world, ReduceOp::sum, std::span<std::uint8_t>(full), {});
+        for (std::size_t i = 0; i < full.size(); ++i) {
+            wrong += full[i] == static_cast<std::uint8_t>(2 * value(i)) ? 0U : 1U;
+        }
+        CHECK(wrong == 0);
+    });
+}
