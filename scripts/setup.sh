@@ -21,6 +21,15 @@ header CLI/CLI.hpp libcli11-dev
 header nlohmann/json.hpp nlohmann-json3-dev
 module openblas libopenblas-dev
 "
+needs_mpi="
+module ompi-c libopenmpi-dev
+command mpirun openmpi-bin
+"
+# The tests use each MPI that is there.
+wants_tests="$needs_mpi
+module mpich libmpich-dev
+command mpirun.mpich mpich
+"
 needs_plot='command gnuplot gnuplot-nox'
 needs_ci="$needs_tests
 $needs_train_gpt
@@ -80,6 +89,11 @@ need() {
     packages=$(awk '{print $1}' <<<"$missing" | sort -u | tr '\n' ' ')
     say "On Debian, as root: apt-get install ${packages% }"
     exit 1
+}
+
+# The same for what the tests can do without.
+want() {
+    (need "$1") || say 'going on without'
 }
 
 # Quiet when it works; else prints why not.

@@ -109,6 +109,7 @@
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 #include <shardkit/param/tensor_view.hpp>
+#include <shardkit/plan/all_reduce_moved.hpp>
 #include <shardkit/plan/engine_traits.hpp>
 #include <shardkit/plan/group_description.hpp>
 #include <shardkit/plan/memory_plan.hpp>

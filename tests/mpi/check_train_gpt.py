@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_train_gpt.py PROGRAM -- LAUNCHER...: train_gpt on processes gives what it gives on threads, bit for bit, prints
+once, and refuses bad input once."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = sys.argv[1]
+LAUNCHER = sys.argv[sys.argv.index("--") + 1:]
+SMALL = ["--steps", "4", "--sequence", "16", "--layers", "2", "--width", "16", "--heads", "2", "--batch", "12"]
+wrong = []
+
+
+def run(command):
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+
+
+def expect(condition, what, done):
+    print(("ok: " if condition else "WRONG: ") + what)
+    if not condition:
+        wrong.append(what)
+        print(done.stdout[-3000:] + done.stderr[-3000:])
+
+
+def check_training(folder, ranks, flags):
+    what = f"{ranks} ranks {' '.join(flags)}"
+    results = {}
+    for engine, launcher in (("threads", []), ("mpi", [*LAUNCHER, "-n", str(ranks)])):
+        path = folder / f"{engine}.json"
+        done = run([*launcher, PROGRAM, "--engine", engine, "--mesh", f"{ranks}x1x1", *SMALL, *flags, "--json", path])
+        expect(done.returncode == 0, f"{what}: {engine} ends well", done)
+        expect(done.stdout.count("on the wire per rank and step") == 1, f"{what}: {engine} prints once", done)
+        results[engine] = json.loads(path.read_text(encoding="utf-8"))
+    ours, theirs = results["mpi"], results["threads"]
+    for key in ("losses", "grad_norms", "world", "policy", "planned_bytes_per_rank"):
+        expect(ours[key] == theirs[key], f"{what}: the same {key}", done)
+    expect(ours["engine"] == "mpi" and ours.keys() == theirs.keys(), f"{what}: the same members", done)
+    for verb in ("all_gather", "reduce_scatter"):
+        expect(ours["collectives"].get(verb) == theirs["collectives"].get(verb), f"{what}: the same {verb}", done)
+    # Staging memory is the World's; what the ranks take is what was planned.
+    ratio = ours["peak_bytes_per_rank"] / ours["planned_bytes_per_rank"]
+    expect(abs(ratio - theirs["peak_bytes_per_rank"] / theirs["planned_bytes_per_rank"]) < 0.02,
+           f"{what}: the same memory", done)
+
+
+def check_refused(flags, text, ranks=3):
+    done = run([*LAUNCHER, "-n", str(ranks), PROGRAM, "--engine", "mpi", *flags])
+    expect(done.returncode != 0 and done.stderr.count(text) == 1, f"{' '.join(flags)}: refused once: {text}", done)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="shardkit-mpi-") as name:
+        folder = pathlib.Path(name)
+        for policy in ("no_shard", "shard_optimizer", "shard_grad_op", "full_shard"):
+            check_training(folder, 3, ["--policy", policy, "--microbatches", "2"])
+        check_training(folder, 4, ["--policy", "hybrid_shard:2", "--dtype", "fp64", "--optimizer", "sgd"])
+        check_training(folder, 2, ["--policy", "full_shard", "--dtype", "bf16"])
+        check_training(folder, 1, ["--policy", "full_shard"])
+        check_refused(["--mesh", "2x1x1"], "this job of --engine mpi has 3 processes: expected mpirun -n 2")
+        check_refused(["--batch", "16"], "expected a multiple of the 3 data-parallel ranks")
+        check_refused(["--batch", "12", "--text", str(folder / "missing")], "missing")
+        check_refused(["--batch", "12", "--json", str(folder / "no/such/folder.json")], "folder.json")
+        check_refused(["--dtype", "fp8"], "fp8")
+        done = run([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", "--mesh", "64x1x1", "--batch", "64", "--plan"])
+        expect(done.returncode == 0 and done.stdout.count("memory per rank, planned") == 1, "--plan of any mesh", done)
+        done = run([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", "--help"])
+        expect(done.returncode == 0 and done.stdout.count("--microbatches") == 1, "--help once", done)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
