@@ -19,14 +19,14 @@ namespace shardkit::threads {
 /// How far a rank's function has got.
 enum class Fate : std::uint8_t { running, returned, failed };
 
-/// What a World keeps for one rank. `fate`, `ended_before` and `stopped_by` are guarded by the World's mutex, `record`
-/// is atomic, the rest belongs to the rank's own thread.
+/// What a World keeps for one rank. `fate`, `ended_before` and `stopped_by` are guarded by the World's mutex,
+/// `record` is atomic, the rest belongs to the rank's own thread.
 struct alignas(padding) RankState {
     WaitRecord record;
     alignas(padding) TrafficLog traffic;
     std::deque<std::string> labels;  ///< a deque, because communicators point at its strings
     Fate fate = Fate::running;
-    std::size_t ended_before = 0;  ///< ranks whose functions ended before this one's
+    std::size_t ended_before = 0;       ///< ranks whose functions ended before this one's
     std::optional<Failure> stopped_by;  ///< what the last PeerError of this rank was about
 
     /// The kept copy of a communicator's name.
