@@ -81,7 +81,7 @@ TEST_SUITE("gpt.command_line") {
             {"--mesh 2x1x1x", {"'2x1x1x'", "DPxTPxCP"}},
             {"--mesh 2x2x1", {"2x2x1", "DPx1x1"}},
             {"--engine self --mesh 4x1x1", {"4x1x1 has 4 ranks", "--engine self has 1"}},
-            {"--engine mpi", {"'mpi'", "self or threads"}},
+            {"--engine nccl", {"'nccl'", "self, threads or mpi"}},
             {"--batch 15", {"--batch 15", "multiple of the 2 data-parallel ranks"}},
             {"--batch 16 --microbatches 3", {"--batch 16", "multiple of --microbatches 3"}},
             {"--batch 4 --microbatches 4", {"--batch 4", "2 x 4"}},
