@@ -23,6 +23,11 @@ struct InlineStream {
     static constexpr Event record() noexcept { return {}; }
     static constexpr void wait(Event) noexcept {}
     static constexpr void synchronize() noexcept {}
+
+    template <class Work>
+    static constexpr void submit(const Work& work) {
+        work();
+    }
 };
 
 static_assert(Stream<InlineStream>);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +20,8 @@ template <class Engine>
 class SlotPool {
   public:
     using Event = typename Engine::Stream::Event;
+    using Memory = typename Engine::template Buffer<std::uint8_t>;
+    using Make = std::function<Memory(std::size_t bytes)>;
 
     class Slot {
       public:
@@ -27,19 +30,22 @@ class SlotPool {
 
       private:
         friend SlotPool;
-        explicit Slot(std::size_t bytes) : memory_(bytes) {}
-        typename Engine::template Buffer<std::uint8_t> memory_;
+        explicit Slot(Memory memory) : memory_(std::move(memory)) {}
+        Memory memory_;
         std::string_view holder_;  // path of the group, empty when free
         Event last_use_{};
     };
 
-    SlotPool(std::size_t slot_bytes, std::size_t in_flight) : slot_bytes_(slot_bytes), in_flight_(in_flight) {}
+    /// `make`: where a slot's memory comes from.
+    SlotPool(
+        std::size_t slot_bytes, std::size_t in_flight, Make make = [](std::size_t bytes) { return Memory(bytes); })
+        : slot_bytes_(slot_bytes), in_flight_(in_flight), make_(std::move(make)) {}
 
     std::size_t slot_bytes() const noexcept { return slot_bytes_; }
 
     /// A group joins and receives its number. May allocate a slot.
     std::size_t join() {
-        if (slots_.size() < in_flight_) { slots_.push_back(Slot(slot_bytes_)); }
+        if (slots_.size() < in_flight_) { slots_.push_back(Slot(make_(slot_bytes_))); }
         ++members_;
         return next_ordinal_++;
     }
@@ -76,6 +82,7 @@ class SlotPool {
   private:
     std::size_t slot_bytes_;
     std::size_t in_flight_;
+    Make make_;
     std::size_t members_ = 0;
     std::size_t next_ordinal_ = 0;
     std::deque<Slot> slots_;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <utility>
 
 #include <shardkit/memory/slot_pool.hpp>
 
@@ -21,14 +22,18 @@ constexpr std::string_view name(SlotPurpose purpose) noexcept {
 template <class Engine>
 class SlotPools {
   public:
-    explicit SlotPools(std::size_t in_flight) : in_flight_(in_flight) {}
+    using Make = typename SlotPool<Engine>::Make;
+
+    explicit SlotPools(
+        std::size_t in_flight, Make make = [](std::size_t bytes) { return typename SlotPool<Engine>::Memory(bytes); })
+        : in_flight_(in_flight), make_(std::move(make)) {}
 
     /// The pool for buffers of `bytes`; made on first use, kept at its address.
     SlotPool<Engine>& pool(SlotPurpose purpose, std::size_t bytes) {
         for (Entry& entry : entries_) {
             if (entry.purpose == purpose && entry.pool.slot_bytes() == bytes) { return entry.pool; }
         }
-        entries_.push_back({purpose, SlotPool<Engine>(bytes, in_flight_)});
+        entries_.push_back({purpose, SlotPool<Engine>(bytes, in_flight_, make_)});
         return entries_.back().pool;
     }
 
@@ -38,6 +43,7 @@ class SlotPools {
         SlotPool<Engine> pool;
     };
     std::size_t in_flight_;
+    Make make_;
     std::deque<Entry> entries_;
 };
 

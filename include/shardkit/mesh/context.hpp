@@ -2,19 +2,23 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/traffic_log.hpp>
+#include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/slot_pools.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/mesh/norm_slots.hpp>
 #include <shardkit/mesh/streams.hpp>
 
 namespace shardkit {
@@ -41,7 +45,11 @@ class Context {
 
     /// @throws std::invalid_argument when the world has another size than the mesh, or in_flight is 0
     Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams = {})
-        : grid_(grid), world_(world), streams_(streams), pools_(options.in_flight), options_(options) {
+        : grid_(grid),
+          world_(world),
+          streams_(streams),
+          pools_(options.in_flight, [this](std::size_t n) { return buffer<std::uint8_t>(n); }),
+          options_(options) {
         if (world.size() != grid.size()) {
             throw std::invalid_argument(detail::concat("mesh ", grid.describe(), " has ", grid.size(),
                                                        " ranks, but the ", Engine::name, " world has ",
@@ -88,10 +96,54 @@ class Context {
         }
     }
 
-    /// Scratch of the global norm: at least `size` doubles, kept between steps.
-    std::span<double> norm_scratch(std::size_t size) {
-        if (norm_scratch_.size() < size) { norm_scratch_ = typename Engine::template Buffer<double>(size); }
-        return norm_scratch_.span().first(size);
+    /// Zeroed memory of this rank for n elements, where the engine's verbs and kernels find it.
+    template <Element T>
+    typename Engine::template Buffer<T> buffer(std::size_t n) const {
+        if constexpr (requires { world_.template buffer<T>(n); }) {
+            return world_.template buffer<T>(n);
+        } else {
+            return typename Engine::template Buffer<T>(n);
+        }
+    }
+
+    /// Refuses memory of the user's that the engine cannot work on (host memory given to a device, say).
+    /// @throws std::invalid_argument that names `what`, what was given and what was expected
+    void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
+        if constexpr (requires { world_.require_memory(data, bytes, what, where); }) {
+            world_.require_memory(data, bytes, what, where);
+        }
+    }
+
+    /// Uses a communicator that the user already has for the sub-mesh over AxisSet, instead of making one; before the
+    /// first Sharded is made. `shard_group` as for communicator(). Local; every rank adopts the same sets of axes.
+    /// @throws std::invalid_argument unless it has the sub-mesh's number of ranks and this rank its place in it
+    template <class AxisSet>
+    Context& adopt(AxisSet, Communicator adopted, std::size_t shard_group,
+                   SourceLocation where = SourceLocation::current()) {
+        const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);
+        return adopt(split.group(AxisSet::names, rank()), axes_label<AxisSet>(split), adopted, where);
+    }
+    /// The same over axes of the mesh itself.
+    template <class AxisSet>
+    Context& adopt(AxisSet, Communicator adopted, SourceLocation where = SourceLocation::current()) {
+        return adopt(grid_.group(AxisSet::names, rank()), axes_label<AxisSet>(grid_), adopted, where);
+    }
+
+    /// Where a norm's total lies until `norm_slots` more norms were taken: two doubles in the engine's memory.
+    double* take_norm_slot() {
+        if (norms_.size() == 0) { norms_ = buffer<double>(2 * norm_slots); }
+        return norms_.data() + 2 * (norms_taken_++ % norm_slots);
+    }
+    std::uint64_t norms_taken() const noexcept { return norms_taken_; }
+
+    /// Memory of the engine that steps share: at least `size` doubles, kept between steps.
+    std::span<double> step_scratch(std::size_t size) {
+        if (step_scratch_.size() < size) {
+            streams_.compute.synchronize();  // of an earlier, smaller model
+            streams_.communication.synchronize();
+            step_scratch_ = buffer<double>(size);
+        }
+        return step_scratch_.span().first(size);
     }
 
   private:
@@ -100,14 +152,31 @@ class Context {
         Communicator communicator;
     };
 
-    Communicator communicator(const RankGroup& group, const std::string& label, SourceLocation where) {
+    static std::vector<std::size_t> members_of(const RankGroup& group) {
         std::vector<std::size_t> members(group.size());
         for (std::size_t i = 0; i < members.size(); ++i) { members[i] = group.member(i); }
-        if (made_.empty()) {
-            std::vector<std::size_t> everyone(world_.size());
-            for (std::size_t i = 0; i < everyone.size(); ++i) { everyone[i] = i; }
-            made_.push_back({std::move(everyone), world_});
+        return members;
+    }
+    Context& adopt(const RankGroup& group, const std::string& label, const Communicator& adopted,
+                   SourceLocation where) {
+        if (adopted.size() != group.size() || adopted.rank() != group.index()) {
+            throw_invalid_argument(where, "adopt over ", label, ": the communicator has ", adopted.size(),
+                                   " ranks and this is its rank ", adopted.rank(), ", expected ", group.size(),
+                                   " ranks and rank ", group.index());
         }
+        add_world();
+        made_.push_back({members_of(group), adopted.named(label)});
+        return *this;
+    }
+    void add_world() {
+        if (!made_.empty()) { return; }
+        std::vector<std::size_t> everyone(world_.size());
+        for (std::size_t i = 0; i < everyone.size(); ++i) { everyone[i] = i; }
+        made_.push_back({std::move(everyone), world_});
+    }
+    Communicator communicator(const RankGroup& group, const std::string& label, SourceLocation where) {
+        std::vector<std::size_t> members = members_of(group);
+        add_world();
         // Groups of one set of axes are translations of each other, so all ranks find or miss together.
         for (const Made& made : made_) {
             if (made.members == members) { return made.communicator.named(label); }
@@ -124,7 +193,9 @@ class Context {
     RankOptions options_;
     std::vector<Made> made_;
     TrafficLog uncounted_;
-    typename Engine::template Buffer<double> norm_scratch_;
+    typename Engine::template Buffer<double> step_scratch_;
+    typename Engine::template Buffer<double> norms_;
+    std::uint64_t norms_taken_ = 0;
 };
 
 }  // namespace shardkit

@@ -27,17 +27,22 @@ struct AdamWRule {
     };
 
     static constexpr bool needs_state(const Options& /*options*/) noexcept { return true; }
-    static void advance(Progress& progress, const Options& options) noexcept {
+    static constexpr void advance(Progress& progress, const Options& options) noexcept {
         ++progress.steps;
         progress.beta1_power *= options.beta1;
         progress.beta2_power *= options.beta2;
     }
-    template <class Kernels, class Stream, class Master, class Gather, class Gradient>
-    static void update(Stream stream, const Progress& progress, const Options& options, double scale,
-                       std::span<Master> master, std::span<Gather> gathered, std::span<const Gradient> gradient,
-                       const std::array<std::span<Arithmetic<Master>>, 2>& states) {
-        Kernels::adamw(stream,
-                       adamw_update<Arithmetic<Master>>(options, progress.beta1_power, progress.beta2_power, scale),
+    template <class A>
+    using Update = AdamWUpdate<A>;
+    template <class A>
+    static constexpr Update<A> update(const Progress& progress, const Options& options, double scale) {
+        return adamw_update<A>(options, progress.beta1_power, progress.beta2_power, scale);
+    }
+    template <class Kernels, class Stream, class A, class Master, class Gather, class Gradient>
+    static void run(const Stream& stream, std::span<const UpdateRun> runs, const Update<A>* updates,
+                    const std::uint32_t* skip, std::span<Master> master, std::span<Gather> gathered,
+                    std::span<const Gradient> gradient, const std::array<std::span<A>, 2>& states) {
+        Kernels::adamw(stream, runs, updates, skip,
                        AdamWSpans<Master, Gather, Gradient>{master, gathered, gradient, states[0], states[1]});
     }
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
 #include <concepts>
 
 #include <shardkit/detail/square_root.hpp>
@@ -47,8 +46,8 @@ struct AdamWUpdate {
 /// over the divisor, one over the loss scale, the clip coefficient.
 /// @pre valid options   Constants are computed in double and rounded once to A.
 template <std::floating_point A>
-AdamWUpdate<A> adamw_update(const AdamWOptions& options, double beta1_power, double beta2_power,
-                            double gradient_scale) {
+constexpr AdamWUpdate<A> adamw_update(const AdamWOptions& options, double beta1_power, double beta2_power,
+                                      double gradient_scale) {
     return {.gradient_scale = static_cast<A>(gradient_scale),
             .decay = static_cast<A>(1 - options.learning_rate * options.weight_decay),
             .beta1 = static_cast<A>(options.beta1),
@@ -56,7 +55,7 @@ AdamWUpdate<A> adamw_update(const AdamWOptions& options, double beta1_power, dou
             .beta2 = static_cast<A>(options.beta2),
             .one_minus_beta2 = static_cast<A>(1 - options.beta2),
             .step_size = static_cast<A>(options.learning_rate / (1 - beta1_power)),
-            .inverse_root = static_cast<A>(1 / std::sqrt(1 - beta2_power)),
+            .inverse_root = static_cast<A>(1 / detail::square_root(1 - beta2_power)),
             .epsilon = static_cast<A>(options.epsilon)};
 }
 

@@ -4,74 +4,95 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/mesh/rank.hpp>
+#include <shardkit/optim/begin_norm.hpp>
+#include <shardkit/optim/finish_norm.hpp>
 #include <shardkit/optim/found_inf.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/sharded/reduce.hpp>
 
 namespace shardkit {
 
-/// The 2-norm of a model's reduced gradients, the same number on every rank.
+/// The 2-norm of a model's reduced gradients, the same number on every rank: a scalar in the engine's memory, which a
+/// clip coefficient refers to and `value` reads. It stays there while fewer than norm_slots later ones are
+/// taken.
+template <class Engine>
 class GlobalNorm {
   public:
-    explicit GlobalNorm(const NormPartial& total) noexcept : total_(total) {}
+    /// Of a rank's next slot; FinishNorm writes it.
+    explicit GlobalNorm(Context<Engine>& context)
+        : context_(&context), total_(context.take_norm_slot()), taken_(context.norms_taken()) {}
 
-    /// The norm; on an asynchronous engine the only synchronisation. As in PyTorch infinite after an infinite
-    /// element and NaN after a NaN.
-    double value() const noexcept { return std::sqrt(total_.sum_of_squares); }
-    /// Whether any gradient element of any rank is infinite or NaN.
-    FoundInf found_inf() const noexcept { return shardkit::found_inf(total_); }
+    /// The norm; waits for the compute stream, on an asynchronous engine the only synchronisation. As in PyTorch
+    /// infinite after an infinite element and NaN after a NaN.
+    /// @throws UsageError when so many norms were taken since that this one's memory was used again
+    double value() const { return std::sqrt(read().sum_of_squares); }
+    /// Whether any gradient element of any rank is infinite or NaN; waits likewise.
+    FoundInf found_inf() const { return shardkit::found_inf(read()); }
+
+    /// Sum of squares and non-finite count in the engine's memory, for kernels in the compute stream's order.
+    /// @throws UsageError as value
+    double* data() const {
+        if (context_->norms_taken() - taken_ >= norm_slots) {
+            throw UsageError(detail::concat("GlobalNorm: ", context_->norms_taken() - taken_,
+                                            " more norms were taken before this one was used, expected fewer than ",
+                                            norm_slots));
+        }
+        return total_;
+    }
 
   private:
-    NormPartial total_;
+    NormPartial read() const {
+        double total[2];
+        Engine::Kernels::copy_out(context_->compute_stream(), std::span<const double>(data(), 2),
+                                  std::span<double>(total));
+        return {total[0], total[1]};
+    }
+
+    Context<Engine>* context_;
+    double* total_;
+    std::uint64_t taken_;
 };
 
 namespace detail {
 
 /// Adds this rank's share of one group: its own (virtual) shard, on the one replica that counts it.
 template <class Layer>
-void add_norm_partial(Layer& layer, double scale, std::span<double> partials) {
+void add_norm_partial(Layer& layer, const double* scale, std::span<double> partials) {
     auto& state = layer.state();
     if (!layer.trainable() || state.step().skipped() || state.replica() != 0) { return; }
     state.gradients().wait();
-    const auto reduced = state.gradients().reduced();
-    const std::size_t origin = state.gradients().reduced_range().begin;
-    NormPartial partial;
-    for (const Segment& segment : state.own_segments()) {
-        using Reduction = typename Layer::Precision::Reduction;
-        Layer::Engine::Kernels::norm_partial(
-            layer.context().compute_stream(),
-            std::span<const Reduction>(reduced.subspan(segment.flat.begin - origin, segment.flat.size())), scale,
-            partial);
-    }
-    partials[2 * state.geometry().shard_index] += partial.sum_of_squares;
-    partials[2 * state.geometry().shard_index + 1] += partial.nonfinite;
+    using Reduction = typename Layer::Precision::Reduction;
+    Layer::Engine::Kernels::norm_partial(
+        layer.context().compute_stream(), std::span<const Reduction>(state.gradients().reduced()),
+        std::span<const IndexRange>(state.own_segments()), scale, &partials[2 * state.geometry().shard_index]);
 }
 
 template <class... T>
-GlobalNorm global_norm(const Reduced<T...>& reduced, SourceLocation where) {
+auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     std::size_t shards = 1;
     reduced.groups().for_each([&](auto& layer) { shards = std::max(shards, layer.state().geometry().shards); });
-    NormPartial total;
-    bool first = true;
-    reduced.groups().for_each([&](auto& layer) {
-        // One scratch and one world for the model: taken from whichever group comes first.
-        if (!std::exchange(first, false)) { return; }
-        auto& context = layer.context();
-        const std::span<double> partials = context.norm_scratch(2 * shards);
-        std::fill(partials.begin(), partials.end(), 0.0);
-        reduced.groups().for_each([&](auto& each) { add_norm_partial(each, reduced.scale(), partials); });
-        all_reduce_in_place(context.world(), ReduceOp::sum, partials, context.compute_stream(), where);
-        context.compute_stream().synchronize();
-        for (std::size_t shard = 0; shard < shards; ++shard) {
-            total.sum_of_squares += partials[2 * shard];
-            total.nonfinite += partials[2 * shard + 1];
-        }
-    });
-    return GlobalNorm(total);
+    // One scratch and one world for the model: taken from whichever group comes first.
+    auto& context = reduced.groups().context();
+    using Engine = EngineOf<decltype(context)>;
+    const std::span<double> scratch = context.step_scratch(1 + 2 * shards);
+    const std::span<double> partials = scratch.subspan(1);
+    const auto compute = context.compute_stream();
+    const auto communication = context.communication_stream();
+    Engine::Kernels::run(compute, BeginNorm{reduced.divisor_scale(), reduced.loss_scale(), scratch.data(), partials});
+    reduced.groups().for_each([&](auto& each) { add_norm_partial(each, scratch.data(), partials); });
+    communication.wait(compute.record());
+    all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, where);
+    compute.wait(communication.record());
+    GlobalNorm<Engine> norm(context);
+    Engine::Kernels::run(compute, FinishNorm{std::span<const double>(partials), norm.data()});
+    return norm;
 }
 
 }  // namespace detail

@@ -1,75 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
-#include <shardkit/core/error.hpp>
-#include <shardkit/detail/validate_number.hpp>
-#include <shardkit/optim/found_inf.hpp>
+#include <shardkit/mesh/engine_table.hpp>
+#include <shardkit/optim/loss_scale_state.hpp>
 
 namespace shardkit {
 
-struct LossScaleOptions {
-    double initial = 65536;
-    double growth_factor = 2;
-    double backoff_factor = 0.5;
-    std::uint32_t growth_interval = 2000;
-};
-
-/// @throws std::invalid_argument that names the parameter, what was given and what was expected
-inline void validate(const LossScaleOptions& options, SourceLocation where = SourceLocation::current()) {
-    if (!std::isfinite(options.initial) || options.initial <= 0) {
-        throw_invalid_argument(where, "LossScale: initial is ", options.initial, ", expected a finite number > 0");
-    }
-    if (!std::isfinite(options.growth_factor) || options.growth_factor <= 1) {
-        throw_invalid_argument(where, "LossScale: growth_factor is ", options.growth_factor,
-                               ", expected a finite number > 1");
-    }
-    if (!(options.backoff_factor > 0 && options.backoff_factor < 1)) {
-        throw_invalid_argument(where, "LossScale: backoff_factor is ", options.backoff_factor,
-                               ", expected a number in (0, 1)");
-    }
-    if (options.growth_interval == 0) {
-        throw_invalid_argument(where, "LossScale: growth_interval is 0, expected at least 1 step");
-    }
-}
-
-/// The factor that keeps fp16 gradients away from underflow: multiply the loss by value(), divide the
-/// gradients by it. Shrinks at once when a step overflows, grows after an interval of clean steps.
-/// Every rank that shares the step must pass the same, reduced, verdict; then the scales stay equal without
-/// communication.
-/// Source:  torch.cuda.amp.GradScaler; Micikevicius et al., arXiv 1710.03740, section 3.2
+/// The factor that keeps fp16 gradients away from underflow: multiply the loss by it; `reduce` divides the gradients
+/// by it, and the optimizer's step skips on overflow and adapts it.
+///     LossScale loss_scale{rank, {.initial = 1024}};
+/// It lives in the engine's memory, so that a step needs no synchronisation: a kernel that computes the loss reads
+/// `data()`, a host `value()`. One per rank and model; outlives what is reduced with it.
+template <class Engine>
 class LossScale {
   public:
     /// @throws std::invalid_argument, see validate
-    explicit LossScale(LossScaleOptions options = {}, SourceLocation where = SourceLocation::current())
-        : options_(options), value_(options.initial) {
-        validate(options, where);
-    }
+    explicit LossScale(Context<Engine>& context, LossScaleOptions options = {},
+                       SourceLocation where = SourceLocation::current())
+        : state_(context, LossScaleState(validated(options, where))) {}
 
-    double value() const noexcept { return value_; }
+    /// Waits for the steps that were given to the compute stream.
+    double value() const { return state_.read().value(); }
+    /// Clean steps since the scale last changed; waits likewise.
+    std::uint32_t clean_steps() const { return state_.read().clean_steps(); }
 
-    /// Clean steps since the scale last changed; always below growth_interval.
-    std::uint32_t clean_steps() const noexcept { return clean_steps_; }
-
-    /// Call once per step, also for the steps that were skipped.
-    /// @post value() is finite as a float: a growth past that is not made
-    void update(FoundInf found) noexcept {
-        if (found == FoundInf::yes) {
-            value_ *= options_.backoff_factor;
-            clean_steps_ = 0;
-        } else if (++clean_steps_ == options_.growth_interval) {
-            const double grown = value_ * options_.growth_factor;
-            if (std::isfinite(static_cast<float>(grown))) { value_ = grown; }
-            clean_steps_ = 0;
-        }
-    }
+    /// The numbers where kernels read them, in the compute stream's order; the engine's memory.
+    LossScaleState* data() const noexcept { return state_.data(); }
 
   private:
-    LossScaleOptions options_;
-    double value_;
-    std::uint32_t clean_steps_ = 0;
+    static const LossScaleOptions& validated(const LossScaleOptions& options, SourceLocation where) {
+        validate(options, where);
+        return options;
+    }
+
+    EngineTable<Engine, LossScaleState> state_;
 };
 
 }  // namespace shardkit

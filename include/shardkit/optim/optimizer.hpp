@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include <shardkit/detail/validate_number.hpp>
+#include <shardkit/layout/segments.hpp>
+#include <shardkit/mesh/engine_table.hpp>
+#include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/begin_update.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/param_group.hpp>
+#include <shardkit/optim/set_options.hpp>
+#include <shardkit/optim/update_run.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 
 namespace shardkit {
@@ -21,12 +29,15 @@ namespace shardkit {
 /// What every optimizer shares: its states (one buffer per state and group, over the elements that this rank
 /// updates), parameter groups, loss-scale protocol and the walk over a model. `Rule` supplies the arithmetic:
 ///   Rule::Options; Rule::state_names; Rule::Progress (per group: step count and running products);
-///   Rule::advance(progress, options) before a group's update;
-///   Rule::update<Layer>(stream, progress, options, scale, spans of one segment).
+///   Rule::advance(progress, options) before a group's update; Rule::update<A>(progress, options, scale) ->
+///   Update<A>; Rule::run<Kernels>(stream, runs, updates, skip, spans of what this rank updates).
+/// Scalars of a step (step counts, learning rate, clip coefficient, loss scale) live in the engine's memory and are
+/// computed in the compute stream's order: a step waits for nothing and can be captured in a graph.
 template <class Rule, class... T>
 class Optimizer {
   public:
     using Options = typename Rule::Options;
+    using Engine = typename LayerOf<std::tuple_element_t<0, std::tuple<T...>>>::Engine;
     static constexpr std::size_t state_count = Rule::state_names.size();
 
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
@@ -52,6 +63,9 @@ class Optimizer {
             states.emplace_back();
             make_state(layer, states.back());
         });
+        auto& context = groups_.context();
+        engine_options_ = EngineTable<Engine, Options>(context, options_);
+        scalars_ = EngineTable<Engine, StepScalars>(context, StepScalars{});
     }
 
     const Options& options() const noexcept { return options_; }
@@ -61,6 +75,8 @@ class Optimizer {
         changed.learning_rate = learning_rate;
         validate(changed, where);
         options_ = changed;
+        Engine::Kernels::run(groups_.context().compute_stream(),
+                             SetOptions<Options>{changed, engine_options_.data()});
     }
 
     /// Updates every group from its reduced gradients and writes the next gather's source, in one pass.
@@ -85,13 +101,11 @@ class Optimizer {
             }
             check_parts(std::index_sequence_for<T...>{});
             groups_.for_each([](auto& layer) { layer.state().parameters().begin_update(); });
-            LossScale* const loss_scale = consumed.loss_scale();
-            if (loss_scale != nullptr) {
-                loss_scale->update(coefficient.found_inf);
-                if (coefficient.found_inf == FoundInf::yes) { return; }
-            }
+            Engine::Kernels::run(
+                groups_.context().compute_stream(),
+                BeginStep{consumed.divisor_scale(), coefficient, consumed.loss_scale(), scalars_.data()});
             groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-                update(layer, std::get<decltype(part)::value>(states_)[index], consumed.scale() * coefficient.value);
+                update(layer, std::get<decltype(part)::value>(states_)[index]);
             });
         }
     }
@@ -116,23 +130,22 @@ class Optimizer {
         return list;
     }
 
-    /// Steps that the groups of part I have taken, for checkpoints and tests.
+    /// Steps that the groups of part I have taken, for checkpoints and tests. Waits for the compute stream.
     template <std::size_t I>
     std::uint64_t steps(std::size_t index = 0) const {
-        return std::get<I>(states_)[index].progress.steps;
+        return std::get<I>(states_)[index].progress.read().steps;
     }
 
   protected:
     template <class Layer>
     struct State {
         using Element = Arithmetic<typename Layer::Precision::Master>;
-        typename Rule::Progress progress{};
+        using Update = typename Rule::template Update<Element>;
         std::array<typename Layer::Engine::template Buffer<Element>, state_count> buffers{};
-        struct Choice {
-            double learning_rate_scale = 1;
-            std::optional<double> weight_decay{};
-        };
-        std::array<Choice, Layer::Group::count> choices{};
+        EngineTable<Engine, typename Rule::Progress> progress;
+        EngineTable<Engine, UpdateChoice> choices;
+        EngineTable<Engine, Update> updates;  // one for each choice
+        EngineTable<Engine, UpdateRun> runs;  // of what this rank updates
     };
 
   private:
@@ -162,56 +175,63 @@ class Optimizer {
     }
 
     template <class Layer>
-    void make_state(Layer& layer, State<Layer>& state) {
-        if (layer.trainable()) {
-            const std::size_t numel = layer.state().geometry().updated.size();
-            for (auto& buffer : state.buffers) {
-                buffer = typename Layer::Engine::template Buffer<typename State<Layer>::Element>(
-                    Rule::needs_state(options_) ? numel : 0);
-            }
+    void make_state(Layer& layer, State<Layer>& mine) {
+        auto& context = layer.context();
+        mine.progress = {context, typename Rule::Progress{}};
+        if (!layer.trainable()) { return; }
+        auto& state = layer.state();
+        const IndexRange updated = state.geometry().updated;
+        for (auto& buffer : mine.buffers) {
+            buffer = context.template buffer<typename State<Layer>::Element>(
+                Rule::needs_state(options_) ? updated.size() : 0);
         }
-        for (std::size_t p = 0; p < Layer::Group::count; ++p) {
-            for (const ParamGroup& group : param_groups_) {
-                if (!group.matches(layer.path(), Layer::Group::names[p])) { continue; }
-                state.choices[p] = {group.learning_rate_scale, group.weight_decay};
-                break;
-            }
+        std::vector<UpdateChoice> choices;
+        std::vector<UpdateRun> runs;
+        for_each_segment(state.layout(), updated, [&](Segment segment) {
+            if (state.frozen()[segment.parameter]) { return; }
+            const UpdateChoice choice = choice_of(layer.path(), Layer::Group::names[segment.parameter]);
+            const auto known = std::find(choices.begin(), choices.end(), choice);
+            const auto number = static_cast<std::uint32_t>(known - choices.begin());
+            if (known == choices.end()) { choices.push_back(choice); }
+            const IndexRange range = relative_to(segment.flat, updated.begin);
+            runs.push_back({range.begin, range.end, number});
+        });
+        using Update = typename State<Layer>::Update;
+        mine.choices = {context, std::span<const UpdateChoice>(choices)};
+        mine.updates = {context, std::span<const Update>(std::vector<Update>(choices.size()))};
+        mine.runs = {context, std::span<const UpdateRun>(runs)};
+    }
+    UpdateChoice choice_of(std::string_view path, std::string_view parameter) const {
+        for (const ParamGroup& group : param_groups_) {
+            if (!group.matches(path, parameter)) { continue; }
+            return {group.learning_rate_scale, group.weight_decay.value_or(options_.weight_decay)};
         }
+        return {1, options_.weight_decay};
     }
 
     template <class Layer>
-    void update(Layer& layer, State<Layer>& mine, double scale) {
+    void update(Layer& layer, State<Layer>& mine) {
         auto& state = layer.state();
         if (!layer.trainable() || state.step().skipped()) { return; }
         state.gradients().wait();
-        Rule::advance(mine.progress, options_);
-        const std::size_t origin = state.geometry().updated.begin;
-        const std::size_t gradient_origin = state.gradients().reduced_range().begin;
-        const auto gradient = state.gradients().reduced();
-        const auto master = state.parameters().master();
-        const auto gathered = state.parameters().gather_source();
-        for (const Segment& segment : state.updated_segments()) {
-            Options options = options_;
-            const auto& choice = mine.choices[segment.parameter];
-            options.learning_rate *= choice.learning_rate_scale;
-            options.weight_decay = choice.weight_decay.value_or(options.weight_decay);
-            const std::size_t at = segment.flat.begin - origin;
-            const std::size_t count = segment.flat.size();
-            using Precision = typename Layer::Precision;
-            using Element = typename State<Layer>::Element;
-            std::array<std::span<Element>, state_count> states;
-            for (std::size_t s = 0; s < state_count; ++s) {
-                const auto whole = mine.buffers[s].span();
-                states[s] = whole.empty() ? whole : whole.subspan(at, count);
-            }
-            using Gather = typename Precision::Gather;
-            Rule::template update<typename Layer::Engine::Kernels>(
-                layer.context().compute_stream(), mine.progress, options, scale, master.subspan(at, count),
-                Precision::has_master ? gathered.subspan(at, count) : std::span<Gather>{},
-                std::span<const typename Precision::Reduction>(
-                    gradient.subspan(segment.flat.begin - gradient_origin, count)),
-                states);
-        }
+        using Precision = typename Layer::Precision;
+        using Element = typename State<Layer>::Element;
+        using Kernels = typename Engine::Kernels;
+        const auto stream = layer.context().compute_stream();
+        Kernels::run(stream, BeginUpdate<Rule, Element>{scalars_.data(), engine_options_.data(), mine.progress.data(),
+                                                        mine.choices.span(), mine.updates.data()});
+        const IndexRange updated = state.geometry().updated;
+        const std::size_t origin = updated.begin - state.gradients().reduced_range().begin;
+        std::array<std::span<Element>, state_count> states;
+        for (std::size_t s = 0; s < state_count; ++s) { states[s] = mine.buffers[s].span(); }
+        using Gather = typename Precision::Gather;
+        using Reduction = typename Precision::Reduction;
+        Rule::template run<Kernels>(
+            stream, std::span<const UpdateRun>(mine.runs.span()),
+            static_cast<const typename State<Layer>::Update*>(mine.updates.data()), &scalars_.data()->skip,
+            state.parameters().master(),
+            Precision::has_master ? state.parameters().gather_source() : std::span<Gather>{},
+            std::span<const Reduction>(state.gradients().reduced().subspan(origin, updated.size())), states);
         state.parameters().end_update();
     }
 
@@ -219,6 +239,8 @@ class Optimizer {
     Options options_;
     std::vector<ParamGroup> param_groups_;
     std::tuple<std::vector<State<LayerOf<T>>>...> states_;
+    EngineTable<Engine, Options> engine_options_;
+    EngineTable<Engine, StepScalars> scalars_;
 };
 
 }  // namespace shardkit

@@ -25,12 +25,18 @@ struct SgdRule {
     };
 
     static constexpr bool needs_state(const Options& options) noexcept { return options.rule != Momentum::none; }
-    static void advance(Progress& progress, const Options& /*options*/) noexcept { ++progress.steps; }
-    template <class Kernels, class Stream, class Master, class Gather, class Gradient>
-    static void update(Stream stream, const Progress& /*progress*/, const Options& options, double scale,
-                       std::span<Master> master, std::span<Gather> gathered, std::span<const Gradient> gradient,
-                       const std::array<std::span<Arithmetic<Master>>, 1>& states) {
-        Kernels::sgd(stream, sgd_update<Arithmetic<Master>>(options, scale),
+    static constexpr void advance(Progress& progress, const Options& /*options*/) noexcept { ++progress.steps; }
+    template <class A>
+    using Update = SgdUpdate<A>;
+    template <class A>
+    static constexpr Update<A> update(const Progress& /*progress*/, const Options& options, double scale) {
+        return sgd_update<A>(options, scale);
+    }
+    template <class Kernels, class Stream, class A, class Master, class Gather, class Gradient>
+    static void run(const Stream& stream, std::span<const UpdateRun> runs, const Update<A>* updates,
+                    const std::uint32_t* skip, std::span<Master> master, std::span<Gather> gathered,
+                    std::span<const Gradient> gradient, const std::array<std::span<A>, 1>& states) {
+        Kernels::sgd(stream, runs, updates, skip,
                      SgdSpans<Master, Gather, Gradient>{master, gathered, gradient, states[0]});
     }
 };

@@ -6,6 +6,7 @@
 #include <span>
 
 #include <shardkit/core/counts.hpp>
+#include <shardkit/mesh/norm_slots.hpp>
 #include <shardkit/plan/group_description.hpp>
 #include <shardkit/plan/plan_options.hpp>
 
@@ -86,7 +87,9 @@ constexpr MemoryPlan plan_memory(std::span<const GroupDescription> groups, const
             plan.reduce_buffers += ByteCount(detail::addend_slot_bytes(g));
         }
     }
-    if (options.norms_per_step > 0) { plan.reduce_buffers += ByteCount(2 * most_shards * sizeof(double)); }
+    if (options.norms_per_step > 0) {
+        plan.reduce_buffers += ByteCount((1 + 2 * most_shards + 2 * norm_slots) * sizeof(double));
+    }
     return plan;
 }
 

@@ -43,11 +43,12 @@ class GradientStore {
             lease_ =
                 SlotLease<Engine>(context.pools(), SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
-            full_memory_ = Buffer<Gradient>(geometry.buffer_numel);
+            full_memory_ = context.template buffer<Gradient>(geometry.buffer_numel);
             full_ = full_memory_.data();
         }
         if constexpr (reduces_each_microbatch || !Precision::reduces_in_place) {
-            reduced_memory_ = Buffer<Reduction>(keeps_shard ? geometry.shard_numel : geometry.buffer_numel);
+            reduced_memory_ =
+                context.template buffer<Reduction>(keeps_shard ? geometry.shard_numel : geometry.buffer_numel);
         }
     }
 

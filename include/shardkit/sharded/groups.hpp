@@ -77,6 +77,18 @@ class Groups {
         }
     }
 
+    /// The context of the model's first group: where a rank's own scalars and its world are taken from.
+    /// @throws UsageError when every part is an empty range
+    auto& context() const {
+        using First = LayerOf<std::tuple_element_t<0, std::tuple<T...>>>;
+        Context<typename First::Engine>* first = nullptr;
+        for_each([&](auto& layer) {
+            if (first == nullptr) { first = &layer.context(); }
+        });
+        if (first == nullptr) { throw UsageError("groups(...): this model has no groups: every range is empty"); }
+        return *first;
+    }
+
     /// The same groups, not just the same types.
     friend bool operator==(const Groups& a, const Groups& b) noexcept { return a.parts_ == b.parts_; }
 

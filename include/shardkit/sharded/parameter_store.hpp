@@ -39,13 +39,13 @@ class ParameterStore {
         if constexpr (leases_full) {
             lease_ = SlotLease<Engine>(context.pools(), SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
         } else if (adopted.empty()) {
-            full_memory_ = Buffer<Gather>(geometry.buffer_numel);
+            full_memory_ = context.template buffer<Gather>(geometry.buffer_numel);
             full_ = full_memory_.data();
         }
-        if constexpr (sharded_at_rest) { shard_ = Buffer<Gather>(geometry.shard_numel); }
+        if constexpr (sharded_at_rest) { shard_ = context.template buffer<Gather>(geometry.shard_numel); }
         if constexpr (Precision::has_master) {
             if (geometry.trainable) {
-                master_ = Buffer<Master>(geometry.updated.size());
+                master_ = context.template buffer<Master>(geometry.updated.size());
                 if (!adopted.empty()) {
                     Kernels::convert(context.compute_stream(), std::span<const Gather>(gather_source()),
                                      master_.span());

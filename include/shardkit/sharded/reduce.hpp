@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/optim/loss_scale.hpp>
 #include <shardkit/sharded/accumulation.hpp>
 #include <shardkit/sharded/divisor.hpp>
 #include <shardkit/sharded/reduced.hpp>
@@ -28,10 +29,9 @@ std::size_t data_ranks(const Groups<T...>& groups) {
 }
 
 template <class... T, Divisor D>
-Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale* loss_scale, SourceLocation where) {
+Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScaleState* loss_scale, SourceLocation where) {
     StepScope<T...> scope = std::move(accumulation).finish(where);
-    double scale = 1 / divisor.divisor(data_ranks(scope.groups()));
-    if (loss_scale != nullptr) { scale /= loss_scale->value(); }
+    const double scale = 1 / divisor.divisor(data_ranks(scope.groups()));
     return {std::move(scope), scale, loss_scale};
 }
 }  // namespace detail
@@ -56,12 +56,12 @@ auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::
     }
 }
 
-/// The same for a loss that was multiplied by `loss_scale.value()`: the scale is divided out with the divisor,
+/// The same for a loss that was multiplied by `loss_scale`: the scale is divided out with the divisor,
 /// and the optimizer's step skips on overflow and adapts the scale. `loss_scale` outlives the result.
-template <class... T, Divisor D>
-Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale& loss_scale,
+template <class... T, Divisor D, class Engine>
+Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Engine>& loss_scale,
                      SourceLocation where = SourceLocation::current()) {
-    return detail::reduce(std::move(accumulation), divisor, &loss_scale, where);
+    return detail::reduce(std::move(accumulation), divisor, loss_scale.data(), where);
 }
 
 /// For adopters whose own kernels have already reduced over every data axis: declares the model's gradient

@@ -4,28 +4,31 @@
 #include <cstddef>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
-#include <shardkit/optim/loss_scale.hpp>
+#include <shardkit/optim/loss_scale_state.hpp>
 #include <shardkit/sharded/step_scope.hpp>
 
 namespace shardkit::inline SHARDKIT_BUILD {
 
 /// Gradients of a whole model that owe nothing to any axis: what norms, clipping and optimizers accept.
-/// The memory holds sums; `scale` (one over the divisor and the loss scale) is applied by every reader, so no
-/// accessor shows an undivided sum. Ends the step when it is consumed or destroyed.
+/// The memory holds sums; one over the divisor and the loss scale is applied by every reader, so no accessor shows an
+/// undivided sum. Ends the step when it is consumed or destroyed.
 template <class... T>
 class [[nodiscard]] Reduced {
   public:
-    Reduced(StepScope<T...> scope, double scale, LossScale* loss_scale) noexcept
-        : scope_(std::move(scope)), scale_(scale), loss_scale_(loss_scale) {}
+    Reduced(StepScope<T...> scope, double divisor_scale, LossScaleState* loss_scale) noexcept
+        : scope_(std::move(scope)), divisor_scale_(divisor_scale), loss_scale_(loss_scale) {}
 
     const Groups<T...>& groups() const {
         if (!scope_.live()) { throw UsageError("reduced gradients used after an optimizer step consumed them"); }
         return scope_.groups();
     }
-    double scale() const noexcept { return scale_; }
-    LossScale* loss_scale() const noexcept { return loss_scale_; }
+    /// One over the divisor; the loss scale comes on top where there is one.
+    double divisor_scale() const noexcept { return divisor_scale_; }
+    /// In the engine's memory; null without one.
+    LossScaleState* loss_scale() const noexcept { return loss_scale_; }
 
     /// Copies the whole reduced gradient of parameter P, scaled, to every rank. Collective over the data ranks;
     /// for inspection: it allocates a full buffer.
@@ -50,21 +53,30 @@ class [[nodiscard]] Reduced {
         std::span<const Reduction> full = state.gradients().reduced();
         typename Layer::Engine::template Buffer<Reduction> gathered;
         if (full.size() != layer.layout().buffer_numel()) {
-            gathered = typename Layer::Engine::template Buffer<Reduction>(layer.layout().buffer_numel());
+            gathered = layer.context().template buffer<Reduction>(layer.layout().buffer_numel());
             all_gather(state.shard_communicator(), full, gathered.span(), stream, where);
             full = gathered.span();
         }
-        stream.synchronize();
+        using Kernels = typename Layer::Engine::Kernels;
+        double scale = divisor_scale_;
+        if (loss_scale_ != nullptr) {
+            LossScaleState state_now;
+            Kernels::copy_out(layer.context().compute_stream(), std::span<const LossScaleState>(loss_scale_, 1),
+                              std::span<LossScaleState>(&state_now, 1));
+            scale /= state_now.value();
+        }
+        std::vector<Reduction> undivided(range.size());
+        Kernels::copy_out(stream, full.subspan(range.begin, range.size()), std::span<Reduction>(undivided));
         for (std::size_t i = 0; i < range.size(); ++i) {
-            const auto undivided = static_cast<double>(static_cast<Arithmetic<Reduction>>(full[range.begin + i]));
-            values[i] = static_cast<V>(static_cast<Arithmetic<V>>(undivided * scale_));
+            const auto sum = static_cast<double>(static_cast<Arithmetic<Reduction>>(undivided[i]));
+            values[i] = static_cast<V>(static_cast<Arithmetic<V>>(sum * scale));
         }
     }
 
   private:
     StepScope<T...> scope_;
-    double scale_;
-    LossScale* loss_scale_;
+    double divisor_scale_;
+    LossScaleState* loss_scale_;
 };
 
 }  // namespace shardkit::inline SHARDKIT_BUILD

@@ -98,6 +98,8 @@ class Sharded {
             Policy::parameters == Placement::replicated && Policy::optimizer == Placement::replicated;
         static_assert(replicates, "Sharded::adopt: only a policy that replicates everything works in place");
         check_adopted(context, path, shapes, memory, options, where);
+        context.require_memory(memory.parameters.data(), memory.parameters.size_bytes(), "adopted parameters", where);
+        context.require_memory(memory.gradients.data(), memory.gradients.size_bytes(), "adopted gradients", where);
         return Sharded(make(context, std::move(path), shapes, options, memory, where));
     }
 
@@ -148,9 +150,19 @@ class Sharded {
     void read_full(P parameter, std::span<T> values, SourceLocation where = SourceLocation::current()) {
         check_size<P>("read_full", values.size(), where);
         const auto window = unshard(where);
-        Engine::Kernels::convert(state_->context().compute_stream(),
-                                 std::span<const Gather>(window[parameter].data(), values.size()), values);
-        state_->context().compute_stream().synchronize();
+        const std::span<const Gather> full(window[parameter].data(), values.size());
+        constexpr std::size_t chunk = 65536;
+        std::vector<Gather> staged(std::min(chunk, values.size()));
+        for (std::size_t at = 0; at < values.size(); at += chunk) {
+            const auto part = values.subspan(at, std::min(chunk, values.size() - at));
+            Engine::Kernels::copy_out(state_->context().compute_stream(), full.subspan(at, part.size()),
+                                      std::span<Gather>(staged).first(part.size()));
+            std::transform(
+                staged.begin(), staged.begin() + static_cast<std::ptrdiff_t>(part.size()), part.begin(),
+                [](Gather value) {
+                    return static_cast<T>(static_cast<Arithmetic<T>>(static_cast<Arithmetic<Gather>>(value)));
+                });
+        }
     }
     /// The same on world rank `root` alone; the others pass an empty span. Collective as unshard.
     template <class P, FloatingElement T>

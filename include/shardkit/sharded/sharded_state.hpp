@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include <shardkit/layout/segments.hpp>
+#include <shardkit/mesh/engine_table.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/policy/policy_rules.hpp>
@@ -49,12 +51,11 @@ class ShardedState {
             throw_invalid_argument(where, "'", geometry_.path, "': Packing::exact given, but ", Policy::name,
                                    " shards; expected aligned or packed");
         }
-        for_each_segment(layout_, geometry_.updated, [&](Segment s) {
-            if (!frozen_[s.parameter]) { updated_segments_.push_back(s); }
-        });
+        std::vector<IndexRange> own;
         for_each_segment(layout_, geometry_.own, [&](Segment s) {
-            if (!frozen_[s.parameter]) { own_segments_.push_back(s); }
+            if (!frozen_[s.parameter]) { own.push_back(relative_to(s.flat, gradients_.reduced_range().begin)); }
         });
+        own_segments_ = EngineTable<Engine, IndexRange>(context, std::span<const IndexRange>(own));
     }
     /// Waits for what the streams still do with this group's memory. An error of theirs that nobody waited for is
     /// dropped: a destructor has nobody to tell.
@@ -81,9 +82,8 @@ class ShardedState {
     StepState& step() noexcept { return step_; }
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
 
-    /// Trainable runs of what this rank's optimizer updates, and of its (virtual) shard.
-    const std::vector<Segment>& updated_segments() const noexcept { return updated_segments_; }
-    const std::vector<Segment>& own_segments() const noexcept { return own_segments_; }
+    /// Trainable elements of this rank's (virtual) shard, as places in its reduced gradients; the engine's memory.
+    std::span<const IndexRange> own_segments() const noexcept { return own_segments_.span(); }
 
     /// Ranks over which gradients are averaged by `mean`: dp x cp.
     std::size_t data_ranks() const noexcept { return comms_.data.size(); }
@@ -149,17 +149,16 @@ class ShardedState {
 
     template <class T, class ValueAt>
     void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, ValueAt value_at) {
-        constexpr std::size_t chunk = 512;
-        T staged[chunk];
+        constexpr std::size_t chunk = 4096;
         const IndexRange range = intersect(layout_.range(parameter), {origin, origin + target.size()});
+        std::vector<T> staged(std::min(chunk, range.size()));
         for (std::size_t at = range.begin; at < range.end; at += chunk) {
             const std::size_t count = std::min(chunk, range.end - at);
             for (std::size_t i = 0; i < count; ++i) {
                 staged[i] = static_cast<T>(static_cast<Arithmetic<T>>(value_at(at + i - layout_.offset(parameter))));
             }
-            Engine::Kernels::convert(context_.compute_stream(), std::span<const T>(staged, count),
+            Engine::Kernels::copy_in(context_.compute_stream(), std::span<const T>(staged).first(count),
                                      target.subspan(at - origin, count));
-            context_.compute_stream().synchronize();  // before `staged` is filled again
         }
     }
 
@@ -174,8 +173,7 @@ class ShardedState {
     GradientStore<Engine, Policy, Precision> gradients_;
     StepState step_;
     std::uint64_t gradient_generation_ = 0;
-    std::vector<Segment> updated_segments_;
-    std::vector<Segment> own_segments_;
+    EngineTable<Engine, IndexRange> own_segments_;
 };
 
 }  // namespace shardkit::inline SHARDKIT_BUILD

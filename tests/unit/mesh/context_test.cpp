@@ -298,14 +298,46 @@ TEST_CASE("Context: an engine that does not count has an empty log") {
 
 TEST_CASE("Context: the norm's scratch is kept and only grows") {
     self::run(DeviceMesh<1>{}, [](auto& rank) {
-        const auto small = rank.norm_scratch(4);
+        const auto small = rank.step_scratch(4);
         CHECK(small.size() == 4);
-        const auto large = rank.norm_scratch(1000);
+        const auto large = rank.step_scratch(1000);
         CHECK(large.size() == 1000);
         large[999] = 3;
-        const auto again = rank.norm_scratch(8);
+        const auto again = rank.step_scratch(8);
         CHECK(again.size() == 8);
         CHECK(again.data() == large.data());
-        CHECK(rank.norm_scratch(1000)[999] == 3);
+        CHECK(rank.step_scratch(1000)[999] == 3);
+    });
+}
+
+TEST_CASE("Context: an adopted communicator serves its sub-mesh, and no other is made") {
+    threads::run(DeviceMesh{2, 1, 3}, [](auto& rank) {
+        const std::size_t cp = rank.rank() % 3;
+        const std::size_t dp = rank.rank() / 3;
+        const auto mine = rank.world().split(cp, dp, "mine");
+        rank.adopt(Axes<Dp>{}, mine);
+        const std::uint64_t splits = rank.traffic().total(Verb::split).calls;
+        const auto used = rank.template sub_mesh<Axes<Dp>>();
+        CHECK(rank.traffic().total(Verb::split).calls == splits);
+        CHECK(used.axes() == "dp");
+        CHECK(connected(used, rank.rank()) == std::vector<std::uint64_t>{cp, cp + 3});
+        // An axis that was not adopted is made as ever.
+        CHECK(connected(rank.template sub_mesh<Axes<Cp>>(), rank.rank()) ==
+              std::vector<std::uint64_t>{3 * dp, 3 * dp + 1, 3 * dp + 2});
+        CHECK(rank.traffic().total(Verb::split).calls == splits + 1);
+    });
+}
+
+TEST_CASE("Context: an adopted communicator of the wrong size or order is refused") {
+    threads::run(DeviceMesh{4}, [](auto& rank) {
+        const auto half = rank.world().split(rank.rank() / 2, rank.rank(), "half");
+        const std::string size = thrown_message<Refused>([&] { rank.adopt(Axes<Dp>{}, half); });
+        CHECK(size.find("adopt over dp: the communicator has 2 ranks and this is its rank " +
+                        std::to_string(rank.rank() % 2) + ", expected 4 ranks and rank " +
+                        std::to_string(rank.rank())) == 0);
+        const auto reversed = rank.world().split(0, 3 - rank.rank(), "reversed");
+        const std::string order = thrown_message<Refused>([&] { rank.adopt(Axes<Dp>{}, reversed); });
+        CHECK(order.find("this is its rank " + std::to_string(3 - rank.rank()) + ", expected 4 ranks and rank " +
+                         std::to_string(rank.rank())) != std::string::npos);
     });
 }

@@ -44,8 +44,8 @@ enum class Clip { no, yes };
 enum class Overflow { nowhere, on_rank_1 };
 
 /// One scaled step; returns the norm.
-template <class Rank, class Layer, class Optimizer>
-double step(Rank& rank, Layer& layer, Optimizer& optimizer, sk::LossScale& scale, Clip clip, Overflow overflow) {
+template <class Rank, class Layer, class Optimizer, class Scale>
+double step(Rank& rank, Layer& layer, Optimizer& optimizer, Scale& scale, Clip clip, Overflow overflow) {
     auto model = sk::groups(layer);
     sk::Accumulation accumulation{model};
     for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
@@ -73,7 +73,7 @@ void check_protocol(Clip clip) {
         auto layer = toy::linear_layer<Policy, Half>(rank);
         auto model = sk::groups(layer);
         sk::AdamW optimizer{model, {.learning_rate = 0.5}};
-        sk::LossScale scale({.initial = 16, .growth_interval = 2});
+        sk::LossScale scale(rank, {.initial = 16, .growth_interval = 2});
         // Two microbatches of (i + 1) / 4 times rank + 1, whose mean over 3 ranks is 2: a gradient of i + 1.
         const double expected = std::sqrt(14910.0 + 140.0);
         CHECK(step(rank, layer, optimizer, scale, clip, Overflow::nowhere) ==
@@ -116,7 +116,7 @@ TEST_CASE("a scale that is a power of two changes no bit of the result") {
             auto layer = toy::linear_layer<sk::FullShard, Half>(rank);
             auto model = sk::groups(layer);
             sk::SGD optimizer{model, {.learning_rate = 4, .rule = sk::Momentum::nesterov, .momentum = 0.5}};
-            sk::LossScale scale({.initial = initial});
+            sk::LossScale scale(rank, {.initial = initial});
             for (int i = 0; i < 3; ++i) { step(rank, layer, optimizer, scale, Clip::yes, Overflow::nowhere); }
             std::vector<float> mine(42);
             layer.read_full(toy::Weight{}, std::span(mine).first(35));

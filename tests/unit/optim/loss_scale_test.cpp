@@ -6,19 +6,19 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/optim/loss_scale.hpp>
+#include <shardkit/optim/loss_scale_state.hpp>
 
 #include "golden.hpp"
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
 
-TEST_CASE("LossScale: PyTorch's sequences of scales") {
+TEST_CASE("LossScaleState: PyTorch's sequences of scales") {
     const auto& cases = test::optimizer_golden().at("loss_scale");
     REQUIRE(cases.size() == 3);
     for (const auto& golden : cases) {
         CAPTURE(golden.at("name").get<std::string>());
-        sk::LossScale scale({.initial = golden.at("initial"), .growth_interval = golden.at("growth_interval")});
+        sk::LossScaleState scale({.initial = golden.at("initial"), .growth_interval = golden.at("growth_interval")});
         const auto expected = test::numbers<double>(golden.at("scales"));
         std::vector<double> given{scale.value()};
         for (const char overflow : golden.at("overflows").get<std::string>()) {
@@ -29,8 +29,8 @@ TEST_CASE("LossScale: PyTorch's sequences of scales") {
     }
 }
 
-TEST_CASE("LossScale: starts at 2^16, doubles after 2000 clean steps in a row, halves on overflow") {
-    sk::LossScale scale;
+TEST_CASE("LossScaleState: starts at 2^16, doubles after 2000 clean steps in a row, halves on overflow") {
+    sk::LossScaleState scale;
     CHECK(scale.value() == 65536);
     for (int step = 0; step < 1999; ++step) { scale.update(sk::FoundInf::no); }
     CHECK(scale.value() == 65536);

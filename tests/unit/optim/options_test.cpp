@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw_options.hpp>
 #include <shardkit/optim/loss_scale.hpp>
 #include <shardkit/optim/sgd_options.hpp>
@@ -91,5 +93,7 @@ TEST_CASE("LossScaleOptions: bad numbers are named") {
           "LossScale: backoff_factor is 0, expected a number in (0, 1)");
     CHECK(refusal(sk::LossScaleOptions{.growth_interval = 0}) ==
           "LossScale: growth_interval is 0, expected at least 1 step");
-    CHECK_THROWS_AS(sk::LossScale(sk::LossScaleOptions{.initial = -1}), std::invalid_argument);
+    sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
+        CHECK_THROWS_AS((sk::LossScale{rank, {.initial = -1}}), std::invalid_argument);
+    });
 }

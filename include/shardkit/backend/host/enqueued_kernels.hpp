@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 
 #include <shardkit/backend/host/kernels.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/norm_partial.hpp>
+#include <shardkit/optim/update_run.hpp>
 
 namespace shardkit::host {
 
-/// HostKernels that run when a stream gets to them: `stream.submit(work)` decides when and where.
-/// Order:   stream-ordered, except norm_partial, whose result the host reads: it synchronizes the stream first.
+/// What an engine's Kernels must offer, here for engines whose memory is the host's: HostKernels that run when a
+/// stream gets to them; `stream.submit(work)` decides when and where. Pointers that a kernel is given are read when
+/// it runs, so that scalars which earlier work of the stream writes (a clip coefficient, say) need no
+/// synchronisation. Order:   stream-ordered; copy_in and copy_out return when the host's side is done.
 template <class S>
 struct EnqueuedKernels {
     template <Element T>
@@ -27,18 +34,75 @@ struct EnqueuedKernels {
     static void accumulate(const S& stream, std::span<const Addend> addend, std::span<Sum> total) {
         stream.submit([=] { HostKernels::accumulate(InlineStream{}, addend, total); });
     }
-    template <FloatingElement T>
-    static void norm_partial(const S& stream, std::span<const T> gradient, double scale, NormPartial& into) {
+
+    /// From the host's memory into the engine's, and back.
+    /// @pre both spans have the same size
+    template <class T>
+    static void copy_in(const S& stream, std::span<const T> from, std::span<T> to) {
+        copy_out(stream, from, to);
+    }
+    template <class T>
+    static void copy_out(const S& stream, std::span<const T> from, std::span<T> to) {
         stream.synchronize();
-        HostKernels::norm_partial(InlineStream{}, gradient, scale, into);
+        std::copy(from.begin(), from.end(), to.begin());
     }
-    template <class Update, class Spans>
-    static void adamw(const S& stream, const Update& update, const Spans& spans) {
-        stream.submit([=] { HostKernels::adamw(InlineStream{}, update, spans); });
+
+    /// work(), once: scalars that depend on scalars. It is copied, and holds pointers into the engine's memory.
+    template <class Work>
+    static void run(const S& stream, const Work& work) {
+        stream.submit(work);
     }
-    template <class Update, class Spans>
-    static void sgd(const S& stream, const Update& update, const Spans& spans) {
-        stream.submit([=] { HostKernels::sgd(InlineStream{}, update, spans); });
+
+    /// Adds the sum of (*scale * gradient[i])^2 over `segments` to into[0], and the finite check to into[1]; the
+    /// order of the additions is HostKernels::norm_partial's within each segment.
+    template <FloatingElement T>
+    static void norm_partial(const S& stream, std::span<const T> gradient, std::span<const IndexRange> segments,
+                             const double* scale, double* into) {
+        stream.submit([=] {
+            NormPartial partial;
+            for (const IndexRange segment : segments) {
+                HostKernels::norm_partial(InlineStream{}, gradient.subspan(segment.begin, segment.size()), *scale,
+                                          partial);
+            }
+            into[0] += partial.sum_of_squares;
+            into[1] += partial.nonfinite;
+        });
+    }
+
+    /// One AdamW step over the elements in `runs`, each with updates[run.update]; nothing when *skip is not 0.
+    template <class Update, class Master, class Gather, class Gradient>
+    static void adamw(const S& stream, std::span<const UpdateRun> runs, const Update* updates,
+                      const std::uint32_t* skip, const AdamWSpans<Master, Gather, Gradient>& spans) {
+        stream.submit([=] {
+            if (*skip != 0) { return; }
+            for (const UpdateRun& run : runs) {
+                const auto part = [&](auto span) {
+                    return span.empty() ? span : span.subspan(run.begin, run.end - run.begin);
+                };
+                HostKernels::adamw(InlineStream{}, updates[run.update],
+                                   AdamWSpans<Master, Gather, Gradient>{part(spans.master), part(spans.gathered),
+                                                                        part(spans.gradient), part(spans.exp_avg),
+                                                                        part(spans.exp_avg_sq)});
+            }
+        });
+    }
+
+    /// One SGD step, likewise.
+    template <class Update, class Master, class Gather, class Gradient>
+    static void sgd(const S& stream, std::span<const UpdateRun> runs, const Update* updates,
+                    const std::uint32_t* skip, const SgdSpans<Master, Gather, Gradient>& spans) {
+        stream.submit([=] {
+            if (*skip != 0) { return; }
+            for (const UpdateRun& run : runs) {
+                const auto part = [&](auto span) {
+                    return span.empty() ? span : span.subspan(run.begin, run.end - run.begin);
+                };
+                HostKernels::sgd(
+                    InlineStream{}, updates[run.update],
+                    SgdSpans<Master, Gather, Gradient>{part(spans.master), part(spans.gathered), part(spans.gradient),
+                                                       part(spans.momentum_buffer)});
+            }
+        });
     }
 };
 

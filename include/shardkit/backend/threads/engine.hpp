@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/backend/threads/communicator.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/memory/host_buffer.hpp>
@@ -17,7 +17,7 @@ struct Engine {
     using Stream = InlineStream;
     template <class T>
     using Buffer = HostBuffer<T>;
-    using Kernels = HostKernels;
+    using Kernels = host::EnqueuedKernels<InlineStream>;
 };
 
 }  // namespace shardkit::threads

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <shardkit/mesh/context.hpp>
+
+namespace shardkit {
+
+/// A few values in an engine's memory: scalars and tables that its kernels read and write where a host would have to
+/// wait for them. Made from host values; `span` and `data` are the engine's memory, `read` synchronizes.
+template <class Engine, class T>
+class EngineTable {
+    static_assert(std::is_trivially_copyable_v<T>);
+
+  public:
+    EngineTable() noexcept = default;
+    EngineTable(Context<Engine>& context, std::span<const T> values)
+        : context_(&context),
+          memory_(context.template buffer<std::uint8_t>(values.size_bytes())),
+          size_(values.size()) {
+        Engine::Kernels::copy_in(context.compute_stream(), values, span());
+    }
+    EngineTable(Context<Engine>& context, const T& value) : EngineTable(context, std::span<const T>(&value, 1)) {}
+
+    std::size_t size() const noexcept { return size_; }
+    T* data() const noexcept { return reinterpret_cast<T*>(memory_.data()); }
+    std::span<T> span() const noexcept { return {data(), size_}; }
+
+    /// The value at `index` once all work given to the compute stream is done.
+    T read(std::size_t index = 0) const {
+        T value{};
+        Engine::Kernels::copy_out(context_->compute_stream(), std::span<const T>(data() + index, 1),
+                                  std::span<T>(&value, 1));
+        return value;
+    }
+
+  private:
+    Context<Engine>* context_ = nullptr;
+    typename Engine::template Buffer<std::uint8_t> memory_;
+    std::size_t size_ = 0;
+};
+
+}  // namespace shardkit

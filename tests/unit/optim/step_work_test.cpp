@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scalars of a step, which engines compute where their kernels read them.
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/engine_table.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/begin_norm.hpp>
+#include <shardkit/optim/begin_step.hpp>
+#include <shardkit/optim/begin_update.hpp>
+#include <shardkit/optim/finish_norm.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/no_shard.hpp>
+
+namespace sk = shardkit;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+struct Weight : sk::Param<"weight", double, 3> {};
+
+}  // namespace
+
+TEST_CASE("BeginNorm: the scale of every gradient, and partials of zero") {
+    double scale = 7;
+    std::array<double, 4> partials{1, 2, 3, 4};
+    sk::BeginNorm{0.25, nullptr, &scale, partials}();
+    CHECK(scale == 0.25);
+    CHECK(partials == std::array<double, 4>{});
+    const sk::LossScaleState loss_scale({.initial = 8});
+    sk::BeginNorm{0.25, &loss_scale, &scale, partials}();
+    CHECK(scale == 0.03125);
+}
+
+TEST_CASE("FinishNorm: adds in shard order, both kinds apart") {
+    // In this order the small numbers are lost against the large one; in another they are not.
+    const std::array<double, 8> partials{0x1p53, 1, 1, 0, 1, 2, -0x1p53, 4};
+    std::array<double, 2> total{5, 5};
+    sk::FinishNorm{partials, total.data()}();
+    CHECK(total[0] == 0);
+    CHECK(total[1] == 7);
+}
+
+TEST_CASE("ClipCoefficient: min(1, max_norm / (norm + 1e-6)), one without a norm, NaN for a NaN") {
+    CHECK(sk::ClipCoefficient{}.value() == 1);
+    CHECK(sk::ClipCoefficient{}.found_inf() == sk::FoundInf::no);
+    std::array<double, 2> total{16, 0};
+    CHECK(sk::ClipCoefficient{total.data(), 2}.value() == 2 / (4 + 1e-6));
+    CHECK(sk::ClipCoefficient{total.data(), 5}.value() == 1);
+    CHECK(sk::ClipCoefficient{total.data()}.value() == 1);
+    CHECK(sk::ClipCoefficient{total.data()}.found_inf() == sk::FoundInf::no);
+    total = {infinity, 3};
+    CHECK(sk::ClipCoefficient{total.data(), 2}.value() == 0);
+    CHECK(sk::ClipCoefficient{total.data(), 2}.found_inf() == sk::FoundInf::yes);
+    total = {std::nan(""), 1};
+    CHECK(std::isnan(sk::ClipCoefficient{total.data(), 2}.value()));
+    CHECK(sk::ClipCoefficient{total.data()}.value() == 1);
+}
+
+TEST_CASE("BeginStep: divides by the loss scale as it was, then adapts it; skips only under a loss scale") {
+    std::array<double, 2> total{16, 0};
+    sk::StepScalars scalars{9, 9};
+    sk::BeginStep{0.5, {total.data(), 2}, nullptr, &scalars}();
+    CHECK(scalars.gradient_scale == 0.5 * (2 / (4 + 1e-6)));
+    CHECK(scalars.skip == 0);
+
+    sk::LossScaleState loss_scale({.initial = 8, .growth_interval = 1});
+    sk::BeginStep{0.5, {total.data(), 5}, &loss_scale, &scalars}();
+    CHECK(scalars.gradient_scale == 0.0625);
+    CHECK(scalars.skip == 0);
+    CHECK(loss_scale.value() == 16);
+
+    total = {infinity, 1};
+    sk::BeginStep{0.5, {total.data(), 5}, &loss_scale, &scalars}();
+    CHECK(scalars.skip == 1);
+    CHECK(loss_scale.value() == 8);
+    sk::BeginStep{0.5, {total.data(), 5}, nullptr, &scalars}();
+    CHECK(scalars.skip == 0);
+}
+
+TEST_CASE("BeginUpdate: one update for each choice; a skipped step counts nothing") {
+    const sk::AdamWOptions options{.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25};
+    const std::vector<sk::UpdateChoice> choices{{1, 0.25}, {2, 0}};
+    std::vector<sk::AdamWUpdate<double>> updates(2);
+    sk::AdamWRule::Progress progress;
+    sk::StepScalars scalars{0.125, 0};
+    const sk::BeginUpdate<sk::AdamWRule, double> begin{&scalars, &options, &progress, choices, updates.data()};
+    begin();
+    CHECK(progress.steps == 1);
+    CHECK(progress.beta1_power == 0.5);
+    CHECK(updates[0].decay == 0.875);
+    CHECK(updates[0].step_size == 1);
+    CHECK(updates[0].gradient_scale == 0.125);
+    CHECK(updates[1].decay == 1);
+    CHECK(updates[1].step_size == 2);
+    CHECK(updates[1].inverse_root == 2);
+    begin();
+    CHECK(progress.steps == 2);
+    CHECK(progress.beta2_power == 0.5625);
+    CHECK(updates[1].step_size == 1 / 0.75);
+
+    scalars = {1, 1};
+    const auto before = updates[0].gradient_scale;
+    begin();
+    CHECK(progress.steps == 2);
+    CHECK(updates[0].gradient_scale == before);
+}
+
+TEST_CASE("EngineTable: what the host gave, and what kernels wrote since") {
+    sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
+        const std::array<sk::UpdateRun, 2> runs{{{0, 5, 1}, {6, 9, 0}}};
+        const sk::EngineTable table{rank, std::span<const sk::UpdateRun>(runs)};
+        CHECK(table.size() == 2);
+        CHECK(table.read(0) == runs[0]);
+        CHECK(table.read(1) == runs[1]);
+        table.span()[1].end = 7;
+        CHECK(table.read(1) == sk::UpdateRun{6, 7, 0});
+    });
+}
+
+TEST_CASE("GlobalNorm: refused once its memory belongs to a later norm") {
+    sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
+        sk::Sharded<Weight, sk::NoShard, sk::EngineOf<decltype(rank)>> layer{rank, "layer"};
+        auto model = sk::groups(layer);
+        sk::SGD optimizer{model, {.learning_rate = 1}};
+        const auto norm_of = [&](double value) {
+            sk::Accumulation accumulation{model};
+            auto handle = accumulation.gradients(layer);
+            handle[Weight{}][1] = value;
+            accumulation.add(std::move(handle));
+            const auto reduced = sk::reduce(std::move(accumulation), sk::sum);
+            return sk::global_norm(reduced);
+        };
+        const auto kept = norm_of(3);
+        for (std::size_t i = 1; i < sk::norm_slots; ++i) { CHECK(norm_of(1).value() == 1); }
+        CHECK(kept.value() == 3);
+        const auto later = norm_of(2);
+        CHECK(later.value() == 2);
+        CHECK_THROWS_WITH_AS(static_cast<void>(kept.value()),
+                             "GlobalNorm: 16 more norms were taken before this one was used, expected fewer than 16",
+                             sk::UsageError);
+        CHECK_THROWS_AS(static_cast<void>(sk::clip(kept, 1)), sk::UsageError);
+    });
+}
+
+TEST_CASE("a model without groups has no norm and no optimizer") {
+    using Layer = sk::Sharded<Weight, sk::NoShard, sk::self::Engine>;
+    std::vector<Layer> none;
+    auto model = sk::groups(none);
+    CHECK_THROWS_WITH_AS((sk::SGD{model, {}}), "groups(...): this model has no groups: every range is empty",
+                         sk::UsageError);
+}
