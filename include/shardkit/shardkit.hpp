@@ -141,6 +141,9 @@
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/policy/shard_over.hpp>
 #include <shardkit/policy/shard_policy.hpp>
+#include <shardkit/quantize/block_int8.hpp>
+#include <shardkit/quantize/dequantize.hpp>
+#include <shardkit/quantize/quantize.hpp>
 #include <shardkit/sharded/accumulation.hpp>
 #include <shardkit/sharded/divisor.hpp>
 #include <shardkit/sharded/gradient_store.hpp>

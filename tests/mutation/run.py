@@ -111,17 +111,8 @@ def package_flags(kind, package):
     return subprocess.run(["pkg-config", kind, package], check=True, capture_output=True, text=True).stdout.split()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--compiler", default="g++")
-    parser.add_argument("--jobs", type=int, default=2)
-    options = parser.parse_args()
-
-    targets = [
-        Target(ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh"], "killer.cpp"),
-        Target(TRAINER, ["program"], "trainer_killer.cpp", [TRAINER / "allocation_counter.cpp"],
-               package_flags("--cflags", "openblas") + package_flags("--libs", "openblas")),
-    ]
+def report(targets, options):
+    """Tries every mutant of the targets; the exit status."""
     tried = survivors = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for target in targets:
@@ -131,7 +122,7 @@ def main():
                 sys.exit(f"{target.killer} fails without a mutant: {reason}")
             mutants = list(target.mutants())
             if not mutants:
-                sys.exit(f"no reduction call site was found below {target.root}")
+                sys.exit(f"nothing to mutate was found below {target.root}")
             tried += len(mutants)
             results = pool.map(lambda mutant, target=target: target.try_mutant(options.compiler, mutant), mutants)
             for site, name, reason in results:
@@ -140,7 +131,19 @@ def main():
                 verdict = "SURVIVED" if reason is None else "NO MUTANT" if not_built else "killed by"
                 print(f"{site}: {name}: {verdict} {reason or ''}", flush=True)
     print(f"{tried} mutants, {survivors} survived or did not compile")
-    sys.exit(1 if survivors else 0)
+    return 1 if survivors else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--compiler", default="g++")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    sys.exit(report([
+        Target(ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh"], "killer.cpp"),
+        Target(TRAINER, ["program"], "trainer_killer.cpp", [TRAINER / "allocation_counter.cpp"],
+               package_flags("--cflags", "openblas") + package_flags("--libs", "openblas")),
+    ], options))
 
 
 if __name__ == "__main__":

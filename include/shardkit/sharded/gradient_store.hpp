@@ -151,7 +151,7 @@ class GradientStore {
                                             geometry_->shard_numel * sizeof(Reduction));
                 addend_joined_ = true;
             }
-            stream.wait(addend_.acquire(geometry_->path));
+            addend_.acquire(geometry_->path);  // last used in this stream
             const std::span<Reduction> addend(static_cast<Reduction*>(addend_.data()), geometry_->shard_numel);
             reduce_scatter(comms_.shards, ReduceOp::sum, constant(full()), addend, stream, where);
             Kernels::accumulate(stream, constant(addend), reduced());

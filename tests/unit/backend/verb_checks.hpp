@@ -15,6 +15,7 @@
 
 #include "rank_checks.hpp"
 #include "verb_oracle.hpp"
+#include "verb_values.hpp"
 
 /// Each verb against the oracle, bit for bit, for any engine; called by every rank of `comm`.
 namespace verb_checks {
@@ -37,6 +38,9 @@ using verb_oracle::Guarded;
 using verb_oracle::reduced;
 using verb_oracle::same_bits;
 using verb_oracle::value;
+using verb_values::Bench;
+using verb_values::input;
+using verb_values::Values;
 
 inline constexpr ReduceOp all_ops[] = {ReduceOp::sum, ReduceOp::max, ReduceOp::min};
 
@@ -49,12 +53,13 @@ Guarded<T> input(std::size_t rank, std::size_t size, std::size_t offset) {
 
 template <class T, class C>
 void check_all_gather(const C& comm, std::size_t k, std::size_t offset) {
-    Guarded<T> shard = input<T>(comm.rank(), k, offset);
-    Guarded<T> full(comm.size() * k, offset + 1);
-    Guarded<T> in_place(comm.size() * k, offset + 2);
+    const auto stream = Bench<C>::stream(comm);
+    Values<T, C> shard = input<T>(comm, comm.rank(), k, offset);
+    Values<T, C> full(comm, comm.size() * k, offset + 1);
+    Values<T, C> in_place(comm, comm.size() * k, offset + 2);
     for (std::size_t i = 0; i < k; ++i) { in_place[comm.rank() * k + i] = shard[i]; }
-    all_gather(comm, shard.view(), full.span(), {});
-    all_gather_in_place(comm, in_place.span(), {});
+    all_gather(comm, shard.view(), full.span(), stream);
+    all_gather_in_place(comm, in_place.span(), stream);
     for (std::size_t q = 0; q < comm.size(); ++q) {
         for (std::size_t i = 0; i < k; ++i) {
             expect(same_bits(full[q * k + i], value<T>(q, i)), "all_gather of ", k, ", element ", i, " of rank ", q);
@@ -66,11 +71,12 @@ void check_all_gather(const C& comm, std::size_t k, std::size_t offset) {
 
 template <class In, class Out, class C>
 void check_reduce_scatter(const C& comm, std::size_t k, std::size_t offset) {
+    const auto stream = Bench<C>::stream(comm);
     const std::size_t begin = comm.rank() * k;
     for (const ReduceOp op : all_ops) {
-        Guarded<In> full = input<In>(comm.rank(), comm.size() * k, offset);
-        Guarded<Out> shard(k, offset + 1);
-        reduce_scatter(comm, op, full.view(), shard.span(), {});
+        Values<In, C> full = input<In>(comm, comm.rank(), comm.size() * k, offset);
+        Values<Out, C> shard(comm, k, offset + 1);
+        reduce_scatter(comm, op, full.view(), shard.span(), stream);
         for (std::size_t i = 0; i < k; ++i) {
             expect(same_bits(shard[i], reduced<In, Out>(op, comm.size(), begin + i)), "reduce_scatter ", name(op),
                    " of ", k, ", element ", i, " on rank ", comm.rank());
@@ -80,7 +86,7 @@ void check_reduce_scatter(const C& comm, std::size_t k, std::size_t offset) {
             expect(same_bits(full[i], value<In>(comm.rank(), i)), "reduce_scatter leaves its input alone");
         }
         if constexpr (std::is_same_v<In, Out>) {
-            reduce_scatter_in_place(comm, op, full.span(), {});
+            reduce_scatter_in_place(comm, op, full.span(), stream);
             for (std::size_t i = 0; i < comm.size() * k; ++i) {
                 const bool mine = i >= begin && i < begin + k;
                 const In expected = mine ? reduced<In, In>(op, comm.size(), i) : value<In>(comm.rank(), i);
@@ -93,11 +99,12 @@ void check_reduce_scatter(const C& comm, std::size_t k, std::size_t offset) {
 
 template <class In, class Out, class C>
 void check_all_reduce(const C& comm, std::size_t count, std::size_t offset) {
+    const auto stream = Bench<C>::stream(comm);
     for (const ReduceOp op : all_ops) {
-        Guarded<In> values = input<In>(comm.rank(), count, offset);
-        Guarded<Out> result(count, offset + 1);
-        all_reduce(comm, op, values.view(), result.span(), {});
-        if constexpr (std::is_same_v<In, Out>) { all_reduce_in_place(comm, op, values.span(), {}); }
+        Values<In, C> values = input<In>(comm, comm.rank(), count, offset);
+        Values<Out, C> result(comm, count, offset + 1);
+        all_reduce(comm, op, values.view(), result.span(), stream);
+        if constexpr (std::is_same_v<In, Out>) { all_reduce_in_place(comm, op, values.span(), stream); }
         for (std::size_t i = 0; i < count; ++i) {
             const Out expected = reduced<In, Out>(op, comm.size(), i);
             expect(same_bits(result[i], expected), "all_reduce ", name(op), " of ", count, ", element ", i);
@@ -113,19 +120,20 @@ void check_all_reduce(const C& comm, std::size_t count, std::size_t offset) {
 
 template <class T, class C>
 void check_copies(const C& comm, std::size_t k, std::size_t offset) {
+    const auto stream = Bench<C>::stream(comm);
     const std::size_t n = comm.size();
     for (std::size_t root = 0; root < n; ++root) {
-        Guarded<T> values = input<T>(comm.rank(), k, offset);
-        broadcast(comm, values.span(), root, {});
+        Values<T, C> values = input<T>(comm, comm.rank(), k, offset);
+        broadcast(comm, values.span(), root, stream);
         for (std::size_t i = 0; i < k; ++i) {
             expect(same_bits(values[i], value<T>(root, i)), "broadcast from ", root, ", element ", i);
         }
         expect(values.margins_intact(), "broadcast stays inside its span");
     }
 
-    Guarded<T> sent = input<T>(comm.rank(), n * k, offset);
-    Guarded<T> received(n * k, offset + 1);
-    all_to_all(comm, sent.view(), received.span(), {});
+    Values<T, C> sent = input<T>(comm, comm.rank(), n * k, offset);
+    Values<T, C> received(comm, n * k, offset + 1);
+    all_to_all(comm, sent.view(), received.span(), stream);
     for (std::size_t q = 0; q < n; ++q) {
         for (std::size_t i = 0; i < k; ++i) {
             expect(same_bits(received[q * k + i], value<T>(q, comm.rank() * k + i)), "all_to_all, element ", i);
@@ -135,26 +143,27 @@ void check_copies(const C& comm, std::size_t k, std::size_t offset) {
 
     for (std::size_t shift = 0; shift < n; ++shift) {  // shift 0: to this rank itself
         const std::size_t from = (comm.rank() + n - shift) % n;
-        const Guarded<T> message = input<T>(comm.rank(), k, offset);
-        Guarded<T> arrived(k, offset + 3);
-        send_receive(comm, message.view(), (comm.rank() + shift) % n, arrived.span(), from, {});
+        Values<T, C> message = input<T>(comm, comm.rank(), k, offset);
+        Values<T, C> arrived(comm, k, offset + 3);
+        send_receive(comm, message.view(), (comm.rank() + shift) % n, arrived.span(), from, stream);
         for (std::size_t i = 0; i < k; ++i) {
             expect(same_bits(arrived[i], value<T>(from, i)), "send_receive by ", shift, ", element ", i);
         }
         expect(arrived.margins_intact(), "send_receive stays inside its span");
     }
-    barrier(comm, {});
+    barrier(comm, stream);
 }
 
 /// A chain from rank 0 to the last, each message twice, the second one element longer.
 template <class T, class C>
 void check_send_and_receive(const C& comm, std::size_t k) {
+    const auto stream = Bench<C>::stream(comm);
     for (std::size_t extra = 0; extra < 2; ++extra) {
-        Guarded<T> values = input<T>(0, k + extra, 1);
-        Guarded<T> arrived(k + extra, 2);
-        if (comm.rank() > 0) { receive(comm, arrived.span(), comm.rank() - 1, {}); }
+        Values<T, C> values = input<T>(comm, 0, k + extra, 1);
+        Values<T, C> arrived(comm, k + extra, 2);
+        if (comm.rank() > 0) { receive(comm, arrived.span(), comm.rank() - 1, stream); }
         if (comm.rank() + 1 < comm.size()) {
-            send(comm, comm.rank() == 0 ? values.view() : arrived.view(), comm.rank() + 1, {});
+            send(comm, comm.rank() == 0 ? values.view() : arrived.view(), comm.rank() + 1, stream);
         }
         for (std::size_t i = 0; comm.rank() > 0 && i < k + extra; ++i) {
             expect(same_bits(arrived[i], values[i]), "receive, element ", i);

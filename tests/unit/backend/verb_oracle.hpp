@@ -87,6 +87,8 @@ class Guarded {
     std::span<T> span() { return std::span<T>(elements_).subspan(offset_, size_); }
     std::span<const T> view() const { return std::span<const T>(elements_).subspan(offset_, size_); }
     T& operator[](std::size_t i) { return elements_[offset_ + i]; }
+    /// With the margins.
+    std::span<T> whole() { return elements_; }
     bool margins_intact() const {
         for (std::size_t i = 0; i < elements_.size(); ++i) {
             const bool inside = i >= offset_ && i < offset_ + size_;

@@ -71,20 +71,22 @@ void reductions_into_another_type(const C& comm) {
 /// 256 + 1 is no bf16 value and rounds to 256; ones added in float first give a sum that is one.
 template <class C>
 void sixteen_bit_sums_are_rounded_once(const C& comm) {
-    const bf16 mine(comm.rank() == 0 ? 256.0F : 1.0F);
-    bf16 sum;
-    all_reduce(comm, ReduceOp::sum, std::span<const bf16>(&mine, 1), std::span<bf16>(&sum, 1), {});
+    Values<bf16, C> mine(comm, 1, 0);
+    Values<bf16, C> sum(comm, 1, 0);
+    mine[0] = bf16(comm.rank() == 0 ? 256.0F : 1.0F);
+    all_reduce(comm, ReduceOp::sum, mine.view(), sum.span(), Bench<C>::stream(comm));
     const bf16 expected(256.0F + static_cast<float>(comm.size() - 1));
-    expect(same_bits(sum, expected), static_cast<float>(expected), ", got ", static_cast<float>(sum));
+    expect(same_bits(sum[0], expected), static_cast<float>(expected), ", got ", static_cast<float>(sum[0]));
 }
 
 template <class C>
 void a_nan_survives_every_reduction(const C& comm) {
     for (std::size_t broken = 0; broken < comm.size(); ++broken) {
         for (const ReduceOp op : all_ops) {
-            float mine = comm.rank() == broken ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
-            all_reduce_in_place(comm, op, std::span<float>(&mine, 1), {});
-            expect(mine != mine, name(op), " keeps the NaN of rank ", broken);
+            Values<float, C> mine(comm, 1, 0);
+            mine[0] = comm.rank() == broken ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
+            all_reduce_in_place(comm, op, mine.span(), Bench<C>::stream(comm));
+            expect(mine[0] != mine[0], name(op), " keeps the NaN of rank ", broken);
         }
     }
 }
@@ -93,25 +95,26 @@ void a_nan_survives_every_reduction(const C& comm) {
 template <class C>
 void sizes_that_do_not_fit_are_refused(const C& comm) {
     const std::size_t n = comm.size();
-    std::vector<float> values(n * 2 + 1);
+    const auto stream = Bench<C>::stream(comm);
+    Values<float, C> values(comm, n * 2 + 1, 0);
     const auto refuses = [&](auto call) {
         try {
             call();
         } catch (const std::invalid_argument&) { return true; }
         return false;
     };
-    const std::span<const float> in(values);
-    const std::span<float> out(values);
-    expect(refuses([&] { all_gather(comm, in, out, {}); }), "all_gather refuses");
-    expect(refuses([&] { all_gather_in_place(comm, out, {}); }), "all_gather_in_place refuses");
-    expect(refuses([&] { reduce_scatter(comm, ReduceOp::sum, in, out, {}); }), "reduce_scatter refuses");
-    expect(refuses([&] { reduce_scatter_in_place(comm, ReduceOp::sum, out, {}); }),
+    const std::span<const float> in = values.view();
+    const std::span<float> out = values.span();
+    expect(refuses([&] { all_gather(comm, in, out, stream); }), "all_gather refuses");
+    expect(refuses([&] { all_gather_in_place(comm, out, stream); }), "all_gather_in_place refuses");
+    expect(refuses([&] { reduce_scatter(comm, ReduceOp::sum, in, out, stream); }), "reduce_scatter refuses");
+    expect(refuses([&] { reduce_scatter_in_place(comm, ReduceOp::sum, out, stream); }),
            "reduce_scatter_in_place refuses");
-    expect(refuses([&] { all_reduce(comm, ReduceOp::sum, in, out.first(1), {}); }), "all_reduce refuses");
-    expect(refuses([&] { broadcast(comm, out, n, {}); }), "broadcast refuses");
-    expect(refuses([&] { all_to_all(comm, in, out, {}); }), "all_to_all refuses");
-    expect(refuses([&] { send(comm, in, n, {}); }), "send refuses");
-    barrier(comm, {});
+    expect(refuses([&] { all_reduce(comm, ReduceOp::sum, in, out.first(1), stream); }), "all_reduce refuses");
+    expect(refuses([&] { broadcast(comm, out, n, stream); }), "broadcast refuses");
+    expect(refuses([&] { all_to_all(comm, in, out, stream); }), "all_to_all refuses");
+    expect(refuses([&] { send(comm, in, n, stream); }), "send refuses");
+    barrier(comm, stream);
 }
 
 /// Members are ordered by key, then by rank; `colouring` has two bits of color for each of at most 32 ranks.
@@ -131,10 +134,10 @@ void split_orders_members(const C& comm, std::uint64_t colouring) {
     expect(part.size() == size, "size ", size, ", got ", part.size());
     expect(part.rank() == place, "rank ", place, ", got ", part.rank());
     expect(part.axes() == "part", "the name is kept");
-    std::vector<std::uint64_t> members(size);
+    Values<std::uint64_t, C> members(comm, size, 0);
     members[place] = self;
-    all_gather_in_place(part, std::span<std::uint64_t>(members), {});
-    for (const std::uint64_t member : members) { expect(color_of(member) == color_of(self), "one colour"); }
+    all_gather_in_place(part, members.span(), Bench<C>::stream(comm));
+    for (std::size_t q = 0; q < size; ++q) { expect(color_of(members[q]) == color_of(self), "one colour"); }
 }
 
 /// Communicators of several splits at once and one inside the other, drifting apart from each other.
@@ -155,7 +158,7 @@ void splits_run_at_once(const C& comm, std::size_t rounds) {
         check_copies<double>(reversed, 5, 1);
         check_all_reduce<double, double>(alone, 40, 1);
     }
-    barrier(comm, {});
+    barrier(comm, Bench<C>::stream(comm));
 }
 
 }  // namespace verb_suite

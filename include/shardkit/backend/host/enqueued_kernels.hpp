@@ -53,6 +53,14 @@ struct EnqueuedKernels {
         stream.submit(work);
     }
 
+    /// work(i) for every i below n.
+    template <class Work>
+    static void for_each_index(const S& stream, std::uint64_t n, const Work& work) {
+        stream.submit([=] {
+            for (std::uint64_t i = 0; i < n; ++i) { work(i); }
+        });
+    }
+
     /// Adds the sum of (*scale * gradient[i])^2 over `segments` to into[0], and the finite check to into[1]; the
     /// order of the additions is HostKernels::norm_partial's within each segment.
     template <FloatingElement T>

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cub/device/device_for.cuh>
+
+#include <shardkit/backend/cub/device_launch.hpp>
+#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/device_guard.hpp>
+
+namespace shardkit::cub {
+
+template <class Work>
+void DeviceLaunch::operator()(std::uint64_t count, const Work& work, std::string_view kernel) const {
+    if (count == 0) { return; }
+    const cuda::DeviceGuard on_device(stream_.device());
+    cuda::check(::cub::DeviceFor::Bulk(count, work, stream_.native()), kernel);
+}
+
+}  // namespace shardkit::cub

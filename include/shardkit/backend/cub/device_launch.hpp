@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <shardkit/backend/cuda/timeline_ref.hpp>
+
+namespace shardkit::cub {
+
+/// Runs work(i) for each i in [0, count), in one launch: a thread per index, neighbouring threads take neighbouring
+/// indices. The call is defined in device_launch.cuh: whoever includes this header alone links with an object of
+/// nvcc's in which it is instantiated for the same Work.
+/// Order:  stream-ordered; the indices of one launch have no order.
+class DeviceLaunch {
+  public:
+    explicit DeviceLaunch(const cuda::TimelineRef& stream) noexcept : stream_(stream) {}
+
+    /// @pre    Work is trivially copyable and its operator() const is constexpr   @throws cuda::Error naming `kernel`
+    template <class Work>
+    void operator()(std::uint64_t count, const Work& work, std::string_view kernel) const;
+
+  private:
+    cuda::TimelineRef stream_;
+};
+
+}  // namespace shardkit::cub

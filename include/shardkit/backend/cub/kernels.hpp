@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include <shardkit/backend/cub/adamw.hpp>
+#include <shardkit/backend/cub/block_int8.hpp>
+#include <shardkit/backend/cub/copy.hpp>
+#include <shardkit/backend/cub/device_launch.hpp>
+#include <shardkit/backend/cub/elementwise.hpp>
+#include <shardkit/backend/cub/norm_partial.hpp>
+#include <shardkit/backend/cub/pack.hpp>
+#include <shardkit/backend/cub/run_once.hpp>
+#include <shardkit/backend/cub/sgd.hpp>
+#include <shardkit/backend/cub/tensor_table.hpp>
+#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/core/element.hpp>
+
+namespace shardkit::cub {
+
+/// An engine's Kernels on CUB: what host::EnqueuedKernels does for engines on the host's memory, see there.
+/// This header alone declares the kernels; kernels.cuh defines them, for nvcc.
+/// Spans and pointers are memory of the stream's device, aligned as their elements are, of any size.
+/// Order:   stream-ordered on `stream`; nothing waits but copy_in and copy_out. Nothing is allocated.
+/// Numbers: an element's result is that of the host's functor, which nvcc may contract into fused multiply-adds
+///          (-fmad=false: the host's bits). Sums over elements are made in double.
+/// @throws  std::invalid_argument when the sizes of a call's spans disagree; cuda::Error when a launch fails
+struct Kernels {
+    using Stream = cuda::TimelineRef;
+
+    template <Element T>
+    static void fill(const Stream& stream, std::span<T> to, std::type_identity_t<T> value) {
+        cub::fill(DeviceLaunch(stream), to, value);
+    }
+    template <FloatingElement From, FloatingElement To>
+    static void convert(const Stream& stream, std::span<const From> from, std::span<To> to) {
+        cub::convert(DeviceLaunch(stream), from, to);
+    }
+    template <FloatingElement Addend, FloatingElement Sum>
+    static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total) {
+        cub::accumulate(DeviceLaunch(stream), addend, total);
+    }
+    template <FloatingElement T>
+    static void scale(const Stream& stream, std::span<T> to, const double* factor) {
+        cub::scale(DeviceLaunch(stream), to, factor);
+    }
+
+    /// Returns when `from`, the host's, may be reused.
+    template <class T>
+    static void copy_in(const Stream& stream, std::span<const T> from, std::span<T> to) {
+        cub::copy(stream, from, to, cudaMemcpyHostToDevice);
+    }
+    /// Returns when `to`, the host's, holds the elements.
+    template <class T>
+    static void copy_out(const Stream& stream, std::span<const T> from, std::span<T> to) {
+        cub::copy(stream, from, to, cudaMemcpyDeviceToHost);
+    }
+
+    /// work(), once, on the device.
+    template <class Work>
+    static void run(const Stream& stream, const Work& work) {
+        DeviceLaunch{stream}(1, RunOnce<Work>{work}, "run");
+    }
+
+    /// work(i) for every i below n, in any order.
+    template <class Work>
+    static void for_each_index(const Stream& stream, std::uint64_t n, const Work& work) {
+        DeviceLaunch{stream}(n, work, "for_each_index");
+    }
+
+    template <FloatingElement T>
+    static void norm_partial(const Stream& stream, std::span<const T> gradient, std::span<const IndexRange> segments,
+                             const double* scale, double* into) {
+        cub::norm_partial(stream, gradient, segments, scale, into);
+    }
+    template <FloatingElement Master, FloatingElement Gather, FloatingElement Gradient>
+    static void adamw(const Stream& stream, std::span<const UpdateRun> runs,
+                      const AdamWUpdate<Arithmetic<Master>>* updates, const std::uint32_t* skip,
+                      const AdamWSpans<Master, Gather, Gradient>& spans) {
+        cub::adamw(DeviceLaunch(stream), runs, updates, skip, spans);
+    }
+    template <FloatingElement Master, FloatingElement Gather, FloatingElement Gradient>
+    static void sgd(const Stream& stream, std::span<const UpdateRun> runs,
+                    const SgdUpdate<Arithmetic<Master>>* updates, const std::uint32_t* skip,
+                    const SgdSpans<Master, Gather, Gradient>& spans) {
+        cub::sgd(DeviceLaunch(stream), runs, updates, skip, spans);
+    }
+
+    template <Element T>
+    static void pack(const Stream& stream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+        copy_tensors<PackDirection::pack>(DeviceLaunch(stream), table, flat);
+    }
+    template <Element T>
+    static void unpack(const Stream& stream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+        copy_tensors<PackDirection::unpack>(DeviceLaunch(stream), table, flat);
+    }
+
+    template <std::size_t Block = BlockInt8<>::block, FloatingElement T>
+    static void quantize(const Stream& stream, std::span<const T> from, std::span<std::int8_t> codes,
+                         std::span<float> scales) {
+        cub::quantize<Block>(DeviceLaunch(stream), from, codes, scales);
+    }
+    template <std::size_t Block = BlockInt8<>::block, FloatingElement T>
+    static void dequantize(const Stream& stream, std::span<const std::int8_t> codes, std::span<const float> scales,
+                           std::span<T> to) {
+        cub::dequantize<Block>(DeviceLaunch(stream), codes, scales, to);
+    }
+};
+
+}  // namespace shardkit::cub

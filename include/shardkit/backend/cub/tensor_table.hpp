@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <shardkit/backend/cub/tensor_piece.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
+
+namespace shardkit::cub {
+
+/// The pieces in the order that Kernels::pack and unpack want, without empty ones. Made once; copied into the
+/// engine's memory by Kernels::copy_in it serves every step.
+/// @throws std::invalid_argument when a piece ends before it begins or behind the flat buffer, has no tensor, or
+///         overlaps another
+template <Element T>
+std::vector<TensorPiece<T>> tensor_table(std::span<const TensorPiece<T>> pieces, std::size_t flat_size,
+                                         SourceLocation where = SourceLocation::current()) {
+    std::vector<TensorPiece<T>> table;
+    for (const TensorPiece<T>& piece : pieces) {
+        if (piece.end < piece.begin || piece.end > flat_size) {
+            throw_invalid_argument(where, "tensor_table: piece [", piece.begin, ", ", piece.end,
+                                   "), expected a range inside [0, ", flat_size, ")");
+        }
+        if (piece.begin == piece.end) { continue; }
+        if (piece.tensor == nullptr) {
+            throw_invalid_argument(where, "tensor_table: piece [", piece.begin, ", ", piece.end,
+                                   ") has no tensor, expected memory of the engine");
+        }
+        table.push_back(piece);
+    }
+    std::sort(table.begin(), table.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    for (std::size_t i = 1; i < table.size(); ++i) {
+        if (table[i].begin < table[i - 1].end) {
+            throw_invalid_argument(where, "tensor_table: pieces [", table[i - 1].begin, ", ", table[i - 1].end,
+                                   ") and [", table[i].begin, ", ", table[i].end,
+                                   ") overlap, expected disjoint pieces");
+        }
+    }
+    return table;
+}
+
+}  // namespace shardkit::cub

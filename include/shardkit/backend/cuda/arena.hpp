@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/cuda/chunk_source.hpp>
+#include <shardkit/core/error.hpp>
+
+namespace shardkit::cuda {
+
+/// Memory of a few large chunks, handed out in pieces of a multiple of 512 bytes: the first free piece that is large
+/// enough, in the order of chunks and offsets. The same requests in the same order give the same chunk and offset on
+/// every rank, which registered memory and symmetric windows rely on.
+/// A piece that is freed merges with its free neighbours and may be handed out again at once: work that uses it is
+/// over before. Chunks stay until the arena's end; the source outlives it, and it outlives its pieces.
+/// Cost:    a chunk of max(chunk_bytes, the request rounded up) when no free piece fits; otherwise host work only,
+///          linear in the number of pieces. Used when containers are made, not inside a step.
+/// One thread at a time.
+class Arena {
+  public:
+    static constexpr std::size_t granularity = 512;
+
+    struct Chunk {
+        std::byte* data;
+        std::size_t bytes;
+    };
+
+    /// @throws std::invalid_argument when chunk_bytes is 0; std::length_error when it exceeds the address space
+    Arena(ChunkSource& source, std::size_t chunk_bytes, SourceLocation where = SourceLocation::current())
+        : source_(source), chunk_bytes_(rounded(chunk_bytes, where)) {
+        if (chunk_bytes == 0) { throw_invalid_argument(where, "Arena: chunk_bytes is 0, expected at least 1"); }
+    }
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
+    ~Arena() {
+        for (const Chunk& chunk : chunks_) { source_.free(chunk.data); }
+    }
+
+    /// Memory for `bytes`; its contents are not defined. Zero bytes give a null pointer.
+    /// @throws std::length_error when the bytes exceed the address space; what the source throws. Nothing has changed
+    /// then.
+    void* allocate(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
+        if (bytes == 0) { return nullptr; }
+        const std::size_t needed = rounded(bytes, where);
+        for (std::size_t c = 0; c < chunks_.size(); ++c) {
+            std::vector<Piece>& pieces = pieces_[c];
+            for (std::size_t p = 0; p < pieces.size(); ++p) {
+                if (!pieces[p].used && pieces[p].bytes >= needed) { return take(c, p, needed); }
+            }
+        }
+        add_chunk(std::max(chunk_bytes_, needed), where);
+        return take(chunks_.size() - 1, 0, needed);
+    }
+
+    /// @pre `memory` is null or came from `allocate` and was not freed since
+    void free(void* memory) noexcept {
+        if (memory == nullptr) { return; }
+        const auto* const address = static_cast<const std::byte*>(memory);
+        for (std::size_t c = 0; c < chunks_.size(); ++c) {
+            if (!contains(chunks_[c], address)) { continue; }
+            give_back(pieces_[c], static_cast<std::size_t>(address - chunks_[c].data));
+            return;
+        }
+    }
+
+    /// The chunks in the order in which they were taken: what a communication library registers.
+    std::span<const Chunk> chunks() const noexcept { return chunks_; }
+    /// What is handed out at the moment, rounded up to the granularity.
+    std::size_t used_bytes() const noexcept { return used_bytes_; }
+
+  private:
+    struct Piece {
+        std::size_t offset;
+        std::size_t bytes;
+        bool used;
+    };
+
+    static std::size_t rounded(std::size_t bytes, SourceLocation where) {
+        constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+        if (bytes > most - (granularity - 1)) {
+            throw std::length_error(shardkit::detail::concat("Arena: ", bytes, " bytes exceed the address space (",
+                                                             where.file, ":", where.line, ")"));
+        }
+        return (bytes + granularity - 1) / granularity * granularity;
+    }
+    static bool contains(const Chunk& chunk, const std::byte* address) noexcept {
+        return !std::less<>()(address, chunk.data) && std::less<>()(address, chunk.data + chunk.bytes);
+    }
+
+    void add_chunk(std::size_t bytes, SourceLocation where) {
+        chunks_.reserve(chunks_.size() + 1);
+        pieces_.reserve(chunks_.size() + 1);
+        std::vector<Piece> whole{{0, bytes, false}};
+        chunks_.push_back({static_cast<std::byte*>(source_.allocate(bytes, where)), bytes});
+        pieces_.push_back(std::move(whole));
+    }
+
+    void* take(std::size_t c, std::size_t p, std::size_t bytes) {
+        std::vector<Piece>& pieces = pieces_[c];
+        const Piece found = pieces[p];
+        if (found.bytes > bytes) {
+            pieces.insert(pieces.begin() + static_cast<std::ptrdiff_t>(p) + 1,
+                          {found.offset + bytes, found.bytes - bytes, false});
+        }
+        pieces[p] = {found.offset, bytes, true};
+        used_bytes_ += bytes;
+        return chunks_[c].data + found.offset;
+    }
+
+    void give_back(std::vector<Piece>& pieces, std::size_t offset) noexcept {
+        const auto piece = std::lower_bound(pieces.begin(), pieces.end(), offset,
+                                            [](const Piece& p, std::size_t value) { return p.offset < value; });
+        used_bytes_ -= piece->bytes;
+        piece->used = false;
+        auto first = piece;
+        if (piece != pieces.begin() && !(piece - 1)->used) { --first; }
+        auto last = piece + 1;
+        if (last != pieces.end() && !last->used) { ++last; }
+        for (auto next = first + 1; next != last; ++next) { first->bytes += next->bytes; }
+        pieces.erase(first + 1, last);
+    }
+
+    ChunkSource& source_;
+    std::size_t chunk_bytes_;
+    std::size_t used_bytes_ = 0;
+    std::vector<Chunk> chunks_;
+    std::vector<std::vector<Piece>> pieces_;  // of every chunk, by offset, without gaps; no two free neighbours
+};
+
+}  // namespace shardkit::cuda

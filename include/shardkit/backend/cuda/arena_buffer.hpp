@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/arena.hpp>
+#include <shardkit/backend/cuda/byte_count.hpp>
+#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/device_guard.hpp>
+#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/core/element.hpp>
+
+namespace shardkit::cuda {
+
+/// Device memory for `size` elements of type T out of an Arena, zeroed; the Buffer of the engines that run on CUDA
+/// devices, whichever device is selected when it is made. Move-only. Zero elements take no memory.
+/// Order:   the host waits for the zeroes, so that every stream may use it.
+/// @pre     the arena outlives it; work that uses it is over before its end
+template <Element T>
+class ArenaBuffer {
+  public:
+    ArenaBuffer() noexcept = default;
+
+    /// @throws std::length_error when the bytes exceed the address space; what the arena's source throws; Error, or
+    /// what the timeline's Watch throws
+    ArenaBuffer(Arena& arena, std::size_t size, const TimelineRef& stream,
+                SourceLocation where = SourceLocation::current())
+        : ArenaBuffer(arena, size, where) {
+        if (size == 0) { return; }
+        const DeviceGuard guard(stream.device(), where);
+        check(cudaMemsetAsync(data_, 0, size * sizeof(T), stream.native()), "cudaMemsetAsync", where);
+        stream.synchronize(where);
+    }
+    ArenaBuffer(ArenaBuffer&& other) noexcept
+        : arena_(std::exchange(other.arena_, nullptr)),
+          data_(std::exchange(other.data_, nullptr)),
+          size_(std::exchange(other.size_, 0)) {}
+    ArenaBuffer& operator=(ArenaBuffer&& other) noexcept {
+        std::swap(arena_, other.arena_);
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    ArenaBuffer(const ArenaBuffer&) = delete;
+    ArenaBuffer& operator=(const ArenaBuffer&) = delete;
+    ~ArenaBuffer() {
+        if (arena_ != nullptr) { arena_->free(data_); }
+    }
+
+    T* data() const noexcept { return data_; }
+    std::size_t size() const noexcept { return size_; }
+    std::span<T> span() const noexcept { return {data_, size_}; }
+
+  private:
+    ArenaBuffer(Arena& arena, std::size_t size, SourceLocation where)
+        : arena_(&arena),
+          data_(static_cast<T*>(arena.allocate(byte_count("ArenaBuffer", size, sizeof(T), where), where))),
+          size_(size) {}
+
+    Arena* arena_ = nullptr;
+    T* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+}  // namespace shardkit::cuda

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/chunk_source.hpp>
+#include <shardkit/backend/cuda/device_guard.hpp>
+#include <shardkit/core/source_location.hpp>
+
+namespace shardkit::cuda {
+
+/// Chunks of one device by cudaMalloc, whichever device is selected when they are taken.
+class DeviceChunks final : public ChunkSource {
+  public:
+    explicit DeviceChunks(int device) noexcept : device_(device) {}
+
+    /// @throws Error
+    void* allocate(std::size_t bytes, SourceLocation where) override {
+        const DeviceGuard guard(device_, where);
+        void* chunk = nullptr;
+        check(cudaMalloc(&chunk, bytes), "cudaMalloc", where);
+        return chunk;
+    }
+    void free(void* chunk) noexcept override { static_cast<void>(cudaFree(chunk)); }
+
+  private:
+    int device_;
+};
+
+}  // namespace shardkit::cuda

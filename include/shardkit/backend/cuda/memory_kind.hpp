@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/core/error.hpp>
+
+namespace shardkit::cuda {
+
+namespace detail {
+inline cudaPointerAttributes pointer_attributes(const void* pointer, SourceLocation where) {
+    cudaPointerAttributes attributes{};
+    check(cudaPointerGetAttributes(&attributes, pointer), "cudaPointerGetAttributes", where);
+    return attributes;
+}
+inline std::string describe(const cudaPointerAttributes& attributes) {
+    if (attributes.type == cudaMemoryTypeDevice) {
+        return shardkit::detail::concat("device memory of GPU ", attributes.device);
+    }
+    return attributes.type == cudaMemoryTypeManaged ? "managed memory" : "host memory";
+}
+}  // namespace detail
+
+/// Refuses what a kernel or a collective of `device` must not be given: host memory, pinned too, and another device's
+/// memory. Managed memory belongs to both sides. Zero bytes pass, whatever the pointer.
+/// Cost:    a look-up in the driver's tables; waits for nothing and is allowed during a capture.
+/// @throws std::invalid_argument that names `what`, what was given and what was expected; Error
+inline void require_device_memory(const void* pointer, std::size_t bytes, int device, std::string_view what,
+                                  SourceLocation where = SourceLocation::current()) {
+    if (bytes == 0) { return; }
+    const cudaPointerAttributes given = detail::pointer_attributes(pointer, where);
+    const bool own = given.type == cudaMemoryTypeDevice && given.device == device;
+    if (!own && given.type != cudaMemoryTypeManaged) {
+        throw_invalid_argument(where, what, ": ", pointer == nullptr ? "a null pointer" : detail::describe(given),
+                               " given, device memory of GPU ", device, " expected");
+    }
+}
+
+/// Refuses what the host must not be given: memory of a device. Zero bytes pass, whatever the pointer.
+/// @throws std::invalid_argument that names `what`, what was given and what was expected; Error
+inline void require_host_memory(const void* pointer, std::size_t bytes, std::string_view what,
+                                SourceLocation where = SourceLocation::current()) {
+    if (bytes == 0) { return; }
+    if (pointer == nullptr) { throw_invalid_argument(where, what, ": a null pointer given, host memory expected"); }
+    const cudaPointerAttributes given = detail::pointer_attributes(pointer, where);
+    if (given.type == cudaMemoryTypeDevice) {
+        throw_invalid_argument(where, what, ": ", detail::describe(given), " given, host memory expected");
+    }
+}
+
+}  // namespace shardkit::cuda

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/byte_count.hpp>
+#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/core/source_location.hpp>
+
+namespace shardkit::cuda {
+
+/// Host memory for `size` elements of type T that devices copy from and to without staging (cudaMallocHost), zeroed.
+/// Move-only. Zero elements take no memory.
+/// Cost:    locks its pages, and cudaMallocHost and cudaFreeHost may wait for the device; not for use inside a step.
+template <class T>
+requires std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>
+class PinnedBuffer {
+  public:
+    PinnedBuffer() noexcept = default;
+
+    /// @throws std::length_error when the bytes exceed the address space; Error
+    explicit PinnedBuffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
+        const std::size_t bytes = byte_count("PinnedBuffer", size, sizeof(T), where);
+        if (bytes == 0) { return; }
+        void* memory = nullptr;
+        check(cudaMallocHost(&memory, bytes), "cudaMallocHost", where);
+        data_ = static_cast<T*>(memory);
+        size_ = size;
+        std::uninitialized_value_construct_n(data_, size_);
+    }
+    PinnedBuffer(PinnedBuffer&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    PinnedBuffer(const PinnedBuffer&) = delete;
+    PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+    ~PinnedBuffer() {
+        if (data_ != nullptr) { static_cast<void>(cudaFreeHost(data_)); }
+    }
+
+    T* data() const noexcept { return data_; }
+    std::size_t size() const noexcept { return size_; }
+    std::span<T> span() const noexcept { return {data_, size_}; }
+
+  private:
+    T* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+}  // namespace shardkit::cuda

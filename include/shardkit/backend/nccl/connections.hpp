@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/cuda/arena.hpp>
+#include <shardkit/backend/cuda/watch.hpp>
+#include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/nccl/call.hpp>
+#include <shardkit/backend/nccl/check.hpp>
+#include <shardkit/backend/nccl/group.hpp>
+#include <shardkit/core/error.hpp>
+
+namespace shardkit::nccl {
+
+/// NCCL's side of a World: its communicators, what became of them, and how long it waits for peers.
+class Connections : private cuda::Watch {
+  public:
+    explicit Connections(std::chrono::milliseconds timeout) noexcept : timeout_(timeout) {}
+    Connections(const Connections&) = delete;
+    Connections& operator=(const Connections&) = delete;
+
+    Group& world_group() noexcept { return groups_.front(); }
+    const Group& world_group() const noexcept { return groups_.front(); }
+    /// Ends this rank's part at once, without its peers: their verbs fail, at the latest after their timeout.
+    void abort() noexcept {
+        if (finished_) { return; }
+        if (failure_.empty()) { failure_ = "this rank gave up"; }
+        registrations_.clear();
+        // In one group, so that every communicator is told to stop before one waits for the device.
+        static_cast<void>(ncclGroupStart());
+        for (Group& group : groups_) {
+            if (group.owner != Group::Owner::world || group.comm == nullptr) { continue; }
+            static_cast<void>(ncclCommAbort(std::exchange(group.comm, nullptr)));
+        }
+        static_cast<void>(ncclGroupEnd());
+    }
+
+    /// Throws what this World failed with, if it did.
+    void require_usable(std::string_view doing, SourceLocation where) const {
+        if (!failure_.empty()) {
+            throw CommError(
+                "nccl", doing,
+                shardkit::detail::concat("the communicators were aborted after an earlier failure: ", failure_),
+                where);
+        }
+        if (finished_) {
+            throw UsageError(shardkit::detail::concat("nccl: ", doing, " after World::finish (", where.file, ":",
+                                                      where.line, ")"));
+        }
+    }
+
+    /// A place for a communicator that is about to be made.
+    Group& add_group(std::string_view made_as) {
+        Group& group = groups_.emplace_back();
+        group.made_as = made_as;
+        return group;
+    }
+    /// After every NCCL call outside of a group: waits while NCCL says that it is still at it.
+    /// @throws CommError, after aborting, unless the call succeeded
+    void complete(const Call& call, Group& group, std::string_view nccl_call, ncclResult_t code) {
+        if (code == ncclSuccess) { return; }
+        if (code != ncclInProgress) { fail(call.doing(), describe(code, nccl_call, group.comm), call.where); }
+        await(group, nccl_call, call.doing(), call.where);
+    }
+    void complete(const Call& call, std::string_view nccl_call, ncclResult_t code) {
+        complete(call, call.group, nccl_call, code);
+    }
+    /// Aborts everything.
+    /// @throws CommError always
+    [[noreturn]] void fail(std::string_view doing, std::string_view what, SourceLocation where) {
+        if (failure_.empty()) {
+            failure_ = shardkit::detail::concat(doing, " at ", where.file, ":", where.line, ": ", what);
+        }
+        abort();
+        throw CommError("nccl", doing, what, where);
+    }
+
+  protected:
+    ~Connections() = default;
+
+    bool finished() const noexcept { return finished_; }
+    bool failed() const noexcept { return !failure_.empty(); }
+    std::deque<Group>& groups() noexcept { return groups_; }
+    /// For the streams whose waiting is to end when a peer fails.
+    cuda::Watch& watch() noexcept { return *this; }
+
+    /// Waits until the communicator's last call is over.
+    void await(const Group& group, std::string_view nccl_call, std::string_view doing, SourceLocation where) {
+        constexpr std::uint32_t looks_before_resting = 100;
+        const Clock::time_point begin = Clock::now();
+        for (std::uint32_t looks = 1;; ++looks) {
+            ncclResult_t state = ncclSuccess;
+            const ncclResult_t code = ncclCommGetAsyncError(group.comm, &state);
+            if (code != ncclSuccess) { fail(doing, describe(code, "ncclCommGetAsyncError", group.comm), where); }
+            if (state == ncclSuccess) { return; }
+            if (state != ncclInProgress) { fail(doing, describe(state, nccl_call, group.comm), where); }
+            if (Clock::now() - begin > timeout_) {
+                fail(doing,
+                     shardkit::detail::concat("not every rank has made this call within ", timeout_.count(), " ms (",
+                                              nccl_call, ")"),
+                     where);
+            }
+            if (looks < looks_before_resting) {
+                std::this_thread::yield();
+            } else {
+                std::this_thread::sleep_for(std::chrono::microseconds(50));
+            }
+        }
+    }
+
+    /// Ends and destroys the communicators that the World made; its peers do the same.
+    void close(SourceLocation where) {
+        deregister_borrowed(where);
+        // All are told before one is waited for: ranks may have made them in different orders.
+        for (Group& group : groups_) {
+            if (group.owner != Group::Owner::world || group.comm == nullptr) { continue; }
+            const ncclResult_t code = ncclCommFinalize(group.comm);
+            if (code != ncclSuccess && code != ncclInProgress) {
+                fail("finish", describe(code, "ncclCommFinalize", group.comm), where);
+            }
+        }
+        for (Group& group : groups_) {
+            if (group.owner != Group::Owner::world || group.comm == nullptr) { continue; }
+            await(group, "ncclCommFinalize", "finish", where);
+        }
+        for (Group& group : groups_) {
+            if (group.owner != Group::Owner::world || group.comm == nullptr) { continue; }
+            const ncclComm_t comm = std::exchange(group.comm, nullptr);
+            check(ncclCommDestroy(comm), "ncclCommDestroy", "finish", where);
+        }
+        finished_ = true;
+    }
+
+    /// Registers the chunks that are new, with every communicator.
+    void register_chunks([[maybe_unused]] std::span<const cuda::Arena::Chunk> chunks,
+                         [[maybe_unused]] SourceLocation where) {
+#if NCCL_VERSION_CODE >= 21901
+        for (Group& group : groups_) {
+            if (group.comm == nullptr) { continue; }
+            for (std::size_t c = 0; c < chunks.size(); ++c) {
+                const bool known = std::ranges::any_of(registrations_, [&](const Registration& made) {
+                    return made.group == &group && made.chunk == c;
+                });
+                if (known) { continue; }
+                void* handle = nullptr;
+                const ncclResult_t code = ncclCommRegister(group.comm, chunks[c].data, chunks[c].bytes, &handle);
+                if (code != ncclSuccess) {
+                    fail("registered_memory", describe(code, "ncclCommRegister", group.comm), where);
+                }
+                registrations_.push_back({&group, handle, c});
+            }
+        }
+#endif
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    /// One chunk with one of the user's communicators; NCCL itself forgets those of a communicator that it destroys.
+    struct Registration {
+        Group* group;
+        void* handle;
+        std::size_t chunk;
+    };
+
+    void begin() noexcept override { wait_began_ = Clock::now(); }
+    void poll(SourceLocation where) override {
+        constexpr const char* doing = "synchronize";
+        require_usable(doing, where);
+        for (const Group& group : groups_) {
+            if (group.comm == nullptr) { continue; }
+            ncclResult_t state = ncclSuccess;
+            const ncclResult_t code = ncclCommGetAsyncError(group.comm, &state);
+            if (code != ncclSuccess) { fail(doing, describe(code, "ncclCommGetAsyncError", group.comm), where); }
+            if (state != ncclSuccess && state != ncclInProgress) {
+                fail(doing,
+                     shardkit::detail::concat("an earlier call over ", group.made_as,
+                                              " failed: ", describe(state, "ncclCommGetAsyncError", group.comm)),
+                     where);
+            }
+        }
+        if (Clock::now() - wait_began_ > timeout_) {
+            fail(doing,
+                 shardkit::detail::concat("the stream's work is not over after ", timeout_.count(),
+                                          " ms: a rank is gone, or has not made its calls"),
+                 where);
+        }
+    }
+
+    void deregister_borrowed([[maybe_unused]] SourceLocation where) {
+#if NCCL_VERSION_CODE >= 21901
+        for (const Registration& made : registrations_) {
+            if (made.group->owner != Group::Owner::user || made.handle == nullptr) { continue; }
+            check(ncclCommDeregister(made.group->comm, made.handle), "ncclCommDeregister", "finish", where,
+                  made.group->comm);
+        }
+#endif
+        registrations_.clear();
+    }
+
+    std::chrono::milliseconds timeout_;
+    bool finished_ = false;
+    std::string failure_;
+    std::deque<Group> groups_;  // a deque, because communicators point into it
+    std::vector<Registration> registrations_;
+    Clock::time_point wait_began_;
+};
+
+}  // namespace shardkit::nccl

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <shardkit/backend/nccl/api.hpp>
+
+namespace shardkit::nccl {
+
+/// What a rank keeps for one communicator of NCCL's, at an address that stays.
+struct Group {
+    enum class Owner { world, user };
+
+    ncclComm_t comm = nullptr;  ///< null until it is made and after it was destroyed or aborted
+    Owner owner = Owner::world;
+    std::size_t rank = 0;
+    std::size_t size = 1;
+    std::string made_as;  ///< the name under which it was made; for error messages
+};
+
+}  // namespace shardkit::nccl

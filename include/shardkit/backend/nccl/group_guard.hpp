@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/nccl/call.hpp>
+#include <shardkit/backend/nccl/check.hpp>
+#include <shardkit/backend/nccl/world.hpp>
+
+namespace shardkit::nccl {
+
+/// NCCL calls that start together: those between the guard and its `submit`. A guard whose scope is left without it
+/// ends the group and drops NCCL's errors, as another one is on its way.
+class GroupGuard {
+  public:
+    /// @throws CommError
+    explicit GroupGuard(const Call& call) : call_(call) {
+        call.world.complete(call, "ncclGroupStart", ncclGroupStart());
+        open_ = true;
+    }
+    GroupGuard(const GroupGuard&) = delete;
+    GroupGuard& operator=(const GroupGuard&) = delete;
+    ~GroupGuard() {
+        if (open_) { static_cast<void>(ncclGroupEnd()); }
+    }
+
+    /// Notes the result of a call; the first error is thrown by `submit`, since nothing can be aborted in a group.
+    void add(std::string_view nccl_call, ncclResult_t code) {
+        if (code == ncclSuccess || code == ncclInProgress || failed_ != ncclSuccess) { return; }
+        failed_ = code;
+        failed_call_ = nccl_call;
+    }
+    /// Starts the calls and waits until NCCL has taken them.
+    /// @throws CommError of the first call that failed
+    void submit() {
+        open_ = false;
+        const ncclResult_t code = ncclGroupEnd();
+        if (failed_ != ncclSuccess) { call_.world.complete(call_, failed_call_, failed_); }
+        call_.world.complete(call_, "ncclGroupEnd", code);
+    }
+
+  private:
+    const Call& call_;
+    bool open_ = false;
+    ncclResult_t failed_ = ncclSuccess;
+    std::string_view failed_call_;
+};
+
+}  // namespace shardkit::nccl

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include <cuda_runtime_api.h>
+
+namespace shardkit::nccl {
+
+/// How a World communicates. Sizes, timeout and registered_memory the same on every rank.
+struct Options {
+    /// The user's streams, which outlive the World; null: the World makes streams of its own. Default streams are
+    /// refused.
+    cudaStream_t compute = nullptr;
+    cudaStream_t communication = nullptr;
+
+    /// The rank's GPU; -1: the one that is selected when the World is made.
+    int device = -1;
+
+    /// How long a rank waits for its peers: to connect, to take part in a call, and, whenever the host waits for a
+    /// stream, for the work on it, the user's own included.
+    std::chrono::milliseconds timeout = std::chrono::minutes(10);
+
+    /// Memory for containers is taken from CUDA in chunks of at least so many bytes.
+    std::size_t arena_chunk_bytes = std::size_t{64} << 20U;
+
+    /// Memory in which sums of 16-bit elements are made in fp32, and maxima of floating ones collected.
+    std::size_t staging_bytes = std::size_t{32} << 20U;
+
+    /// Chunks come from ncclMemAlloc and are registered with every communicator, so that NCCL may move data without
+    /// copies of its own. NCCL may then add in another order. Needs NCCL 2.19.
+    bool registered_memory = false;
+};
+
+}  // namespace shardkit::nccl

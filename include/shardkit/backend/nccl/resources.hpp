@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/arena.hpp>
+#include <shardkit/backend/cuda/chunk_source.hpp>
+#include <shardkit/backend/cuda/device_buffer.hpp>
+#include <shardkit/backend/cuda/device_chunks.hpp>
+#include <shardkit/backend/cuda/pinned_buffer.hpp>
+#include <shardkit/backend/cuda/stream.hpp>
+#include <shardkit/backend/cuda/stream_ref.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/cuda/watch.hpp>
+#include <shardkit/backend/nccl/nccl_chunks.hpp>
+#include <shardkit/backend/nccl/options.hpp>
+
+namespace shardkit::nccl {
+
+/// What a World holds of CUDA: streams and memory, all made at once on the current device.
+struct Resources {
+    /// Staging memory per rank: at least so much that pieces are aligned.
+    static constexpr std::size_t staging_bytes_per_rank = 1024;
+
+    Resources(const Options& options, int device, std::size_t ranks, cuda::Watch& watch, SourceLocation where)
+        : compute(stream(options.compute, own_compute, where), {.device = device, .watch = &watch}, where),
+          communication(stream(options.communication, own_communication, where), {.device = device, .watch = &watch},
+                        where),
+          chunks(options.registered_memory ? std::unique_ptr<cuda::ChunkSource>(new NcclChunks(device, where))
+                                           : std::make_unique<cuda::DeviceChunks>(device)),
+          arena(*chunks, options.arena_chunk_bytes, where),
+          staging(std::max(options.staging_bytes, ranks * staging_bytes_per_rank),
+                  cuda::StreamRef(communication.ref().native(), where), where),
+          wishes(2 * ranks, where) {}
+
+    /// Whether work is still under way on one of the streams.
+    bool busy() noexcept {
+        const bool result = cudaStreamQuery(compute.ref().native()) == cudaErrorNotReady ||
+                            cudaStreamQuery(communication.ref().native()) == cudaErrorNotReady;
+        static_cast<void>(cudaGetLastError());
+        return result;
+    }
+
+    std::optional<cuda::Stream> own_compute;
+    std::optional<cuda::Stream> own_communication;
+    cuda::Timeline compute;
+    cuda::Timeline communication;
+    std::unique_ptr<cuda::ChunkSource> chunks;
+    cuda::Arena arena;
+    cuda::DeviceBuffer<std::byte> staging;
+    cuda::PinnedBuffer<std::uint64_t> wishes;  ///< two words for every rank, for splits
+
+  private:
+    static cuda::StreamRef stream(cudaStream_t given, std::optional<cuda::Stream>& own, SourceLocation where) {
+        if (given != nullptr) { return cuda::StreamRef(given, where); }
+        return own.emplace(where).ref(where);
+    }
+};
+
+}  // namespace shardkit::nccl

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/backend/cuda/device_guard.hpp>
+#include <shardkit/backend/nccl/engine.hpp>
+#include <shardkit/backend/nccl/launcher.hpp>
+#include <shardkit/backend/nccl/options.hpp>
+#include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/mesh/rank.hpp>
+
+namespace shardkit::nccl {
+
+/// Runs `f(rank)` in this thread as one rank of `mesh`, over the ranks of `world`, with the World's GPU selected;
+/// then waits for its streams and finishes the World. Every rank of the World makes the same call. Errors:  when f
+/// throws, the World is aborted and the exception goes on; peers fail at their next wait, at the latest
+///          after their timeout.
+/// @throws  std::invalid_argument when the World has another number of ranks than the mesh; CommError; what f throws
+template <class EngineType, class Mesh, class F>
+void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
+         SourceLocation where = SourceLocation::current()) {
+    const cuda::DeviceGuard guard(world.device(), where);
+    try {
+        Rank<EngineType, Mesh> rank{mesh, typename EngineType::Communicator(world), rank_options, world.streams()};
+        f(rank);
+        // The rank's memory is given back here: nothing may use it any more.
+        world.streams().compute.synchronize(where);
+        world.streams().communication.synchronize(where);
+    } catch (...) {
+        world.abort();
+        throw;
+    }
+    world.finish(where);
+}
+
+/// The same for a process that a launcher such as torchrun started: the World is made from its environment.
+/// @throws  also what Launcher::from_environment and the constructor of World throw
+template <class EngineType, class Mesh, class F>
+void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options = {},
+         SourceLocation where = SourceLocation::current()) {
+    World world(Launcher::from_environment(where), options, where);
+    run<EngineType>(mesh, world, f, rank_options, where);
+}
+
+}  // namespace shardkit::nccl

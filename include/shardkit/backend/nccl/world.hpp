@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <shardkit/backend/cuda/arena_buffer.hpp>
+#include <shardkit/backend/cuda/current_device.hpp>
+#include <shardkit/backend/cuda/device_guard.hpp>
+#include <shardkit/backend/cuda/memory_kind.hpp>
+#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/nccl/borrow.hpp>
+#include <shardkit/backend/nccl/call.hpp>
+#include <shardkit/backend/nccl/check.hpp>
+#include <shardkit/backend/nccl/comm_id_scope.hpp>
+#include <shardkit/backend/nccl/connections.hpp>
+#include <shardkit/backend/nccl/group.hpp>
+#include <shardkit/backend/nccl/launcher.hpp>
+#include <shardkit/backend/nccl/options.hpp>
+#include <shardkit/backend/nccl/resources.hpp>
+#include <shardkit/backend/nccl/unique_id.hpp>
+#include <shardkit/backend/nccl/version.hpp>
+#include <shardkit/comm/traffic_log.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/mesh/streams.hpp>
+
+namespace shardkit::nccl {
+
+/// Everything that the communicators of one rank share: NCCL's handles, streams, memory and the log. It outlives
+/// them and all containers made over them. One GPU, one rank, used by one thread.
+///
+/// Failures: a call that fails, a rank that is gone, or a peer that does not come within Options::timeout is a
+/// CommError. The World then aborts all communicators it made, so that the GPU's work ends and its peers learn of it,
+/// and every later verb throws; only its destruction remains. A borrowed communicator is never aborted.
+class World final : public Connections {
+  public:
+    /// Connects `ranks` ranks, of which this is number `rank`. Collective: all ranks give the same id.
+    /// @throws CommError when a call fails, a rank does not come within the timeout, or NCCL is too old;
+    ///         std::invalid_argument for a rank that is not below `ranks`, or a default stream; cuda::Error
+    World(const UniqueId& id, std::size_t ranks, std::size_t rank, const Options& options = {},
+          SourceLocation where = SourceLocation::current())
+        : World(options, ranks, rank, where) {
+        connect(id, rank, where);
+    }
+    /// Connects the processes of a launcher's job: the GPU is the launcher's unless the options name another one.
+    explicit World(const Launcher& launcher, const Options& options = {},
+                   SourceLocation where = SourceLocation::current())
+        : World(on_device(options, launcher.device()), launcher.world_size(), launcher.rank(), where) {
+        const CommIdScope scope(launcher.endpoint(), where);
+        connect(UniqueId::create(where), launcher.rank(), where);
+    }
+    /// Works on a communicator of the user's, with its ranks. Local.
+    /// @throws std::invalid_argument when it is of another GPU than the options say
+    explicit World(Borrow borrowed, const Options& options = {}, SourceLocation where = SourceLocation::current())
+        : World(options, place_of(borrowed.comm, where), where) {
+        borrow(borrowed, "world", where);
+    }
+    World(const World&) = delete;
+    World& operator=(const World&) = delete;
+
+    /// Finishes, if `finish` was not called; while an exception leaves the scope, or after a failure, it aborts
+    /// instead. Ends within the timeout. Only where work of a borrowed communicator hangs, memory and streams are
+    /// left behind: freeing them would wait for that work for ever.
+    ~World() {
+        const bool unwinding = std::uncaught_exceptions() > exceptions_;
+        if (!finished() && !failed() && !unwinding) {
+            try {
+                finish();
+            } catch (const std::exception& error) {
+                std::fprintf(stderr, "shardkit: the end of an nccl::World: %s\n", error.what());
+            }
+        }
+        if (!finished()) { abort(); }
+        const bool borrows =
+            std::ranges::any_of(groups(), [](const Group& group) { return group.owner == Group::Owner::user; });
+        if (borrows && !finished() && resources_->busy()) { static_cast<void>(resources_.release()); }
+    }
+
+    /// The last call: waits for both streams, then ends and destroys the communicators that this World made. The
+    /// ranks that are left all make it. CUDA graphs that hold verbs are destroyed before.
+    /// @throws CommError when that fails or takes longer than the timeout
+    void finish(SourceLocation where = SourceLocation::current()) {
+        if (finished()) { return; }
+        require_usable("finish", where);
+        const cuda::DeviceGuard guard(device_, where);
+        resources_->compute.ref().synchronize(where);
+        resources_->communication.ref().synchronize(where);
+        close(where);
+    }
+
+    int device() const noexcept { return device_; }
+    const Options& options() const noexcept { return options_; }
+    /// What a Rank is made with.
+    Streams<cuda::TimelineRef> streams() noexcept {
+        return {resources_->compute.ref(), resources_->communication.ref()};
+    }
+    /// Counts verbs when they are given to a stream; waits for nothing.
+    TrafficLog& traffic() noexcept { return traffic_; }
+    /// The kept copy of a communicator's name.
+    const std::string& label(std::string_view axes) {
+        const auto known = std::find(labels_.begin(), labels_.end(), axes);
+        return known != labels_.end() ? *known : labels_.emplace_back(axes);
+    }
+
+    /// Zeroed device memory out of the World's chunks.
+    template <Element T>
+    cuda::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
+        cuda::ArenaBuffer<T> result(resources_->arena, size, resources_->compute.ref(), where);
+        register_memory(where);
+        return result;
+    }
+    /// @throws std::invalid_argument unless it is memory of this World's GPU
+    void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
+        cuda::require_device_memory(data, bytes, device_, what, where);
+    }
+
+    /// For verbs: scratch memory of the device, used in the order in which verbs are given.
+    std::span<std::byte> staging() const noexcept { return resources_->staging.span(); }
+    /// Pinned memory, two words for every rank of the World.
+    std::span<std::uint64_t> wishes() const noexcept { return resources_->wishes.span(); }
+
+    /// The first thing that a verb does. Verbs run in the order in which this rank gives them, whatever streams they
+    /// are given to: on one GPU, communicators that ran in different orders on different ranks would wait for each
+    /// other.
+    void enter(const Call& call, const cuda::TimelineRef& stream) {
+        if (failed() || finished()) { require_usable(call.doing(), call.where); }
+        if (last_ && last_->native() != stream.native()) { stream.wait(last_->record()); }
+        last_ = stream;
+    }
+
+    /// Takes in a communicator of the user's.
+    /// @throws std::invalid_argument when it is of another GPU or has more ranks than the World; CommError
+    Group& borrow(Borrow borrowed, std::string_view axes, SourceLocation where) {
+        const Place place = place_of(borrowed.comm, where);
+        if (place.device != device_) {
+            throw_invalid_argument(where, "borrowed communicator ", axes, ": it is of GPU ", place.device,
+                                   ", expected this World's GPU ", device_);
+        }
+        if (!groups().empty() && place.size > world_group().size) {
+            throw_invalid_argument(where, "borrowed communicator ", axes, ": it has ", place.size,
+                                   " ranks, expected at most the World's ", world_group().size);
+        }
+        for (Group& known : groups()) {
+            if (known.comm == borrowed.comm) { return known; }
+        }
+        ncclResult_t state = ncclSuccess;
+        check(ncclCommGetAsyncError(borrowed.comm, &state), "ncclCommGetAsyncError", "borrow", where);
+        check(state, "a borrowed communicator's earlier call", "borrow", where, borrowed.comm);
+        Group& group = add_group(axes);
+        group.owner = Group::Owner::user;
+        group.comm = borrowed.comm;
+        group.rank = place.rank;
+        group.size = place.size;
+        register_memory(where);
+        return group;
+    }
+    /// After a communicator of the World's own was made: its place in it.
+    void welcome(Group& group, SourceLocation where) {
+        const Place place = place_of(group.comm, where);
+        group.rank = place.rank;
+        group.size = place.size;
+        register_memory(where);
+    }
+
+  private:
+    struct Place {
+        std::size_t rank;
+        std::size_t size;
+        int device;
+    };
+    static constexpr const char* making = "World";
+
+    World(const Options& options, std::size_t ranks, std::size_t rank, SourceLocation where)
+        : Connections(options.timeout),
+          options_(options),
+          device_(device_of(options, where)),
+          exceptions_(std::uncaught_exceptions()),
+          ranks_(ranks) {
+        if (ranks == 0 || ranks > std::numeric_limits<int>::max() || rank >= ranks) {
+            throw_invalid_argument(where, "nccl::World: rank ", rank, " of ", ranks,
+                                   " ranks, expected a rank below the number of ranks");
+        }
+        require_version(minimum_version, making, where);
+        const cuda::DeviceGuard guard(device_, where);
+        resources_ = std::make_unique<Resources>(options_, device_, ranks, watch(), where);
+        resources_->communication.ref().synchronize(where);
+    }
+    World(const Options& options, const Place& place, SourceLocation where)
+        : World(options, place.size, place.rank, where) {}
+    static Options on_device(Options options, int device) {
+        if (options.device < 0) { options.device = device; }
+        return options;
+    }
+    static int device_of(const Options& options, SourceLocation where) {
+        return options.device < 0 ? cuda::current_device(where) : options.device;
+    }
+    static Place place_of(ncclComm_t comm, SourceLocation where) {
+        if (comm == nullptr) { throw_invalid_argument(where, "nccl::Borrow: no communicator, expected one"); }
+        int rank = 0;
+        int size = 0;
+        int device = 0;
+        check(ncclCommUserRank(comm, &rank), "ncclCommUserRank", making, where, comm);
+        check(ncclCommCount(comm, &size), "ncclCommCount", making, where, comm);
+        check(ncclCommCuDevice(comm, &device), "ncclCommCuDevice", making, where, comm);
+        return {static_cast<std::size_t>(rank), static_cast<std::size_t>(size), device};
+    }
+
+    void connect(const UniqueId& id, std::size_t rank, SourceLocation where) {
+        const cuda::DeviceGuard guard(device_, where);
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        Group& group = add_group("world");
+        const ncclResult_t code = ncclCommInitRankConfig(&group.comm, static_cast<int>(ranks_), id.native(),
+                                                         static_cast<int>(rank), &config);
+        if (code != ncclSuccess && code != ncclInProgress) {
+            fail(making, describe(code, "ncclCommInitRankConfig"), where);
+        }
+        await(group, "ncclCommInitRankConfig", making, where);
+        welcome(group, where);
+    }
+
+    void register_memory(SourceLocation where) {
+        if (options_.registered_memory) { register_chunks(resources_->arena.chunks(), where); }
+    }
+
+    Options options_;
+    int device_;
+    int exceptions_;  // under way when this was made
+    std::size_t ranks_;
+    std::deque<std::string> labels_;  // a deque, because communicators point into it
+    TrafficLog traffic_;
+    std::optional<cuda::TimelineRef> last_;  // of the last verb
+    std::unique_ptr<Resources> resources_;
+};
+
+}  // namespace shardkit::nccl

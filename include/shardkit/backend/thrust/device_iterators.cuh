@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include <thrust/device_ptr.h>
+
+namespace shardkit::thrust {
+
+/// Thrust's iterators over the elements of a span or a TensorView in device memory. Algorithms that are given them
+/// run on the device; without a policy they use the default stream, so give thrust::cuda::par_nosync.on(stream).
+template <class View>
+auto device_begin(const View& view) {
+    return ::thrust::device_pointer_cast(view.data());
+}
+template <class View>
+auto device_end(const View& view) {
+    return device_begin(view) + static_cast<std::ptrdiff_t>(view.size());
+}
+
+}  // namespace shardkit::thrust

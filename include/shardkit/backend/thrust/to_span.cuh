@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include <thrust/memory.h>
+#include <thrust/type_traits/is_contiguous_iterator.h>
+#include <thrust/type_traits/unwrap_contiguous_iterator.h>
+
+namespace shardkit::thrust {
+
+/// The elements of [first, last) as a span of device memory: Thrust's iterators over one piece of memory, such as a
+/// device_vector's or a device_ptr. The memory stays its owner's.
+template <class Iterator>
+auto to_span(Iterator first, Iterator last) {
+    static_assert(::thrust::is_contiguous_iterator_v<Iterator>,
+                  "to_span: the iterators must go over one piece of memory, as a device_vector's do");
+    auto* const data = ::thrust::raw_pointer_cast(::thrust::unwrap_contiguous_iterator(first));
+    return std::span(data, static_cast<std::size_t>(last - first));
+}
+
+/// A whole device_vector, or another range that has such iterators; const for a constant one.
+template <class Range>
+auto to_span(Range& range) {
+    return to_span(range.begin(), range.end());
+}
+
+}  // namespace shardkit::thrust

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/quantize/block_int8.hpp>
+
+namespace shardkit {
+
+/// Writes the codes and scales of `from`, in the caller's thread.
+/// Shapes:  from [n], codes [n], scales [BlockInt8<Block>::blocks(n)].   Cost: two passes over each block.
+/// @throws  std::invalid_argument when sizes disagree
+template <std::size_t Block = BlockInt8<>::block, FloatingElement T>
+void quantize(std::span<const T> from, std::span<std::int8_t> codes, std::span<float> scales,
+              SourceLocation where = SourceLocation::current()) {
+    using Format = BlockInt8<Block>;
+    if (codes.size() != from.size() || scales.size() != Format::blocks(from.size())) {
+        throw_invalid_argument(where, "quantize: ", codes.size(), " codes and ", scales.size(), " scales for ",
+                               from.size(), " elements, expected ", from.size(), " and ",
+                               Format::blocks(from.size()));
+    }
+    const auto as_float = [](T element) { return static_cast<float>(static_cast<Arithmetic<T>>(element)); };
+    for (std::size_t block = 0; block < scales.size(); ++block) {
+        const std::size_t begin = block * Block;
+        const std::size_t end = std::min(begin + Block, from.size());
+        float largest = 0;
+        for (std::size_t i = begin; i < end; ++i) { largest = Format::larger(largest, as_float(from[i])); }
+        const float scale = Format::scale(largest);
+        scales[block] = scale;
+        for (std::size_t i = begin; i < end; ++i) { codes[i] = Format::encode(as_float(from[i]), scale); }
+    }
+}
+
+}  // namespace shardkit

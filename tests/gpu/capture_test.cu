@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/check.hpp>
+
+#include "../unit/backend/cub/adamw_checks.hpp"
+#include "../unit/backend/cub/multiply.hpp"
+#include "gpu_machine.hpp"
+
+namespace sk = shardkit;
+namespace test = shardkit::test;
+using sk::cuda::check;
+
+TEST_CASE("a CUDA graph of the kernels gives what the calls give, launch after launch") {
+    test::GpuMachine gpu;
+    auto& machine = gpu.machine();
+    using Kernels = sk::cub::Kernels;
+    const auto stream = gpu.stream();
+    test::AdamWData<float, sk::bf16, float> data(1003);
+    const test::AdamWArrays<test::GpuMachine::Machine, float, sk::bf16, float> arrays(machine, data, {{0}});
+    const std::vector<sk::UpdateRun> runs = test::runs_of(1003).back();
+    const auto updates = test::adamw_updates<float>();
+    const auto runs_there = test::array(machine, runs);
+    const auto segments = test::array(machine, test::ranges_of(runs));
+    const auto updates_there = test::array(machine, updates);
+    const auto scalars = test::array(machine, std::vector<double>{2, 3, 0, 0, 0});
+    const auto skip = test::array(machine, std::vector<std::uint32_t>{0});
+    double* const at = scalars.data();
+    const auto step = [&] {
+        Kernels::run(stream, test::Multiply{at, at + 1, at + 2});
+        Kernels::norm_partial(stream, arrays.spans().gradient, segments.view(), at + 2, at + 3);
+        Kernels::adamw(stream, runs_there.view(), updates_there.view().data(), skip.view().data(), arrays.spans());
+    };
+    step();
+    const double norm = scalars.values()[3];
+    CHECK(norm > 0);
+
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t launchable = nullptr;
+    check(cudaStreamBeginCapture(stream.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    step();
+    check(cudaStreamEndCapture(stream.native(), &graph), "cudaStreamEndCapture");
+    check(cudaGraphInstantiate(&launchable, graph, 0), "cudaGraphInstantiate");
+    check(cudaGraphLaunch(launchable, stream.native()), "cudaGraphLaunch");
+    check(cudaGraphLaunch(launchable, stream.native()), "cudaGraphLaunch");
+    stream.synchronize();
+    check(cudaGraphExecDestroy(launchable), "cudaGraphExecDestroy");
+    check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+
+    for (int i = 0; i < 3; ++i) { data.step(runs, updates); }
+    arrays.check_equal(data);
+    const std::vector<double> now = scalars.values();
+    CHECK(now[2] == 6);
+    CHECK(now[3] == norm + norm + norm);
+    CHECK(now[4] == 0);
+}

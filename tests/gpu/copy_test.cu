@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include <shardkit/backend/cuda/pinned_buffer.hpp>
+
+#include "../unit/backend/host/kernel_data.hpp"
+#include "gpu_machine.hpp"
+
+namespace sk = shardkit;
+namespace test = shardkit::test;
+using Kernels = shardkit::cub::Kernels;
+
+TEST_CASE("copy_in and copy_out are ordered by the stream, and done when they return") {
+    test::GpuMachine gpu;
+    const std::size_t size = std::size_t{1} << 22U;
+    const auto there = test::array(gpu.machine(), std::vector<float>(size));
+    sk::cuda::PinnedBuffer<float> pinned(size);
+    for (int round = 0; round < 5; ++round) {
+        for (float& element : pinned.span()) { element = static_cast<float>(round); }
+        Kernels::copy_in(gpu.stream(), std::span<const float>(pinned.span()), there.span());
+        for (float& element : pinned.span()) { element = -1; }  // must not reach the device
+        const auto more = test::array(gpu.machine(), std::vector<double>{2});
+        Kernels::scale(gpu.stream(), there.span(), more.data());
+        std::vector<float> got(size);
+        Kernels::copy_out(gpu.stream(), there.view(), std::span(got));
+        CHECK(test::same_bits(got, std::vector<float>(size, 2 * static_cast<float>(round))));
+    }
+}
+
+TEST_CASE("copies of sizes that disagree are refused, empty ones do nothing") {
+    test::GpuMachine gpu;
+    const auto there = test::array(gpu.machine(), std::vector<float>(3));
+    std::vector<float> four(4);
+    CHECK_THROWS_WITH_AS(Kernels::copy_out(gpu.stream(), there.view(), std::span(four)),
+                         "cub::Kernels::copy: to has 4 elements, expected 3", std::invalid_argument);
+    Kernels::copy_out(gpu.stream(), std::span<const float>(), std::span<float>());
+}

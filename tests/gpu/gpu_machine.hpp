@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/cuda/device_buffer.hpp>
+#include <shardkit/backend/cuda/stream.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
+
+#include "../unit/backend/cub/machine.hpp"
+
+namespace shardkit::test {
+
+/// A stream of the current GPU, and memory there.
+class GpuMachine {
+  public:
+    using Machine = test::Machine<cub::Kernels>;
+
+    explicit GpuMachine(std::size_t bytes = std::size_t{64} << 20U)
+        : timeline_(stream_.ref()), memory_(bytes, stream_.ref()), machine_(timeline_.ref(), memory_.span()) {}
+
+    Machine& machine() noexcept { return machine_; }
+    cuda::TimelineRef stream() noexcept { return timeline_.ref(); }
+
+  private:
+    cuda::Stream stream_;
+    cuda::Timeline timeline_;
+    cuda::DeviceBuffer<std::byte> memory_;
+    Machine machine_;
+};
+
+}  // namespace shardkit::test

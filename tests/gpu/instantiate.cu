@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/cub/device_launch.cuh>
+#include <shardkit/backend/cub/kernels.hpp>
+
+#include "../unit/backend/cub/multiply.hpp"
+
+// The kernels of one launch, except the optimizers', for each element type that they take.
+
+using shardkit::bf16;
+using shardkit::fp16;
+using shardkit::cub::DeviceLaunch;
+using namespace shardkit::cub;
+
+#define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
+#define ELEMENT(T)                           \
+    LAUNCH(FillPass<T>)                      \
+    LAUNCH(PackPass<T, PackDirection::pack>) \
+    LAUNCH(PackPass<T, PackDirection::unpack>)
+#define FROM_TO(From, To)         \
+    LAUNCH(ConvertPass<From, To>) \
+    LAUNCH(AccumulatePass<From, To>)
+#define FLOATING(T)               \
+    FROM_TO(T, double)            \
+    FROM_TO(T, float)             \
+    FROM_TO(T, bf16)              \
+    FROM_TO(T, fp16)              \
+    LAUNCH(ScalePass<T>)          \
+    LAUNCH(QuantizePass<T, 64>)   \
+    LAUNCH(QuantizePass<T, 256>)  \
+    LAUNCH(DequantizePass<T, 64>) \
+    LAUNCH(DequantizePass<T, 256>)
+
+ELEMENT(double)
+ELEMENT(float)
+ELEMENT(bf16)
+ELEMENT(fp16)
+ELEMENT(std::int64_t)
+ELEMENT(std::int32_t)
+ELEMENT(std::uint64_t)
+ELEMENT(std::uint32_t)
+ELEMENT(std::uint8_t)
+FLOATING(double)
+FLOATING(float)
+FLOATING(bf16)
+FLOATING(fp16)
+LAUNCH(RunOnce<shardkit::test::Multiply>)

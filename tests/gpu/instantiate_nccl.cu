@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/cub/device_launch.cuh>
+#include <shardkit/backend/nccl/extreme.hpp>
+
+// What the NCCL engine gives to Kernels::for_each_index.
+
+using shardkit::bf16;
+using shardkit::fp16;
+using shardkit::cub::DeviceLaunch;
+using shardkit::nccl::Extreme;
+
+#define EXTREME(In, Out) \
+    template void DeviceLaunch::operator()(std::uint64_t, const Extreme<In, Out>&, std::string_view) const;
+#define OUTPUTS(In)     \
+    EXTREME(In, double) \
+    EXTREME(In, float)  \
+    EXTREME(In, bf16)   \
+    EXTREME(In, fp16)
+
+OUTPUTS(double)
+OUTPUTS(float)
+OUTPUTS(bf16)
+OUTPUTS(fp16)

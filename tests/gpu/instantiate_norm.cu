@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/cub/norm_partial.cuh>
+
+// The norm's kernels for each element type.
+
+using shardkit::IndexRange;
+using shardkit::cub::norm_partial;
+using shardkit::cuda::TimelineRef;
+
+template void norm_partial(const TimelineRef&, std::span<const double>, std::span<const IndexRange>, const double*,
+                           double*);
+template void norm_partial(const TimelineRef&, std::span<const float>, std::span<const IndexRange>, const double*,
+                           double*);
+template void norm_partial(const TimelineRef&, std::span<const shardkit::bf16>, std::span<const IndexRange>,
+                           const double*, double*);
+template void norm_partial(const TimelineRef&, std::span<const shardkit::fp16>, std::span<const IndexRange>,
+                           const double*, double*);

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/cub/device_launch.cuh>
+#include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/shardkit.hpp>
+
+// What the core gives to Kernels::run: the scalars of norms and steps.
+
+namespace sk = shardkit;
+using shardkit::cub::DeviceLaunch;
+using shardkit::cub::RunOnce;
+
+#define RUN(...) \
+    template void DeviceLaunch::operator()(std::uint64_t, const RunOnce<__VA_ARGS__>&, std::string_view) const;
+
+RUN(sk::BeginNorm)
+RUN(sk::FinishNorm)
+RUN(sk::BeginStep)
+RUN(sk::SetOptions<sk::AdamWOptions>)
+RUN(sk::SetOptions<sk::SgdOptions>)
+RUN(sk::BeginUpdate<sk::AdamWRule, float>)
+RUN(sk::BeginUpdate<sk::AdamWRule, double>)
+RUN(sk::BeginUpdate<sk::SgdRule, float>)
+RUN(sk::BeginUpdate<sk::SgdRule, double>)

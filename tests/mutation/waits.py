@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""waits.py [--compiler g++] [--jobs N]: takes away every wait between the compute and the communication stream, one at
+a time, and builds and runs a trainer on the NCCL engine over the CUDA stand-in, which must fail. Prints site and what
+killed the mutant; fails on a survivor.
+"""
+import argparse
+import concurrent.futures
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from run import HERE, ROOT, Target, report
+
+TESTS = ROOT / "tests"
+STANDIN = TESTS / "standin"
+FOLDERS = ["sharded", "optim", "mesh", "memory"]
+# Of a stream, or of a store whose `wait` makes the compute stream wait; Window's own `wait` returns something.
+WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))\.wait\((?P<event>[^;]*)\);")
+
+
+class Waits(Target):
+    def mutants(self):
+        for folder in FOLDERS:
+            for header in sorted((self.root / "shardkit" / folder).glob("*.hpp")):
+                text = header.read_text(encoding="utf-8")
+                for match in WAIT.finditer(text):
+                    line = text.count("\n", 0, match.start()) + 1
+                    # What makes the event still runs: leasing a slot, recording.
+                    left = f"static_cast<void>({match.group('event')});" if match.group("event") else "static_cast<void>(0);"
+                    mutated = text[:match.start()] + left + text[match.end():]
+                    yield f"{header.relative_to(ROOT)}:{line}", match.group(0), header.relative_to(self.root), mutated
+
+
+def build_standin(compiler, folder, jobs, flags):
+    sources = [path for path in sorted(STANDIN.glob("*.cpp"))
+               if not path.name.endswith("_test.cpp") and path.name != "cublas.cpp"]
+    objects = [pathlib.Path(folder) / f"{path.stem}.o" for path in sources]
+
+    def build(pair):
+        subprocess.run([compiler, "-std=c++20", "-O1", "-w", *flags, f"-I{ROOT / 'include'}", "-c", str(pair[0]), "-o",
+                        str(pair[1])], check=True)
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(build, zip(sources, objects)))
+    return [str(each) for each in objects]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--compiler", default="g++")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    flags = [f"-I{TESTS}", f"-I{STANDIN}", f"-I{STANDIN / 'include'}", "-pthread"]
+    with tempfile.TemporaryDirectory() as folder:
+        objects = build_standin(options.compiler, folder, options.jobs, flags)
+        sys.exit(report([Waits(ROOT / "include", FOLDERS, "waits_killer.cpp", objects,
+                         [*flags, "-DSHARDKIT_CHECKED=1"])], options))
+
+
+if __name__ == "__main__":
+    main()

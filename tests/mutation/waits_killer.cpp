@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trains on the NCCL engine over the stand-in, each stream as early and as late as it may work, and on threads: 1
+// when a bit differs. Built against headers in which one wait between streams is missing.
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <string>
+
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+
+#include "unit/backend/nccl/small_trainer_runs.hpp"
+
+namespace {
+
+namespace sk = shardkit;
+using small_trainer::Mesh;
+using small_trainer::Training;
+
+template <class T, class Policy>
+bool fails(const Mesh& mesh, const Training& training) {
+    const auto expected = small_trainer::on_threads<T, Policy>(mesh, training);
+    for (const small_trainer::Paces paces : small_trainer::all_paces) {
+        std::string error;
+        const auto given = small_trainer::on_nccl<T, Policy>(mesh, training, paces, error);
+        for (std::size_t r = 0; r < given.size(); ++r) {
+            if (error.empty() && small_trainer::same(given[r], expected[r])) { continue; }
+            std::printf("%s, %zu microbatches, %zu in flight, compute %s, communication %s: rank %zu differs %s\n",
+                        std::string(Policy::name).c_str(), training.microbatches, training.in_flight,
+                        paces.compute == standin::Pace::lazy ? "late" : "early",
+                        paces.communication == standin::Pace::lazy ? "late" : "early", r, error.c_str());
+            return true;
+        }
+    }
+    return false;
+}
+
+/// The buffer of a window that was begun and dropped is free, and in this checked build filled with NaN, however late
+/// its gather comes.
+bool dropped_window_is_not_cleared() {
+    gpu_ranks::restart(standin::Pace::lazy);
+    std::atomic<bool> wrong = false;
+    const auto ended =
+        gpu_ranks::with_world(2, gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
+            const auto streams = world.streams();
+            sk::Rank<gpu_ranks::Engine, Mesh> rank(Mesh(2, 1, 1), comm, {.in_flight = 1}, streams);
+            using Weight = small_trainer::Weight<float>;
+            sk::Sharded<Weight, sk::FullShard, gpu_ranks::Engine> layer{rank, "layer"};
+            const float* values = nullptr;
+            {
+                const auto window = layer.unshard();
+                values = window[Weight{}].data();
+            }
+            { const auto dropped = layer.begin_unshard(); }
+            streams.compute.synchronize();
+            streams.communication.synchronize();
+            if (!std::isnan(values[0])) { wrong = true; }
+        });
+    if (wrong) { std::printf("a dropped window's buffer still has values\n"); }
+    return wrong || !gpu_ranks::first_error(ended).empty();
+}
+
+}  // namespace
+
+int main() {
+    static_assert(sk::checked);
+    if (dropped_window_is_not_cleared()) { return 1; }
+    const Mesh mesh(2, 1, 1);
+    for (const Training& training :
+         {Training{.microbatches = 3, .in_flight = 1}, Training{.microbatches = 3}, Training{.prefetch = true},
+          Training{.norm = false}, Training{.abandon = true}}) {
+        if (fails<float, sk::NoShard>(mesh, training) || fails<float, sk::ShardGradOp>(mesh, training) ||
+            fails<float, sk::FullShard>(mesh, training) || fails<sk::bf16, sk::FullShard>(mesh, training)) {
+            return 1;
+        }
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "clique.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "state.hpp"
+
+namespace standin {
+namespace {
+
+std::string describe(const Signature& signature, int rank) {
+    std::ostringstream text;
+    text << "rank " << rank << " called " << name(signature.kind) << " (count " << signature.count << ", type "
+         << signature.type << ", op " << signature.op << ", root " << signature.root << ")";
+    return text.str();
+}
+
+bool agree(const Signature& a, const Signature& b, bool collective) {
+    return collective ? a == b : a.count == b.count && a.type == b.type;
+}
+
+/// Completes the part when all parties can be brought to it.
+bool complete(State& s, const Batch::Part& part) {
+    Rendezvous& rendezvous = *part.rendezvous;
+    Clique& clique = *part.clique;
+    for (const auto& party : rendezvous.parties) {
+        if (!party.launched) { return rendezvous.done; }
+    }
+    for (const auto& party : rendezvous.parties) {
+        // Runs the peer's stream up to this communication; the last one there may complete it on the way.
+        if (!party.arrived) { advance(s, *party.mark); }
+        if (rendezvous.done) { return true; }
+    }
+    for (const auto& party : rendezvous.parties) {
+        if (!party.arrived || stuck(s, clique, party.rank)) { return false; }
+    }
+    move_data(rendezvous);
+    rendezvous.done = true;
+    s.dirty = true;
+    clique.open.erase(rendezvous.key);
+    return true;
+}
+
+}  // namespace
+
+const char* name(Kind kind) {
+    switch (kind) {
+        case Kind::all_gather:
+            return "ncclAllGather";
+        case Kind::reduce_scatter:
+            return "ncclReduceScatter";
+        case Kind::all_reduce:
+            return "ncclAllReduce";
+        case Kind::broadcast:
+            return "ncclBroadcast";
+        case Kind::send:
+            return "ncclSend";
+        case Kind::receive:
+            return "ncclRecv";
+    }
+    return "";
+}
+
+bool stuck(const State& s, Clique& clique, int rank) {
+    const Clique::Member& member = clique.member(rank);
+    return member.killed || member.left || member.error != ncclSuccess || s.is_broken(member.device);
+}
+
+void fail_all(State& s, Clique& clique, ncclResult_t code, const std::string& text) {
+    for (Clique::Member& member : clique.members) {
+        if (member.error != ncclSuccess) { continue; }
+        member.error = code;
+        member.text = text;
+    }
+    s.dirty = true;
+}
+
+bool Batch::run(State& s) {
+    bool all = true;
+    for (const Part& part : parts) {
+        auto& party = part.rendezvous->parties[part.party];
+        if (part.clique->member(party.rank).left || party.arrived || stuck(s, *part.clique, party.rank)) { continue; }
+        party.arrived = true;
+        s.dirty = true;
+    }
+    for (const Part& part : parts) {
+        const int rank = part.rendezvous->parties[part.party].rank;
+        if (part.clique->member(rank).left || part.rendezvous->done) { continue; }
+        if (stuck(s, *part.clique, rank) || !complete(s, part)) { all = false; }
+    }
+    return all;
+}
+
+bool Batch::uses(const Range& range) const {
+    return std::any_of(parts.begin(), parts.end(), [&](const Part& part) {
+        const Rendezvous& rendezvous = *part.rendezvous;
+        const auto& party = rendezvous.parties[part.party];
+        const auto used = ranges(rendezvous.signature, rendezvous.parties.size(),
+                                 rendezvous.signature.root == party.rank, party.send, party.receive);
+        return std::any_of(used.begin(), used.end(), [&](const Range& each) { return each.overlaps(range); });
+    });
+}
+
+Batch::Part enter(State& s, const Request& request, const std::shared_ptr<Mark>& mark) {
+    Clique& clique = *request.clique;
+    const Signature& signature = request.signature;
+    const bool is_send = signature.kind == Kind::send;
+    const bool collective = !is_send && signature.kind != Kind::receive;
+    Key key;
+    std::size_t index = static_cast<std::size_t>(request.rank);
+    if (collective) {
+        key.index = clique.member(request.rank).collectives++;
+    } else {
+        key.from = is_send ? request.rank : request.peer;
+        key.to = is_send ? request.peer : request.rank;
+        key.index = (is_send ? clique.sends : clique.receives)[{key.from, key.to}]++;
+        index = is_send ? 0 : 1;
+    }
+    auto& rendezvous = clique.open[key];
+    if (!rendezvous) {
+        rendezvous = std::make_shared<Rendezvous>();
+        rendezvous->key = key;
+        rendezvous->signature = signature;
+        rendezvous->parties.resize(collective ? clique.members.size() : 2);
+    } else if (!agree(rendezvous->signature, signature, collective)) {
+        const auto other = std::find_if(rendezvous->parties.begin(), rendezvous->parties.end(),
+                                        [](const auto& party) { return party.launched; });
+        fail_all(s, clique, ncclInvalidUsage,
+                 describe(signature, request.rank) + ", " + describe(rendezvous->signature, other->rank));
+    }
+    rendezvous->parties[index] = {request.rank, true, false, request.send, request.receive, mark};
+    return {request.clique, rendezvous, index};
+}
+
+}  // namespace standin

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "operation.hpp"
+
+namespace standin {
+
+enum class Kind { all_gather, reduce_scatter, all_reduce, broadcast, send, receive };
+
+/// What all ranks of a communication must agree on; of a send and its receive, count and type.
+struct Signature {
+    Kind kind;
+    std::size_t count;
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    int root;
+
+    bool operator==(const Signature&) const = default;
+};
+
+/// Names a communication within its clique: the n-th collective, or the n-th message from one rank to another.
+struct Key {
+    int from = -1;
+    int to = -1;
+    std::uint64_t index = 0;
+
+    bool collective() const { return from < 0; }
+    auto operator<=>(const Key&) const = default;
+};
+
+/// A communication under way.
+struct Rendezvous {
+    struct Party {
+        int rank = 0;
+        bool launched = false;
+        bool arrived = false;
+        const void* send = nullptr;
+        void* receive = nullptr;
+        std::shared_ptr<Mark> mark;
+    };
+    Key key;
+    Signature signature;
+    std::vector<Party> parties;
+    bool done = false;
+};
+
+struct Clique;
+
+/// A collective creation of communicators out of a parent: the n-th split or shrink of each rank.
+struct Division {
+    struct Wish {
+        int color;
+        int key;
+    };
+    std::set<int> excluded;
+    std::vector<std::optional<Wish>> wishes;
+    struct Place {
+        std::shared_ptr<Clique> clique;  // empty: no communicator for this rank
+        int rank = 0;
+    };
+    std::vector<Place> places;  // once all have come
+
+    bool complete() const { return !places.empty(); }
+};
+
+/// What the ranks of a communicator share.
+struct Clique {
+    struct Member {
+        bool joined = false;
+        int device = 0;
+        bool killed = false;
+        bool left = false;  // aborted or destroyed: its operations pass without effect
+        ncclResult_t error = ncclSuccess;
+        std::string text;
+        std::uint64_t collectives = 0;
+        std::uint64_t divisions = 0;
+    };
+    std::uint64_t id = 0;
+    std::vector<Member> members;
+    std::size_t joined = 0;
+    std::map<Key, std::shared_ptr<Rendezvous>> open;
+    std::map<std::pair<int, int>, std::uint64_t> sends, receives;
+    std::map<std::uint64_t, std::shared_ptr<Division>> divisions;
+
+    Member& member(int rank) { return members[static_cast<std::size_t>(rank)]; }
+    bool complete() const { return joined == members.size(); }
+};
+
+/// One rank's call of a communication.
+struct Request {
+    std::shared_ptr<Clique> clique;
+    int rank;
+    Signature signature;
+    int peer;  // of a send or receive
+    const void* send;
+    void* receive;
+};
+
+/// What one ncclGroup queues in one stream: done when all its communications are.
+struct Batch final : Operation {
+    struct Part {
+        std::shared_ptr<Clique> clique;
+        std::shared_ptr<Rendezvous> rendezvous;
+        std::size_t party;
+    };
+    std::vector<Part> parts;
+
+    bool run(State& state) override;
+    bool uses(const Range& range) const override;
+};
+
+std::size_t element_bytes(ncclDataType_t type);
+const char* name(Kind kind);
+/// The memory that a rank's part in a communication reads and writes.
+std::vector<Range> ranges(const Signature& signature, std::size_t ranks, bool is_root, const void* send,
+                          void* receive);
+/// Moves the data of a communication at which all parties have arrived.
+void move_data(const Rendezvous& rendezvous);
+/// An error that all ranks see: nothing of this clique completes any more.
+void fail_all(State& state, Clique& clique, ncclResult_t code, const std::string& text);
+/// Whether that rank's operations no longer take part.
+bool stuck(const State& state, Clique& clique, int rank);
+/// Enters a rank's call at the communication it belongs to.
+Batch::Part enter(State& state, const Request& request, const std::shared_ptr<Mark>& mark);
+
+/// Calls that a thread has collected between ncclGroupStart and ncclGroupEnd, or that a non-blocking communicator
+/// has yet to queue.
+struct Launch {
+    struct Call {
+        Request request;
+        CUstream_st* stream;
+    };
+    std::vector<Call> calls;
+    std::vector<ncclComm_t> comms;
+};
+
+}  // namespace standin
+
+struct ncclComm {
+    std::shared_ptr<standin::Clique> clique;
+    int rank = 0;
+    bool blocking = true;
+    bool finalizing = false;
+    bool finalized = false;
+    int polls_left = 0;
+    std::shared_ptr<standin::Launch> launch;  // not queued yet
+    std::shared_ptr<standin::Division> division;
+    ncclComm_t* made = nullptr;  // where the division's communicator goes
+    bool made_blocking = true;
+    std::vector<std::shared_ptr<standin::Mark>> outstanding;
+    std::set<void*> registrations;
+    std::set<void*> windows;
+
+    standin::Clique::Member& member() const { return clique->member(rank); }
+};

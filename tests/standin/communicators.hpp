@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "state.hpp"
+
+namespace standin {
+
+/// ncclSuccess when calls may be made on the communicator.
+ncclResult_t check_ready(State& state, ncclComm_t comm);
+/// Blocks until a communicator is there, or what is being made out of it, and hands that out.
+ncclResult_t await_creation(State& state, Lock& lock, ncclComm_t comm);
+/// Ends the outermost group of the thread: queues its calls.
+ncclResult_t end_group(State& state, Lock& lock, ThreadState& thread);
+/// The rank takes no part any more, and the handle ends.
+void leave(State& state, ncclComm_t comm);
+/// ncclInvalidArgument unless the configuration was initialized as it should be.
+ncclResult_t check_config(State& state, const ncclConfig_t* config);
+bool is_blocking(const ncclConfig_t* config, bool otherwise);
+
+}  // namespace standin

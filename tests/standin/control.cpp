@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "state.hpp"
+
+namespace standin {
+namespace {
+
+/// Runs `body` on the state and lets what it changed take effect.
+template <class Body>
+auto with_state(const Body& body) {
+    State& s = state();
+    const Lock lock(s.mutex);
+    if constexpr (std::is_void_v<decltype(body(s))>) {
+        body(s);
+        settle(s);
+    } else {
+        return body(s);
+    }
+}
+
+void inject(std::string_view call, std::size_t successes, int code, int device) {
+    with_state([&](State& s) { s.injected[std::string(call)].push_back({successes, code, device}); });
+}
+
+}  // namespace
+
+void reset() {
+    State& s = state();
+    const Lock lock(s.mutex);
+    static_cast<Model&>(s) = Model{};
+    s.dirty = false;
+    ++s.epoch;
+}
+
+void set_device_count(int count) {
+    with_state([&](State& s) { s.devices = count; });
+}
+void set_device_memory(std::size_t bytes) {
+    with_state([&](State& s) { s.device_memory = bytes; });
+}
+void set_nccl_version(int version) {
+    with_state([&](State& s) { s.nccl_version = version; });
+}
+void set_pace(Pace pace) {
+    with_state([&](State& s) {
+        s.pace = pace;
+        for (const auto& stream : s.streams.all) { stream->pace = pace; }
+        s.dirty = true;
+    });
+}
+void set_pace(cudaStream_t stream, Pace pace) {
+    with_state([&](State& s) {
+        if (CUstream_st* const found = s.streams.find(stream)) { found->pace = pace; }
+        s.dirty = true;
+    });
+}
+void hold(cudaStream_t stream) {
+    with_state([&](State& s) {
+        if (CUstream_st* const found = s.streams.find(stream)) { found->held = true; }
+    });
+}
+void release(cudaStream_t stream) {
+    with_state([&](State& s) {
+        if (CUstream_st* const found = s.streams.find(stream)) { found->held = false; }
+        s.dirty = true;
+    });
+}
+void set_query_delay(int polls) {
+    with_state([&](State& s) { s.query_delay = polls; });
+}
+void set_in_progress_polls(int polls) {
+    with_state([&](State& s) { s.in_progress_polls = polls; });
+}
+void set_patience(std::chrono::milliseconds patience) {
+    with_state([&](State& s) { s.patience = patience; });
+}
+std::size_t hangs() {
+    return with_state([](State& s) { return s.hangs; });
+}
+
+void fail_next(std::string_view call, cudaError_t code, int device) { inject(call, 0, code, device); }
+void fail_next(std::string_view call, ncclResult_t code, int device) { inject(call, 0, code, device); }
+void fail_after(std::string_view call, std::size_t successes, cudaError_t code, int device) {
+    inject(call, successes, code, device);
+}
+void fail_after(std::string_view call, std::size_t successes, ncclResult_t code, int device) {
+    inject(call, successes, code, device);
+}
+
+void break_device(int device, cudaError_t code) {
+    with_state([&](State& s) {
+        s.broken[device] = code;
+        s.dirty = true;
+    });
+}
+void set_async_error(ncclComm_t comm, ncclResult_t code) {
+    with_state([&](State& s) {
+        if (const ncclComm* const found = s.comms.find(comm)) {
+            found->member().error = code;
+            found->member().text = "injected asynchronous error";
+        }
+        s.dirty = true;
+    });
+}
+void kill_rank(ncclComm_t comm) {
+    with_state([&](State& s) {
+        if (const ncclComm* const found = s.comms.find(comm)) { found->member().killed = true; }
+    });
+}
+void kill_device(int device) {
+    with_state([&](State& s) {
+        for (const auto& comm : s.comms.all) {
+            if (comm->member().device == device) { comm->member().killed = true; }
+        }
+    });
+}
+
+std::size_t calls(std::string_view name) {
+    return with_state([&](State& s) {
+        const auto at = s.calls.find(name);
+        return at == s.calls.end() ? std::size_t{0} : at->second;
+    });
+}
+void reset_calls() {
+    with_state([](State& s) { s.calls.clear(); });
+}
+std::vector<std::string> order_violations() {
+    return with_state([](State& s) { return s.order.violations(); });
+}
+std::vector<std::string> frees_in_use() {
+    return with_state([](State& s) { return s.frees_in_use; });
+}
+
+Live live() {
+    return with_state([](State& s) {
+        Live live;
+        for (const auto& stream : s.streams.all) {
+            live.streams += stream->destroyed ? 0U : 1U;
+            live.queued += stream->queue.size();
+        }
+        live.events = s.events.all.size();
+        live.graphs = s.graphs.all.size();
+        live.executable_graphs = s.executables.all.size();
+        for (const auto& [begin, allocation] : s.allocations) {
+            ++(allocation.type == cudaMemoryTypeHost ? live.host_allocations : live.device_allocations);
+        }
+        live.communicators = s.comms.all.size();
+        for (const auto& comm : s.comms.all) {
+            live.registrations += comm->registrations.size();
+            live.windows += comm->windows.size();
+        }
+        return live;
+    });
+}
+std::size_t device_bytes(int device) {
+    return with_state([&](State& s) { return s.device_bytes[device]; });
+}
+std::size_t peak_device_bytes(int device) {
+    return with_state([&](State& s) { return s.peak_device_bytes[device]; });
+}
+
+}  // namespace standin

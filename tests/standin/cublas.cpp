@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cublas_v2.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+/// The stream that a handle's work goes to.
+struct cublasContext {
+    cudaStream_t stream = nullptr;
+};
+
+namespace standin {
+namespace {
+
+/// A matrix in columns, as cuBLAS has them, or its transpose.
+template <class T>
+struct Factor {
+    const T* data;
+    std::size_t row_step, column_step;
+
+    T operator()(std::size_t row, std::size_t column) const { return data[row * row_step + column * column_step]; }
+};
+
+template <class T>
+Factor<T> factor(cublasOperation_t op, const T* data, int leading) {
+    const auto step = static_cast<std::size_t>(leading);
+    return op == CUBLAS_OP_N ? Factor<T>{data, 1, step} : Factor<T>{data, step, 1};
+}
+
+/// c = alpha * a * b + beta * c; what c held is not read when beta is 0, as in cuBLAS.
+template <class T>
+struct Gemm {
+    std::size_t m, n, k;
+    T alpha, beta;
+    Factor<T> a, b;
+    T* c;
+    std::size_t ldc;
+
+    void operator()() const {
+        for (std::size_t column = 0; column < n; ++column) {
+            for (std::size_t row = 0; row < m; ++row) {
+                T sum = 0;
+                for (std::size_t i = 0; i < k; ++i) { sum += a(row, i) * b(i, column); }
+                T& to = c[column * ldc + row];
+                to = beta == 0 ? alpha * sum : alpha * sum + beta * to;
+            }
+        }
+    }
+};
+
+bool on_device(const void* pointer) {
+    cudaPointerAttributes attributes{};
+    return cudaPointerGetAttributes(&attributes, pointer) == cudaSuccess &&
+           (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged);
+}
+
+template <class T>
+cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n, int k,
+                    const T* alpha, const T* a, int lda, const T* b, int ldb, const T* beta, T* c, int ldc) {
+    if (handle == nullptr) { return CUBLAS_STATUS_NOT_INITIALIZED; }
+    const bool sizes = m >= 0 && n >= 0 && k >= 0 && lda >= std::max(1, a_op == CUBLAS_OP_N ? m : k) &&
+                       ldb >= std::max(1, b_op == CUBLAS_OP_N ? k : n) && ldc >= std::max(1, m);
+    if (!sizes || alpha == nullptr || beta == nullptr) { return CUBLAS_STATUS_INVALID_VALUE; }
+    if (m == 0 || n == 0) { return CUBLAS_STATUS_SUCCESS; }
+    // A GPU would fail later, with an illegal address.
+    if (!on_device(c) || (k > 0 && (!on_device(a) || !on_device(b)))) { return CUBLAS_STATUS_INVALID_VALUE; }
+    // The work is done once and then forgotten; a graph would run it again.
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    if (cudaStreamIsCapturing(handle->stream, &capture) != cudaSuccess || capture != cudaStreamCaptureStatusNone) {
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    const auto size = [](int extent) { return static_cast<std::size_t>(extent); };
+    auto work = std::make_unique<Gemm<T>>(
+        Gemm<T>{size(m), size(n), size(k), *alpha, *beta, factor(a_op, a, lda), factor(b_op, b, ldb), c, size(ldc)});
+    const auto run = [](void* given) { (*std::unique_ptr<Gemm<T>>(static_cast<Gemm<T>*>(given)))(); };
+    if (cudaLaunchHostFunc(handle->stream, run, work.get()) != cudaSuccess) { return CUBLAS_STATUS_EXECUTION_FAILED; }
+    static_cast<void>(work.release());
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+}  // namespace standin
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
+    if (handle == nullptr) { return CUBLAS_STATUS_INVALID_VALUE; }
+    *handle = std::make_unique<cublasContext>().release();
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
+    if (handle == nullptr) { return CUBLAS_STATUS_NOT_INITIALIZED; }
+    const std::unique_ptr<cublasContext> ends_here(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
+    if (handle == nullptr) { return CUBLAS_STATUS_NOT_INITIALIZED; }
+    handle->stream = stream;
+    return CUBLAS_STATUS_SUCCESS;
+}
+const char* cublasGetStatusString(cublasStatus_t status) {
+    switch (status) {
+        case CUBLAS_STATUS_SUCCESS:
+            return "CUBLAS_STATUS_SUCCESS";
+        case CUBLAS_STATUS_NOT_INITIALIZED:
+            return "CUBLAS_STATUS_NOT_INITIALIZED";
+        case CUBLAS_STATUS_INVALID_VALUE:
+            return "CUBLAS_STATUS_INVALID_VALUE";
+        case CUBLAS_STATUS_EXECUTION_FAILED:
+            return "CUBLAS_STATUS_EXECUTION_FAILED";
+        case CUBLAS_STATUS_NOT_SUPPORTED:
+            return "CUBLAS_STATUS_NOT_SUPPORTED";
+        default:
+            return "a cuBLAS error";
+    }
+}
+cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n,
+                              int k, const float* alpha, const float* a, int lda, const float* b, int ldb,
+                              const float* beta, float* c, int ldc) {
+    return standin::gemm(handle, a_op, b_op, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+cublasStatus_t cublasDgemm_v2(cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n,
+                              int k, const double* alpha, const double* a, int lda, const double* b, int ldb,
+                              const double* beta, double* c, int ldc) {
+    return standin::gemm(handle, a_op, b_op, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}

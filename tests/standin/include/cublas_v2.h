@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the examples use of cuBLAS, for a machine without a GPU: the names, the types and the values are those of
+// cuBLAS 13; the sums are made on the host when the handle's stream gets to them.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+typedef struct cublasContext* cublasHandle_t;
+
+enum cublasStatus_t {
+    CUBLAS_STATUS_SUCCESS = 0,
+    CUBLAS_STATUS_NOT_INITIALIZED = 1,
+    CUBLAS_STATUS_ALLOC_FAILED = 3,
+    CUBLAS_STATUS_INVALID_VALUE = 7,
+    CUBLAS_STATUS_ARCH_MISMATCH = 8,
+    CUBLAS_STATUS_MAPPING_ERROR = 11,
+    CUBLAS_STATUS_EXECUTION_FAILED = 13,
+    CUBLAS_STATUS_INTERNAL_ERROR = 14,
+    CUBLAS_STATUS_NOT_SUPPORTED = 15,
+    CUBLAS_STATUS_LICENSE_ERROR = 16
+};
+
+enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1, CUBLAS_OP_C = 2 };
+
+#define cublasCreate cublasCreate_v2
+#define cublasDestroy cublasDestroy_v2
+#define cublasSetStream cublasSetStream_v2
+#define cublasSgemm cublasSgemm_v2
+#define cublasDgemm cublasDgemm_v2
+
+extern "C" {
+cublasStatus_t cublasCreate_v2(cublasHandle_t* handle);
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle);
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream);
+const char* cublasGetStatusString(cublasStatus_t status);
+
+cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n,
+                              int k, const float* alpha, const float* a, int lda, const float* b, int ldb,
+                              const float* beta, float* c, int ldc);
+cublasStatus_t cublasDgemm_v2(cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n,
+                              int k, const double* alpha, const double* a, int lda, const double* b, int ldb,
+                              const double* beta, double* c, int ldc);
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <sstream>
+
+#include "communicators.hpp"
+#include "state.hpp"
+
+namespace standin {
+namespace {
+
+/// Overlap other than the documented in-place form.
+bool overlaps_wrongly(const Request& request, std::size_t ranks) {
+    const Signature& signature = request.signature;
+    const std::size_t bytes = signature.count * element_bytes(signature.type);
+    const bool is_root = signature.root == request.rank;
+    const auto used = ranges(signature, ranks, is_root, request.send, request.receive);
+    if (used.size() < 2 || !used[0].overlaps(used[1])) { return false; }
+    const std::size_t own = static_cast<std::size_t>(request.rank) * bytes;
+    const auto* const send = static_cast<const std::byte*>(request.send);
+    const auto* const receive = static_cast<const std::byte*>(request.receive);
+    switch (signature.kind) {
+        case Kind::all_gather:
+            return send != receive + own;
+        case Kind::reduce_scatter:
+            return receive != send + own;
+        default:
+            return send != receive;
+    }
+}
+
+std::string check(const State& s, const Request& request, int device) {
+    const Signature& signature = request.signature;
+    const int ranks = static_cast<int>(request.clique->members.size());
+    const bool reduces = signature.kind == Kind::all_reduce || signature.kind == Kind::reduce_scatter;
+    if (signature.type < 0 || signature.type >= ncclNumTypes) { return "invalid type"; }
+    if (signature.op < 0 || signature.op >= ncclNumOps) { return "invalid reduction operation"; }
+    if (reduces && signature.type > ncclBfloat16) { return "reductions of 8-bit floats are not supported"; }
+    if (signature.root < 0 || signature.root >= ranks) { return "invalid root"; }
+    if (request.peer < 0 || request.peer >= ranks) { return "invalid peer"; }
+    if (signature.count > PTRDIFF_MAX / 8 / request.clique->members.size()) { return "invalid count"; }
+    for (const Range& range : ranges(signature, request.clique->members.size(), signature.root == request.rank,
+                                     request.send, request.receive)) {
+        if (range.bytes == 0) { continue; }
+        const Allocation* const found = find_allocation(s, range.begin, range.bytes);
+        if (found == nullptr) { return "a buffer is not device memory, or ends too early"; }
+        if (found->type == cudaMemoryTypeDevice && found->device != device) {
+            std::ostringstream text;
+            text << "a buffer is memory of device " << found->device << ", the communicator's is " << device;
+            return text.str();
+        }
+    }
+    return overlaps_wrongly(request, request.clique->members.size())
+               ? "send and receive buffer overlap, but not in place"
+               : "";
+}
+
+ncclResult_t communicate(const Signature& signature, int peer, const void* send, void* receive, ncclComm_t comm,
+                         cudaStream_t stream) {
+    return nccl_call(name(signature.kind), [&](State& s, Lock& lock, ThreadState& thread) {
+        const auto refuse = [&](ncclResult_t code, const std::string& text) {
+            if (thread.group_depth > 0) { thread.group_error = code; }
+            return nccl_error(s, code, std::string(name(signature.kind)) + ": " + text);
+        };
+        if (const ncclResult_t ready = check_ready(s, comm); ready != ncclSuccess) {
+            if (thread.group_depth > 0) { thread.group_error = ready; }
+            return ready;
+        }
+        const int device = comm->member().device;
+        cudaError_t error = cudaSuccess;
+        CUstream_st* const in = find_stream(s, stream, error);
+        if (in == nullptr) { return refuse(ncclInvalidArgument, "the default stream, or not a stream"); }
+        if (in->device != device) { return refuse(ncclInvalidArgument, "a stream of another device"); }
+        const Request request{comm->clique, comm->rank, signature, peer, send, receive};
+        if (const std::string wrong = check(s, request, device); !wrong.empty()) {
+            return refuse(ncclInvalidArgument, wrong);
+        }
+        const bool collective = signature.kind != Kind::send && signature.kind != Kind::receive;
+        if (collective && signature.count == 0) { return ncclSuccess; }
+        ++thread.group_depth;
+        thread.group.calls.push_back({request, in});
+        auto& comms = thread.group.comms;
+        if (std::find(comms.begin(), comms.end(), comm) == comms.end()) { comms.push_back(comm); }
+        return end_group(s, lock, thread);
+    });
+}
+
+}  // namespace
+}  // namespace standin
+
+using standin::communicate;
+using standin::Kind;
+
+ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+    return communicate({Kind::all_gather, count, type, ncclSum, 0}, 0, send, receive, comm, stream);
+}
+ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+    return communicate({Kind::reduce_scatter, count, type, op, 0}, 0, send, receive, comm, stream);
+}
+ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+    return communicate({Kind::all_reduce, count, type, op, 0}, 0, send, receive, comm, stream);
+}
+ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+    return communicate({Kind::broadcast, count, type, ncclSum, root}, 0, send, receive, comm, stream);
+}
+ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return communicate({Kind::send, count, type, ncclSum, 0}, peer, send, nullptr, comm, stream);
+}
+ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return communicate({Kind::receive, count, type, ncclSum, 0}, peer, nullptr, receive, comm, stream);
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "communicators.hpp"
+#include "state.hpp"
+
+namespace standin {
+
+namespace {
+
+bool is_in_progress(const ncclComm& comm) {
+    return comm.polls_left > 0 || comm.launch || comm.division || comm.finalizing || !comm.clique->complete();
+}
+
+bool all_done(State& s, const ncclComm& comm) {
+    return std::all_of(comm.outstanding.begin(), comm.outstanding.end(),
+                       [&](const auto& mark) { return advance(s, *mark); });
+}
+
+/// Makes the communicator that a complete division has for this rank.
+void hand_out(State& s, ncclComm& comm) {
+    const auto place = comm.division->places[static_cast<std::size_t>(comm.rank)];
+    comm.division.reset();
+    *comm.made = nullptr;
+    if (!place.clique) { return; }
+    auto made = std::make_unique<ncclComm>();
+    made->clique = place.clique;
+    made->rank = place.rank;
+    made->blocking = comm.made_blocking;
+    made->polls_left = made->blocking ? 0 : s.in_progress_polls;
+    *comm.made = s.comms.add(std::move(made));
+}
+
+/// Waits until all that was queued is done.
+ncclResult_t flush(State& s, Lock& lock, ncclComm_t comm) {
+    const bool done = block_until(s, lock, [&] {
+        return s.comms.find(comm) == nullptr || comm->member().left || comm->member().error != ncclSuccess ||
+               all_done(s, *comm);
+    });
+    if (!done) { return nccl_error(s, ncclSystemError, "operations did not complete in time"); }
+    if (s.comms.find(comm) == nullptr) { return nccl_error(s, ncclInvalidUsage, "the communicator was aborted"); }
+    return comm->member().error;
+}
+
+}  // namespace
+
+ncclResult_t check_ready(State& s, ncclComm_t comm) {
+    if (s.comms.find(comm) == nullptr) {
+        return nccl_error(s, ncclInvalidArgument, "not a communicator, or no longer one");
+    }
+    const Clique::Member& member = comm->member();
+    if (member.error != ncclSuccess) { return nccl_error(s, member.error, member.text); }
+    if (s.is_broken(member.device)) {
+        return nccl_error(s, ncclUnhandledCudaError, cudaGetErrorString(s.broken.at(member.device)));
+    }
+    if (is_in_progress(*comm)) {
+        return nccl_error(s, ncclInvalidArgument,
+                          "Attempt to use communicator before the previous operation returned ncclSuccess");
+    }
+    if (member.left || comm->finalized) {
+        return nccl_error(s, ncclInvalidUsage, "the communicator was finalized or aborted");
+    }
+    return ncclSuccess;
+}
+
+ncclResult_t await_creation(State& s, Lock& lock, ncclComm_t comm) {
+    const bool done = block_until(s, lock, [&] {
+        return s.comms.find(comm) == nullptr || comm->member().error != ncclSuccess ||
+               (comm->clique->complete() && (!comm->division || comm->division->complete()));
+    });
+    if (s.comms.find(comm) == nullptr) { return nccl_error(s, ncclInvalidUsage, "the communicator was aborted"); }
+    if (!done) {
+        comm->division.reset();
+        return nccl_error(s, ncclSystemError, "not all ranks came in time");
+    }
+    if (comm->member().error != ncclSuccess) { return nccl_error(s, comm->member().error, comm->member().text); }
+    if (comm->division) { hand_out(s, *comm); }
+    return ncclSuccess;
+}
+
+void leave(State& s, ncclComm_t comm) {
+    const auto clique = comm->clique;
+    Clique::Member& member = comm->member();
+    member.left = true;
+    s.order.forget(*clique, member.device);
+    s.comms.remove(comm);
+    s.dirty = true;
+    if (clique->complete()) { return; }
+    const bool empty = std::all_of(clique->members.begin(), clique->members.end(),
+                                   [](const Clique::Member& each) { return !each.joined || each.left; });
+    const auto at =
+        std::find_if(s.forming.begin(), s.forming.end(), [&](const auto& each) { return each.second == clique; });
+    if (empty && at != s.forming.end()) { s.forming.erase(at); }
+}
+
+}  // namespace standin
+
+using standin::Lock;
+using standin::nccl_call;
+using standin::nccl_error;
+using standin::State;
+using standin::ThreadState;
+
+// Also what makes a non-blocking communicator's calls progress.
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+    return nccl_call("ncclCommGetAsyncError", [&](State& s, Lock&, ThreadState&) {
+        if (error == nullptr || s.comms.find(comm) == nullptr) {
+            return nccl_error(s, ncclInvalidArgument, "ncclCommGetAsyncError: not a communicator, or a null pointer");
+        }
+        *error = comm->member().error;
+        if (*error != ncclSuccess) { return ncclSuccess; }
+        *error = ncclInProgress;
+        if (comm->polls_left > 0) {
+            --comm->polls_left;
+            return ncclSuccess;
+        }
+        if (!comm->clique->complete() || (comm->division && !comm->division->complete())) { return ncclSuccess; }
+        if (comm->division) { standin::hand_out(s, *comm); }
+        if (const auto launch = std::exchange(comm->launch, nullptr)) {
+            for (ncclComm_t other : launch->comms) {
+                if (s.comms.find(other) != nullptr && other->launch == launch) {
+                    other->launch.reset();
+                    other->polls_left = 0;
+                }
+            }
+            *error = standin::queue_launch(s, *launch);
+            if (*error != ncclSuccess) { comm->member().error = *error; }
+            return ncclSuccess;
+        }
+        if (comm->finalizing) {
+            if (!standin::all_done(s, *comm)) { return ncclSuccess; }
+            comm->finalizing = false;
+            comm->finalized = true;
+        }
+        *error = ncclSuccess;
+        return ncclSuccess;
+    });
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+    return nccl_call("ncclCommFinalize", [&](State& s, Lock& lock, ThreadState&) {
+        if (const ncclResult_t ready = standin::check_ready(s, comm); ready != ncclSuccess) { return ready; }
+        if (!comm->blocking) {
+            comm->finalizing = true;
+            comm->polls_left = s.in_progress_polls;
+            return ncclInProgress;
+        }
+        const ncclResult_t result = standin::flush(s, lock, comm);
+        if (result == ncclSuccess) { comm->finalized = true; }
+        return result;
+    });
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    return nccl_call("ncclCommDestroy", [&](State& s, Lock& lock, ThreadState&) {
+        if (comm == nullptr) { return ncclSuccess; }
+        if (s.comms.find(comm) == nullptr || (!comm->finalized && !comm->member().left)) {
+            if (const ncclResult_t ready = standin::check_ready(s, comm); ready != ncclSuccess) { return ready; }
+        }
+        const ncclResult_t result = standin::flush(s, lock, comm);
+        if (s.comms.find(comm) != nullptr) { standin::leave(s, comm); }
+        return result;
+    });
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    return nccl_call("ncclCommAbort", [&](State& s, Lock&, ThreadState&) {
+        if (comm == nullptr) { return ncclSuccess; }
+        if (s.comms.find(comm) == nullptr) {
+            return nccl_error(s, ncclInvalidArgument, "ncclCommAbort: not a communicator, or no longer one");
+        }
+        standin::leave(s, comm);
+        return ncclSuccess;
+    });
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+    return nccl_call("ncclCommCount", [&](State& s, Lock&, ThreadState&) {
+        const ncclResult_t ready = standin::check_ready(s, comm);
+        if (ready == ncclSuccess) { *count = static_cast<int>(comm->clique->members.size()); }
+        return ready;
+    });
+}
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+    return nccl_call("ncclCommCuDevice", [&](State& s, Lock&, ThreadState&) {
+        const ncclResult_t ready = standin::check_ready(s, comm);
+        if (ready == ncclSuccess) { *device = comm->member().device; }
+        return ready;
+    });
+}
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+    return nccl_call("ncclCommUserRank", [&](State& s, Lock&, ThreadState&) {
+        const ncclResult_t ready = standin::check_ready(s, comm);
+        if (ready == ncclSuccess) { *rank = comm->rank; }
+        return ready;
+    });
+}

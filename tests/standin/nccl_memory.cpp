@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicators.hpp"
+#include "state.hpp"
+
+using standin::Lock;
+using standin::nccl_call;
+using standin::nccl_error;
+using standin::State;
+using standin::ThreadState;
+
+namespace {
+
+ncclResult_t result_of(State& s, cudaError_t error) {
+    switch (error) {
+        case cudaSuccess:
+            return ncclSuccess;
+        case cudaErrorInvalidValue:
+            return nccl_error(s, ncclInvalidArgument, "not memory from ncclMemAlloc");
+        default:
+            return nccl_error(s, ncclUnhandledCudaError,
+                              std::string("Cuda failure '") + cudaGetErrorString(error) + "'");
+    }
+}
+
+/// A handle that is not null and never used again.
+void* new_handle(State& s) { return reinterpret_cast<void*>(++s.handles); }
+
+}  // namespace
+
+ncclResult_t ncclMemAlloc(void** pointer, std::size_t size) {
+    return nccl_call("ncclMemAlloc", [&](State& s, Lock&, ThreadState&) {
+        return result_of(s, standin::allocate(s, pointer, size, cudaMemoryTypeDevice, true));
+    });
+}
+ncclResult_t ncclMemFree(void* pointer) {
+    return nccl_call("ncclMemFree", [&](State& s, Lock& lock, ThreadState&) {
+        return result_of(s, standin::free_memory(s, lock, pointer, true, false, "ncclMemFree"));
+    });
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buffer, std::size_t size, void** handle) {
+    return nccl_call("ncclCommRegister", [&](State& s, Lock&, ThreadState&) {
+        if (const ncclResult_t ready = standin::check_ready(s, comm); ready != ncclSuccess) { return ready; }
+        if (handle == nullptr || size == 0 || standin::find_allocation(s, buffer, size) == nullptr) {
+            return nccl_error(s, ncclInvalidArgument, "ncclCommRegister: not device memory, or a null pointer");
+        }
+        *handle = new_handle(s);
+        comm->registrations.insert(*handle);
+        return ncclSuccess;
+    });
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
+    return nccl_call("ncclCommDeregister", [&](State& s, Lock&, ThreadState&) {
+        if (s.comms.find(comm) == nullptr || comm->registrations.erase(handle) == 0) {
+            return nccl_error(s, ncclInvalidArgument, "ncclCommDeregister: not a registration of this communicator");
+        }
+        return ncclSuccess;
+    });
+}
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t size, ncclWindow_t* window, int) {
+    return nccl_call("ncclCommWindowRegister", [&](State& s, Lock&, ThreadState&) {
+        if (const ncclResult_t ready = standin::check_ready(s, comm); ready != ncclSuccess) { return ready; }
+        const standin::Allocation* const found = standin::find_allocation(s, buffer, size);
+        if (window == nullptr || size == 0 || found == nullptr || !found->by_nccl ||
+            reinterpret_cast<std::uintptr_t>(buffer) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
+            return nccl_error(s, ncclInvalidArgument,
+                              "ncclCommWindowRegister: not aligned memory from ncclMemAlloc, or a null pointer");
+        }
+        void* const handle = new_handle(s);
+        *window = static_cast<ncclWindow_t>(handle);
+        comm->windows.insert(handle);
+        return ncclSuccess;
+    });
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+    return nccl_call("ncclCommWindowDeregister", [&](State& s, Lock&, ThreadState&) {
+        if (s.comms.find(comm) == nullptr || comm->windows.erase(window) == 0) {
+            return nccl_error(s, ncclInvalidArgument, "ncclCommWindowDeregister: not a window of this communicator");
+        }
+        return ncclSuccess;
+    });
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "state.hpp"
+
+namespace standin {
+
+bool Work::run(State&) {
+    if (function) {
+        in_host_function() = true;
+        function();
+        in_host_function() = false;
+    }
+    return true;
+}
+
+bool Work::uses(const Range& range) const {
+    return std::any_of(ranges.begin(), ranges.end(), [&](const Range& each) { return each.overlaps(range); });
+}
+
+bool WaitForMark::run(State& state) { return advance(state, *awaited); }
+
+// Depth first along what each operation strictly needs. Coming back to a stream that is already being advanced means
+// that its first operation needs its own end: nothing can be done, and the answer is "not yet".
+bool advance(State& state, CUstream_st& stream, std::uint64_t position) {
+    if (stream.done >= position) { return true; }
+    if (stream.advancing || stream.held || state.is_broken(stream.device)) { return false; }
+    stream.advancing = true;
+    while (stream.done < position && stream.queue.front()->run(state)) {
+        stream.queue.front()->mark->done = true;
+        stream.queue.pop_front();
+        ++stream.done;
+        state.dirty = true;
+    }
+    stream.advancing = false;
+    return stream.done >= position;
+}
+
+bool advance(State& state, const Mark& mark) { return mark.done || advance(state, *mark.stream, mark.position); }
+
+bool advance_device(State& state, int device) {
+    bool all = true;
+    for (const auto& stream : state.streams.all) {
+        if (stream->device == device && !advance(state, *stream, stream->queued)) { all = false; }
+    }
+    return all;
+}
+
+std::shared_ptr<Mark> push(State& state, CUstream_st& stream, std::unique_ptr<Operation> operation) {
+    stream.queue.push_back(std::move(operation));
+    stream.polls_left = state.query_delay;
+    state.dirty = true;
+    auto& mark = stream.queue.back()->mark;
+    mark = std::make_shared<Mark>(Mark{&stream, ++stream.queued});
+    return mark;
+}
+
+void settle(State& state) {
+    if (!state.dirty) { return; }
+    while (state.dirty) {
+        state.dirty = false;
+        for (const auto& stream : state.streams.all) {
+            if (stream->pace == Pace::eager) { advance(state, *stream, stream->queued); }
+        }
+    }
+    auto& streams = state.streams.all;
+    streams.erase(std::remove_if(streams.begin(), streams.end(),
+                                 [](const auto& each) { return each->destroyed && each->queue.empty(); }),
+                  streams.end());
+    ++state.changes;
+    state.changed.notify_all();
+}
+
+bool block_until(State& state, Lock& lock, const std::function<bool()>& done) {
+    const auto deadline = std::chrono::steady_clock::now() + state.patience;
+    while (!done()) {
+        settle(state);
+        const std::uint64_t seen = state.changes;
+        if (done()) { break; }
+        settle(state);
+        if (!state.changed.wait_until(lock, deadline, [&] { return state.changes != seen; })) {
+            ++state.hangs;
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace standin

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+/// A CUDA runtime and an NCCL on the host, for tests on machines without a GPU. Ranks are threads, "device" memory
+/// is host memory that is tracked, and streams are queues whose work runs in the least favourable order that the
+/// rules of CUDA allow: a wait that the code under test forgot gives a wrong result every time.
+///
+/// Everything is safe to call from any thread, except reset(), and nothing may be called in a host function of a
+/// stream (CUDA calls there return cudaErrorNotPermitted). Host functions run on whichever thread needs them, one at
+/// a time, and must neither throw nor wait for another thread. The state is that of the process.
+///
+/// Stricter than the real thing: the default streams are refused; copies to and from ordinary host memory are as late
+/// as those of pinned memory; new memory holds 0xff bytes; communications take device or pinned memory only, their
+/// buffers overlap only in the documented in-place forms, and 16-bit sums are rounded at every addition in rank
+/// order; a communicator with an error must be aborted, not destroyed; a non-blocking call's work is queued at a
+/// poll. Not modelled: time, priorities, memory pools, child graphs, waits for external events, the order in which
+/// NCCL runs one communicator's work of different streams, reductions of 8-bit floats, user-defined reduction
+/// operations, access of host code to device memory (it works), and data races (host functions run one at a time).
+namespace standin {
+
+/// When queued work runs.
+enum class Pace {
+    /// Only when a call waits for it or asks about it, and then only what that call needs.
+    lazy,
+    /// As soon as it is queued and what it waits for is done.
+    eager
+};
+
+inline constexpr int any_device = -1;
+
+/// Forgets everything: destroys what is left, zeroes the counters, removes injected failures, and sets the defaults
+/// (8 devices, Pace::lazy, the calling thread's device 0).
+/// @pre no other thread is inside the stand-in
+void reset();
+
+/// Devices that cudaGetDeviceCount answers. 0: the calls that need a device fail with cudaErrorNoDevice.
+void set_device_count(int count);
+/// cudaMalloc and ncclMemAlloc fail with cudaErrorMemoryAllocation past this many bytes on a device.
+void set_device_memory(std::size_t bytes);
+/// What ncclGetVersion answers (the headers' NCCL_VERSION_CODE stays).
+void set_nccl_version(int version);
+
+/// The pace of all streams that exist, and of those made later.
+void set_pace(Pace pace);
+/// The pace of one stream.
+void set_pace(cudaStream_t stream, Pace pace);
+/// Holds a stream: its work stays queued, however hard it is waited for, until release(stream).
+void hold(cudaStream_t stream);
+void release(cudaStream_t stream);
+
+/// cudaStreamQuery and cudaEventQuery answer cudaErrorNotReady this often for newly queued work before they make
+/// progress. Default 0.
+void set_query_delay(int polls);
+/// ncclCommGetAsyncError answers ncclInProgress at least this often after each call on a non-blocking communicator;
+/// until then the call's work is not in its stream. Default 1.
+void set_in_progress_polls(int polls);
+/// How long a call blocks before it gives up: an error instead of a hang of the test. Default one minute.
+/// CUDA calls then return cudaErrorLaunchTimeout, NCCL calls ncclSystemError, and hangs() counts.
+void set_patience(std::chrono::milliseconds patience);
+std::size_t hangs();
+
+/// The next call of that name (on a thread whose current device is `device`) returns `code` and does nothing.
+void fail_next(std::string_view call, cudaError_t code, int device = any_device);
+void fail_next(std::string_view call, ncclResult_t code, int device = any_device);
+/// Likewise after `successes` further calls of that name.
+void fail_after(std::string_view call, std::size_t successes, cudaError_t code, int device = any_device);
+void fail_after(std::string_view call, std::size_t successes, ncclResult_t code, int device = any_device);
+
+/// A sticky error, as after an illegal address in a kernel: every call on that device returns `code` until reset();
+/// cudaGetLastError does not clear it. Work of that device no longer runs.
+void break_device(int device, cudaError_t code);
+
+/// From now on ncclCommGetAsyncError(comm) answers `code`, calls on comm return it, and comm's operations, queued
+/// or later ones, never complete: its streams stand still until ncclCommAbort. Peers see a rank that is missing.
+void set_async_error(ncclComm_t comm, ncclResult_t code);
+/// That rank is gone, unnoticed: its operations and those of its peers with it never complete (until the abort of
+/// the rank's own communicator), and no error is reported by anyone.
+void kill_rank(ncclComm_t comm);
+/// Likewise all communicators that the device has now: a process that ended.
+void kill_device(int device);
+
+/// How often the function of that name was called since reset() or reset_calls(), failed calls included.
+std::size_t calls(std::string_view name);
+void reset_calls();
+
+/// Pairs of communications that two devices launched in different orders: with both under way at once, real GPUs
+/// deadlock. One sentence each. Communications of one ncclGroup have no order among themselves.
+std::vector<std::string> order_violations();
+/// Frees of pinned or NCCL memory that queued copies or communications still used. One sentence each.
+std::vector<std::string> frees_in_use();
+
+/// What exists; all zero when a test has cleaned up.
+struct Live {
+    std::size_t streams = 0, events = 0, graphs = 0, executable_graphs = 0;
+    std::size_t device_allocations = 0, host_allocations = 0;
+    std::size_t communicators = 0, registrations = 0, windows = 0;
+    /// Operations in queues, those of destroyed streams included.
+    std::size_t queued = 0;
+
+    friend bool operator==(const Live&, const Live&) = default;
+};
+Live live();
+/// Bytes of device memory on a device now, and the most since reset().
+std::size_t device_bytes(int device);
+std::size_t peak_device_bytes(int device);
+
+}  // namespace standin

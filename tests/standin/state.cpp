@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <new>
+
+namespace standin {
+
+void Allocation::Free::operator()(std::byte* pointer) const {
+    ::operator delete (pointer, std::align_val_t{NCCL_WIN_REQUIRED_ALIGNMENT});
+}
+
+State& state() {
+    static State the_state;
+    return the_state;
+}
+
+bool& in_host_function() {
+    thread_local bool inside = false;
+    return inside;
+}
+
+ThreadState& this_thread(const State& state) {
+    thread_local ThreadState thread;
+    if (thread.epoch != state.epoch) {
+        thread = {};
+        thread.epoch = state.epoch;
+    }
+    return thread;
+}
+
+int count_call(State& state, std::string_view name) {
+    const auto counter = state.calls.try_emplace(std::string(name)).first;
+    ++counter->second;
+    const auto at = state.injected.find(name);
+    if (at == state.injected.end()) { return 0; }
+    const int device = this_thread(state).device;
+    auto& list = at->second;
+    for (auto each = list.begin(); each != list.end(); ++each) {
+        if (each->device != any_device && each->device != device) { continue; }
+        if (each->successes == 0) {
+            const int code = each->code;
+            list.erase(each);
+            return code;
+        }
+        --each->successes;
+    }
+    return 0;
+}
+
+}  // namespace standin

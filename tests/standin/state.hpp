@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "clique.hpp"
+#include "graph.hpp"
+#include "launch_order.hpp"
+#include "operation.hpp"
+#include "standin.hpp"
+
+namespace standin {
+
+struct Allocation {
+    struct Free {
+        void operator()(std::byte* pointer) const;
+    };
+    std::unique_ptr<std::byte, Free> memory;
+    std::size_t bytes;
+    cudaMemoryType type;
+    int device;
+    bool by_nccl;
+};
+
+/// The objects of one kind that exist, in the order in which they were made.
+template <class T>
+struct Handles {
+    std::vector<std::unique_ptr<T>> all;
+
+    T* add(std::unique_ptr<T> made) { return all.emplace_back(std::move(made)).get(); }
+    T* find(const T* handle) const {
+        const auto at = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.get() == handle; });
+        return at == all.end() ? nullptr : at->get();
+    }
+    void remove(const T* handle) {
+        all.erase(std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.get() == handle; }));
+    }
+};
+
+struct Injected {
+    std::size_t successes;
+    int code;
+    int device;
+};
+
+/// All that reset() resets.
+struct Model {
+    int devices = 8;
+    std::size_t device_memory = SIZE_MAX;
+    int nccl_version = NCCL_VERSION_CODE;
+    Pace pace = Pace::lazy;
+    int query_delay = 0;
+    int in_progress_polls = 1;
+    std::chrono::milliseconds patience{60000};
+
+    std::map<std::string, std::vector<Injected>, std::less<>> injected;
+    std::map<std::string, std::size_t, std::less<>> calls;
+    std::map<int, cudaError_t> broken;
+    std::size_t hangs = 0;
+    std::vector<std::string> frees_in_use;
+
+    std::map<std::uintptr_t, Allocation> allocations;
+    std::map<int, std::size_t> device_bytes, peak_device_bytes;
+    std::map<std::string, std::shared_ptr<Clique>> forming;
+    std::uint64_t cliques = 0;
+    std::uintptr_t handles = 0;  // of registrations and windows
+    std::uint64_t unique_ids = 0;
+    LaunchOrder order;
+    Handles<CUstream_st> streams;
+    Handles<CUevent_st> events;
+    Handles<CUgraph_st> graphs;
+    Handles<CUgraphExec_st> executables;
+    Handles<ncclComm> comms;
+    std::vector<std::shared_ptr<Capture>> captures;
+    unsigned long long captures_begun = 0;
+};
+
+using Lock = std::unique_lock<std::mutex>;
+
+struct State : Model {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::uint64_t changes = 0;  // what `changed` tells about
+    bool dirty = false;         // something happened that others may wait for
+    std::uint64_t epoch = 1;    // of the threads' own state
+
+    bool is_broken(int device) const { return broken.count(device) != 0; }
+};
+State& state();
+
+/// What belongs to a thread.
+struct ThreadState {
+    std::uint64_t epoch = 0;
+    int device = 0;
+    cudaError_t last = cudaSuccess;
+    std::string text;  // ncclGetLastError
+    int group_depth = 0;
+    ncclResult_t group_error = ncclSuccess;
+    Launch group;
+    std::vector<ncclComm_t> group_made;  // communicators to wait for at the end of the group
+};
+ThreadState& this_thread(const State& state);
+/// Whether this thread is running a host function of a stream: no API call is permitted.
+bool& in_host_function();
+
+/// Counts the call; the code that was injected for it, or 0.
+int count_call(State& state, std::string_view name);
+
+/// Runs the stream's queue until `position` operations are done, or as far as is possible without blocking.
+bool advance(State& state, CUstream_st& stream, std::uint64_t position);
+bool advance(State& state, const Mark& mark);
+/// Everything queued on a device's streams.
+bool advance_device(State& state, int device);
+/// Adds to the queue.
+std::shared_ptr<Mark> push(State& state, CUstream_st& stream, std::unique_ptr<Operation> operation);
+/// Lets eager streams run, frees destroyed streams that are empty, and wakes the waiting threads, when anything
+/// happened.
+void settle(State& state);
+/// Blocks until `done()`. False: patience is over.
+bool block_until(State& state, Lock& lock, const std::function<bool()>& done);
+
+/// Queues or captures work; `serial` names the communicators that it is for.
+cudaError_t submit(State& state, CUstream_st& stream, const Submission& submission,
+                   const std::vector<const void*>& serial = {});
+/// cudaErrorStreamCaptureUnsupported, and the capture invalidated, when a capture forbids unsafe calls.
+cudaError_t refuse_in_capture(State& state);
+void end_capture(State& state, const std::shared_ptr<Capture>& capture);
+
+/// The stream, or null and `error` set: a default stream or a handle that is not one.
+CUstream_st* find_stream(const State& state, cudaStream_t stream, cudaError_t& error);
+const Allocation* find_allocation(const State& state, const void* pointer, std::size_t bytes);
+cudaError_t allocate(State& state, void** pointer, std::size_t bytes, cudaMemoryType type, bool by_nccl);
+/// Waits for the device, then frees. Reports when queued work uses the memory and `report_use` says so.
+cudaError_t free_memory(State& state, Lock& lock, void* pointer, bool by_nccl, bool host, std::string_view call);
+
+enum class Needs {
+    nothing,
+    device,   // fails without one, and on a broken one
+    release,  // does its work on a broken device too
+};
+
+/// The frame of every CUDA call.
+template <class Body>
+cudaError_t cuda_call(std::string_view name, Needs needs, const Body& body) {
+    if (in_host_function()) { return cudaErrorNotPermitted; }
+    State& s = state();
+    Lock lock(s.mutex);
+    ThreadState& thread = this_thread(s);
+    auto result = static_cast<cudaError_t>(count_call(s, name));
+    const auto broken = s.broken.find(thread.device);
+    const bool is_broken = needs != Needs::nothing && broken != s.broken.end();
+    if (result == cudaSuccess && needs != Needs::nothing && s.devices == 0) { result = cudaErrorNoDevice; }
+    if (result == cudaSuccess && is_broken && needs == Needs::device) { result = broken->second; }
+    if (result == cudaSuccess) {
+        result = body(s, lock, thread);
+        settle(s);
+        if (is_broken && result == cudaSuccess) { result = s.broken.at(thread.device); }
+    }
+    if (result != cudaSuccess) { thread.last = result; }
+    return result;
+}
+
+/// The frame of every NCCL call.
+template <class Body>
+ncclResult_t nccl_call(std::string_view name, const Body& body) {
+    if (in_host_function()) { return ncclInvalidUsage; }
+    State& s = state();
+    Lock lock(s.mutex);
+    ThreadState& thread = this_thread(s);
+    if (const auto injected = static_cast<ncclResult_t>(count_call(s, name)); injected != ncclSuccess) {
+        thread.text = std::string(name) + ": injected failure";
+        return injected;
+    }
+    const ncclResult_t result = body(s, lock, thread);
+    settle(s);
+    return result;
+}
+
+/// Sets what ncclGetLastError answers on this thread.
+ncclResult_t nccl_error(State& state, ncclResult_t code, std::string text);
+/// Queues what a group has collected.
+ncclResult_t queue_launch(State& state, const Launch& launch);
+
+}  // namespace standin

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+namespace standin {
+
+CUstream_st* find_stream(const State& s, cudaStream_t stream, cudaError_t& error) {
+    if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) {
+        error = cudaErrorInvalidValue;
+        return nullptr;
+    }
+    CUstream_st* const found = s.streams.find(stream);
+    if (found == nullptr || found->destroyed) {
+        error = cudaErrorInvalidResourceHandle;
+        return nullptr;
+    }
+    return found;
+}
+
+namespace {
+
+/// The frame of a call about one stream.
+template <class Body>
+cudaError_t stream_call(std::string_view name, Needs needs, cudaStream_t stream, const Body& body) {
+    return cuda_call(name, needs, [&](State& s, Lock& lock, ThreadState& thread) {
+        cudaError_t error = cudaSuccess;
+        CUstream_st* const found = find_stream(s, stream, error);
+        return found == nullptr ? error : body(s, lock, thread, *found);
+    });
+}
+
+/// Waiting for a capture would wait for work that never runs: the capture is spoilt.
+bool refused(CUstream_st& stream) {
+    if (stream.capture) { stream.capture->invalid = true; }
+    return stream.capture != nullptr;
+}
+
+}  // namespace
+}  // namespace standin
+
+using standin::Lock;
+using standin::Needs;
+using standin::State;
+using standin::stream_call;
+using standin::ThreadState;
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
+    return standin::cuda_call("cudaStreamCreateWithFlags", Needs::device, [&](State& s, Lock&, ThreadState& thread) {
+        if (stream == nullptr || (flags & ~1U) != 0) { return cudaErrorInvalidValue; }
+        *stream = s.streams.add(std::make_unique<CUstream_st>());
+        (*stream)->device = thread.device;
+        (*stream)->flags = flags;
+        (*stream)->pace = s.pace;
+        return cudaSuccess;
+    });
+}
+
+// Returns at once; what is queued still runs, as late as the rules allow.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    return stream_call("cudaStreamDestroy", Needs::release, stream,
+                       [](State& s, Lock&, ThreadState&, CUstream_st& found) {
+                           if (found.capture) {
+                               found.capture->invalid = true;
+                               const auto capture = found.capture;
+                               found.capture.reset();
+                               if (capture->origin == &found) { standin::end_capture(s, capture); }
+                           }
+                           found.destroyed = true;
+                           s.dirty = true;
+                           return cudaSuccess;
+                       });
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    return stream_call(
+        "cudaStreamSynchronize", Needs::device, stream, [](State& s, Lock& lock, ThreadState&, CUstream_st& found) {
+            if (standin::refused(found)) { return cudaErrorStreamCaptureUnsupported; }
+            const int device = found.device;
+            // Another thread may destroy the stream while this one waits: the mark stays.
+            const auto last = found.queue.empty() ? nullptr : found.queue.back()->mark;
+            const bool done = standin::block_until(
+                s, lock, [&] { return last == nullptr || s.is_broken(device) || standin::advance(s, *last); });
+            if (s.is_broken(device)) { return s.broken.at(device); }
+            return done ? cudaSuccess : cudaErrorLaunchTimeout;
+        });
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    return stream_call("cudaStreamQuery", Needs::device, stream,
+                       [](State& s, Lock&, ThreadState&, CUstream_st& found) {
+                           if (standin::refused(found)) { return cudaErrorStreamCaptureUnsupported; }
+                           if (s.is_broken(found.device)) { return s.broken.at(found.device); }
+                           if (found.done < found.queued && found.polls_left > 0) {
+                               --found.polls_left;
+                               return cudaErrorNotReady;
+                           }
+                           return standin::advance(s, found, found.queued) ? cudaSuccess : cudaErrorNotReady;
+                       });
+}
+
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
+    return stream_call("cudaStreamGetDevice", Needs::device, stream,
+                       [&](State&, Lock&, ThreadState&, CUstream_st& found) {
+                           *device = found.device;
+                           return cudaSuccess;
+                       });
+}
+cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int* flags) {
+    return stream_call("cudaStreamGetFlags", Needs::device, stream,
+                       [&](State&, Lock&, ThreadState&, CUstream_st& found) {
+                           *flags = found.flags;
+                           return cudaSuccess;
+                       });
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+    return stream_call("cudaLaunchHostFunc", Needs::device, stream,
+                       [&](State& s, Lock&, ThreadState& thread, CUstream_st& found) {
+                           if (function == nullptr) { return cudaErrorInvalidValue; }
+                           // As a kernel: the stream must be one of the current device.
+                           if (found.device != thread.device) { return cudaErrorInvalidResourceHandle; }
+                           return standin::submit(s, found, [=](State& state, CUstream_st& in) {
+                               standin::push(state, in, std::make_unique<standin::Work>([=] { function(data); }));
+                           });
+                       });
+}

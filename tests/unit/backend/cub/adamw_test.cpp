@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "adamw_checks.hpp"
+#include "serial_kernels.hpp"
+
+TEST_CASE("CUB's AdamW pass, run by a loop, gives the functor's and the host's bits") {
+    shardkit::test::SerialMachine machine;
+    shardkit::test::check_adamw(machine);
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "block_int8_checks.hpp"
+#include "serial_kernels.hpp"
+
+TEST_CASE("CUB's block int8 passes, run by a loop, give the host's bits") {
+    shardkit::test::SerialMachine machine;
+    shardkit::test::check_block_int8(machine);
+}

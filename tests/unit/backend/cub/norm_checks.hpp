@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <shardkit/backend/host/enqueued_kernels.hpp>
+#include <shardkit/comm/stream.hpp>
+
+#include "each_precision.hpp"
+#include "machine.hpp"
+#include "step_data.hpp"
+
+namespace shardkit::test {
+
+/// into[0] and into[1] after one call on zeros.
+template <class T, class M>
+std::vector<double> norm_of(M& machine, const std::vector<T>& values, const std::vector<IndexRange>& segments,
+                            double scale, std::size_t offset, std::vector<double> before = {0, 0}) {
+    machine.clear();
+    const auto gradient = array(machine, values, offset);
+    const auto segments_there = array(machine, segments);
+    const auto factor = array(machine, std::vector<double>{scale});
+    const auto into = array(machine, before);
+    M::Kernels::norm_partial(machine.stream(), gradient.view(), segments_there.view(), factor.data(), into.data());
+    return into.values();
+}
+
+template <class T>
+std::vector<double> norm_on_host(const std::vector<T>& values, const std::vector<IndexRange>& segments,
+                                 double scale) {
+    std::vector<double> into{0, 0};
+    host::EnqueuedKernels<InlineStream>::norm_partial(InlineStream{}, std::span<const T>(values),
+                                                      std::span<const IndexRange>(segments), &scale, into.data());
+    return into;
+}
+
+/// The host adds up to 4096 squares in the arithmetic type, the passes all of them in double.
+template <class T>
+double norm_bound() {
+    return 512 * static_cast<double>(std::numeric_limits<Arithmetic<T>>::epsilon());
+}
+
+template <class T, class M>
+void check_norm_of(M& machine) {
+    for (const std::size_t size : sizes()) {
+        for (std::size_t offset = 0; offset < 9; offset += 1 + offset / 4) {
+            for (const auto& runs : runs_of(size)) {
+                const std::vector<T> values = random_elements<T>(size, 9);
+                const auto segments = ranges_of(runs);
+                const auto expected = norm_on_host(values, segments, 0.25);
+                const auto got = norm_of(machine, values, segments, 0.25, offset);
+                CHECK(std::abs(got[0] - expected[0]) <= norm_bound<T>() * expected[0]);
+                CHECK(got[1] == 0);
+            }
+        }
+    }
+}
+
+/// The exact sum: powers of two, so that no addition rounds.
+template <class T, class M>
+void check_exact_norm(M& machine) {
+    const std::vector<T> values(4099, rounded<T>(0.5));
+    CHECK(norm_of(machine, values, {{0, 4099}}, 4.0, 1) == std::vector<double>{4 * 4099.0, 0});
+    CHECK(norm_of(machine, values, {{7, 7}, {8, 11}, {4098, 4099}}, 4.0, 0, {100, 2}) == std::vector<double>{116, 2});
+    CHECK(norm_of(machine, values, {}, 4.0, 0, {100, 2}) == std::vector<double>{100, 2});
+    CHECK(norm_of(machine, std::vector<T>(), {{0, 0}}, 4.0, 0, {100, 2}) == std::vector<double>{100, 2});
+}
+
+template <class T, class M>
+void check_norm_not_finite(M& machine) {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    for (const double bad : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()}) {
+        for (const std::size_t where : {0U, 5U, 63U, 99U}) {
+            std::vector<T> values = random_elements<T>(100, 10);
+            values[where] = rounded<T>(bad);
+            const auto got = norm_of(machine, values, {{0, 100}}, 1, 0);
+            CHECK(got[1] > 0);
+            CHECK(std::isnan(got[0]) == std::isnan(bad));
+            CHECK(!std::isfinite(got[0]));
+            // Outside of the segments nobody looks.
+            CHECK(norm_of(machine, values, {{0, where}, {where + 1, 100}}, 1, 0)[1] == 0);
+        }
+    }
+    // Squares that overflow are not non-finite elements.
+    const std::vector<T> large(10, rounded<T>(65504));
+    const auto got = norm_of(machine, large, {{0, 10}}, sizeof(T) == 8 ? 1e200 : 1e30, 0);
+    CHECK(got == std::vector<double>{infinity, 0});
+}
+
+template <class M>
+void check_norm(M& machine) {
+    SUBCASE("every size, start and way to cut into segments") {
+        each_floating([&]<class T>(Type<T>) { check_norm_of<T>(machine); });
+    }
+    SUBCASE("exactly") {
+        each_floating([&]<class T>(Type<T>) { check_exact_norm<T>(machine); });
+    }
+    SUBCASE("infinite and NaN elements") {
+        each_floating([&]<class T>(Type<T>) { check_norm_not_finite<T>(machine); });
+    }
+    SUBCASE("the same bits on every run") {
+        each_floating([&]<class T>(Type<T>) {
+            const std::vector<T> values = random_elements<T>(200'003, 11);
+            const auto segments = ranges_of(runs_of(values.size()).back());
+            const auto first = norm_of(machine, values, segments, 0.3, 1);
+            for (int run = 0; run < 20; ++run) {
+                CHECK(same_bits(norm_of(machine, values, segments, 0.3, 1), first));
+            }
+        });
+    }
+}
+
+}  // namespace shardkit::test

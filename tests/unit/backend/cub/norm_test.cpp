@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "norm_checks.hpp"
+#include "serial_kernels.hpp"
+
+TEST_CASE("CUB's norm pass, run by a loop") {
+    shardkit::test::SerialMachine machine;
+    shardkit::test::check_norm(machine);
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/cub/adamw.hpp>
+#include <shardkit/backend/cub/add_norm_partials.hpp>
+#include <shardkit/backend/cub/add_to_norm.hpp>
+#include <shardkit/backend/cub/block_int8.hpp>
+#include <shardkit/backend/cub/elementwise.hpp>
+#include <shardkit/backend/cub/norm_pass.hpp>
+#include <shardkit/backend/cub/pack.hpp>
+#include <shardkit/backend/cub/run_once.hpp>
+#include <shardkit/backend/cub/sgd.hpp>
+
+#include "machine.hpp"
+
+namespace shardkit::test {
+
+/// What cub::Kernels launches, run by a loop on the host's memory: the same passes, cut into the same vectors.
+struct SerialKernels {
+    /// Indices in descending order: an order that a device is allowed to run them in, and a loop would not.
+    struct Stream {
+        template <class Work>
+        void operator()(std::uint64_t count, const Work& work, std::string_view /*kernel*/) const {
+            for (std::uint64_t i = count; i > 0; --i) { work(i - 1); }
+        }
+        void synchronize() const {}
+    };
+
+    template <Element T>
+    static void fill(Stream launch, std::span<T> to, std::type_identity_t<T> value) {
+        cub::fill(launch, to, value);
+    }
+    template <FloatingElement From, FloatingElement To>
+    static void convert(Stream launch, std::span<const From> from, std::span<To> to) {
+        cub::convert(launch, from, to);
+    }
+    template <FloatingElement Addend, FloatingElement Sum>
+    static void accumulate(Stream launch, std::span<const Addend> addend, std::span<Sum> total) {
+        cub::accumulate(launch, addend, total);
+    }
+    template <FloatingElement T>
+    static void scale(Stream launch, std::span<T> to, const double* factor) {
+        cub::scale(launch, to, factor);
+    }
+    template <class T>
+    static void copy_in(Stream /*launch*/, std::span<const T> from, std::span<T> to) {
+        std::copy(from.begin(), from.end(), to.begin());
+    }
+    template <class T>
+    static void copy_out(Stream /*launch*/, std::span<const T> from, std::span<T> to) {
+        std::copy(from.begin(), from.end(), to.begin());
+    }
+    template <class Work>
+    static void run(Stream launch, const Work& work) {
+        launch(1, cub::RunOnce<Work>{work}, "run");
+    }
+    template <FloatingElement T>
+    static void norm_partial(Stream /*launch*/, std::span<const T> gradient, std::span<const IndexRange> segments,
+                             const double* scale, double* into) {
+        using Pass = cub::NormPass<T>;
+        const Pass pass{gradient.data(), segments.data(), segments.size(), scale,
+                        cub::tile<Pass::lanes>(gradient.size(), gradient.data())};
+        NormPartial sum;
+        for (std::uint64_t v = 0; v < pass.tiling.vectors(); ++v) { sum = cub::AddNormPartials{}(sum, pass(v)); }
+        cub::AddToNorm{into}(0, sum);
+    }
+    template <class Update, class Spans>
+    static void adamw(Stream launch, std::span<const UpdateRun> runs, const Update* updates,
+                      const std::uint32_t* skip, const Spans& spans) {
+        cub::adamw(launch, runs, updates, skip, spans);
+    }
+    template <class Update, class Spans>
+    static void sgd(Stream launch, std::span<const UpdateRun> runs, const Update* updates, const std::uint32_t* skip,
+                    const Spans& spans) {
+        cub::sgd(launch, runs, updates, skip, spans);
+    }
+    template <Element T>
+    static void pack(Stream launch, std::span<const cub::TensorPiece<T>> table, std::span<T> flat) {
+        cub::copy_tensors<cub::PackDirection::pack>(launch, table, flat);
+    }
+    template <Element T>
+    static void unpack(Stream launch, std::span<const cub::TensorPiece<T>> table, std::span<T> flat) {
+        cub::copy_tensors<cub::PackDirection::unpack>(launch, table, flat);
+    }
+    template <std::size_t Block, FloatingElement T>
+    static void quantize(Stream launch, std::span<const T> from, std::span<std::int8_t> codes,
+                         std::span<float> scales) {
+        cub::quantize<Block>(launch, from, codes, scales);
+    }
+    template <std::size_t Block, FloatingElement T>
+    static void dequantize(Stream launch, std::span<const std::int8_t> codes, std::span<const float> scales,
+                           std::span<T> to) {
+        cub::dequantize<Block>(launch, codes, scales, to);
+    }
+};
+
+/// A machine on the host's memory.
+class SerialMachine : public Machine<SerialKernels> {
+  public:
+    SerialMachine() : SerialMachine(std::vector<Line>(std::size_t{1} << 15U)) {}
+
+  private:
+    struct alignas(512) Line {
+        std::byte bytes[512];
+    };
+    explicit SerialMachine(std::vector<Line> memory)
+        : Machine(SerialKernels::Stream{}, std::as_writable_bytes(std::span(memory))), memory_(std::move(memory)) {}
+
+    std::vector<Line> memory_;
+};
+
+}  // namespace shardkit::test

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdexcept>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/cuda/local_device.hpp>
+
+#include "unit/backend/cuda/clean_machine.hpp"
+#include "unit/thrown_message.hpp"
+
+using shardkit::cuda::device_count;
+using shardkit::cuda::Error;
+using shardkit::cuda::local_device;
+
+TEST_CASE("local_device: rank i of a machine has GPU i") {
+    const CleanMachine machine;
+    standin::set_device_count(4);
+    CHECK(device_count() == 4);
+    for (std::size_t rank = 0; rank < 4; ++rank) { CHECK(local_device(rank) == static_cast<int>(rank)); }
+}
+
+TEST_CASE("local_device: more ranks than GPUs is refused with both numbers and the user's line") {
+    const CleanMachine machine;
+    standin::set_device_count(4);
+    const std::string message = thrown_message<std::invalid_argument>([] { local_device(4); });
+    CHECK(message.find("local rank 4, but this machine has 4 GPUs; expected a local rank below 4 (") == 0);
+    CHECK(message.find("local_device_test.cpp:") != std::string::npos);
+    standin::set_device_count(1);
+    CHECK(thrown_message<std::invalid_argument>([] {
+              local_device(9);
+          }).find("local rank 9, but this machine has 1 GPU; expected a local rank below 1") == 0);
+}
+
+TEST_CASE("local_device: a machine without a GPU says so in the runtime's words") {
+    standin::reset();
+    standin::set_device_count(0);
+    CHECK(thrown_message<Error>([] { local_device(0); }).find("cudaErrorNoDevice") != std::string::npos);
+    standin::reset();
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/cuda/stream.hpp>
+#include <shardkit/backend/nccl/share_unique_id.hpp>
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "../verb_suite.hpp"
+#include "gpu_ranks.hpp"
+
+namespace {
+
+using namespace shardkit;
+using namespace verb_checks;
+using gpu_ranks::Comm;
+using rank_checks::contains;
+
+constexpr std::size_t ranks = 3;
+
+/// Communicators as a user's own program makes them: blocking ones.
+class UsersComms {
+  public:
+    explicit UsersComms(std::size_t size) : comms_(size) {
+        ncclUniqueId id;
+        REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+        const auto outcomes = gpu_ranks::each_in_a_thread(size, [&](std::size_t rank) {
+            nccl::check(ncclCommInitRank(&comms_[rank], static_cast<int>(size), id, static_cast<int>(rank)),
+                        "ncclCommInitRank", "test", SourceLocation::current());
+        });
+        REQUIRE(gpu_ranks::first_error(outcomes) == "");
+    }
+    UsersComms(const UsersComms&) = delete;
+    UsersComms& operator=(const UsersComms&) = delete;
+    ~UsersComms() {
+        for (const ncclComm_t comm : comms_) { ncclCommAbort(comm); }
+    }
+    ncclComm_t operator[](std::size_t rank) const { return comms_[rank]; }
+
+  private:
+    std::vector<ncclComm_t> comms_;
+};
+
+template <class Error, class F>
+std::string message_of(const F& f) {
+    try {
+        f();
+    } catch (const Error& error) { return error.what(); }
+    return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("nccl: a borrowed communicator and the user's streams are used as they are and left alive") {
+    for (const standin::Pace pace : gpu_ranks::paces) {
+        gpu_ranks::restart(pace);
+        {
+            const UsersComms comms(ranks);
+            const auto outcomes = gpu_ranks::each_in_a_thread(ranks, [&](std::size_t rank) {
+                const cuda::Stream compute;
+                const cuda::Stream communication;
+                nccl::Options options = gpu_ranks::patient();
+                options.compute = compute.ref().native();
+                options.communication = communication.ref().native();
+                nccl::World world(nccl::Borrow{comms[rank]}, options);
+                const Comm comm(world);
+                expect(comm.native() == comms[rank] && comm.rank() == rank && comm.size() == ranks, "its place");
+                expect(world.streams().compute.native() == options.compute, "the user's stream");
+                verb_suite::every_verb<float>(comm);
+                verb_suite::splits_run_at_once(comm, 1);
+                world.finish();
+            });
+            CHECK(gpu_ranks::first_error(outcomes) == "");
+            CHECK(standin::calls("ncclCommInitRankConfig") == 0);
+            CHECK(standin::live().communicators == ranks);  // those of the splits are gone
+            CHECK(standin::order_violations().empty());
+        }
+        CHECK(standin::live() == standin::Live{});
+    }
+}
+
+TEST_CASE("nccl: a sub-communicator of the user's does its verbs beside the World's own") {
+    gpu_ranks::restart();
+    const UsersComms pair(2);
+    const auto outcomes =
+        gpu_ranks::with_world(ranks, gpu_ranks::patient(), [&](const Comm& world, nccl::World& handle) {
+            if (world.rank() < 2) {
+                const Comm adopted(handle, nccl::Borrow{pair[world.rank()]}, "dp");
+                expect(adopted.size() == 2 && adopted.rank() == world.rank() && adopted.axes() == "dp", "its place");
+                check_all_reduce<float, float>(adopted, 100, 1);
+                const Comm again(handle, nccl::Borrow{pair[world.rank()]}, "tp");
+                check_all_gather<float>(again, 10, 1);
+            }
+            check_all_reduce<float, float>(world, 100, 1);
+        });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+    CHECK(standin::live().communicators == 2);
+}
+
+TEST_CASE("nccl: borrowed communicators that do not fit are refused with both sides named") {
+    gpu_ranks::restart();
+    const UsersComms all(ranks);
+    const UsersComms one(1);
+    {
+        nccl::Options options = gpu_ranks::impatient();
+        options.device = 1;
+        CHECK(contains(message_of<std::invalid_argument>([&] { nccl::World world(nccl::Borrow{all[0]}, options); }),
+                       "it is of GPU 0, expected this World's GPU 1"));
+        nccl::World world(nccl::Borrow{one[0]}, gpu_ranks::impatient());
+        CHECK(contains(message_of<std::invalid_argument>([&] { Comm(world, nccl::Borrow{all[0]}, "dp"); }),
+                       "borrowed communicator dp: it has 3 ranks, expected at most the World's 1"));
+        CHECK(contains(message_of<std::invalid_argument>([&] { Comm(world, nccl::Borrow{nullptr}, "dp"); }),
+                       "no communicator"));
+    }
+    standin::set_async_error(all[0], ncclRemoteError);
+    CHECK(contains(message_of<CommError>([&] { nccl::World world(nccl::Borrow{all[0]}, gpu_ranks::impatient()); }),
+                   "returned 6"));
+    CHECK(standin::live().communicators == ranks + 1);
+}
+
+TEST_CASE("nccl: work of a borrowed communicator that hangs does not hang the World's end") {
+    if (rank_checks::sanitized) { return; }  // what is left behind would be reported as a leak
+    gpu_ranks::restart();
+    const UsersComms comms(2);
+    const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
+        nccl::World world(nccl::Borrow{comms[rank]}, gpu_ranks::impatient());
+        const Comm comm(world);
+        if (rank == 1) { return; }
+        check_all_reduce<float, float>(comm, 100, 1);
+    });
+    CHECK(outcomes[0].kind == rank_checks::Kind::comm);
+    CHECK(outcomes[1].kind == rank_checks::Kind::none);
+    CHECK(standin::hangs() == 0);
+    CHECK(standin::live().communicators == 2);  // neither aborted nor destroyed
+}
+
+TEST_CASE("nccl: registered memory is NCCL's own and registered once with every communicator") {
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::patient();
+    options.registered_memory = true;
+    {
+        const UsersComms comms(2);
+        const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
+            nccl::World world(nccl::Borrow{comms[rank]}, options);
+            const Comm comm(world);
+            const Comm reversed = comm.split(0, 1 - rank, "reversed");
+            for (int i = 0; i < 3; ++i) {
+                check_all_reduce<float, float>(comm, 100, 1);
+                check_all_reduce<float, float>(reversed, 100, 1);
+            }
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        CHECK(standin::calls("ncclCommRegister") == 4);  // a chunk of each rank with two communicators
+        CHECK(standin::calls("ncclMemAlloc") == 2);
+        CHECK(standin::live().registrations == 0);
+    }
+    CHECK(standin::live() == standin::Live{});
+}
+
+TEST_CASE("nccl: a unique id travels over any communicator of the host's memory; rank 0's failure is everybody's") {
+    gpu_ranks::restart();
+    std::array<std::optional<nccl::UniqueId>, 3> ids;
+    threads::run(DeviceMesh{3}, [&](auto& rank) { ids[rank.rank()] = nccl::share_unique_id(rank.world()); });
+    REQUIRE(ids[0].has_value());
+    CHECK(ids[1] == ids[0]);
+    CHECK(ids[2] == ids[0]);
+
+    standin::fail_next("ncclGetUniqueId", ncclSystemError);
+    std::array<std::string, 3> errors;
+    threads::run(DeviceMesh{3}, [&](auto& rank) {
+        try {
+            static_cast<void>(nccl::share_unique_id(rank.world()));
+        } catch (const CommError& error) { errors[rank.rank()] = error.what(); }
+    });
+    CHECK(errors[0].find("ncclGetUniqueId returned 2") != std::string::npos);
+    CHECK(errors[1].find("rank 0 could not create the id") != std::string::npos);
+    CHECK(errors[2].find("rank 0 could not create the id") != std::string::npos);
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/mesh/streams.hpp>
+
+namespace step_trainer {
+
+/// A rank's step as a CUDA graph, captured and launched in the order that TimelineRef asks for.
+class CapturedStep {
+  public:
+    template <class Step>
+    CapturedStep(const shardkit::Streams<shardkit::cuda::TimelineRef>& streams, const Step& step)
+        : streams_(streams) {
+        using shardkit::cuda::check;
+        const auto [compute, communication] = streams_;
+        cudaGraph_t graph = nullptr;
+        check(cudaStreamBeginCapture(compute.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+        try {
+            communication.wait(compute.record());
+            step();
+            compute.wait(communication.record());
+        } catch (...) {
+            static_cast<void>(cudaStreamEndCapture(compute.native(), &graph));
+            static_cast<void>(cudaGetLastError());
+            throw;
+        }
+        check(cudaStreamEndCapture(compute.native(), &graph), "cudaStreamEndCapture");
+        const cudaError_t made = cudaGraphInstantiate(&executable_, graph, 0);
+        static_cast<void>(cudaGraphDestroy(graph));
+        check(made, "cudaGraphInstantiate");
+        // The containers now hold events of the capture, for which nobody waits outside of it: whatever comes next
+        // is ordered here after what was given to the streams before.
+        join();
+    }
+    CapturedStep(CapturedStep&& other) noexcept
+        : streams_(other.streams_), executable_(std::exchange(other.executable_, nullptr)) {}
+    CapturedStep& operator=(CapturedStep&&) = delete;
+    ~CapturedStep() {
+        if (executable_ != nullptr) { static_cast<void>(cudaGraphExecDestroy(executable_)); }
+    }
+
+    void launch() const {
+        const auto [compute, communication] = streams_;
+        compute.wait(communication.record());
+        shardkit::cuda::check(cudaGraphLaunch(executable_, compute.native()), "cudaGraphLaunch");
+        communication.wait(compute.record());
+    }
+
+  private:
+    void join() const {
+        const auto [compute, communication] = streams_;
+        compute.wait(communication.record());
+        communication.wait(compute.record());
+    }
+
+    shardkit::Streams<shardkit::cuda::TimelineRef> streams_;
+    cudaGraphExec_t executable_ = nullptr;
+};
+
+}  // namespace step_trainer

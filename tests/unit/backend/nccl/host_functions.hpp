@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/host/enqueued_kernels.hpp>
+
+/// "Kernels" for streams without a GPU: host functions that run when the stream gets there.
+namespace host_functions {
+
+/// Everything that was launched, at addresses that stay: a graph may run it again.
+class Kept {
+  public:
+    static Kept& all() {
+        static Kept kept;
+        return kept;
+    }
+    template <class Work>
+    Work* keep(const Work& work) {
+        auto made = std::make_shared<Work>(work);
+        const std::lock_guard lock(mutex_);
+        works_.push_back(made);
+        return made.get();
+    }
+    /// @pre nothing is queued any more
+    void forget() {
+        const std::lock_guard lock(mutex_);
+        works_.clear();
+    }
+
+  private:
+    std::mutex mutex_;
+    std::list<std::shared_ptr<void>> works_;
+};
+
+/// What host::EnqueuedKernels want of a stream.
+class LaunchedStream {
+  public:
+    LaunchedStream(const shardkit::cuda::TimelineRef& stream)
+        : stream_(stream) {}  // implicit: kernels get the engine's
+
+    void synchronize() const { stream_.synchronize(); }
+    template <class Work>
+    void submit(const Work& work) const {
+        Work* const kept = Kept::all().keep(work);
+        shardkit::cuda::check(cudaLaunchHostFunc(
+                                  stream_.native(), [](void* it) { (*static_cast<Work*>(it))(); }, kept),
+                              "cudaLaunchHostFunc");
+    }
+
+  private:
+    shardkit::cuda::TimelineRef stream_;
+};
+
+using Kernels = shardkit::host::EnqueuedKernels<LaunchedStream>;
+
+}  // namespace host_functions

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <shardkit/mesh/rank.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/loss_scale.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/sharded/precision.hpp>
+#include <shardkit/sharded/sharded.hpp>
+
+/// A trainer whose source is the same for every engine: its own kernels are given to the compute stream and it looks
+/// at nothing in between. Gradients depend on the parameters, on what the forward pass saw and on the rank.
+namespace small_trainer {
+
+namespace sk = shardkit;
+
+template <class T>
+struct Weight : sk::Param<"weight", T, 37> {};
+template <class T>
+struct Bias : sk::Param<"bias", T, 5> {};
+
+inline constexpr std::size_t layers = 4;
+
+struct Training {
+    std::size_t microbatches = 1;
+    std::size_t in_flight = 2;
+    std::size_t steps = 3;
+    bool prefetch = false;    ///< a window of the next layer is begun while the last one's is open, and dropped
+    bool loss_scale = false;  ///< and a gradient that overflows in step 1
+    bool norm = true;         ///< taken, and clipped by
+    bool abandon = false;     ///< the gradients of step 0 are reduced and dropped
+};
+
+struct Outcome {
+    std::vector<float> parameters;
+    std::vector<double> norms;
+    double loss_scale = 0;
+
+    friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+template <class T>
+struct Backward {
+    std::span<const T> values;
+    const T* activation;
+    T* gradient;
+    float slope;
+    const sk::LossScaleState* loss_scale;
+    bool overflows;
+
+    void operator()() const {
+        using A = sk::Arithmetic<T>;
+        const auto scale = static_cast<A>(loss_scale == nullptr ? 1 : loss_scale->value());
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const A value = static_cast<A>(values[i]) + static_cast<A>(activation[i]) / 2;
+            const A addend = (value * static_cast<A>(slope) + static_cast<A>(i % 3)) * scale;
+            gradient[i] = static_cast<T>(static_cast<A>(gradient[i]) + addend);
+        }
+        if (overflows) { gradient[values.size() / 2] = static_cast<T>(static_cast<A>(1e300)); }
+    }
+};
+
+/// `submit(stream, work)`: how the user's kernels run on this engine. `scalars`: engine memory for activations.
+template <class T, class Policy, class Rank, class Submit>
+Outcome train(Rank& rank, const Training& training, const Submit& submit) {
+    using Engine = sk::EngineOf<Rank>;
+    using Group = sk::Params<Weight<T>, Bias<T>>;
+    const auto stream = rank.compute_stream();
+    std::deque<sk::Sharded<Group, Policy, Engine>> model;
+    std::deque<typename Engine::template Buffer<T>> activations;
+    for (std::size_t l = 0; l < layers; ++l) {
+        model.emplace_back(rank, "layers." + std::to_string(l));
+        model[l].initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
+            return static_cast<double>((i * 7 + static_cast<unsigned char>(path.back()) + name.size()) % 13) / 8 -
+                   0.75;
+        });
+        activations.push_back(rank.template buffer<T>(37));
+    }
+    auto groups = sk::groups(model);
+    sk::AdamW optimizer{groups, {.learning_rate = 0.25, .weight_decay = 0.125}};
+    sk::LossScale loss_scale{rank, {.initial = 4, .growth_interval = 1}};
+
+    std::vector<sk::GlobalNorm<Engine>> norms;
+    for (std::size_t step = 0; step < training.steps; ++step) {
+        optimizer.set_learning_rate(0.25 / static_cast<double>(step + 1));
+        sk::Accumulation accumulation{groups};
+        for (std::size_t m = 0; m < training.microbatches; ++m) {
+            for (std::size_t l = 0; l < layers; ++l) {
+                const auto window = model[l].unshard();
+                const std::span<const T> values(window[Weight<T>{}].data(), 37);
+                T* const activation = activations[l].data();
+                submit(stream, [=] {
+                    for (std::size_t i = 0; i < values.size(); ++i) { activation[i] = values[i]; }
+                });
+            }
+            for (std::size_t l = layers; l-- > 0;) {
+                auto pending = model[l].begin_unshard();
+                auto handle = accumulation.gradients(model[l]);
+                auto window = std::move(pending).wait();
+                const float slope = static_cast<float>(1 + (rank.rank() * 3 + m * 5 + l) % 7) / 16;
+                const bool overflows =
+                    training.loss_scale && step == 1 && m == 0 && l == 2 && rank.rank() + 1 == rank.world_size();
+                const sk::LossScaleState* const scale = training.loss_scale ? loss_scale.data() : nullptr;
+                submit(stream, Backward<T>{{window[Weight<T>{}].data(), 37},
+                                           activations[l].data(),
+                                           handle[Weight<T>{}].data(),
+                                           slope,
+                                           scale,
+                                           overflows});
+                submit(stream, Backward<T>{{window[Bias<T>{}].data(), 5},
+                                           activations[l].data(),
+                                           handle[Bias<T>{}].data(),
+                                           slope,
+                                           scale,
+                                           false});
+                if (training.prefetch && l > 0) {
+                    const auto next = model[l - 1].begin_unshard();
+                    model[l].reshard(std::move(window));
+                } else {
+                    model[l].reshard(std::move(window));
+                }
+                accumulation.add(std::move(handle),
+                                 m + 1 == training.microbatches ? sk::Microbatch::last : sk::Microbatch::more);
+            }
+        }
+        auto reduced = training.loss_scale ? sk::reduce(std::move(accumulation), sk::mean, loss_scale)
+                                           : sk::reduce(std::move(accumulation), sk::mean);
+        if (training.abandon && step == 0) { continue; }
+        if (training.norm) {
+            norms.push_back(sk::global_norm(reduced));
+            optimizer.step(std::move(reduced), sk::clip(norms.back(), 2));
+        } else {
+            optimizer.step(std::move(reduced), sk::ClipCoefficient{});
+        }
+    }
+
+    Outcome outcome;
+    for (const auto& norm : norms) { outcome.norms.push_back(norm.value()); }
+    outcome.loss_scale = loss_scale.value();
+    for (auto& layer : model) {
+        std::vector<float> values(42);
+        layer.read_full(Weight<T>{}, std::span(values).first(37));
+        layer.read_full(Bias<T>{}, std::span(values).last(5));
+        outcome.parameters.insert(outcome.parameters.end(), values.begin(), values.end());
+    }
+    rank.communication_stream().synchronize();
+    return outcome;
+}
+
+}  // namespace small_trainer

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The containers on the NCCL engine: the same source as on the threads engine, the same bits, whenever each stream
+// runs. NCCL's sums are made in rank order by the stand-in, so that bits can be compared.
+#include <cstddef>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "small_trainer_runs.hpp"
+
+namespace {
+
+namespace sk = shardkit;
+using small_trainer::Mesh;
+using small_trainer::Training;
+
+template <class T, class Policy>
+void check(const Mesh& mesh, const Training& training) {
+    CAPTURE(Policy::name);
+    CAPTURE(mesh.grid().describe());
+    CAPTURE(training.microbatches);
+    CAPTURE(training.in_flight);
+    const auto expected = small_trainer::on_threads<T, Policy>(mesh, training);
+    REQUIRE(expected[0].norms.size() == (training.norm ? training.steps - (training.abandon ? 1 : 0) : 0));
+    for (const small_trainer::Paces paces : small_trainer::all_paces) {
+        CAPTURE(static_cast<int>(paces.compute));
+        CAPTURE(static_cast<int>(paces.communication));
+        std::string error;
+        const auto given = small_trainer::on_nccl<T, Policy>(mesh, training, paces, error);
+        CHECK(error == "");
+        for (std::size_t r = 0; r < given.size(); ++r) { CHECK(small_trainer::same(given[r], expected[r])); }
+    }
+}
+
+template <class T>
+void check_policies(const Mesh& mesh, const Training& training) {
+    check<T, sk::NoShard>(mesh, training);
+    check<T, sk::ShardOptimizer>(mesh, training);
+    check<T, sk::ShardGradOp>(mesh, training);
+    check<T, sk::FullShard>(mesh, training);
+    if (mesh.dp() % 2 == 0) { check<T, sk::HybridShard<2>>(mesh, training); }
+}
+
+}  // namespace
+
+TEST_CASE("nccl: training is that of threads, bit for bit, in fp32, on every policy and pace") {
+    for (const std::size_t dp : {1U, 2U, 3U, 4U}) {
+        check_policies<float>(Mesh(dp, 1, 1), {.microbatches = 1});
+        check_policies<float>(Mesh(dp, 1, 1), {.microbatches = 3});
+    }
+}
+
+TEST_CASE("nccl: training with one buffer in flight, and with prefetch into two") {
+    check_policies<float>(Mesh(2, 1, 1), {.microbatches = 2, .in_flight = 1});
+    check_policies<float>(Mesh(3, 1, 1), {.microbatches = 2, .in_flight = 2, .prefetch = true});
+}
+
+TEST_CASE("nccl: training without a norm, and after a step whose gradients were dropped") {
+    check_policies<float>(Mesh(2, 1, 1), {.microbatches = 2, .norm = false});
+    check_policies<float>(Mesh(2, 1, 1), {.microbatches = 2, .abandon = true});
+}
+
+TEST_CASE("nccl: training over dp with cp and tp beside it") {
+    check_policies<float>(Mesh(2, 1, 2), {.microbatches = 2});
+    check_policies<float>(Mesh(2, 2, 1), {.microbatches = 2});
+}
+
+TEST_CASE("nccl: bf16 with fp32 master and reduction") {
+    check_policies<sk::bf16>(Mesh(4, 1, 1), {.microbatches = 2});
+}
+
+TEST_CASE("nccl: a step that overflows under a loss scale is skipped without the host") {
+    check_policies<float>(Mesh(3, 1, 1), {.microbatches = 2, .steps = 4, .loss_scale = true});
+    check_policies<sk::fp16>(Mesh(2, 1, 1), {.microbatches = 1, .steps = 4, .loss_scale = true});
+}
