@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.py ROOT PAGE -- COMPILER [flags]: a page of documentation says what is so.
 
-Every C++ block is a whole program (```cpp program): it compiles without a warning and exits with 0; where a block
+Every C++ block is a whole program (```cpp program): it compiles without a warning and exits with 0; one for GPUs
+(```cpp gpu program) compiles against the stand-in's declarations of CUDA and NCCL. Where a block
 ```text output follows, it prints exactly that. Commands in ```sh blocks, flags of examples/run, links and names of
 files exist. `check.py ROOT pages PAGE...` compares a list of pages with those on disk.
 """
@@ -37,6 +38,17 @@ def blocks(text):
     if block is not None:
         found.append((f"{block[0]} (never closed)", "", block[2]))
     return found, rest
+
+
+def check_gpu_program(root, page, number, code, compiler):
+    with tempfile.TemporaryDirectory(prefix="shardkit-docs-") as folder:
+        source = pathlib.Path(folder, "page.cpp")
+        source.write_text(code, encoding="utf-8")
+        command = [*compiler, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", root / "include", "-I",
+                   root / "tests/standin/include", source]
+        built = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if built.returncode != 0:
+            yield f"{page}:{number}: does not compile:\n{built.stdout}"
 
 
 def check_program(root, page, number, code, expected, compiler):
@@ -104,12 +116,16 @@ def check_page(root, page, compiler):
             lines = len(content.splitlines())
             if page == "README.md" and programs == 1 and lines > README_PROGRAM_LINES:
                 yield f"{page}:{number}: the first program has {lines} lines, at most {README_PROGRAM_LINES} are promised"
+        elif info == "cpp gpu program":
+            programs += 1
+            yield from check_gpu_program(root, page, number, content, compiler)
         elif info == "sh":
             yield from check_commands(root, page, number, content)
         elif info not in ("text", "text output", "meson", "cmake"):
-            yield f"{page}:{number}: a block marked '{info}'; expected cpp program, text output, text, sh, meson or cmake"
+            yield f"{page}:{number}: a block marked '{info}'; expected cpp program, " \
+                  "cpp gpu program, text output, text, sh, meson or cmake"
     if programs == 0:
-        yield f"{page}: no program; every page has one that is compiled and run"
+        yield f"{page}: no program; every page has one that is compiled"
     yield from check_names(root, page, rest)
 
 

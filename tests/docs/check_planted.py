@@ -13,6 +13,8 @@ PLANTS = [
     (GOOD + "See `tests/tool.py` and [the page](page.md).\n```sh\ntests/run all # with a comment\n```\n", ""),
     (PROGRAM.format("undeclared();"), "page.md:2: does not compile"),
     (PROGRAM.format("int unused;"), "page.md:2: does not compile"),
+    (PROGRAM.format("undeclared();").replace("cpp", "cpp gpu"), "page.md:2: does not compile"),
+    (PROGRAM.format("return 3;").replace("cpp", "cpp gpu"), ""),
     (PROGRAM.format("return 3;"), "page.md:2: exited with 3"),
     (GOOD.replace("\nhello\n", "\ngoodbye\n"), "page.md:2: prints\nhello"),
     ("Text.\n", "no program"),

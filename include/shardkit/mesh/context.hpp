@@ -34,6 +34,19 @@ concept CountsTraffic = requires(const C comm) {
     { comm.traffic() } -> std::same_as<TrafficLog&>;
 };
 
+/// The engine places a rank's memory itself. A concept, because nvcc 13.0 takes the same requires-expression in the
+/// member that asks for an unsatisfied one.
+template <class C, class T>
+concept MakesBuffers = requires(const C& comm, std::size_t n) {
+    comm.template buffer<T>(n);
+};
+/// The engine can tell memory that it works on from other memory.
+template <class C>
+concept ChecksMemory = requires(const C& comm, const void* data, std::size_t n, std::string_view what,
+                                SourceLocation where) {
+    comm.require_memory(data, n, what, where);
+};
+
 /// One rank's view of a mesh, independent of the mesh's static type: its place, its communicators, streams and
 /// pools. Every container of the rank refers to it, so it neither moves nor copies and outlives them.
 template <class EngineType>
@@ -99,7 +112,7 @@ class Context {
     /// Zeroed memory of this rank for n elements, where the engine's verbs and kernels find it.
     template <Element T>
     typename Engine::template Buffer<T> buffer(std::size_t n) const {
-        if constexpr (requires { world_.template buffer<T>(n); }) {
+        if constexpr (MakesBuffers<Communicator, T>) {
             return world_.template buffer<T>(n);
         } else {
             return typename Engine::template Buffer<T>(n);
@@ -109,9 +122,7 @@ class Context {
     /// Refuses memory of the user's that the engine cannot work on (host memory given to a device, say).
     /// @throws std::invalid_argument that names `what`, what was given and what was expected
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
-        if constexpr (requires { world_.require_memory(data, bytes, what, where); }) {
-            world_.require_memory(data, bytes, what, where);
-        }
+        if constexpr (ChecksMemory<Communicator>) { world_.require_memory(data, bytes, what, where); }
     }
 
     /// Uses a communicator that the user already has for the sub-mesh over AxisSet, instead of making one; before the

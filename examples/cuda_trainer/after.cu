@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/cub/kernels.cuh>
+
+#include "after.hpp"
+#include "program.hpp"
+
+int main(int count, char** words) {
+    using Engine = shardkit::nccl::Engine<shardkit::cub::Kernels>;
+    return cuda_trainer::program({words + 1, words + count}, stdout, stderr,
+                                 [](auto&&... given) { return cuda_trainer::after::train<Engine>(given...); });
+}

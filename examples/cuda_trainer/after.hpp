@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/nccl/engine.hpp>
+#include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/shardkit.hpp>
+
+#include "job.hpp"
+#include "network.hpp"
+#include "report.hpp"
+
+/// The trainer after: a policy decides what each rank holds, and thereby what is communicated.
+namespace cuda_trainer::after {
+
+namespace sk = shardkit;
+
+struct Table : sk::Param<"table", float, sk::dynamic, sk::dynamic> {};
+struct Projection : sk::Param<"projection", float, sk::dynamic, sk::dynamic> {};
+struct Expand : sk::Param<"expand", float, sk::dynamic, sk::dynamic> {};
+struct ExpandBias : sk::Param<"expand_bias", float, sk::dynamic> {};
+struct Contract : sk::Param<"contract", float, sk::dynamic, sk::dynamic> {};
+struct ContractBias : sk::Param<"contract_bias", float, sk::dynamic> {};
+struct Logits : sk::Param<"logits", float, sk::dynamic, sk::dynamic> {};
+struct Bias : sk::Param<"bias", float, sk::dynamic> {};
+using EmbeddingGroup = sk::Params<Table, Projection, Bias>;
+using BlockGroup = sk::Params<Expand, ExpandBias, Contract, ContractBias>;
+using HeadGroup = sk::Params<Logits, Bias>;
+
+/// The device pointers in a window, or in a handle of gradients.
+template <class T>
+EmbeddingWeights<T> embedding(const auto& from) {
+    return {from[Table{}].data(), from[Projection{}].data(), from[Bias{}].data()};
+}
+template <class T>
+BlockWeights<T> block(const auto& from) {
+    return {from[Expand{}].data(), from[ExpandBias{}].data(), from[Contract{}].data(), from[ContractBias{}].data()};
+}
+template <class T>
+HeadWeights<T> head(const auto& from) {
+    return {from[Logits{}].data(), from[Bias{}].data()};
+}
+
+/// The parameters, in one group for each part of the model.
+template <class Engine, class Policy>
+struct ShardedModel {
+    sk::Sharded<EmbeddingGroup, Policy, Engine> embedding;
+    std::vector<sk::Sharded<BlockGroup, Policy, Engine>> blocks;
+    sk::Sharded<HeadGroup, Policy, Engine> head;
+
+    ShardedModel(sk::Context<Engine>& rank, const Shape& s, Policy policy)
+        : embedding(rank, "embedding",
+                    {sk::shape<Table>(Shape::vocabulary, s.embedding), sk::shape<Projection>(s.width, s.inputs()),
+                     sk::shape<Bias>(s.width)},
+                    {policy}),
+          head(rank, "head", {sk::shape<Logits>(Shape::vocabulary, s.width), sk::shape<Bias>(Shape::vocabulary)},
+               {policy}) {
+        for (std::size_t l = 0; l < s.layers; ++l) {
+            const sk::Shapes<BlockGroup> shapes{
+                sk::shape<Expand>(s.hidden(), s.width), sk::shape<ExpandBias>(s.hidden()),
+                sk::shape<Contract>(s.width, s.hidden()), sk::shape<ContractBias>(s.width)};
+            blocks.push_back({rank, "blocks." + std::to_string(l), shapes, {policy}});
+        }
+    }
+};
+
+/// When an exception leaves the scope: ends the communication that is under way, so that memory that it uses can be
+/// freed and the peers learn of it. shardkit ends its own communicators, and leaves a borrowed one to its owner.
+class AbortOnError {
+  public:
+    AbortOnError(sk::nccl::World& world, Job& job)
+        : world_(world), job_(job), under_way_(std::uncaught_exceptions()) {}
+    AbortOnError(const AbortOnError&) = delete;
+    AbortOnError& operator=(const AbortOnError&) = delete;
+    ~AbortOnError() {
+        if (std::uncaught_exceptions() == under_way_) { return; }
+        world_.abort();
+        job_.abort();
+    }
+
+  private:
+    sk::nccl::World& world_;
+    Job& job_;
+    int under_way_;
+};
+
+/// Trains, and returns the loss of every step.
+template <class Engine, class Policy>
+std::vector<float> train(const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
+                         const Report& report, sk::nccl::Options nccl, Policy policy) {
+    using Mesh = sk::DeviceMesh<sk::dynamic>;
+    const Shape& shape = options.shape;
+    nccl.compute = gpu.stream;
+    sk::nccl::World world(sk::nccl::Borrow{job.comm}, nccl);
+    sk::Rank<Engine, Mesh> rank{Mesh(job.ranks), typename Engine::Communicator(world), {}, world.streams()};
+    ShardedModel<Engine, Policy> parts(rank, shape, policy);
+    auto model = sk::groups(parts.embedding, parts.blocks, parts.head);
+    model.for_each([&](auto& layer) {
+        layer.initialize([&](auto path, auto parameter, std::uint64_t i) {
+            return initial_value(shape, options.seed, path, parameter, i);
+        });
+    });
+    sk::AdamW optimizer{model, {.learning_rate = options.learning_rate}};
+    const sk::PlanOptions steps{.microbatches = options.microbatches, .norms_per_step = options.clip > 0 ? 1U : 0U};
+    report.model_bytes(sk::plan(model, steps).memory.total().value);
+
+    const DeviceArray<std::uint8_t> device_text(text.size(), gpu.stream);
+    upload(gpu.stream, device_text.data(), text.data(), text.size());
+    const std::size_t samples = options.batch / (job.ranks * options.microbatches);
+    const float weight = 1 / static_cast<float>(samples * options.microbatches);
+    Network<float> network(gpu, shape, samples);
+    const DeviceArray<float> losses(options.steps, gpu.stream);
+    const AbortOnError guard(world, job);  // after the memory: it goes first
+
+    for (std::size_t step = 0; step < options.steps; ++step) {
+        float* const loss = losses.data() + step;
+        sk::Accumulation accumulation{model};
+        for (std::size_t m = 0; m < options.microbatches; ++m) {
+            const std::size_t first = step * options.batch + (m * job.ranks + job.rank) * samples;
+            const Batch batch{
+                device_text.data(), text.size() - shape.context, shape.context, options.seed, first, samples};
+            const auto last = m + 1 == options.microbatches ? sk::Microbatch::last : sk::Microbatch::more;
+            network.embed(embedding<const float>(parts.embedding.unshard()), batch);
+            for (std::size_t l = 0; l < shape.layers; ++l) {
+                network.block(l, block<const float>(parts.blocks[l].unshard()));
+            }
+            const auto with_gradients = [&](auto& layer, auto work) {
+                const auto w = layer.unshard();
+                auto g = accumulation.gradients(layer);
+                work(w, g);
+                accumulation.add(std::move(g), last);
+            };
+            with_gradients(parts.head, [&](const auto& w, const auto& g) {
+                network.head(head<const float>(w), head<float>(g), batch, weight, loss);
+            });
+            for (std::size_t l = shape.layers; l-- > 0;) {
+                with_gradients(parts.blocks[l], [&](const auto& w, const auto& g) {
+                    network.block_backward(l, block<const float>(w), block<float>(g));
+                });
+            }
+            with_gradients(parts.embedding, [&](const auto& w, const auto& g) {
+                network.embed_backward(embedding<const float>(w), embedding<float>(g), batch);
+            });
+        }
+        auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+        if (options.clip > 0) {
+            const auto norm = sk::global_norm(reduced);
+            optimizer.step(std::move(reduced), sk::clip(norm, options.clip));
+        } else {
+            optimizer.step(std::move(reduced));
+        }
+        sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<float>(loss, 1), rank.compute_stream());
+
+        if (step % options.every == 0 || step + 1 == options.steps) {
+            float sum = 0;
+            rank.compute_stream().synchronize();  // looks after the peers while it waits
+            download(gpu.stream, &sum, loss, 1);
+            report.step(step, sum / static_cast<float>(job.ranks));
+        }
+    }
+    std::vector<float> result(options.steps);
+    download(gpu.stream, result.data(), losses.data(), result.size());
+    for (float& loss : result) { loss /= static_cast<float>(job.ranks); }
+    return result;
+}
+
+/// With the policy that the options name.
+template <class Engine>
+std::vector<float> train(const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
+                         const Report& report, const sk::nccl::Options& nccl = {}) {
+    const auto with = [&](auto policy) { return train<Engine>(options, text, gpu, job, report, nccl, policy); };
+    if (options.policy == "no_shard") { return with(sk::NoShard{}); }
+    if (options.policy == "shard_optimizer") { return with(sk::ShardOptimizer{}); }
+    if (options.policy == "shard_grad_op") { return with(sk::ShardGradOp{}); }
+    if (options.policy == "full_shard") { return with(sk::FullShard{}); }
+    if (job.ranks % options.hybrid_group != 0) {
+        throw InputError("--policy hybrid_shard:" + std::to_string(options.hybrid_group) +
+                         ": expected a number that divides the " + std::to_string(job.ranks) + " ranks");
+    }
+    return with(sk::HybridShard<sk::dynamic>{options.hybrid_group});
+}
+
+}  // namespace cuda_trainer::after

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "before.hpp"
+#include "program.hpp"
+
+int main(int count, char** words) {
+    return cuda_trainer::program({words + 1, words + count}, stdout, stderr, cuda_trainer::before::train);
+}

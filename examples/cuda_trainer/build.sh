@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Compiles and links both trainers with nvcc; needs no GPU.
+#   examples/cuda_trainer/build.sh [--out FOLDER] [--arch "80 90"]
+# Without --arch: for the GPUs of this machine, or for sm_80 and sm_90 where there are none.
+# Environment: NVCC; CXX, the host's compiler; NCCL_HOME, the folder above include/nccl.h, where NCCL is not beside the
+# toolkit; NVCC_FLAGS, further flags.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+out=$root/build/cuda_trainer
+architectures=
+while [ $# -gt 0 ]; do
+    case $1 in
+        --out) out=$2 && shift 2 ;;
+        --arch) architectures=$2 && shift 2 ;;
+        *) echo "usage: examples/cuda_trainer/build.sh [--out FOLDER] [--arch \"80 90\"]" >&2 && exit 2 ;;
+    esac
+done
+nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+if ! command -v "$nvcc" >/dev/null; then
+    echo "build.sh: no nvcc; expected the CUDA toolkit 13 in PATH, or NVCC=its compiler" >&2 && exit 1
+fi
+if [ -z "$architectures" ]; then
+    architectures=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u || true)
+fi
+
+flags=(-std=c++20 -O2 --expt-relaxed-constexpr -Werror all-warnings -Xcompiler "-Wall,-Wextra" -I"$root/include")
+for architecture in ${architectures:-80 90}; do
+    flags+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
+done
+if [ -n "${CXX:-}" ]; then flags+=(-ccbin "$CXX"); fi
+libraries=(-lcublas)
+if [ -n "${NCCL_HOME:-}" ]; then
+    flags+=(-isystem "$NCCL_HOME/include")
+    libraries+=(-L"$NCCL_HOME/lib" "-Xlinker=-rpath,$NCCL_HOME/lib")
+    if [ -e "$NCCL_HOME/lib/libnccl.so" ]; then libraries+=(-lnccl); else libraries+=(-l:libnccl.so.2); fi
+else
+    libraries+=(-lnccl)
+fi
+mkdir -p "$out"
+for program in before after; do
+    # shellcheck disable=SC2086
+    "$nvcc" "${flags[@]}" ${NVCC_FLAGS:-} "$here/$program.cu" -o "$out/$program" "${libraries[@]}"
+done

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "check.hpp"
+
+namespace cuda_trainer {
+
+/// This process's GPU: selected, with a stream that everything runs on, and cuBLAS on that stream.
+struct Gpu {
+    cudaStream_t stream = nullptr;
+    cublasHandle_t blas = nullptr;
+
+    explicit Gpu(int device) {
+        check(cudaSetDevice(device), "cudaSetDevice");
+        check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        check(cublasCreate(&blas), "cublasCreate");
+        check(cublasSetStream(blas, stream), "cublasSetStream");
+    }
+    Gpu(const Gpu&) = delete;
+    Gpu& operator=(const Gpu&) = delete;
+    ~Gpu() {
+        static_cast<void>(cublasDestroy(blas));
+        static_cast<void>(cudaStreamDestroy(stream));
+    }
+};
+
+/// Zeroed device memory.
+template <class T>
+class DeviceArray {
+  public:
+    DeviceArray(std::size_t size, cudaStream_t stream) : size_(size) {
+        void* memory = nullptr;
+        check(cudaMalloc(&memory, size * sizeof(T)), "cudaMalloc");
+        data_ = static_cast<T*>(memory);
+        check(cudaMemsetAsync(data_, 0, size * sizeof(T), stream), "cudaMemsetAsync");
+    }
+    DeviceArray(const DeviceArray&) = delete;
+    DeviceArray& operator=(const DeviceArray&) = delete;
+    ~DeviceArray() { static_cast<void>(cudaFree(data_)); }
+
+    T* data() const { return data_; }
+    std::size_t size() const { return size_; }
+    std::size_t bytes() const { return size_ * sizeof(T); }
+
+  private:
+    T* data_ = nullptr;
+    std::size_t size_;
+};
+
+/// From the host's memory; returns when `from` may be reused.
+template <class T>
+void upload(cudaStream_t stream, T* to, const T* from, std::size_t count) {
+    check(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+
+/// Into the host's memory; returns when `to` holds the values.
+template <class T>
+void download(cudaStream_t stream, T* to, const T* from, std::size_t count) {
+    check(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+
+}  // namespace cuda_trainer

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "shape.hpp"
+
+namespace cuda_trainer {
+
+/// The user asked for something that cannot be done; the text says what was expected.
+struct InputError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+struct Options {
+    Shape shape;
+    std::size_t steps = 200;
+    std::size_t batch = 256;  ///< samples of a step, over all ranks and microbatches
+    std::size_t microbatches = 1;
+    std::size_t every = 20;  ///< steps between two lines of output
+    double learning_rate = 1e-3;
+    double clip = 0;  ///< greatest norm of the gradients; 0: any
+    std::uint64_t seed = 1;
+    std::string text;
+    std::string policy = "no_shard";
+    std::size_t hybrid_group = 1;  ///< N of hybrid_shard:N
+    bool help = false;
+};
+
+inline constexpr const char* usage =
+    "  --text FILE       what to learn, any bytes (needed)\n"
+    "  --steps N         200\n"
+    "  --batch N         256: samples of a step, a multiple of ranks x microbatches\n"
+    "  --microbatches N  1: passes of each rank in a step\n"
+    "  --context N       16: bytes that the model sees\n"
+    "  --width N         256\n"
+    "  --layers N        2\n"
+    "  --lr X            0.001\n"
+    "  --clip X          0: greatest norm of the gradients, 0 for any\n"
+    "  --policy NAME     no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N\n"
+    "  --seed N          1: decides the first parameters and the order of the text\n"
+    "  --every N         20: steps between two lines of output\n"
+    "One GPU unless RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set, as torchrun does.\n";
+
+/// Reads one number after another; every complaint names the flag.
+class FlagReader {
+  public:
+    explicit FlagReader(std::span<const char* const> arguments) : left_(arguments) {}
+
+    bool next() {
+        if (left_.empty()) { return false; }
+        flag_ = left_.front();
+        left_ = left_.subspan(1);
+        return true;
+    }
+    std::string_view flag() const { return flag_; }
+    std::string_view text() {
+        if (left_.empty()) { throw InputError(std::string(flag_) + " is the last word; expected a value after it"); }
+        value_ = left_.front();
+        left_ = left_.subspan(1);
+        return value_;
+    }
+    std::uint64_t count(std::uint64_t least = 1, std::uint64_t most = 1'000'000'000) {
+        std::uint64_t parsed = 0;
+        if (!parse(text(), parsed) || parsed < least || parsed > most) {
+            refuse("a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+        }
+        return parsed;
+    }
+    double number() {
+        double parsed = 0;
+        if (!parse(text(), parsed) || !std::isfinite(parsed) || parsed < 0) { refuse("a number of at least 0"); }
+        return parsed;
+    }
+    [[noreturn]] void refuse(const std::string& expected) const {
+        throw InputError(std::string(flag_) + " " + std::string(value_) + ": expected " + expected);
+    }
+
+  private:
+    template <class N>
+    static bool parse(std::string_view text, N& number) {
+        const char* const end = text.data() + text.size();
+        const auto [stopped, error] = std::from_chars(text.data(), end, number);
+        return error == std::errc{} && stopped == end;
+    }
+
+    std::span<const char* const> left_;
+    std::string_view flag_;
+    std::string_view value_;
+};
+
+inline void read_policy(FlagReader& read, Options& options) {
+    constexpr std::string_view hybrid = "hybrid_shard:";
+    const std::string given(read.text());
+    options.policy = given;
+    if (given.starts_with(hybrid)) {
+        const char* const number = given.c_str() + hybrid.size();
+        const char* const words[] = {"--policy hybrid_shard:", number};
+        FlagReader group(words);
+        group.next();
+        options.hybrid_group = group.count();
+        options.policy = "hybrid_shard";
+    } else if (given != "no_shard" && given != "shard_optimizer" && given != "shard_grad_op" &&
+               given != "full_shard") {
+        read.refuse("no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N");
+    }
+}
+
+/// The words after the program's name.
+/// @throws InputError
+inline Options parse(std::span<const char* const> arguments) {
+    constexpr std::uint64_t widest = 65536;
+    Options options;
+    FlagReader read(arguments);
+    while (read.next()) {
+        const std::string_view flag = read.flag();
+        if (flag == "--help") {
+            options.help = true;
+        } else if (flag == "--text") {
+            options.text = read.text();
+        } else if (flag == "--steps") {
+            options.steps = read.count();
+        } else if (flag == "--batch") {
+            options.batch = read.count(1, 1'000'000);
+        } else if (flag == "--microbatches") {
+            options.microbatches = read.count();
+        } else if (flag == "--context") {
+            options.shape.context = read.count(1, 1024);
+        } else if (flag == "--width") {
+            options.shape.width = read.count(1, widest);
+        } else if (flag == "--layers") {
+            options.shape.layers = read.count(1, 1000);
+        } else if (flag == "--lr") {
+            options.learning_rate = read.number();
+        } else if (flag == "--clip") {
+            options.clip = read.number();
+        } else if (flag == "--policy") {
+            read_policy(read, options);
+        } else if (flag == "--seed") {
+            options.seed = read.count(0, UINT64_MAX);
+        } else if (flag == "--every") {
+            options.every = read.count();
+        } else {
+            throw InputError("unknown flag " + std::string(flag) + "; --help lists them");
+        }
+    }
+    if (options.text.empty() && !options.help) {
+        throw InputError("--text FILE is missing: expected a file to learn");
+    }
+    return options;
+}
+
+}  // namespace cuda_trainer

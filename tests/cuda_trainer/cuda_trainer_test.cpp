@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "trainer_ranks.hpp"
+
+namespace {
+
+using namespace trainer_ranks;
+
+constexpr standin::Pace paces[] = {standin::Pace::lazy, standin::Pace::eager};
+const std::vector<std::string> policies{"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"};
+
+void restart(standin::Pace pace = standin::Pace::lazy) {
+    standin::reset();
+    standin::set_pace(pace);
+}
+/// Nothing is left behind, and no two ranks launched communication in different orders.
+void check_clean() {
+    CHECK(standin::order_violations().empty());
+    CHECK(standin::frees_in_use().empty());
+    CHECK(standin::hangs() == 0);
+    CHECK(standin::live() == standin::Live{});
+}
+double furthest(const Losses& a, const Losses& b) {
+    if (a.size() != b.size()) { return INFINITY; }
+    double worst = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        worst = std::max(worst, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    }
+    return worst;
+}
+/// Losses of about 5.5 are 4.8e-7 apart in fp32. Ranks and microbatches add the same samples in another order, and
+/// AdamW's first steps are as long for a small gradient as for a large one, so that its rounding grows with the
+/// steps.
+constexpr double rounding = 2e-4;
+
+}  // namespace
+
+TEST_CASE("cuda_trainer: before and after with no_shard print the same losses, to the last bit") {
+    for (const standin::Pace pace : paces) {
+        for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
+            CAPTURE(ranks);
+            Options options = small_options();
+            options.microbatches = 2;
+            restart(pace);
+            const Run before = run(ranks, options, before::train);
+            check_clean();
+            restart(pace);
+            const Run after = run(ranks, options, sharded());
+            check_clean();
+            CHECK(before.all() == after.all());
+            CHECK(before.all().front() > 5);
+        }
+    }
+}
+
+TEST_CASE("cuda_trainer: every policy on any number of ranks gives the losses of one rank") {
+    restart();
+    Options options = small_options();
+    options.clip = 0.5;
+    const Losses alone = run(1, options, sharded()).all();
+    check_clean();
+    for (const standin::Pace pace : paces) {
+        for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
+            Losses of_no_shard;
+            for (const std::string& policy : policies) {
+                for (const std::size_t microbatches : {std::size_t{1}, std::size_t{3}}) {
+                    CAPTURE(ranks);
+                    CAPTURE(policy);
+                    CAPTURE(microbatches);
+                    options.policy = policy;
+                    options.hybrid_group = ranks == 4 ? 2 : 1;
+                    options.microbatches = microbatches;
+                    restart(pace);
+                    const Run given = run(ranks, options, sharded());
+                    check_clean();
+                    CHECK(furthest(given.all(), alone) < rounding);
+                    // The sums over ranks and the norm's partial sums are the same ones.
+                    if (microbatches == 1 && policy == "no_shard") { of_no_shard = given.all(); }
+                    if (microbatches == 1 && policy != "hybrid_shard") { CHECK(given.all() == of_no_shard); }
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("cuda_trainer: communication may run as early or as late as its stream is allowed to") {
+    Options options = small_options();
+    options.shape.layers = 5;
+    options.microbatches = 2;
+    options.clip = 0.5;
+    for (const std::string& policy : policies) {
+        options.policy = policy;
+        options.hybrid_group = 2;
+        restart();
+        const Losses losses = run(4, options, sharded()).all();
+        for (const standin::Pace pace : paces) {
+            CAPTURE(policy);
+            restart(pace);
+            const standin::Pace other = pace == standin::Pace::lazy ? standin::Pace::eager : standin::Pace::lazy;
+            CHECK(run(4, options, sharded_communicating(other)).all() == losses);
+            check_clean();
+        }
+    }
+}
+
+TEST_CASE("cuda_trainer: it learns real text") {
+    restart();
+    Options options = small_options();
+    options.steps = 120;
+    options.every = 40;
+    options.policy = "full_shard";
+    options.clip = 1;
+    const Run given = run(2, options, sharded());
+    check_clean();
+    const Losses& losses = given.all();
+    const float end = std::accumulate(losses.end() - 10, losses.end(), 0.0F) / 10;
+    // Bytes of English by frequency alone: about 3.1.
+    CHECK(losses.front() > 5);
+    CHECK(end < 3.0F);
+
+    restart();
+    const Run again = run(2, options, sharded());
+    CHECK(again.all() == losses);
+}
+
+TEST_CASE("cuda_trainer: steps allocate nothing and make no communicator") {
+    for (const std::string& policy : policies) {
+        CAPTURE(policy);
+        restart();
+        constexpr std::size_t ranks = 4;
+        Options options = small_options();
+        options.policy = policy;
+        options.hybrid_group = 2;
+        options.microbatches = 2;
+        options.clip = 1;
+        Meeting meeting(ranks);
+        const std::vector<std::string> none{"cudaMalloc",
+                                            "cudaMallocHost",
+                                            "cudaHostAlloc",
+                                            "cudaFree",
+                                            "cudaStreamCreateWithFlags",
+                                            "cudaEventCreateWithFlags",
+                                            "ncclMemAlloc",
+                                            "ncclCommInitRank",
+                                            "ncclCommInitRankConfig",
+                                            "ncclCommSplit"};
+        std::vector<std::size_t> calls;
+        std::size_t reductions = 0;
+        const Run given = run(ranks, options, sharded(), [&](std::size_t, std::size_t step) {
+            meeting.meet([&] {
+                if (step == 0) { standin::reset_calls(); }
+                if (step + 1 < options.steps) { return; }
+                for (const std::string& call : none) { calls.push_back(standin::calls(call)); }
+                reductions = standin::calls("ncclAllReduce") + standin::calls("ncclReduceScatter");
+            });
+        });
+        check_clean();
+        CHECK(given.all().size() == options.steps);
+        CHECK(calls == std::vector<std::size_t>(none.size(), 0));
+        CHECK(reductions > 0);
+    }
+}
+
+TEST_CASE("cuda_trainer: the printed memory is what shardkit takes of the device, and sharding lowers it") {
+    Options options = small_options();
+    options.shape.layers = 8;
+    options.clip = 1;
+    options.microbatches = 2;
+    constexpr std::size_t ranks = 4;
+    std::vector<std::size_t> planned;
+    std::vector<std::size_t> beside;
+    for (const std::string& policy : policies) {
+        CAPTURE(policy);
+        options.policy = policy;
+        options.hybrid_group = 2;
+        restart();
+        // A chunk of its own for every buffer, so that the device's count is that of the buffers.
+        shardkit::nccl::Options nccl = small_and_patient();
+        nccl.arena_chunk_bytes = 1;
+        Meeting meeting(ranks);
+        std::size_t measured = 0;
+        const Run given = run(ranks, options, sharded_with(nccl), [&](std::size_t, std::size_t step) {
+            if (step + 1 == options.steps) {
+                meeting.meet([&] { measured = standin::peak_device_bytes(0); });
+            }
+        });
+        CHECK(given.all().size() == options.steps);
+        CHECK(given.bytes == std::vector<std::size_t>(ranks, given.bytes[0]));
+        planned.push_back(given.bytes[0]);
+        beside.push_back(measured - given.bytes[0]);
+    }
+    // Besides, whatever the policy: the text, the activations, scratch and staging memory; and small tables, the only
+    // things that may differ. Buffers are multiples of 512 bytes.
+    for (const std::size_t bytes : beside) {
+        CHECK(std::max(bytes, beside[0]) - std::min(bytes, beside[0]) < planned[0] / 25);
+    }
+    CHECK(planned[1] < planned[0]);
+    CHECK(planned[3] < planned[1]);
+    CHECK(planned[3] < planned[4]);
+}
+
+TEST_CASE("cuda_trainer: a rank that gives up is an error of the others, not a hang") {
+    for (const std::string& policy : {std::string("no_shard"), std::string("hybrid_shard")}) {
+        CAPTURE(policy);
+        restart();
+        Options options = small_options();
+        options.policy = policy;
+        options.hybrid_group = 2;
+        shardkit::nccl::Options nccl = small_and_patient();
+        nccl.timeout = std::chrono::milliseconds(300);
+        const Run given = run(4, options, sharded_with(nccl), [](std::size_t rank, std::size_t step) {
+            if (rank == 2 && step == 3) { throw std::runtime_error("planted"); }
+        });
+        CHECK(given.errors[2] == "planted");
+        for (const std::size_t rank : {0U, 1U, 3U}) {
+            CAPTURE(given.errors[rank]);
+            CHECK(given.errors[rank].find("nccl") != std::string::npos);
+        }
+        CHECK(standin::live() == standin::Live{});
+        CHECK(standin::hangs() == 0);
+    }
+}

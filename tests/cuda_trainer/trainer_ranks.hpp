@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "../../examples/cuda_trainer/after.hpp"
+#include "../../examples/cuda_trainer/before.hpp"
+#include "../../examples/cuda_trainer/text.hpp"
+#include "../unit/backend/nccl/host_functions.hpp"
+#include "standin.hpp"
+
+/// The trainers on ranks that are threads, each with a GPU of the stand-in and kernels on the host.
+namespace trainer_ranks {
+
+using namespace cuda_trainer;
+using Engine = shardkit::nccl::Engine<host_functions::Kernels>;
+using Losses = std::vector<float>;
+using Train = std::function<Losses(const Options&, const std::vector<std::uint8_t>&, Gpu&, Job&, const Report&)>;
+
+/// Small chunks, and a rank that waits longer has lost its peers: the test fails instead of hanging.
+inline shardkit::nccl::Options small_and_patient() {
+    shardkit::nccl::Options options;
+    options.timeout = std::chrono::seconds(60);
+    options.arena_chunk_bytes = std::size_t{1} << 20U;
+    options.staging_bytes = std::size_t{1} << 16U;
+    return options;
+}
+inline Train sharded_with(shardkit::nccl::Options nccl) {
+    return [nccl](const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
+                  const Report& report) { return after::train<Engine>(options, text, gpu, job, report, nccl); };
+}
+inline Train sharded() { return sharded_with(small_and_patient()); }
+
+/// With a communication stream of the trainer's own, at a pace of its own.
+inline Train sharded_communicating(standin::Pace pace) {
+    return [pace](const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
+                  const Report& report) {
+        struct Stream {
+            cudaStream_t native = nullptr;
+            Stream() {
+                check(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+            }
+            ~Stream() { static_cast<void>(cudaStreamDestroy(native)); }
+        } const communication;
+        standin::set_pace(communication.native, pace);
+        shardkit::nccl::Options nccl = small_and_patient();
+        nccl.communication = communication.native;
+        return after::train<Engine>(options, text, gpu, job, report, nccl);
+    };
+}
+
+/// A licence is English, and not written for a test.
+inline const std::string real_text = std::string(SHARDKIT_GOLDEN_DIR) + "/../../LICENSE";
+
+/// A model that two slow cores train in seconds.
+inline Options small_options() {
+    Options options;
+    options.shape = {.context = 6, .width = 24, .layers = 2, .embedding = 8};
+    options.text = real_text;
+    options.batch = 48;
+    options.steps = 6;
+    options.every = 1;
+    options.learning_rate = 3e-3;
+    return options;
+}
+
+/// Lets the ranks meet.
+class Meeting {
+  public:
+    explicit Meeting(std::size_t ranks) : ranks_(ranks) {}
+    /// The last one to come calls `f` while the others wait.
+    template <class F>
+    void meet(const F& f) {
+        std::unique_lock lock(mutex_);
+        const std::size_t meeting = come_ / ranks_;
+        if (++come_ % ranks_ == 0) {
+            f();
+            changed_.notify_all();
+        } else {
+            changed_.wait(lock, [&] { return come_ / ranks_ > meeting; });
+        }
+    }
+
+  private:
+    std::size_t ranks_;
+    std::size_t come_ = 0;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+};
+
+struct Run {
+    std::vector<Losses> losses;       ///< of every rank
+    std::vector<std::string> errors;  ///< what every rank ended with; empty: nothing
+    std::vector<std::size_t> bytes;   ///< what every rank reported of its model
+
+    /// Losses that all ranks agree about.
+    const Losses& all() const {
+        for (std::size_t rank = 0; rank < losses.size(); ++rank) {
+            if (!errors[rank].empty()) { throw std::runtime_error(errors[rank]); }
+            if (losses[rank] != losses[0]) { throw std::runtime_error("the ranks print different losses"); }
+        }
+        return losses[0];
+    }
+};
+
+/// `train` on every rank; on_step(rank, step) may throw.
+inline Run run(
+    std::size_t ranks, const Options& options, const Train& train,
+    const std::function<void(std::size_t, std::size_t)>& on_step = [](std::size_t, std::size_t) {}) {
+    Run result{std::vector<Losses>(ranks), std::vector<std::string>(ranks), std::vector<std::size_t>(ranks)};
+    ncclUniqueId id;
+    check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        threads.emplace_back([&, rank] {
+            try {
+                Gpu gpu(static_cast<int>(rank));
+                Job job(id, rank, ranks);
+                const std::vector<std::uint8_t> text = read_text(options.text, options.shape);
+                Report report;
+                report.model_bytes = [&](std::size_t bytes) { result.bytes[rank] = bytes; };
+                report.step = [&](std::size_t step, double) { on_step(rank, step); };
+                result.losses[rank] = train(options, text, gpu, job, report);
+            } catch (const std::exception& error) { result.errors[rank] = error.what(); }
+        });
+    }
+    for (std::thread& thread : threads) { thread.join(); }
+    if (standin::live().queued == 0) { host_functions::Kept::all().forget(); }
+    return result;
+}
+
+}  // namespace trainer_ranks
