@@ -35,8 +35,8 @@ nccl_version() {
 
 cuda_version() { "$nvcc" --version | sed -n 's/.* V\([0-9.]*\)$/\1/p'; }
 
-# Programs that need NCCL are named nccl_*.
-uses_nccl() { [[ $(basename "$1") == nccl_* ]]; }
+# Programs that need NCCL make an nccl::World.
+uses_nccl() { grep -q '^#include <shardkit/backend/nccl/world.hpp>' "$1"; }
 has_kernels() { grep -q '^#include .*\.cuh[>"]' "$1" || grep -q '^#include <thrust/' "$1"; }
 
 # object NAME SOURCE: compiles; sources without device code by the host's compiler.
@@ -102,7 +102,7 @@ build() {
     : >"$out/results"
     # The longest first. Links follow, for what was compiled.
     for source in "$here"/instantiate_[as]*.cu "$here"/instantiate.cu "$here"/instantiate_[!as]*.cu \
-        "$here"/*_test.cu "$here"/main.cpp; do
+        "$here"/trainer_kernels.cu "$here"/*_test.cu "$here"/main.cpp; do
         name=$(basename "${source%.*}")
         if uses_nccl "$source" && [ -z "$(nccl_home)" ]; then
             echo "skipped compile $name 0" | tee -a "$out/results"
@@ -112,7 +112,7 @@ build() {
         timed compile "$name" object "$name" "$source" &
     done
     wait
-    if ! ar rcs "$out/libkernels.a" "$out"/instantiate*.o; then return 1; fi
+    if ! ar rcs "$out/libkernels.a" "$out"/instantiate*.o "$out/trainer_kernels.o"; then return 1; fi
     for source in "$here"/*_test.cu; do
         name=$(basename "${source%.*}")
         [ -e "$out/$name.o" ] || continue

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -14,6 +15,12 @@
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::inline SHARDKIT_BUILD {
+
+/// A stream whose work can be captured in a graph; `capture()` names the capture that it is part of, 0: none.
+template <class S>
+concept Captures = requires(const S stream) {
+    { stream.capture() } -> std::same_as<unsigned long long>;
+};
 
 /// A group's parameters on one rank: full copy, resting shard, master shard, and whether the full copy is stale.
 /// `gather_source` is what the optimizer writes and what the next all-gather sends; nothing is copied between.
@@ -61,7 +68,7 @@ class ParameterStore {
             context_->communication_stream().wait(lease_.acquire(geometry_->path));
             full_ = static_cast<Gather*>(lease_.data());
         }
-        if (stale_) {
+        if (is_stale()) {
             try {
                 gather(where);
             } catch (...) {
@@ -69,6 +76,7 @@ class ParameterStore {
                 throw;
             }
             stale_ = false;
+            gathered_in_ = capture();
         }
         ++windows_;
     }
@@ -78,6 +86,8 @@ class ParameterStore {
     void close() noexcept {
         if (--windows_ > 0) { return; }
         ++generation_;
+        // The next window's gather may then come without an update before it.
+        if (update_captured_) { updated_ = context_->compute_stream().record(); }
         release();
     }
 
@@ -127,10 +137,32 @@ class ParameterStore {
     }
     void end_update() {
         updated_ = context_->compute_stream().record();
-        if constexpr (stale_after_update) { stale_ = true; }
+        if constexpr (stale_after_update) {
+            stale_ = true;
+            update_captured_ = update_captured_ || capture() != 0;
+        }
     }
 
   private:
+    /// The graph capture that work is given to at the moment, 0: none.
+    unsigned long long capture() const noexcept {
+        if constexpr (Captures<typename Engine::Stream>) {
+            return context_->compute_stream().capture();
+        } else {
+            return 0;
+        }
+    }
+    /// A graph is launched when the host's flags are long about something else: one that is captured gathers in its
+    /// first window, and outside of captures nothing is known of a copy after an update was captured.
+    bool is_stale() const noexcept {
+        if constexpr (leases_full || !(sharded_at_rest || stale_after_update)) {
+            return stale_;
+        } else {
+            if (stale_ || windows_ > 0) { return stale_; }
+            const auto now = capture();
+            return gathered_in_ != now || (now == 0 && update_captured_);
+        }
+    }
     void gather(SourceLocation where) {
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
@@ -170,6 +202,8 @@ class ParameterStore {
     std::uint64_t generation_ = 0;
     std::size_t windows_ = 0;
     bool stale_ = false;
+    unsigned long long gathered_in_ = 0;  // the capture of the last gather, 0: none
+    bool update_captured_ = false;
 };
 
 }  // namespace shardkit::inline SHARDKIT_BUILD

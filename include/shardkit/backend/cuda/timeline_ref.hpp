@@ -27,6 +27,8 @@ class Timeline;
 ///     begin the capture in compute;  communication.wait(compute.record());
 ///     the step;
 ///     compute.wait(communication.record());  end the capture in compute;
+///     after it, also when an exception ended it: compute.wait(communication.record());
+///     communication.wait(compute.record());
 ///     communication's earlier work:  compute.wait(communication.record());  launch the graph in compute;
 ///     communication's later work:  communication.wait(compute.record()).
 class TimelineRef {
@@ -41,6 +43,9 @@ class TimelineRef {
     /// Waits in the host until all work given to the stream so far is over; the timeline's Watch is polled meanwhile.
     /// @throws Error of the stream's work, or of an earlier `record` or `wait`; what the Watch throws
     void synchronize(SourceLocation where = SourceLocation::current()) const { state_->synchronize(where); }
+
+    /// The capture of a CUDA graph that the stream is part of, 0: none.
+    unsigned long long capture() const noexcept { return state_->capture(); }
 
     cudaStream_t native() const noexcept { return state_->stream().native(); }
     /// Device memory for the temporary storage of the kernel that is enqueued next.

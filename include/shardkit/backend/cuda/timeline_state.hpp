@@ -80,6 +80,7 @@ class TimelineState {
         }
     }
 
+    unsigned long long capture() noexcept { return capture_of(*this); }
     StreamRef stream() const noexcept { return stream_; }
     int device() const noexcept { return device_; }
     std::span<std::byte> scratch() const noexcept { return scratch_.span(); }

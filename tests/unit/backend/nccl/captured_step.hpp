@@ -26,8 +26,11 @@ class CapturedStep {
             step();
             compute.wait(communication.record());
         } catch (...) {
-            static_cast<void>(cudaStreamEndCapture(compute.native(), &graph));
+            if (cudaStreamEndCapture(compute.native(), &graph) == cudaSuccess) {
+                static_cast<void>(cudaGraphDestroy(graph));
+            }
             static_cast<void>(cudaGetLastError());
+            join();
             throw;
         }
         check(cudaStreamEndCapture(compute.native(), &graph), "cudaStreamEndCapture");
@@ -53,7 +56,7 @@ class CapturedStep {
     }
 
   private:
-    void join() const {
+    void join() const noexcept {
         const auto [compute, communication] = streams_;
         compute.wait(communication.record());
         communication.wait(compute.record());

@@ -117,16 +117,7 @@ class Trainer {
     }
 
     void step() {
-        sk::Accumulation accumulation{groups_};
-        for (std::size_t m = 0; m < settings_.microbatches; ++m) {
-            for (std::size_t l = 0; l < layers; ++l) {
-                const auto window = model_[l].unshard();
-                run(Forward<T>{{window[Weight<T>{}].data(), weight_size}, activations_[l].data()});
-            }
-            for (std::size_t l = layers; l-- > 0;) { backward(accumulation, l, m); }
-        }
-        auto reduced = settings_.scales_loss ? sk::reduce(std::move(accumulation), sk::mean, loss_scale_)
-                                             : sk::reduce(std::move(accumulation), sk::mean);
+        auto reduced = gradients();
         if (settings_.clips) {
             const auto norm = sk::global_norm(reduced);
             run(Note{norm.data(), loss_scale(), log_.data()});
@@ -136,6 +127,8 @@ class Trainer {
             optimizer_.step(std::move(reduced));
         }
     }
+    /// A step whose gradients are reduced and dropped: nobody waits for them.
+    void abandon() { static_cast<void>(gradients()); }
     void set_learning_rate(double value) { optimizer_.set_learning_rate(value); }
     /// Looks at every parameter in full, as an evaluation between steps does.
     void evaluate() {
@@ -177,6 +170,18 @@ class Trainer {
         }
         return model;
     }
+    auto gradients() {
+        sk::Accumulation accumulation{groups_};
+        for (std::size_t m = 0; m < settings_.microbatches; ++m) {
+            for (std::size_t l = 0; l < layers; ++l) {
+                const auto window = model_[l].unshard();
+                run(Forward<T>{{window[Weight<T>{}].data(), weight_size}, activations_[l].data()});
+            }
+            for (std::size_t l = layers; l-- > 0;) { backward(accumulation, l, m); }
+        }
+        return settings_.scales_loss ? sk::reduce(std::move(accumulation), sk::mean, loss_scale_)
+                                     : sk::reduce(std::move(accumulation), sk::mean);
+    }
     template <class Accumulation>
     void backward(Accumulation& accumulation, std::size_t l, std::size_t microbatch) {
         auto window = model_[l].unshard();
@@ -190,12 +195,8 @@ class Trainer {
                         slope,
                         loss_scale(),
                         may_overflow});
-        run(Backward<T>{{window[Bias<T>{}].data(), bias_size},
-                        activation,
-                        handle[Bias<T>{}].data(),
-                        slope,
-                        loss_scale(),
-                        false});
+        run(Backward<T>{
+            {window[Bias<T>{}].data(), bias_size}, activation, handle[Bias<T>{}].data(), slope, loss_scale(), false});
         model_[l].reshard(std::move(window));
         accumulation.add(std::move(handle),
                          microbatch + 1 == settings_.microbatches ? sk::Microbatch::last : sk::Microbatch::more);
@@ -216,8 +217,11 @@ class Trainer {
     std::vector<typename Engine::template Buffer<T>> activations_;
 };
 
-/// Works through `plan`, one letter after the other: e a step, C a step captured in a graph (which is not run by
-/// that), L a launch of the last graph, v an evaluation, r a lower learning rate. `capture(step)` returns the graph.
+struct Dropped {};
+
+/// Works through `plan`, one letter after the other: e a step, a an abandoned one, C a step captured in a graph
+/// (which is not run by that), D a capture that an exception ends, L a launch of the last graph, v an evaluation, r a
+/// lower learning rate. `capture(step)` returns the graph.
 template <class T, class Policy, class Rank, class Capture>
 Outcome follow(Rank& rank, const Settings& settings, std::string_view plan, const Capture& capture) {
     Trainer<T, Policy, Rank> trainer(rank, settings);
@@ -226,7 +230,16 @@ Outcome follow(Rank& rank, const Settings& settings, std::string_view plan, cons
     std::vector<decltype(capture(step))> graphs;
     for (const char each : plan) {
         if (each == 'e') { step(); }
+        if (each == 'a') { trainer.abandon(); }
         if (each == 'C') { graphs.push_back(capture(step)); }
+        if (each == 'D') {
+            try {
+                capture([&] {
+                    step();
+                    throw Dropped{};
+                });
+            } catch (const Dropped&) {}  // NOLINT(bugprone-empty-catch)
+        }
         if (each == 'L') { graphs.back().launch(); }
         if (each == 'v') { trainer.evaluate(); }
         if (each == 'r') { trainer.set_learning_rate(learning_rate /= 2); }

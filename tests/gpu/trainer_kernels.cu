@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/cub/device_launch.cuh>
+#include <shardkit/backend/cub/kernels.hpp>
+
+#include "../unit/backend/nccl/step_trainer.hpp"
+
+// What the trainer of the tests gives to Kernels::run: the user's own kernels.
+
+using shardkit::bf16;
+using shardkit::cub::DeviceLaunch;
+using shardkit::cub::RunOnce;
+using step_trainer::Backward;
+using step_trainer::Forward;
+using step_trainer::Note;
+
+#define RUN(...) \
+    template void DeviceLaunch::operator()(std::uint64_t, const RunOnce<__VA_ARGS__>&, std::string_view) const;
+
+RUN(Forward<double>)
+RUN(Forward<float>)
+RUN(Forward<bf16>)
+RUN(Backward<double>)
+RUN(Backward<float>)
+RUN(Backward<bf16>)
+RUN(Note)

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training steps as CUDA graphs, one graph per rank: launched, they compute what the same number of plain steps does,
+// bit for bit, whenever each stream runs.
+#include <atomic>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+#include "captured_step.hpp"
+#include "gpu_ranks.hpp"
+#include "small_trainer_runs.hpp"
+#include "step_trainer.hpp"
+
+namespace {
+
+namespace sk = shardkit;
+using small_trainer::Mesh;
+using small_trainer::Paces;
+using step_trainer::CapturedStep;
+using step_trainer::Outcome;
+using step_trainer::Settings;
+using NcclRank = sk::Rank<gpu_ranks::Engine, Mesh>;
+
+template <class T, class Policy>
+std::vector<Outcome> on_threads(std::size_t ranks, const Settings& settings, std::string_view plan) {
+    std::vector<Outcome> outcomes(ranks);
+    sk::threads::run(Mesh(ranks, 1, 1), [&](auto& rank) {
+        outcomes[rank.rank()] = step_trainer::follow<T, Policy>(rank, settings, plan, step_trainer::Repeat{});
+    });
+    return outcomes;
+}
+
+/// f(rank, streams) on every rank. Empty when every rank ended well, and the stand-in saw nothing that would break on
+/// a GPU.
+template <class F>
+std::string on_nccl(std::size_t ranks, Paces paces, const F& f) {
+    gpu_ranks::restart();
+    const Mesh mesh(ranks, 1, 1);
+    std::string error = gpu_ranks::first_error(
+        gpu_ranks::with_world(ranks, gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
+            const auto streams = world.streams();
+            standin::set_pace(streams.compute.native(), paces.compute);
+            standin::set_pace(streams.communication.native(), paces.communication);
+            NcclRank rank(mesh, comm, {}, streams);
+            f(rank, streams);
+        }));
+    for (const std::string& violation : standin::order_violations()) { error += violation; }
+    for (const std::string& free : standin::frees_in_use()) { error += free; }
+    if (standin::live().executable_graphs != 0) { error += "a graph is left"; }
+    return error;
+}
+
+template <class T, class Policy>
+void check(std::size_t ranks, const Settings& settings, std::string_view plan) {
+    CAPTURE(Policy::name);
+    CAPTURE(ranks);
+    CAPTURE(settings.microbatches);
+    CAPTURE(settings.clips);
+    CAPTURE(settings.scales_loss);
+    CAPTURE(plan);
+    const std::vector<Outcome> expected = on_threads<T, Policy>(ranks, settings, plan);
+    REQUIRE(!expected[0].log.empty());
+    for (const Paces paces : small_trainer::all_paces) {
+        CAPTURE(static_cast<int>(paces.compute));
+        CAPTURE(static_cast<int>(paces.communication));
+        std::vector<Outcome> given(ranks);
+        const std::string error = on_nccl(ranks, paces, [&](NcclRank& rank, const auto& streams) {
+            given[rank.rank()] = step_trainer::follow<T, Policy>(
+                rank, settings, plan, [&](const auto& step) { return CapturedStep(streams, step); });
+        });
+        CHECK(error == "");
+        for (std::size_t r = 0; r < ranks; ++r) { CHECK(step_trainer::same(given[r], expected[r])); }
+    }
+}
+
+template <class T>
+void check_policies(std::size_t ranks, const Settings& settings, std::string_view plan) {
+    check<T, sk::NoShard>(ranks, settings, plan);
+    check<T, sk::ShardOptimizer>(ranks, settings, plan);
+    check<T, sk::ShardGradOp>(ranks, settings, plan);
+    check<T, sk::FullShard>(ranks, settings, plan);
+    if (ranks % 2 == 0) { check<T, sk::HybridShard<2>>(ranks, settings, plan); }
+}
+
+}  // namespace
+
+TEST_CASE("nccl: a capture gathers even where the copies are fresh when it begins") {
+    check_policies<float>(2, {.microbatches = 1}, "evCLL");
+    check_policies<float>(2, {.microbatches = 1}, "eCLvLvLe");
+}
+
+TEST_CASE("nccl: launches of a captured step are steps, plain ones before and between, on every policy and pace") {
+    for (const std::size_t ranks : {1U, 2U, 3U}) {
+        check_policies<float>(ranks, {.microbatches = 1}, "eCLLeLeeLL");
+        check_policies<float>(ranks, {.microbatches = 2}, "eeCLeLLe");
+    }
+}
+
+TEST_CASE("nccl: a captured step without clipping, and in bf16 with fp32 master and reduction") {
+    check_policies<float>(2, {.microbatches = 2, .clips = false}, "eCLLeL");
+    check_policies<sk::bf16>(2, {.microbatches = 2}, "eCLLeL");
+}
+
+TEST_CASE("nccl: plain steps go on after a capture before its graph is launched, and after a second capture") {
+    check_policies<float>(2, {.microbatches = 1}, "eCeeLeCeLCLL");
+}
+
+TEST_CASE("nccl: a capture that an exception ends has done nothing") {
+    check_policies<float>(2, {.microbatches = 2}, "eDeeCDLDeL");
+}
+
+TEST_CASE("nccl: launches and captures come after the reductions of abandoned steps") {
+    check_policies<float>(2, {.microbatches = 1}, "eCaLaeaCeaL");
+}
+
+TEST_CASE("nccl: evaluations before a capture and between launches see the parameters of that moment") {
+    for (const std::size_t ranks : {2U, 4U}) { check_policies<float>(ranks, {.microbatches = 2}, "evCvLvLveLve"); }
+}
+
+TEST_CASE("nccl: a step with a norm that is captured before any plain one is an error: it would take memory") {
+    const std::string error = on_nccl(2, small_trainer::all_paces[0], [](NcclRank& rank, const auto& streams) {
+        step_trainer::Trainer<float, sk::FullShard, NcclRank> trainer(rank, {});
+        const CapturedStep graph(streams, [&] { trainer.step(); });
+    });
+    CHECK(rank_checks::contains(error, "cudaErrorStreamCaptureUnsupported"));
+}
+
+TEST_CASE("nccl: a learning rate set between launches takes effect in the next one") {
+    check_policies<float>(2, {.microbatches = 1}, "eCLrLLrLreL");
+    const auto same_rate = on_threads<float, sk::FullShard>(2, {}, "eeee");
+    const auto lower_rate = on_threads<float, sk::FullShard>(2, {}, "eere");
+    CHECK(!step_trainer::same(same_rate[0], lower_rate[0]));
+}
+
+TEST_CASE("nccl: the loss scale adapts inside the graph, and steps that overflow are skipped there") {
+    check_policies<float>(3, {.microbatches = 2, .scales_loss = true}, "eCLLLLLeLL");
+    check_policies<sk::fp16>(2, {.clips = false, .scales_loss = true}, "eCLLLLLeLL");
+    const auto expected = on_threads<float, sk::FullShard>(2, {.scales_loss = true}, "eeeeee");
+    const std::vector<double>& log = expected[0].log;
+    std::vector<double> scales;
+    for (std::size_t step = 0; 2 * step < log.size(); ++step) { scales.push_back(log[2 * step + 1]); }
+    CHECK(scales == std::vector<double>{4, 8, 16, 8, 16, 8});
+}
+
+TEST_CASE("nccl: a captured step and its launches wait for nothing, allocate nothing and make no communicator") {
+    constexpr std::size_t ranks = 3;
+    std::atomic<std::size_t> arrived = 0;
+    // Everyone is here before one of them goes on alone.
+    const auto alone = [&](std::size_t rank, std::size_t round, const auto& f) {
+        ++arrived;
+        while (arrived < (2 * round + 1) * ranks) { std::this_thread::yield(); }
+        if (rank == 0) { f(); }
+        ++arrived;
+        while (arrived < (2 * round + 2) * ranks) { std::this_thread::yield(); }
+    };
+    std::string called;
+    const auto note = [&](std::string_view call) {
+        if (standin::calls(call) != 0) { called += std::string(call) + " "; }
+    };
+    const auto note_costly = [&] {
+        for (const std::string_view call :
+             {"cudaStreamSynchronize", "cudaStreamQuery", "cudaEventSynchronize", "cudaEventQuery", "cudaMalloc",
+              "cudaFree", "cudaMallocHost", "cudaHostAlloc", "cudaFreeHost", "cudaStreamCreateWithFlags",
+              "cudaEventCreateWithFlags", "ncclMemAlloc", "ncclCommInitRank", "ncclCommInitRankConfig",
+              "ncclCommSplit", "ncclCommRegister"}) {
+            note(call);
+        }
+    };
+    std::size_t gathers = 0;
+    std::size_t reductions = 0;
+    const std::string error = on_nccl(ranks, small_trainer::all_paces[0], [&](NcclRank& rank, const auto& streams) {
+        step_trainer::Trainer<float, sk::FullShard, NcclRank> trainer(rank, {.microbatches = 2, .scales_loss = true});
+        trainer.step();
+        streams.compute.synchronize();
+        streams.communication.synchronize();
+        alone(rank.rank(), 0, [] { standin::reset_calls(); });
+        const CapturedStep graph(streams, [&] { trainer.step(); });
+        alone(rank.rank(), 1, [&] {
+            note_costly();
+            gathers = standin::calls("ncclAllGather");
+            reductions = standin::calls("ncclReduceScatter");
+            standin::reset_calls();
+        });
+        for (int i = 0; i < 3; ++i) { graph.launch(); }
+        alone(rank.rank(), 2, [&] {
+            note_costly();
+            for (const std::string_view call :
+                 {"cudaLaunchHostFunc", "cudaMemcpyAsync", "cudaMemsetAsync", "ncclAllGather", "ncclReduceScatter",
+                  "ncclAllReduce", "ncclCommGetAsyncError"}) {
+                note(call);
+            }
+            CHECK(standin::calls("cudaGraphLaunch") == 3 * ranks);
+        });
+        static_cast<void>(trainer.outcome());
+    });
+    CHECK(error == "");
+    CHECK(called == "");
+    CHECK(gathers == ranks * step_trainer::layers * 2 * 2);  // forward and backward of two microbatches
+    CHECK(reductions == ranks * step_trainer::layers * 2);
+}
