@@ -10,6 +10,7 @@
 
 #include "../verb_suite.hpp"
 #include "gpu_ranks.hpp"
+#include "test_size.hpp"
 
 namespace {
 
@@ -17,21 +18,26 @@ using namespace shardkit;
 using namespace verb_suite;
 using gpu_ranks::Comm;
 
-/// f on 1 to 5 ranks, with work that runs as late and as early as it may; afterwards nothing is left.
+template <class F>
+void on_world(std::size_t ranks, standin::Pace pace, const nccl::Options& options, const F& f) {
+    CAPTURE(ranks);
+    gpu_ranks::restart(pace);
+    const auto outcomes =
+        gpu_ranks::with_world(ranks, gpu_ranks::patient(options), [&](const Comm& comm, nccl::World&) { f(comm); });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+    CHECK(standin::order_violations().empty());
+    CHECK(standin::frees_in_use().empty());
+    CHECK(standin::live() == standin::Live{});
+}
+
+/// f on 1 to 5 ranks with work that runs as late as it may, and on 3 with work that runs early; afterwards nothing is
+/// left.
 template <class F>
 void on_every_world(const nccl::Options& options, const F& f) {
-    for (const standin::Pace pace : gpu_ranks::paces) {
-        for (std::size_t ranks = 1; ranks <= 5; ++ranks) {
-            CAPTURE(ranks);
-            gpu_ranks::restart(pace);
-            const auto outcomes = gpu_ranks::with_world(ranks, gpu_ranks::patient(options),
-                                                        [&](const Comm& comm, nccl::World&) { f(comm); });
-            CHECK(gpu_ranks::first_error(outcomes) == "");
-            CHECK(standin::order_violations().empty());
-            CHECK(standin::frees_in_use().empty());
-            CHECK(standin::live() == standin::Live{});
-        }
+    for (std::size_t ranks = 1; ranks <= 5; ranks += test_size::reduced() ? 3 : 1) {
+        on_world(ranks, standin::Pace::lazy, options, f);
     }
+    on_world(3, standin::Pace::eager, options, f);
 }
 
 nccl::Options little_staging() {
