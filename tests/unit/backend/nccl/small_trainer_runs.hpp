@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
-#include <cstring>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -65,8 +67,9 @@ std::vector<Outcome> on_nccl(const Mesh& mesh, const Training& training, Paces p
 
 /// Bit for bit; a norm that overflowed may be NaN in both.
 inline bool same(const Outcome& a, const Outcome& b) {
-    return a.parameters == b.parameters && a.loss_scale == b.loss_scale && a.norms.size() == b.norms.size() &&
-           std::memcmp(a.norms.data(), b.norms.data(), a.norms.size() * sizeof(double)) == 0;
+    const auto bits = [](double norm) { return std::bit_cast<std::uint64_t>(norm); };
+    return a.parameters == b.parameters && a.loss_scale == b.loss_scale &&
+           std::ranges::equal(a.norms, b.norms, {}, bits, bits);
 }
 
 }  // namespace small_trainer

@@ -97,7 +97,7 @@ struct Outcome {
 /// Bit for bit; a norm that overflowed may be NaN in both.
 inline bool same(const Outcome& a, const Outcome& b) {
     const auto equal = [](const std::vector<double>& x, const std::vector<double>& y) {
-        return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0;
+        return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0);
     };
     return equal(a.parameters, b.parameters) && equal(a.log, b.log);
 }
