@@ -34,7 +34,7 @@ void on_world(std::size_t ranks, standin::Pace pace, const nccl::Options& option
 /// left.
 template <class F>
 void on_every_world(const nccl::Options& options, const F& f) {
-    for (std::size_t ranks = 1; ranks <= 5; ranks += test_size::reduced() ? 3 : 1) {
+    for (std::size_t ranks = 1; ranks <= 5; ranks += test_size::reduced() ? 3U : 1U) {
         on_world(ranks, standin::Pace::lazy, options, f);
     }
     on_world(3, standin::Pace::eager, options, f);
