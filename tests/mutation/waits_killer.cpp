@@ -21,20 +21,12 @@ using small_trainer::Training;
 
 template <class T, class Policy>
 bool fails(const Mesh& mesh, const Training& training) {
-    const auto expected = small_trainer::on_threads<T, Policy>(mesh, training);
-    for (const small_trainer::Paces paces : small_trainer::all_paces) {
-        std::string error;
-        const auto given = small_trainer::on_nccl<T, Policy>(mesh, training, paces, error);
-        for (std::size_t r = 0; r < given.size(); ++r) {
-            if (error.empty() && small_trainer::same(given[r], expected[r])) { continue; }
-            std::printf("%s, %zu microbatches, %zu in flight, compute %s, communication %s: rank %zu differs %s\n",
-                        std::string(Policy::name).c_str(), training.microbatches, training.in_flight,
-                        paces.compute == standin::Pace::lazy ? "late" : "early",
-                        paces.communication == standin::Pace::lazy ? "late" : "early", r, error.c_str());
-            return true;
-        }
-    }
-    return false;
+    const std::string difference =
+        small_trainer::difference<T, Policy>(mesh, training, small_trainer::on_threads<T, Policy>(mesh, training));
+    if (difference.empty()) { return false; }
+    std::printf("%s, %zu microbatches, %zu in flight, %s\n", std::string(Policy::name).c_str(), training.microbatches,
+                training.in_flight, difference.c_str());
+    return true;
 }
 
 /// The buffer of a window that was begun and dropped is free, and in this checked build filled with NaN, however late

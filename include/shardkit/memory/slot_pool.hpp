@@ -36,9 +36,11 @@ class SlotPool {
         Event last_use_{};
     };
 
+    /// For engines whose buffers need nothing but a size.
+    static Memory plain_memory(std::size_t bytes) { return Memory(bytes); }
+
     /// `make`: where a slot's memory comes from.
-    SlotPool(
-        std::size_t slot_bytes, std::size_t in_flight, Make make = [](std::size_t bytes) { return Memory(bytes); })
+    SlotPool(std::size_t slot_bytes, std::size_t in_flight, Make make = plain_memory)
         : slot_bytes_(slot_bytes), in_flight_(in_flight), make_(std::move(make)) {}
 
     std::size_t slot_bytes() const noexcept { return slot_bytes_; }

@@ -24,8 +24,7 @@ class SlotPools {
   public:
     using Make = typename SlotPool<Engine>::Make;
 
-    explicit SlotPools(
-        std::size_t in_flight, Make make = [](std::size_t bytes) { return typename SlotPool<Engine>::Memory(bytes); })
+    explicit SlotPools(std::size_t in_flight, Make make = SlotPool<Engine>::plain_memory)
         : in_flight_(in_flight), make_(std::move(make)) {}
 
     /// The pool for buffers of `bytes`; made on first use, kept at its address.

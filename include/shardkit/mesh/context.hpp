@@ -119,6 +119,15 @@ class Context {
         }
     }
 
+    /// The value in the engine's memory at `value`.
+    /// Order:   once all work that was given to the compute stream is done; the host waits for it.
+    template <class T>
+    T read(const T* value) const {
+        T copy{};
+        Engine::Kernels::copy_out(streams_.compute, std::span<const T>(value, 1), std::span<T>(&copy, 1));
+        return copy;
+    }
+
     /// Refuses memory of the user's that the engine cannot work on (host memory given to a device, say).
     /// @throws std::invalid_argument that names `what`, what was given and what was expected
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {

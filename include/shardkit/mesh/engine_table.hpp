@@ -5,14 +5,15 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
-#include <vector>
+#include <utility>
 
 #include <shardkit/mesh/context.hpp>
 
 namespace shardkit {
 
 /// A few values in an engine's memory: scalars and tables that its kernels read and write where a host would have to
-/// wait for them. Made from host values; `span` and `data` are the engine's memory, `read` synchronizes.
+/// wait for them. Made from host values; `span` and `data` are the engine's memory, `read` synchronizes. Move-only.
+/// Order:   its end waits for the compute stream, whose kernels may still use it and what its owner frees after it.
 template <class Engine, class T>
 class EngineTable {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -26,18 +27,32 @@ class EngineTable {
         Engine::Kernels::copy_in(context.compute_stream(), values, span());
     }
     EngineTable(Context<Engine>& context, const T& value) : EngineTable(context, std::span<const T>(&value, 1)) {}
+    EngineTable(EngineTable&& other) noexcept
+        : context_(std::exchange(other.context_, nullptr)),
+          memory_(std::move(other.memory_)),
+          size_(std::exchange(other.size_, 0)) {}
+    EngineTable& operator=(EngineTable&& other) noexcept {
+        std::swap(context_, other.context_);
+        std::swap(memory_, other.memory_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    EngineTable(const EngineTable&) = delete;
+    EngineTable& operator=(const EngineTable&) = delete;
+    /// An error of the stream that nobody waited for is dropped: a destructor has nobody to tell.
+    ~EngineTable() {
+        if (context_ == nullptr) { return; }
+        try {
+            context_->compute_stream().synchronize();
+        } catch (...) {}  // NOLINT(bugprone-empty-catch)
+    }
 
     std::size_t size() const noexcept { return size_; }
     T* data() const noexcept { return reinterpret_cast<T*>(memory_.data()); }
     std::span<T> span() const noexcept { return {data(), size_}; }
 
     /// The value at `index` once all work given to the compute stream is done.
-    T read(std::size_t index = 0) const {
-        T value{};
-        Engine::Kernels::copy_out(context_->compute_stream(), std::span<const T>(data() + index, 1),
-                                  std::span<T>(&value, 1));
-        return value;
-    }
+    T read(std::size_t index = 0) const { return context_->read(data() + index); }
 
   private:
     Context<Engine>* context_ = nullptr;

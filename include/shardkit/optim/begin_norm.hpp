@@ -16,7 +16,7 @@ struct BeginNorm {
     std::span<double> partials;
 
     constexpr void operator()() const {
-        *scale = loss_scale == nullptr ? divisor_scale : divisor_scale / loss_scale->value();
+        *scale = unscale(divisor_scale, loss_scale);
         for (double& partial : partials) { partial = 0; }
     }
 };

@@ -16,10 +16,9 @@ struct BeginStep {
     StepScalars* scalars;
 
     constexpr void operator()() const {
-        scalars->gradient_scale = divisor_scale * coefficient.value();
+        scalars->gradient_scale = unscale(divisor_scale, loss_scale) * coefficient.value();
         scalars->skip = 0;
         if (loss_scale == nullptr) { return; }
-        scalars->gradient_scale = divisor_scale / loss_scale->value() * coefficient.value();
         scalars->skip = coefficient.found_inf() == FoundInf::yes ? 1 : 0;
         loss_scale->update(coefficient.found_inf());
     }

@@ -11,8 +11,9 @@ namespace shardkit {
 
 /// The numbers of a loss scale: shrinks at once when a step overflows, grows after an interval of clean steps.
 /// Every rank that shares the step passes the same, reduced, verdict; then the scales stay equal without
-/// communication. Trivially copyable: it lives where the engine's kernels read it. Source: torch.cuda.amp.GradScaler;
-/// Micikevicius et al., arXiv 1710.03740, section 3.2
+/// communication. Trivially copyable: it lives where the engine's kernels read it.
+///
+/// Source:  torch.cuda.amp.GradScaler; Micikevicius et al., arXiv 1710.03740, section 3.2
 class LossScaleState {
   public:
     constexpr LossScaleState() noexcept = default;
@@ -43,5 +44,10 @@ class LossScaleState {
     double value_ = LossScaleOptions{}.initial;
     std::uint32_t clean_steps_ = 0;
 };
+
+/// One over the divisor and the loss scale: what gradients are multiplied by. `loss_scale`: null without one.
+constexpr double unscale(double divisor_scale, const LossScaleState* loss_scale) noexcept {
+    return loss_scale == nullptr ? divisor_scale : divisor_scale / loss_scale->value();
+}
 
 }  // namespace shardkit

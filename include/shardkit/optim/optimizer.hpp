@@ -137,6 +137,7 @@ class Optimizer {
     }
 
   protected:
+    /// Buffers first: the tables end before them, and wait for the kernels that use both.
     template <class Layer>
     struct State {
         using Element = Arithmetic<typename Layer::Precision::Master>;

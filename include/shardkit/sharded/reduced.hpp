@@ -60,10 +60,8 @@ class [[nodiscard]] Reduced {
         using Kernels = typename Layer::Engine::Kernels;
         double scale = divisor_scale_;
         if (loss_scale_ != nullptr) {
-            LossScaleState state_now;
-            Kernels::copy_out(layer.context().compute_stream(), std::span<const LossScaleState>(loss_scale_, 1),
-                              std::span<LossScaleState>(&state_now, 1));
-            scale /= state_now.value();
+            const LossScaleState state_now = layer.context().read(loss_scale_);
+            scale = unscale(divisor_scale_, &state_now);
         }
         std::vector<Reduction> undivided(range.size());
         Kernels::copy_out(stream, full.subspan(range.begin, range.size()), std::span<Reduction>(undivided));

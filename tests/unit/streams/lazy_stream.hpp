@@ -38,6 +38,8 @@ class Stream {
     /// Later work of this stream runs after the event.
     void wait(const Event& event) const;
     void synchronize() const;
+    /// Whether all work was run.
+    bool idle() const;
 
   private:
     std::shared_ptr<Queue> queue_;
@@ -69,6 +71,7 @@ inline void Stream::wait(const Event& event) const {
     submit([event] { event.queue_->run_until(event.position_); });
 }
 inline void Stream::synchronize() const { queue_->run_until(queue_->work.size()); }
+inline bool Stream::idle() const { return queue_->done == queue_->work.size(); }
 
 static_assert(shardkit::Stream<Stream>);
 

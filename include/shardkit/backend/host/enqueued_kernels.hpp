@@ -19,7 +19,9 @@ namespace shardkit::host {
 /// What an engine's Kernels must offer, here for engines whose memory is the host's: HostKernels that run when a
 /// stream gets to them; `stream.submit(work)` decides when and where. Pointers that a kernel is given are read when
 /// it runs, so that scalars which earlier work of the stream writes (a clip coefficient, say) need no
-/// synchronisation. Order:   stream-ordered; copy_in and copy_out return when the host's side is done.
+/// synchronisation.
+///
+/// Order:   stream-ordered; copy_in and copy_out return when the host's side is done.
 template <class S>
 struct EnqueuedKernels {
     template <Element T>
@@ -81,17 +83,11 @@ struct EnqueuedKernels {
     template <class Update, class Master, class Gather, class Gradient>
     static void adamw(const S& stream, std::span<const UpdateRun> runs, const Update* updates,
                       const std::uint32_t* skip, const AdamWSpans<Master, Gather, Gradient>& spans) {
-        stream.submit([=] {
-            if (*skip != 0) { return; }
-            for (const UpdateRun& run : runs) {
-                const auto part = [&](auto span) {
-                    return span.empty() ? span : span.subspan(run.begin, run.end - run.begin);
-                };
-                HostKernels::adamw(InlineStream{}, updates[run.update],
-                                   AdamWSpans<Master, Gather, Gradient>{part(spans.master), part(spans.gathered),
-                                                                        part(spans.gradient), part(spans.exp_avg),
-                                                                        part(spans.exp_avg_sq)});
-            }
+        each_run(stream, runs, updates, skip, [spans](const Update& update, const auto& part) {
+            HostKernels::adamw(
+                InlineStream{}, update,
+                AdamWSpans<Master, Gather, Gradient>{part(spans.master), part(spans.gathered), part(spans.gradient),
+                                                     part(spans.exp_avg), part(spans.exp_avg_sq)});
         });
     }
 
@@ -99,16 +95,23 @@ struct EnqueuedKernels {
     template <class Update, class Master, class Gather, class Gradient>
     static void sgd(const S& stream, std::span<const UpdateRun> runs, const Update* updates,
                     const std::uint32_t* skip, const SgdSpans<Master, Gather, Gradient>& spans) {
+        each_run(stream, runs, updates, skip, [spans](const Update& update, const auto& part) {
+            HostKernels::sgd(InlineStream{}, update,
+                             SgdSpans<Master, Gather, Gradient>{part(spans.master), part(spans.gathered),
+                                                                part(spans.gradient), part(spans.momentum_buffer)});
+        });
+    }
+
+  private:
+    /// step(the run's update, part) for every run, where part(span) are the run's elements of a span that has any.
+    template <class Update, class Step>
+    static void each_run(const S& stream, std::span<const UpdateRun> runs, const Update* updates,
+                         const std::uint32_t* skip, const Step& step) {
         stream.submit([=] {
             if (*skip != 0) { return; }
             for (const UpdateRun& run : runs) {
-                const auto part = [&](auto span) {
-                    return span.empty() ? span : span.subspan(run.begin, run.end - run.begin);
-                };
-                HostKernels::sgd(
-                    InlineStream{}, updates[run.update],
-                    SgdSpans<Master, Gather, Gradient>{part(spans.master), part(spans.gathered), part(spans.gradient),
-                                                       part(spans.momentum_buffer)});
+                step(updates[run.update],
+                     [&](auto span) { return span.empty() ? span : span.subspan(run.begin, run.end - run.begin); });
             }
         });
     }

@@ -32,8 +32,9 @@ namespace detail {
 }  // namespace detail
 
 /// Runs `f(rank)` in this process as one rank of `mesh`, over the processes of MPI_COMM_WORLD; every process of the
-/// job makes the same call. MPI must be initialised: see mpi::Environment. Errors:  a rank whose f throws prints the
-/// error and ends the whole job by MPI_Abort, with a non-zero status.
+/// job makes the same call. MPI must be initialised: see mpi::Environment.
+///
+/// Errors:  a rank whose f throws prints the error and ends the whole job by MPI_Abort, with a non-zero status.
 /// @throws  std::invalid_argument, on every rank, when the job has another number of processes than the mesh;
 ///          CommError as the constructor of World
 template <class Sums = Exchange, class Mesh, class F>

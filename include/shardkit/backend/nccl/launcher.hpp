@@ -27,8 +27,7 @@ namespace shardkit::nccl {
 class Launcher {
   public:
     /// @throws std::invalid_argument that names each variable that is missing, is no number or contradicts another,
-    /// with
-    ///         its value; cuda::Error when there is no GPU
+    /// with its value; cuda::Error when there is no GPU
     static Launcher from_environment(SourceLocation where = SourceLocation::current()) {
         const auto look_up = [](const char* name) -> std::optional<std::string> {
             const char* const value = std::getenv(name);

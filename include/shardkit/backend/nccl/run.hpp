@@ -11,9 +11,10 @@
 namespace shardkit::nccl {
 
 /// Runs `f(rank)` in this thread as one rank of `mesh`, over the ranks of `world`, with the World's GPU selected;
-/// then waits for its streams and finishes the World. Every rank of the World makes the same call. Errors:  when f
-/// throws, the World is aborted and the exception goes on; peers fail at their next wait, at the latest
-///          after their timeout.
+/// then waits for its streams and finishes the World. Every rank of the World makes the same call.
+///
+/// Errors:  when f throws, the World is aborted and the exception goes on; peers fail at their next wait, at the
+///          latest after their timeout.
 /// @throws  std::invalid_argument when the World has another number of ranks than the mesh; CommError; what f throws
 template <class EngineType, class Mesh, class F>
 void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},

@@ -15,16 +15,21 @@
 #include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
+#include "trainer_layer.hpp"
+
 /// A trainer whose source is the same for every engine: its own kernels are given to the compute stream and it looks
-/// at nothing in between. Gradients depend on the parameters, on what the forward pass saw and on the rank.
+/// at nothing in between.
 namespace small_trainer {
 
 namespace sk = shardkit;
 
-template <class T>
-struct Weight : sk::Param<"weight", T, 37> {};
-template <class T>
-struct Bias : sk::Param<"bias", T, 5> {};
+using trainer_layer::Backward;
+using trainer_layer::Bias;
+using trainer_layer::bias_size;
+using trainer_layer::Forward;
+using trainer_layer::never;
+using trainer_layer::Weight;
+using trainer_layer::weight_size;
 
 inline constexpr std::size_t layers = 4;
 
@@ -46,27 +51,6 @@ struct Outcome {
     friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-template <class T>
-struct Backward {
-    std::span<const T> values;
-    const T* activation;
-    T* gradient;
-    float slope;
-    const sk::LossScaleState* loss_scale;
-    bool overflows;
-
-    void operator()() const {
-        using A = sk::Arithmetic<T>;
-        const auto scale = static_cast<A>(loss_scale == nullptr ? 1 : loss_scale->value());
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            const A value = static_cast<A>(values[i]) + static_cast<A>(activation[i]) / 2;
-            const A addend = (value * static_cast<A>(slope) + static_cast<A>(i % 3)) * scale;
-            gradient[i] = static_cast<T>(static_cast<A>(gradient[i]) + addend);
-        }
-        if (overflows) { gradient[values.size() / 2] = static_cast<T>(static_cast<A>(1e300)); }
-    }
-};
-
 /// `submit(stream, work)`: how the user's kernels run on this engine. `scalars`: engine memory for activations.
 template <class T, class Policy, class Rank, class Submit>
 Outcome train(Rank& rank, const Training& training, const Submit& submit) {
@@ -77,11 +61,8 @@ Outcome train(Rank& rank, const Training& training, const Submit& submit) {
     std::deque<typename Engine::template Buffer<T>> activations;
     for (std::size_t l = 0; l < layers; ++l) {
         model.emplace_back(rank, "layers." + std::to_string(l));
-        model[l].initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
-            return static_cast<double>((i * 7 + static_cast<unsigned char>(path.back()) + name.size()) % 13) / 8 -
-                   0.75;
-        });
-        activations.push_back(rank.template buffer<T>(37));
+        model[l].initialize(trainer_layer::first_value);
+        activations.push_back(rank.template buffer<T>(weight_size));
     }
     auto groups = sk::groups(model);
     sk::AdamW optimizer{groups, {.learning_rate = 0.25, .weight_decay = 0.125}};
@@ -94,32 +75,28 @@ Outcome train(Rank& rank, const Training& training, const Submit& submit) {
         for (std::size_t m = 0; m < training.microbatches; ++m) {
             for (std::size_t l = 0; l < layers; ++l) {
                 const auto window = model[l].unshard();
-                const std::span<const T> values(window[Weight<T>{}].data(), 37);
-                T* const activation = activations[l].data();
-                submit(stream, [=] {
-                    for (std::size_t i = 0; i < values.size(); ++i) { activation[i] = values[i]; }
-                });
+                submit(stream, Forward<T>{{window[Weight<T>{}].data(), weight_size}, activations[l].data()});
             }
             for (std::size_t l = layers; l-- > 0;) {
                 auto pending = model[l].begin_unshard();
                 auto handle = accumulation.gradients(model[l]);
                 auto window = std::move(pending).wait();
-                const float slope = static_cast<float>(1 + (rank.rank() * 3 + m * 5 + l) % 7) / 16;
+                const float slope = trainer_layer::slope(rank.rank(), m, l);
                 const bool overflows =
                     training.loss_scale && step == 1 && m == 0 && l == 2 && rank.rank() + 1 == rank.world_size();
                 const sk::LossScaleState* const scale = training.loss_scale ? loss_scale.data() : nullptr;
-                submit(stream, Backward<T>{{window[Weight<T>{}].data(), 37},
+                submit(stream, Backward<T>{{window[Weight<T>{}].data(), weight_size},
                                            activations[l].data(),
                                            handle[Weight<T>{}].data(),
                                            slope,
                                            scale,
-                                           overflows});
-                submit(stream, Backward<T>{{window[Bias<T>{}].data(), 5},
+                                           overflows ? 0 : never});
+                submit(stream, Backward<T>{{window[Bias<T>{}].data(), bias_size},
                                            activations[l].data(),
                                            handle[Bias<T>{}].data(),
                                            slope,
                                            scale,
-                                           false});
+                                           never});
                 if (training.prefetch && l > 0) {
                     const auto next = model[l - 1].begin_unshard();
                     model[l].reshard(std::move(window));
@@ -145,9 +122,9 @@ Outcome train(Rank& rank, const Training& training, const Submit& submit) {
     for (const auto& norm : norms) { outcome.norms.push_back(norm.value()); }
     outcome.loss_scale = loss_scale.value();
     for (auto& layer : model) {
-        std::vector<float> values(42);
-        layer.read_full(Weight<T>{}, std::span(values).first(37));
-        layer.read_full(Bias<T>{}, std::span(values).last(5));
+        std::vector<float> values(weight_size + bias_size);
+        layer.read_full(Weight<T>{}, std::span(values).first(weight_size));
+        layer.read_full(Bias<T>{}, std::span(values).last(bias_size));
         outcome.parameters.insert(outcome.parameters.end(), values.begin(), values.end());
     }
     rank.communication_stream().synchronize();

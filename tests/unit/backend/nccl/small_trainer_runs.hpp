@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "gpu_ranks.hpp"
@@ -70,6 +71,23 @@ inline bool same(const Outcome& a, const Outcome& b) {
     const auto bits = [](double norm) { return std::bit_cast<std::uint64_t>(norm); };
     return a.parameters == b.parameters && a.loss_scale == b.loss_scale &&
            std::ranges::equal(a.norms, b.norms, {}, bits, bits);
+}
+
+/// Where the NCCL engine first gives something else than `expected`, at which paces, and what went wrong there; empty
+/// where it does not.
+template <class T, class Policy>
+std::string difference(const Mesh& mesh, const Training& training, const std::vector<Outcome>& expected) {
+    const auto word = [](standin::Pace pace) { return pace == standin::Pace::lazy ? "late" : "early"; };
+    for (const Paces paces : all_paces) {
+        std::string error;
+        const auto given = on_nccl<T, Policy>(mesh, training, paces, error);
+        for (std::size_t r = 0; r < given.size(); ++r) {
+            if (error.empty() && same(given[r], expected[r])) { continue; }
+            return sk::detail::concat("compute ", word(paces.compute), ", communication ", word(paces.communication),
+                                      ": rank ", r, " differs", error.empty() ? "" : ": ", error);
+        }
+    }
+    return {};
 }
 
 }  // namespace small_trainer

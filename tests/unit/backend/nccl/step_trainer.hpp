@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +17,8 @@
 #include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
+#include "trainer_layer.hpp"
+
 /// A trainer whose steps are all alike, so that one can be captured in a graph: what differs from step to step
 /// (parameters, loss scale, learning rate, the log of norms) lies in the engine's memory. The user's kernels are
 /// given to Engine::Kernels::run, so that the source is the same on every engine.
@@ -25,54 +26,22 @@ namespace step_trainer {
 
 namespace sk = shardkit;
 
-inline constexpr std::size_t weight_size = 37;
-inline constexpr std::size_t bias_size = 5;
+using trainer_layer::Backward;
+using trainer_layer::Bias;
+using trainer_layer::bias_size;
+using trainer_layer::Forward;
+using trainer_layer::never;
+using trainer_layer::Weight;
+using trainer_layer::weight_size;
+
 inline constexpr std::size_t layers = 3;
 inline constexpr std::size_t logged_steps = 64;
-
-template <class T>
-struct Weight : sk::Param<"weight", T, weight_size> {};
-template <class T>
-struct Bias : sk::Param<"bias", T, bias_size> {};
 
 struct Settings {
     std::size_t microbatches = 1;
     bool clips = true;
     bool scales_loss = false;  ///< a gradient of the last rank then overflows whenever the scale is 16 or more
     double learning_rate = 0.25;
-};
-
-template <class T>
-struct Forward {
-    std::span<const T> values;
-    T* activation;
-
-    constexpr void operator()() const {
-        for (std::size_t i = 0; i < values.size(); ++i) { activation[i] = values[i]; }
-    }
-};
-
-template <class T>
-struct Backward {
-    std::span<const T> values;
-    const T* activation;
-    T* gradient;
-    float slope;
-    const sk::LossScaleState* loss_scale;  ///< null without one
-    bool may_overflow;
-
-    constexpr void operator()() const {
-        using A = sk::Arithmetic<T>;
-        const double scale = loss_scale == nullptr ? 1 : loss_scale->value();
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            const A value = static_cast<A>(values[i]) + static_cast<A>(activation[i]) / 2;
-            const A addend = (value * static_cast<A>(slope) + static_cast<A>(i % 3)) * static_cast<A>(scale);
-            gradient[i] = static_cast<T>(static_cast<A>(gradient[i]) + addend);
-        }
-        if (may_overflow && scale >= 16) {
-            gradient[values.size() / 2] = static_cast<T>(std::numeric_limits<A>::infinity());
-        }
-    }
 };
 
 /// log[0] counts the steps; each appends its norm's total and the loss scale that it ran with.
@@ -163,10 +132,7 @@ class Trainer {
         Model model;
         for (std::size_t l = 0; l < layers; ++l) {
             model.emplace_back(rank, "layers." + std::to_string(l));
-            model[l].initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
-                return static_cast<double>((i * 7 + static_cast<unsigned char>(path.back()) + name.size()) % 13) / 8 -
-                       0.75;
-            });
+            model[l].initialize(trainer_layer::first_value);
         }
         return model;
     }
@@ -186,7 +152,7 @@ class Trainer {
     void backward(Accumulation& accumulation, std::size_t l, std::size_t microbatch) {
         auto window = model_[l].unshard();
         auto handle = accumulation.gradients(model_[l]);
-        const float slope = static_cast<float>(1 + (rank_.rank() * 3 + microbatch * 5 + l) % 7) / 16;
+        const float slope = trainer_layer::slope(rank_.rank(), microbatch, l);
         const bool may_overflow = settings_.scales_loss && l == 1 && rank_.rank() + 1 == rank_.world_size();
         const T* const activation = activations_[l].data();
         run(Backward<T>{{window[Weight<T>{}].data(), weight_size},
@@ -194,9 +160,9 @@ class Trainer {
                         handle[Weight<T>{}].data(),
                         slope,
                         loss_scale(),
-                        may_overflow});
+                        may_overflow ? 16 : never});
         run(Backward<T>{
-            {window[Bias<T>{}].data(), bias_size}, activation, handle[Bias<T>{}].data(), slope, loss_scale(), false});
+            {window[Bias<T>{}].data(), bias_size}, activation, handle[Bias<T>{}].data(), slope, loss_scale(), never});
         model_[l].reshard(std::move(window));
         accumulation.add(std::move(handle),
                          microbatch + 1 == settings_.microbatches ? sk::Microbatch::last : sk::Microbatch::more);

@@ -2,7 +2,6 @@
 // The containers on the NCCL engine: the same source as on the threads engine, the same bits, whenever each stream
 // runs. NCCL's sums are made in rank order by the stand-in, so that bits can be compared.
 #include <cstddef>
-#include <string>
 
 #include <doctest/doctest.h>
 
@@ -28,14 +27,7 @@ void check(const Mesh& mesh, const Training& training) {
     CAPTURE(training.in_flight);
     const auto expected = small_trainer::on_threads<T, Policy>(mesh, training);
     REQUIRE(expected[0].norms.size() == (training.norm ? training.steps - (training.abandon ? 1 : 0) : 0));
-    for (const small_trainer::Paces paces : small_trainer::all_paces) {
-        CAPTURE(static_cast<int>(paces.compute));
-        CAPTURE(static_cast<int>(paces.communication));
-        std::string error;
-        const auto given = small_trainer::on_nccl<T, Policy>(mesh, training, paces, error);
-        CHECK(error == "");
-        for (std::size_t r = 0; r < given.size(); ++r) { CHECK(small_trainer::same(given[r], expected[r])); }
-    }
+    CHECK(small_trainer::difference<T, Policy>(mesh, training, expected) == "");
 }
 
 template <class T>

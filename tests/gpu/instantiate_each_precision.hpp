@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/core/element.hpp>
+
+// EACH_PRECISION(KERNEL): KERNEL(Master, Gather, Gradient) for each of the 64 combinations of element types.
+
+#define EACH_GRADIENT(KERNEL, Master, Gather) \
+    KERNEL(Master, Gather, double)            \
+    KERNEL(Master, Gather, float)             \
+    KERNEL(Master, Gather, shardkit::bf16)    \
+    KERNEL(Master, Gather, shardkit::fp16)
+#define EACH_GATHER(KERNEL, Master)               \
+    EACH_GRADIENT(KERNEL, Master, double)         \
+    EACH_GRADIENT(KERNEL, Master, float)          \
+    EACH_GRADIENT(KERNEL, Master, shardkit::bf16) \
+    EACH_GRADIENT(KERNEL, Master, shardkit::fp16)
+#define EACH_PRECISION(KERNEL)          \
+    EACH_GATHER(KERNEL, double)         \
+    EACH_GATHER(KERNEL, float)          \
+    EACH_GATHER(KERNEL, shardkit::bf16) \
+    EACH_GATHER(KERNEL, shardkit::fp16)

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that were given to the compute stream may still use what an optimizer or a loss scale frees at its end: the
+// end waits for them.
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/rank.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/loss_scale.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+
+#include "lazy_engine.hpp"
+
+namespace {
+
+namespace sk = shardkit;
+
+/// What was freed, and how much of it while the compute stream still had work.
+struct Freed {
+    std::optional<lazy::Stream> compute;
+    std::size_t buffers = 0;
+    std::size_t in_use = 0;
+};
+Freed freed;
+
+template <class T>
+class WatchedBuffer : public sk::HostBuffer<T> {
+  public:
+    using sk::HostBuffer<T>::HostBuffer;
+    WatchedBuffer() = default;
+    WatchedBuffer(WatchedBuffer&&) noexcept = default;
+    WatchedBuffer& operator=(WatchedBuffer&&) noexcept = default;
+    ~WatchedBuffer() {
+        if (this->data() == nullptr) { return; }
+        ++freed.buffers;
+        if (!freed.compute->idle()) { ++freed.in_use; }
+    }
+};
+
+struct Engine : lazy::Engine {
+    template <class T>
+    using Buffer = WatchedBuffer<T>;
+};
+
+struct LazyRank : sk::Rank<Engine, sk::DeviceMesh<1>> {
+    LazyRank() : Rank({}, {}) {
+        compute_stream().set_pace(lazy::Pace::lazy);
+        communication_stream().set_pace(lazy::Pace::lazy);
+        freed = {.compute = compute_stream()};
+    }
+};
+
+struct Weight : sk::Param<"weight", float, 40> {};
+
+template <class Policy>
+void check_optimizer() {
+    LazyRank rank;
+    sk::Sharded<Weight, Policy, Engine> layer{rank, "layer"};
+    layer.initialize([](auto, auto, std::size_t i) { return static_cast<double>(i % 5); });
+    auto model = sk::groups(layer);
+    {
+        sk::AdamW optimizer{model, {.learning_rate = 0.5}};
+        sk::Accumulation accumulation{model};
+        accumulation.add(accumulation.gradients(layer));
+        optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
+        REQUIRE(!rank.compute_stream().idle());
+        freed.buffers = 0;
+    }
+    CHECK(rank.compute_stream().idle());
+    CHECK(freed.buffers > 2);  // the states, and tables beside them
+    CHECK(freed.in_use == 0);
+}
+
+/// Reads the loss scale when the stream gets there.
+void submit_read(const LazyRank& rank, const sk::LossScale<Engine>& loss_scale, double& seen) {
+    rank.compute_stream().submit([state = loss_scale.data(), &seen] { seen = state->value(); });
+}
+
+}  // namespace
+
+TEST_CASE("an optimizer's end waits for its steps") {
+    check_optimizer<sk::NoShard>();
+    check_optimizer<sk::FullShard>();
+}
+
+TEST_CASE("an optimizer's end waits for a learning rate that was set") {
+    LazyRank rank;
+    sk::Sharded<Weight, sk::NoShard, Engine> layer{rank, "layer"};
+    auto model = sk::groups(layer);
+    {
+        sk::AdamW optimizer{model, {.learning_rate = 0.5}};
+        optimizer.set_learning_rate(0.25);
+        REQUIRE(!rank.compute_stream().idle());
+    }
+    CHECK(rank.compute_stream().idle());
+    CHECK(freed.in_use == 0);
+}
+
+TEST_CASE("a loss scale's end waits for the kernels that read it") {
+    LazyRank rank;
+    double seen = 0;
+    {
+        const sk::LossScale<Engine> loss_scale{rank, {.initial = 4}};
+        submit_read(rank, loss_scale, seen);
+        CHECK(seen == 0);
+    }
+    CHECK(seen == 4);
+    CHECK(freed.in_use == 0);
+}
+
+TEST_CASE("a loss scale that was moved from waits for nothing, one that was assigned to for its old memory") {
+    LazyRank rank;
+    std::optional<sk::LossScale<Engine>> first(std::in_place, rank, sk::LossScaleOptions{.initial = 4});
+    std::optional<sk::LossScale<Engine>> second(std::in_place, rank, sk::LossScaleOptions{.initial = 8});
+    double seen_first = 0;
+    double seen_second = 0;
+    submit_read(rank, *first, seen_first);
+    submit_read(rank, *second, seen_second);
+
+    sk::LossScale<Engine> moved(std::move(*first));
+    first.reset();
+    CHECK(!rank.compute_stream().idle());
+
+    moved = std::move(*second);
+    second.reset();
+    CHECK(freed.in_use == 0);
+    CHECK(seen_first == 4);
+    CHECK(seen_second == 8);
+    CHECK(moved.value() == 8);
+}
