@@ -102,6 +102,7 @@
 #include <shardkit/optim/finish_norm.hpp>
 #include <shardkit/optim/found_inf.hpp>
 #include <shardkit/optim/global_norm.hpp>
+#include <shardkit/optim/group_update.hpp>
 #include <shardkit/optim/loss_scale.hpp>
 #include <shardkit/optim/loss_scale_options.hpp>
 #include <shardkit/optim/loss_scale_state.hpp>
@@ -148,9 +149,12 @@
 #include <shardkit/sharded/divisor.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
 #include <shardkit/sharded/gradients.hpp>
+#include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/groups.hpp>
 #include <shardkit/sharded/list_shards.hpp>
+#include <shardkit/sharded/make_communicators.hpp>
 #include <shardkit/sharded/microbatch.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
 #include <shardkit/sharded/precision.hpp>

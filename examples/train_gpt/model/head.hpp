@@ -48,7 +48,7 @@ SummedLoss cross_entropy_in_place(std::size_t tokens, const std::uint8_t* target
     double sum = 0;
     for (std::size_t t = 0; t < tokens; ++t) {
         A* row = logits + t * vocabulary;
-        const A highest = *std::max_element(row, row + vocabulary);
+        const A highest = lane_max(vocabulary, [&](std::size_t v) { return row[v]; });
         const A target = row[targets[t]] - highest;
         for (std::size_t v = 0; v < vocabulary; ++v) { row[v] = exponential(row[v] - highest); }
         const A total = lane_sum<A>(vocabulary, [&](std::size_t v) { return row[v]; });

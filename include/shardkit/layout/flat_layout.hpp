@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <stdexcept>
 
 #include <shardkit/detail/concat.hpp>
@@ -31,11 +32,12 @@ class FlatLayout {
     /// @throws std::length_error when the buffer's element count overflows
     constexpr FlatLayout(const std::array<std::size_t, N>& numels, std::size_t shards, std::size_t alignment,
                          Packing packing = Packing::aligned)
-        : numels_(numels), shards_(shards) {
+        : shards_(shards) {
         std::size_t end = 0;
         for (std::size_t i = 0; i < N; ++i) {
-            offsets_[i] = packing == Packing::aligned ? checked_round_up(end, alignment) : end;
-            end = checked_sum(offsets_[i], numels_[i]);
+            const std::size_t begin = packing == Packing::aligned ? checked_round_up(end, alignment) : end;
+            end = checked_sum(begin, numels[i]);
+            ranges_[i] = {begin, end};
         }
         total_ = end;
         static_cast<void>(checked_sum(total_, checked_product(shards, alignment)));
@@ -43,9 +45,11 @@ class FlatLayout {
         buffer_numel_ = packing == Packing::exact ? total_ : checked_product(shard_numel_, shards);
     }
 
-    constexpr std::size_t offset(std::size_t i) const noexcept { return offsets_[i]; }
-    constexpr std::size_t numel(std::size_t i) const noexcept { return numels_[i]; }
-    constexpr IndexRange range(std::size_t i) const noexcept { return {offsets_[i], offsets_[i] + numels_[i]}; }
+    constexpr std::size_t offset(std::size_t i) const noexcept { return ranges_[i].begin; }
+    constexpr std::size_t numel(std::size_t i) const noexcept { return ranges_[i].size(); }
+    constexpr IndexRange range(std::size_t i) const noexcept { return ranges_[i]; }
+    /// Of all parameters, in order.
+    constexpr std::span<const IndexRange> ranges() const noexcept { return ranges_; }
     /// Up to the end of the last parameter, inner padding included.
     constexpr std::size_t total() const noexcept { return total_; }
     /// Elements of the full buffer, all padding included.
@@ -74,8 +78,7 @@ class FlatLayout {
         throw std::length_error("FlatLayout: the group's element count overflows 64 bits");
     }
 
-    std::array<std::size_t, N> offsets_{};
-    std::array<std::size_t, N> numels_{};
+    std::array<IndexRange, N> ranges_{};
     std::size_t shards_ = 1;
     std::size_t total_ = 0;
     std::size_t shard_numel_ = 0;

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
-#include <shardkit/layout/flat_layout.hpp>
+#include <shardkit/layout/index_range.hpp>
 
 namespace shardkit {
 
@@ -14,11 +15,12 @@ struct Segment {
 };
 
 /// Calls f(segment) for every parameter that has elements in `range` of the group's buffer, in order.
+/// `parameters`: where each parameter lies in that buffer, as FlatLayout::ranges.
 /// @post the segments cover exactly the elements of `range` that are no padding
-template <std::size_t N, class F>
-constexpr void for_each_segment(const FlatLayout<N>& layout, IndexRange range, F&& f) {
-    for (std::size_t i = 0; i < N; ++i) {
-        const IndexRange common = intersect(layout.range(i), range);
+template <class F>
+constexpr void for_each_segment(std::span<const IndexRange> parameters, IndexRange range, F&& f) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const IndexRange common = intersect(parameters[i], range);
         if (!common.empty()) { f(Segment{i, common}); }
     }
 }

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include <shardkit/detail/validate_number.hpp>
+
 namespace shardkit {
 
 /// Hyper-parameters of their own for some parameters; the first group that matches a parameter decides.
@@ -14,5 +16,14 @@ struct ParamGroup {
     double learning_rate_scale = 1;        ///< multiplies the optimizer's learning rate
     std::optional<double> weight_decay{};  ///< replaces the optimizer's
 };
+
+/// @throws std::invalid_argument that names what is out of range
+inline void validate(const ParamGroup& group, SourceLocation where) {
+    detail::validate_not_negative("ParamGroup", "learning_rate_scale", group.learning_rate_scale, where);
+    if (group.weight_decay) {
+        detail::validate_not_negative("ParamGroup", "weight_decay", *group.weight_decay, where);
+    }
+    if (!group.matches) { throw_invalid_argument(where, "ParamGroup: matches is empty, expected a function"); }
+}
 
 }  // namespace shardkit

@@ -4,6 +4,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -61,6 +62,7 @@ class Shapes {
         : shapes_{single[0]} {}
 
     constexpr const TensorShape& operator[](std::size_t i) const noexcept { return shapes_[i]; }
+    constexpr std::span<const TensorShape> all() const noexcept { return shapes_; }
     constexpr std::array<std::size_t, Group::count> numels() const noexcept {
         std::array<std::size_t, Group::count> numels{};
         for (std::size_t i = 0; i < Group::count; ++i) { numels[i] = shapes_[i].numel(); }

@@ -9,6 +9,7 @@
 #include <shardkit/memory/slot_lease.hpp>
 #include <shardkit/mesh/context.hpp>
 #include <shardkit/policy/shard_policy.hpp>
+#include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit {
@@ -20,7 +21,6 @@ class GradientStore {
   public:
     using Gradient = typename Precision::Gradient;
     using Reduction = typename Precision::Reduction;
-    using Communicator = typename Engine::Communicator;
     using Kernels = typename Engine::Kernels;
     template <class T>
     using Buffer = typename Engine::template Buffer<T>;
@@ -28,14 +28,8 @@ class GradientStore {
     static constexpr bool reduces_each_microbatch = Policy::accumulate == Accumulate::reduced;
     static constexpr bool keeps_shard = Policy::gradients == Placement::sharded;
 
-    struct Communicators {
-        Communicator shards;    ///< over the policy's shard axes
-        Communicator replicas;  ///< over the remaining data axes
-        Communicator data;      ///< over all data axes
-    };
-
     /// `adopted`: the user's own full gradient buffer, or empty for one of ours.
-    GradientStore(Context<Engine>& context, const GroupGeometry& geometry, Communicators communicators,
+    GradientStore(Context<Engine>& context, const GroupGeometry& geometry, GroupCommunicators<Engine> communicators,
                   std::span<Gradient> adopted)
         : context_(&context), geometry_(&geometry), comms_(communicators), full_(adopted.data()) {
         if (!geometry.trainable) { return; }
@@ -163,7 +157,7 @@ class GradientStore {
 
     Context<Engine>* context_;
     const GroupGeometry* geometry_;
-    Communicators comms_;
+    GroupCommunicators<Engine> comms_;
     Gradient* full_ = nullptr;
     Buffer<Gradient> full_memory_;
     Buffer<Reduction> reduced_memory_;

@@ -51,13 +51,14 @@ class Groups {
     /// f(layer) for every group, in order.
     template <class F>
     void for_each(F&& f) const {
-        for_each_indexed([&](auto& layer, auto /*part*/, std::size_t /*index*/) { f(layer); });
+        [&]<std::size_t... I>(std::index_sequence<I...>) { (visit(*std::get<I>(parts_), f), ...); }
+        (std::index_sequence_for<T...>{});
     }
     /// f(layer, std::integral_constant<std::size_t, part>, index within the part)
     template <class F>
     void for_each_indexed(F&& f) const {
         [&]<std::size_t... I>(std::index_sequence<I...>) {
-            (visit(*std::get<I>(parts_), f, std::integral_constant<std::size_t, I>{}), ...);
+            (visit_indexed(*std::get<I>(parts_), f, std::integral_constant<std::size_t, I>{}), ...);
         }
         (std::index_sequence_for<T...>{});
     }
@@ -93,8 +94,16 @@ class Groups {
     friend bool operator==(const Groups& a, const Groups& b) noexcept { return a.parts_ == b.parts_; }
 
   private:
+    template <class Part, class F>
+    static void visit(Part& part, F& f) {
+        if constexpr (detail::IsSharded<Part>::value) {
+            f(part);
+        } else {
+            for (auto& layer : part) { f(layer); }
+        }
+    }
     template <class Part, class F, class I>
-    static void visit(Part& part, F& f, I number) {
+    static void visit_indexed(Part& part, F& f, I number) {
         if constexpr (detail::IsSharded<Part>::value) {
             f(part, number, std::size_t{0});
         } else {

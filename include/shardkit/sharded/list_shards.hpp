@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <shardkit/layout/segments.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/shard_info.hpp>
-#include <shardkit/sharded/sharded_state.hpp>
 
 namespace shardkit {
 
 /// Appends one ShardInfo for every parameter that has elements in `buffer`, which holds elements
 /// [origin, origin + size) of the group's flat order.
-template <class State, class T>
-void list_shards(State& state, std::string_view kind, std::span<const T> buffer, std::size_t origin,
+template <class T>
+void list_shards(const GroupGeometry& group, std::string_view kind, std::span<const T> buffer, std::size_t origin,
                  std::size_t replica, std::vector<ShardInfo>& list) {
-    for_each_segment(state.layout(), {origin, origin + buffer.size()}, [&](Segment segment) {
+    for_each_segment(group.ranges, {origin, origin + buffer.size()}, [&](Segment segment) {
         ShardInfo info;
-        info.path = state.path();
-        info.parameter = State::Group::names[segment.parameter];
+        info.path = group.path;
+        info.parameter = group.names[segment.parameter];
         info.kind = kind;
         info.type = element_type_of<T>;
-        info.shape = state.shapes()[segment.parameter];
-        info.global = relative_to(segment.flat, state.layout().offset(segment.parameter));
+        info.shape = group.shapes[segment.parameter];
+        info.global = relative_to(segment.flat, group.ranges[segment.parameter].begin);
         info.local = relative_to(segment.flat, origin);
         info.data = buffer.data() + info.local.begin;
         info.replica = replica;

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <span>
 #include <utility>
-#include <vector>
 
-#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/optim/loss_scale_state.hpp>
 #include <shardkit/sharded/step_scope.hpp>
 
@@ -40,35 +37,12 @@ class [[nodiscard]] Reduced {
         static_assert(Layer::Group::template contains<P>, "Reduced: this parameter is not in the group");
         static_cast<void>(groups());
         auto& state = layer.state();
-        if (!layer.trainable() || state.step().skipped()) {
-            throw UsageError(detail::concat("'", layer.path(), "': read_full of a group without gradients"));
-        }
-        const IndexRange range = layer.layout().range(Layer::Group::template index<P>);
-        if (values.size() != range.size()) {
-            throw_invalid_argument(where, "'", layer.path(), "': read_full with ", values.size(),
-                                   " elements, expected ", range.size());
-        }
-        using Reduction = typename Layer::Precision::Reduction;
-        const auto stream = layer.context().communication_stream();
-        std::span<const Reduction> full = state.gradients().reduced();
-        typename Layer::Engine::template Buffer<Reduction> gathered;
-        if (full.size() != layer.layout().buffer_numel()) {
-            gathered = layer.context().template buffer<Reduction>(layer.layout().buffer_numel());
-            all_gather(state.shard_communicator(), full, gathered.span(), stream, where);
-            full = gathered.span();
-        }
-        using Kernels = typename Layer::Engine::Kernels;
         double scale = divisor_scale_;
         if (loss_scale_ != nullptr) {
-            const LossScaleState state_now = layer.context().read(loss_scale_);
-            scale = unscale(divisor_scale_, &state_now);
+            const LossScaleState now = layer.context().read(loss_scale_);
+            scale = unscale(divisor_scale_, &now);
         }
-        std::vector<Reduction> undivided(range.size());
-        Kernels::copy_out(stream, full.subspan(range.begin, range.size()), std::span<Reduction>(undivided));
-        for (std::size_t i = 0; i < range.size(); ++i) {
-            const auto sum = static_cast<double>(static_cast<Arithmetic<Reduction>>(undivided[i]));
-            values[i] = static_cast<V>(static_cast<Arithmetic<V>>(sum * scale));
-        }
+        state.read_full_gradient(Layer::Group::template index<P>, scale, values, where);
     }
 
   private:

@@ -12,7 +12,6 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/rank.hpp>
 #include <shardkit/param/shapes.hpp>
-#include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/sharded/sharded_state.hpp>
 #include <shardkit/sharded/window.hpp>
 
@@ -128,41 +127,20 @@ class Sharded {
     /// the same values for every world size and policy. Local work: each rank computes what it holds.
     template <class F>
     void initialize(F value) {
-        for (std::size_t p = 0; p < Group::count; ++p) {
-            state_->write(p, [&](std::size_t i) {
-                return static_cast<double>(
-                    value(std::string_view(state_->path()), Group::names[p], std::uint64_t{i}));
-            });
-        }
+        state_->initialize(value);
     }
 
     /// Sets parameter P from its full values, the same on every rank; each rank keeps its shard. Local work.
     /// @throws std::invalid_argument when the size is not P's; UsageError when a window is open
     template <class P, FloatingElement T>
     void load(P, std::span<const T> values, SourceLocation where = SourceLocation::current()) {
-        check_size<P>("load", values.size(), where);
-        state_->write(Group::template index<P>,
-                      [&](std::size_t i) { return static_cast<double>(static_cast<Arithmetic<T>>(values[i])); });
+        state_->load(index<P>(), values, where);
     }
 
     /// Copies the whole parameter P into `values` on every rank. Collective as unshard.
     template <class P, FloatingElement T>
-    void read_full(P parameter, std::span<T> values, SourceLocation where = SourceLocation::current()) {
-        check_size<P>("read_full", values.size(), where);
-        const auto window = unshard(where);
-        const std::span<const Gather> full(window[parameter].data(), values.size());
-        constexpr std::size_t chunk = 65536;
-        std::vector<Gather> staged(std::min(chunk, values.size()));
-        for (std::size_t at = 0; at < values.size(); at += chunk) {
-            const auto part = values.subspan(at, std::min(chunk, values.size() - at));
-            Engine::Kernels::copy_out(state_->context().compute_stream(), full.subspan(at, part.size()),
-                                      std::span<Gather>(staged).first(part.size()));
-            std::transform(
-                staged.begin(), staged.begin() + static_cast<std::ptrdiff_t>(part.size()), part.begin(),
-                [](Gather value) {
-                    return static_cast<T>(static_cast<Arithmetic<T>>(static_cast<Arithmetic<Gather>>(value)));
-                });
-        }
+    void read_full(P, std::span<T> values, SourceLocation where = SourceLocation::current()) {
+        state_->read_full(index<P>(), values, where);
     }
     /// The same on world rank `root` alone; the others pass an empty span. Collective as unshard.
     template <class P, FloatingElement T>
@@ -180,21 +158,7 @@ class Sharded {
     }
 
     /// What this rank holds of each parameter and its master copy.
-    std::vector<ShardInfo> shards() const {
-        std::vector<ShardInfo> list;
-        auto& store = state_->parameters();
-        const bool sharded = ParameterStore<Engine, Policy, Precision>::sharded_at_rest;
-        const std::size_t shard_copies = state_->replica();
-        const std::size_t full_copies = state_->geometry().shard_index + state_->geometry().shards * shard_copies;
-        list_shards(*state_, "parameter", std::span<const Gather>(store.resting()), store.resting_range().begin,
-                    sharded ? shard_copies : full_copies, list);
-        if (Precision::has_master && state_->trainable()) {
-            list_shards(*state_, "master", std::span<const typename Precision::Master>(store.master()),
-                        state_->geometry().updated.begin,
-                        Policy::optimizer == Placement::sharded ? shard_copies : full_copies, list);
-        }
-        return list;
-    }
+    std::vector<ShardInfo> shards() const { return state_->shards(); }
 
     const std::string& path() const noexcept { return state_->path(); }
     const FlatLayout<Group::count>& layout() const noexcept { return state_->layout(); }
@@ -232,13 +196,9 @@ class Sharded {
         if (!memory.gradients.empty()) { check("gradients", memory.gradients.size()); }
     }
     template <class P>
-    void check_size(std::string_view verb, std::size_t given, SourceLocation where) const {
+    static constexpr std::size_t index() noexcept {
         static_assert(Group::template contains<P>, "Sharded: this parameter is not in the group");
-        const std::size_t expected = layout().numel(Group::template index<P>);
-        if (given != expected) {
-            throw_invalid_argument(where, "'", path(), "' parameter '", P::name, "': ", verb, " with ", given,
-                                   " elements, expected ", expected);
-        }
+        return Group::template index<P>;
     }
 
     std::unique_ptr<State> state_;

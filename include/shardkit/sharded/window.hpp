@@ -3,8 +3,9 @@
 
 #include <utility>
 
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/detail/consumable.hpp>
-#include <shardkit/sharded/sharded_state.hpp>
 
 namespace shardkit::inline SHARDKIT_BUILD {
 

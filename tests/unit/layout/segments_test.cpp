@@ -30,7 +30,7 @@ std::vector<Segment> runs(const Map& map, IndexRange range) {
 template <std::size_t N>
 std::vector<Segment> segments(const FlatLayout<N>& layout, IndexRange range) {
     std::vector<Segment> found;
-    for_each_segment(layout, range, [&](const Segment& segment) { found.push_back(segment); });
+    for_each_segment(layout.ranges(), range, [&](const Segment& segment) { found.push_back(segment); });
     return found;
 }
 
@@ -63,7 +63,7 @@ void check(const std::array<std::size_t, 3>& numels, std::size_t shards, std::si
 
 constexpr std::size_t covered(IndexRange range) {
     std::size_t count = 0;
-    for_each_segment(FlatLayout<2>({5, 6}, 2, 4), range, [&](const Segment& s) { count += s.flat.size(); });
+    for_each_segment(FlatLayout<2>({5, 6}, 2, 4).ranges(), range, [&](const Segment& s) { count += s.flat.size(); });
     return count;
 }
 static_assert(covered({0, 16}) == 11 && covered({4, 9}) == 2 && covered({5, 8}) == 0);

@@ -131,7 +131,8 @@ TEST_CASE("reading gradients checks size and group") {
         const auto reduced = sk::reduce(std::move(accumulation), sk::sum);
         std::vector<double> values(8);
         CHECK_THROWS_WITH_AS(reduced.read_full(a, Bias{}, std::span(values)),
-                             doctest::Contains("'a': read_full with 8 elements, expected 7"), std::invalid_argument);
+                             doctest::Contains("'a' parameter 'bias': read_full with 8 elements, expected 7"),
+                             std::invalid_argument);
         values.resize(7);
         CHECK_THROWS_WITH_AS(reduced.read_full(b, Bias{}, std::span(values)),
                              "'b': read_full of a group without gradients", sk::UsageError);

@@ -75,7 +75,7 @@ std::pair<std::vector<Run>, std::vector<std::vector<double>>> listed(toy::Mesh m
         toy::Model<Policy, Engine, Precision> model(rank, policy);
         sk::AdamW optimizer{model.groups(), {.learning_rate = 0.01}};
         toy::RankResult result;
-        toy::train_rank(rank, model, optimizer, {.steps = 2, .samples = 16}, {}, result);
+        toy::train_rank(rank, model, toy::steps_of(optimizer), {.steps = 2, .samples = 16}, {}, result);
         auto list = optimizer.shards();
         model.groups().for_each([&](auto& layer) {
             for (auto& info : layer.shards()) { list.push_back(std::move(info)); }

@@ -51,13 +51,43 @@ void backward(const Window& window, const Handle& handle, P parameter, std::size
     }
 }
 
+template <class Accumulation>
+auto reduce(Accumulation&& accumulation, const Training& training) {
+    switch (training.divisor) {
+        case DivideBy::nothing:
+            return sk::reduce(std::move(accumulation), sk::sum);
+        case DivideBy::data_ranks:
+            return sk::reduce(std::move(accumulation), sk::mean);
+        case DivideBy::samples:
+            break;
+    }
+    return sk::reduce(std::move(accumulation), sk::divide_by(static_cast<double>(training.samples)));
+}
+
 }  // namespace detail
+
+template <class GroupsType>
+struct ReducedOf;
+template <class... T>
+struct ReducedOf<sk::Groups<T...>> {
+    using type = sk::Reduced<T...>;
+};
+template <class ModelType>
+using Update = std::function<void(typename ReducedOf<decltype(std::declval<ModelType&>().groups())>::type&& reduced,
+                                  sk::ClipCoefficient)>;
+
+/// The steps of any optimizer as one type, so that what trains is compiled once for all of them.
+template <class Optimizer>
+auto steps_of(Optimizer& optimizer) {
+    return [&optimizer](auto&& reduced, sk::ClipCoefficient clip) { optimizer.step(std::move(reduced), clip); };
+}
 
 /// One rank of the training that `train_serially` does in one place. Sample s belongs to data rank
 /// s / microbatches % data_ranks and its microbatch s % microbatches; a microbatch without samples adds zero.
-template <class Optimizer, class Rank, class ModelType>
-void train_rank(Rank& rank, ModelType& model, Optimizer& optimizer, const Training& training, const Hooks& hooks,
-                RankResult& result) {
+/// `update`: an optimizer's step.
+template <class Rank, class ModelType>
+void train_rank(Rank& rank, ModelType& model, const Update<ModelType>& update, const Training& training,
+                const Hooks& hooks, RankResult& result) {
     const auto grid = rank.grid();
     const std::size_t cp = grid.extent("cp");
     const std::size_t data_ranks = grid.extent("dp") * cp;
@@ -106,30 +136,13 @@ void train_rank(Rank& rank, ModelType& model, Optimizer& optimizer, const Traini
             for (std::size_t l = 3; l > 0; --l) { backward(model.layers[l - 1], 2 * l - 1); }
             backward(model.table, 0);
         }
-        const auto finish = [&](auto divisor) {
-            verb();
-            auto reduced = sk::reduce(std::move(accumulation), divisor);
-            verb();
-            const auto norm = sk::global_norm(reduced);
-            result.norms.push_back(norm.value());
-            verb();
-            if (training.clip > 0) {
-                optimizer.step(std::move(reduced), sk::clip(norm, training.clip));
-            } else {
-                optimizer.step(std::move(reduced));
-            }
-        };
-        switch (training.divisor) {
-            case DivideBy::nothing:
-                finish(sk::sum);
-                break;
-            case DivideBy::data_ranks:
-                finish(sk::mean);
-                break;
-            case DivideBy::samples:
-                finish(sk::divide_by(static_cast<double>(training.samples)));
-                break;
-        }
+        verb();
+        auto reduced = detail::reduce(std::move(accumulation), training);
+        verb();
+        const auto norm = sk::global_norm(reduced);
+        result.norms.push_back(norm.value());
+        verb();
+        update(std::move(reduced), training.clip > 0 ? sk::clip(norm, training.clip) : sk::ClipCoefficient{});
     }
     if (hooks.before_step) { hooks.before_step(rank.rank(), training.steps); }
     result.traffic = rank.traffic().entries();
@@ -146,7 +159,7 @@ RankResult train_rank(Rank& rank, Policy policy, const Training& training, const
     if (training.rule == Rule::adamw) {
         sk::AdamW optimizer{model.groups(),
                             {.learning_rate = training.learning_rate, .weight_decay = training.weight_decay}};
-        train_rank(rank, model, optimizer, training, hooks, result);
+        train_rank(rank, model, steps_of(optimizer), training, hooks, result);
     } else {
         const auto rule = training.rule == Rule::sgd        ? sk::Momentum::none
                           : training.rule == Rule::momentum ? sk::Momentum::classical
@@ -156,7 +169,7 @@ RankResult train_rank(Rank& rank, Policy policy, const Training& training, const
                            .rule = rule,
                            .momentum = rule == sk::Momentum::none ? 0 : 0.9,
                            .weight_decay = training.weight_decay}};
-        train_rank(rank, model, optimizer, training, hooks, result);
+        train_rank(rank, model, steps_of(optimizer), training, hooks, result);
     }
     return result;
 }

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/layout/segments.hpp>
+#include <shardkit/mesh/engine_table.hpp>
+#include <shardkit/policy/policy_rules.hpp>
+#include <shardkit/sharded/gradient_store.hpp>
+#include <shardkit/sharded/list_shards.hpp>
+#include <shardkit/sharded/parameter_store.hpp>
+#include <shardkit/sharded/precision.hpp>
+#include <shardkit/sharded/step_state.hpp>
+#include <shardkit/sharded/window.hpp>
+
+namespace shardkit::inline SHARDKIT_BUILD {
+
+/// A group's buffers, communicators and place in a step. It knows its parameters as ranges of the flat buffer and
+/// not as types, so that it is compiled once for all groups of an engine, a policy and a precision.
+template <class EngineType, class PolicyType, class PrecisionType>
+class GroupState {
+  public:
+    using Engine = EngineType;
+    using Policy = PolicyType;
+    using Precision = PrecisionType;
+    using Gather = typename Precision::Gather;
+    using Gradient = typename Precision::Gradient;
+    using Reduction = typename Precision::Reduction;
+    using Master = typename Precision::Master;
+
+    /// `geometry`'s names, shapes and ranges outlive this.
+    GroupState(Context<Engine>& context, GroupGeometry geometry, GroupCommunicators<Engine> communicators,
+               std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients)
+        : context_(context),
+          geometry_(std::move(geometry)),
+          comms_(communicators),
+          parameters_(context, geometry_, comms_.shards, adopted_parameters),
+          gradients_(context, geometry_, comms_, adopted_gradients) {
+        std::vector<IndexRange> own;
+        for_each_segment(geometry_.ranges, geometry_.own, [&](Segment s) {
+            if (!geometry_.frozen[s.parameter]) {
+                own.push_back(relative_to(s.flat, gradients_.reduced_range().begin));
+            }
+        });
+        own_segments_ = EngineTable<Engine, IndexRange>(context, std::span<const IndexRange>(own));
+    }
+    /// Waits for what the streams still do with this group's memory. An error of theirs that nobody waited for is
+    /// dropped: a destructor has nobody to tell.
+    ~GroupState() {
+        try {
+            context_.communication_stream().synchronize();
+            context_.compute_stream().synchronize();
+        } catch (...) {}  // NOLINT(bugprone-empty-catch)
+    }
+    GroupState(const GroupState&) = delete;
+    GroupState& operator=(const GroupState&) = delete;
+
+    Context<Engine>& context() noexcept { return context_; }
+    const GroupGeometry& geometry() const noexcept { return geometry_; }
+    const std::string& path() const noexcept { return geometry_.path; }
+    bool trainable() const noexcept { return geometry_.trainable; }
+
+    ParameterStore<Engine, Policy, Precision>& parameters() noexcept { return parameters_; }
+    GradientStore<Engine, Policy, Precision>& gradients() noexcept { return gradients_; }
+    StepState& step() noexcept { return step_; }
+    std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
+
+    /// Trainable elements of this rank's (virtual) shard, as places in its reduced gradients; the engine's memory.
+    std::span<const IndexRange> own_segments() const noexcept { return own_segments_.span(); }
+
+    /// Ranks over which gradients are averaged by `mean`: dp x cp.
+    std::size_t data_ranks() const noexcept { return comms_.data.size(); }
+    /// 0 on the one rank, among those that hold the same shard, that counts it in sums over the world.
+    std::size_t replica() const {
+        return comms_.replicas.rank() +
+               comms_.replicas.size() * context_.grid().coordinate(Tp::name, context_.rank());
+    }
+    /// 0 on the one rank that counts what is held where `placement` says: a shard of it, or all.
+    std::size_t replica(Placement placement) const {
+        return placement == Placement::sharded ? replica() : geometry_.shard_index + geometry_.shards * replica();
+    }
+
+    /// Sets every element from value(path, parameter name, index in the whole parameter).
+    template <class F>
+    void initialize(F& value) {
+        for (std::size_t p = 0; p < geometry_.names.size(); ++p) {
+            write(p, [&](std::size_t i) {
+                return static_cast<double>(
+                    value(std::string_view(geometry_.path), geometry_.names[p], std::uint64_t{i}));
+            });
+        }
+    }
+    /// Sets one parameter from its full values.
+    /// @throws std::invalid_argument when their number is not the parameter's; UsageError when a window is open
+    template <FloatingElement T>
+    void load(std::size_t parameter, std::span<const T> values, SourceLocation where) {
+        check_size("load", parameter, values.size(), where);
+        write(parameter, [&](std::size_t i) { return static_cast<double>(static_cast<Arithmetic<T>>(values[i])); });
+    }
+    /// Copies one whole parameter into `values`; collective as unshard.
+    /// @throws std::invalid_argument when their number is not the parameter's
+    template <FloatingElement T>
+    void read_full(std::size_t parameter, std::span<T> values, SourceLocation where) {
+        check_size("read_full", parameter, values.size(), where);
+        parameters_.open(where);
+        const auto window = PendingWindow<GroupState>(*this).wait();
+        const std::span<const Gather> full =
+            parameters_.full().subspan(geometry_.ranges[parameter].begin, values.size());
+        std::vector<Gather> staged(std::min(chunk, values.size()));
+        for (std::size_t at = 0; at < values.size(); at += chunk) {
+            const auto part = values.subspan(at, std::min(chunk, values.size() - at));
+            Engine::Kernels::copy_out(context_.compute_stream(), full.subspan(at, part.size()),
+                                      std::span<Gather>(staged).first(part.size()));
+            for (std::size_t i = 0; i < part.size(); ++i) {
+                part[i] = static_cast<T>(static_cast<Arithmetic<T>>(static_cast<Arithmetic<Gather>>(staged[i])));
+            }
+        }
+    }
+
+    /// Copies one whole reduced gradient, times `scale`, into `values`; collective over the shard group.
+    /// @throws std::invalid_argument when their number is not the parameter's; UsageError without a gradient
+    template <FloatingElement T>
+    void read_full_gradient(std::size_t parameter, double scale, std::span<T> values, SourceLocation where) {
+        if (!trainable() || step_.skipped()) {
+            throw UsageError(detail::concat("'", path(), "': read_full of a group without gradients"));
+        }
+        check_size("read_full", parameter, values.size(), where);
+        const auto stream = context_.communication_stream();
+        std::span<const Reduction> full = gradients_.reduced();
+        typename Engine::template Buffer<Reduction> gathered;
+        if (full.size() != geometry_.buffer_numel) {
+            gathered = context_.template buffer<Reduction>(geometry_.buffer_numel);
+            all_gather(comms_.shards, full, gathered.span(), stream, where);
+            full = gathered.span();
+        }
+        std::vector<Reduction> undivided(values.size());
+        Engine::Kernels::copy_out(stream, full.subspan(geometry_.ranges[parameter].begin, values.size()),
+                                  std::span<Reduction>(undivided));
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const auto sum = static_cast<double>(static_cast<Arithmetic<Reduction>>(undivided[i]));
+            values[i] = static_cast<T>(static_cast<Arithmetic<T>>(sum * scale));
+        }
+    }
+
+    /// What this rank holds of each parameter and its master copy.
+    std::vector<ShardInfo> shards() {
+        std::vector<ShardInfo> list;
+        list_shards(geometry_, "parameter", std::span<const Gather>(parameters_.resting()),
+                    parameters_.resting_range().begin, replica(Policy::parameters), list);
+        if (Precision::has_master && trainable()) {
+            list_shards(geometry_, "master", std::span<const Master>(parameters_.master()), geometry_.updated.begin,
+                        replica(Policy::optimizer), list);
+        }
+        return list;
+    }
+
+  private:
+    static constexpr std::size_t chunk = 65536;  // elements that pass through the host's memory at once
+
+    void check_size(std::string_view verb, std::size_t parameter, std::size_t given, SourceLocation where) const {
+        const std::size_t expected = geometry_.ranges[parameter].size();
+        if (given != expected) {
+            throw_invalid_argument(where, "'", path(), "' parameter '", geometry_.names[parameter], "': ", verb,
+                                   " with ", given, " elements, expected ", expected);
+        }
+    }
+
+    /// Sets one parameter from value_at(index in the parameter) -> double, in every buffer of this rank.
+    template <class ValueAt>
+    void write(std::size_t parameter, const ValueAt& value_at) {
+        parameters_.begin_update();
+        if (Precision::has_master && trainable()) {
+            write_range(parameter, parameters_.master(), geometry_.updated.begin, value_at);
+        }
+        write_range(parameter, parameters_.resting(), parameters_.resting_range().begin,
+                    [&](std::size_t i) { return static_cast<double>(to_master(value_at(i))); });
+        parameters_.end_write();
+    }
+    template <class T, class ValueAt>
+    void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const ValueAt& value_at) {
+        const IndexRange whole = geometry_.ranges[parameter];
+        const IndexRange range = intersect(whole, {origin, origin + target.size()});
+        std::vector<T> staged(std::min(chunk, range.size()));
+        for (std::size_t at = range.begin; at < range.end; at += chunk) {
+            const std::size_t count = std::min(chunk, range.end - at);
+            for (std::size_t i = 0; i < count; ++i) {
+                staged[i] = static_cast<T>(static_cast<Arithmetic<T>>(value_at(at + i - whole.begin)));
+            }
+            Engine::Kernels::copy_in(context_.compute_stream(), std::span<const T>(staged).first(count),
+                                     target.subspan(at - origin, count));
+        }
+    }
+    static Arithmetic<Master> to_master(double value) {
+        return static_cast<Arithmetic<Master>>(static_cast<Master>(static_cast<Arithmetic<Master>>(value)));
+    }
+
+    Context<Engine>& context_;
+    GroupGeometry geometry_;
+    GroupCommunicators<Engine> comms_;
+    ParameterStore<Engine, Policy, Precision> parameters_;
+    GradientStore<Engine, Policy, Precision> gradients_;
+    StepState step_;
+    std::uint64_t gradient_generation_ = 0;
+    EngineTable<Engine, IndexRange> own_segments_;
+};
+
+}  // namespace shardkit::inline SHARDKIT_BUILD
