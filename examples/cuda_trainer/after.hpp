@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,6 +13,8 @@
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/shardkit.hpp>
 
+#include "graph.hpp"
+#include "inputs.hpp"
 #include "job.hpp"
 #include "network.hpp"
 #include "report.hpp"
@@ -110,21 +113,19 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     const sk::PlanOptions steps{.microbatches = options.microbatches, .norms_per_step = options.clip > 0 ? 1U : 0U};
     report.model_bytes(sk::plan(model, steps).memory.total().value);
 
-    const DeviceArray<std::uint8_t> device_text(text.size(), gpu.stream);
-    upload(gpu.stream, device_text.data(), text.data(), text.size());
-    const std::size_t samples = options.batch / (job.ranks * options.microbatches);
-    const float weight = 1 / static_cast<float>(samples * options.microbatches);
-    Network<float> network(gpu, shape, samples);
+    const Inputs inputs(gpu, options, job, text);
+    const float weight = 1 / static_cast<float>(inputs.samples() * options.microbatches);
+    Network<float> network(gpu, shape, inputs.samples());
+    const DeviceArray<float> loss(1, gpu.stream);
     const DeviceArray<float> losses(options.steps, gpu.stream);
     const AbortOnError guard(world, job);  // after the memory: it goes first
+    std::optional<StepGraph> graph;        // after the guard: NCCL's abort waits for graphs that use the communicator
 
-    for (std::size_t step = 0; step < options.steps; ++step) {
-        float* const loss = losses.data() + step;
+    const auto train_step = [&] {
+        check(cudaMemsetAsync(loss.data(), 0, loss.bytes(), gpu.stream), "cudaMemsetAsync");
         sk::Accumulation accumulation{model};
         for (std::size_t m = 0; m < options.microbatches; ++m) {
-            const std::size_t first = step * options.batch + (m * job.ranks + job.rank) * samples;
-            const Batch batch{
-                device_text.data(), text.size() - shape.context, shape.context, options.seed, first, samples};
+            const Batch batch = inputs.batch(m);
             const auto last = m + 1 == options.microbatches ? sk::Microbatch::last : sk::Microbatch::more;
             network.embed(embedding<const float>(parts.embedding.unshard()), batch);
             for (std::size_t l = 0; l < shape.layers; ++l) {
@@ -137,7 +138,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
                 accumulation.add(std::move(g), last);
             };
             with_gradients(parts.head, [&](const auto& w, const auto& g) {
-                network.head(head<const float>(w), head<float>(g), batch, weight, loss);
+                network.head(head<const float>(w), head<float>(g), batch, weight, loss.data());
             });
             for (std::size_t l = shape.layers; l-- > 0;) {
                 with_gradients(parts.blocks[l], [&](const auto& w, const auto& g) {
@@ -155,18 +156,31 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
         } else {
             optimizer.step(std::move(reduced));
         }
-        sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<float>(loss, 1), rank.compute_stream());
+        sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<float>(loss.data(), 1),
+                                rank.compute_stream());
+    };
+    for (std::size_t step = 0; step < options.steps; ++step) {
+        inputs.load(step);
+        // The first step is a plain one: it takes memory, which a capture refuses.
+        if (options.graph && step > 0) {
+            if (!graph) { graph.emplace(world.streams(), train_step); }
+            graph->launch();
+        } else {
+            train_step();
+        }
+        check(cudaMemcpyAsync(losses.data() + step, loss.data(), loss.bytes(), cudaMemcpyDeviceToDevice, gpu.stream),
+              "cudaMemcpyAsync");
 
         if (step % options.every == 0 || step + 1 == options.steps) {
             float sum = 0;
             rank.compute_stream().synchronize();  // looks after the peers while it waits
-            download(gpu.stream, &sum, loss, 1);
+            download(gpu.stream, &sum, loss.data(), 1);
             report.step(step, sum / static_cast<float>(job.ranks));
         }
     }
     std::vector<float> result(options.steps);
     download(gpu.stream, result.data(), losses.data(), result.size());
-    for (float& loss : result) { loss /= static_cast<float>(job.ranks); }
+    for (float& each : result) { each /= static_cast<float>(job.ranks); }
     return result;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "inputs.hpp"
 #include "job.hpp"
 #include "network.hpp"
 #include "report.hpp"
@@ -75,6 +76,7 @@ inline std::vector<float> train(const Options& options, const std::vector<std::u
                                 const Report& report) {
     if (options.policy != "no_shard") { throw InputError("--policy: this trainer has none, the one after it has"); }
     if (options.clip > 0) { throw InputError("--clip: this trainer does not clip, the one after it does"); }
+    if (options.graph) { throw InputError("--graph on: this trainer captures nothing, the one after it does"); }
     const Shape& shape = options.shape;
     FlatModel parameters(shape, gpu.stream);
     FlatModel gradients(shape, gpu.stream);
@@ -83,22 +85,19 @@ inline std::vector<float> train(const Options& options, const std::vector<std::u
     parameters.initialize(shape, options.seed, gpu.stream);
     report.model_bytes(4 * parameters.memory.bytes());
 
-    const DeviceArray<std::uint8_t> device_text(text.size(), gpu.stream);
-    upload(gpu.stream, device_text.data(), text.data(), text.size());
-    const std::size_t samples = options.batch / (job.ranks * options.microbatches);
-    const float weight = 1 / static_cast<float>(samples * options.microbatches);
-    Network<float> network(gpu, shape, samples);
+    const Inputs inputs(gpu, options, job, text);
+    const float weight = 1 / static_cast<float>(inputs.samples() * options.microbatches);
+    Network<float> network(gpu, shape, inputs.samples());
     const DeviceArray<float> losses(options.steps, gpu.stream);
     double beta1_power = 1;
     double beta2_power = 1;
 
     for (std::size_t step = 0; step < options.steps; ++step) {
+        inputs.load(step);
         float* const loss = losses.data() + step;
         check(cudaMemsetAsync(gradients.memory.data(), 0, gradients.memory.bytes(), gpu.stream), "cudaMemsetAsync");
         for (std::size_t m = 0; m < options.microbatches; ++m) {
-            const std::size_t first = step * options.batch + (m * job.ranks + job.rank) * samples;
-            const Batch batch{
-                device_text.data(), text.size() - shape.context, shape.context, options.seed, first, samples};
+            const Batch batch = inputs.batch(m);
             network.embed(parameters.embedding.read_only(), batch);
             for (std::size_t l = 0; l < shape.layers; ++l) { network.block(l, parameters.blocks[l].read_only()); }
             network.head(parameters.head.read_only(), gradients.head, batch, weight, loss);
@@ -137,7 +136,7 @@ inline std::vector<float> train(const Options& options, const std::vector<std::u
     }
     std::vector<float> result(options.steps);
     download(gpu.stream, result.data(), losses.data(), result.size());
-    for (float& loss : result) { loss /= static_cast<float>(job.ranks); }
+    for (float& each : result) { each /= static_cast<float>(job.ranks); }
     return result;
 }
 

@@ -28,6 +28,22 @@ constexpr T gelu_slope(T x) {
     return (1 + t) / 2 + x / 2 * (1 - t * t) * inner;
 }
 
+/// A byte of a rank's batches of one step: `size` samples from `first` on, then from `first + stride` on, and so
+/// forth.
+struct CopySamples {
+    Samples samples;
+    std::uint64_t first;
+    std::size_t stride;
+    std::size_t size;
+    std::size_t bytes;  ///< of a sample
+    std::uint8_t* to;
+
+    constexpr void operator()(std::size_t i) const {
+        const std::size_t b = i / bytes;
+        to[i] = samples.begin(first + b / size * stride + b % size)[i % bytes];
+    }
+};
+
 /// An element of the concatenated embeddings [batch, context * embedding].
 template <class T>
 struct Embed {

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <list>
+#include <mutex>
 
 #include "check.hpp"
 
@@ -13,6 +14,15 @@ template <class Work>
 __global__ void for_each(std::size_t count, Work work) {
     const std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < count) { work(i); }
+}
+#else
+/// A copy of what a launch does that stays: a graph may do it again.
+template <class Loop>
+Loop* keep(const Loop& loop) {
+    static std::mutex mutex;
+    static std::list<Loop> kept;
+    const std::lock_guard lock(mutex);
+    return &kept.emplace_back(loop);
 }
 #endif
 
@@ -30,13 +40,11 @@ void launch(cudaStream_t stream, std::size_t count, const Work& work) {
         std::size_t count;
         Work work;
     };
-    auto loop = std::make_unique<Loop>(Loop{count, work});
     const auto run = [](void* given) {
-        const std::unique_ptr<Loop> mine(static_cast<Loop*>(given));
-        for (std::size_t i = 0; i < mine->count; ++i) { mine->work(i); }
+        const Loop& loop = *static_cast<const Loop*>(given);
+        for (std::size_t i = 0; i < loop.count; ++i) { loop.work(i); }
     };
-    check(cudaLaunchHostFunc(stream, run, loop.get()), "cudaLaunchHostFunc");
-    static_cast<void>(loop.release());
+    check(cudaLaunchHostFunc(stream, run, keep(Loop{count, work})), "cudaLaunchHostFunc");
 #endif
 }
 

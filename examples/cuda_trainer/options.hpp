@@ -32,6 +32,7 @@ struct Options {
     std::string text;
     std::string policy = "no_shard";
     std::size_t hybrid_group = 1;  ///< N of hybrid_shard:N
+    bool graph = false;            ///< all steps but the first are launches of one CUDA graph
     bool help = false;
 };
 
@@ -46,6 +47,7 @@ inline constexpr const char* usage =
     "  --lr X            0.001\n"
     "  --clip X          0: greatest norm of the gradients, 0 for any\n"
     "  --policy NAME     no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N\n"
+    "  --graph on|off    off: on makes all steps but the first launches of one CUDA graph\n"
     "  --seed N          1: decides the first parameters and the order of the text\n"
     "  --every N         20: steps between two lines of output\n"
     "One GPU unless RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set, as torchrun does.\n";
@@ -114,6 +116,12 @@ inline void read_policy(FlagReader& read, Options& options) {
     }
 }
 
+inline bool read_switch(FlagReader& read) {
+    const std::string_view given = read.text();
+    if (given != "on" && given != "off") { read.refuse("on or off"); }
+    return given == "on";
+}
+
 /// The words after the program's name.
 /// @throws InputError
 inline Options parse(std::span<const char* const> arguments) {
@@ -144,6 +152,8 @@ inline Options parse(std::span<const char* const> arguments) {
             options.clip = read.number();
         } else if (flag == "--policy") {
             read_policy(read, options);
+        } else if (flag == "--graph") {
+            options.graph = read_switch(read);
         } else if (flag == "--seed") {
             options.seed = read.count(0, UINT64_MAX);
         } else if (flag == "--every") {

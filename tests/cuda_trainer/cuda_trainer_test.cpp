@@ -105,12 +105,63 @@ TEST_CASE("cuda_trainer: communication may run as early or as late as its stream
         const Losses losses = run(4, options, sharded()).all();
         for (const standin::Pace pace : paces) {
             CAPTURE(policy);
-            restart(pace);
             const standin::Pace other = pace == standin::Pace::lazy ? standin::Pace::eager : standin::Pace::lazy;
-            CHECK(run(4, options, sharded_communicating(other)).all() == losses);
-            check_clean();
+            for (const bool graph : {false, true}) {
+                CAPTURE(graph);
+                options.graph = graph;
+                restart(pace);
+                CHECK(run(4, options, sharded_communicating(other)).all() == losses);
+                check_clean();
+            }
+        }
+        options.graph = false;
+    }
+}
+
+TEST_CASE("cuda_trainer: launches of a captured step give the losses of plain steps, to the last bit") {
+    for (const standin::Pace pace : paces) {
+        for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
+            for (const std::string& policy : policies) {
+                for (const std::size_t microbatches : {std::size_t{1}, std::size_t{2}}) {
+                    CAPTURE(ranks);
+                    CAPTURE(policy);
+                    CAPTURE(microbatches);
+                    Options options = small_options();
+                    options.policy = policy;
+                    options.hybrid_group = ranks == 4 ? 2 : 1;
+                    options.microbatches = microbatches;
+                    options.clip = microbatches == 1 ? 0.5 : 0;
+                    restart(pace);
+                    const Losses plain = run(ranks, options, sharded()).all();
+                    CHECK(standin::calls("cudaStreamBeginCapture") == 0);
+                    options.graph = true;
+                    restart(pace);
+                    CHECK(run(ranks, options, sharded()).all() == plain);
+                    check_clean();
+                    CHECK(standin::calls("cudaStreamBeginCapture") == ranks);
+                    CHECK(standin::calls("cudaGraphLaunch") == ranks * (options.steps - 1));
+                }
+            }
         }
     }
+}
+
+TEST_CASE("cuda_trainer: samples that a launch did not get are seen in its loss") {
+    Options options = small_options();
+    options.policy = "full_shard";
+    restart();
+    const Losses plain = run(2, options, sharded()).all();
+    options.graph = true;
+    restart();
+    // Beside the launches of the graph, a step's only kernel is the one that copies its samples.
+    const Losses planted = run(2, options, sharded(), [](std::size_t rank, std::size_t step) {
+                               if (rank == 1 && step == 3) {
+                                   standin::forget_next("cudaLaunchHostFunc", static_cast<int>(rank));
+                               }
+                           }).all();
+    check_clean();
+    CHECK(std::equal(plain.begin(), plain.begin() + 4, planted.begin()));
+    CHECK(plain[4] != planted[4]);
 }
 
 TEST_CASE("cuda_trainer: it learns real text") {
@@ -133,41 +184,45 @@ TEST_CASE("cuda_trainer: it learns real text") {
     CHECK(again.all() == losses);
 }
 
-TEST_CASE("cuda_trainer: steps allocate nothing and make no communicator") {
+TEST_CASE("cuda_trainer: steps allocate nothing and make no communicator, captured or not") {
     for (const std::string& policy : policies) {
-        CAPTURE(policy);
-        restart();
-        constexpr std::size_t ranks = 4;
-        Options options = small_options();
-        options.policy = policy;
-        options.hybrid_group = 2;
-        options.microbatches = 2;
-        options.clip = 1;
-        Meeting meeting(ranks);
-        const std::vector<std::string> none{"cudaMalloc",
-                                            "cudaMallocHost",
-                                            "cudaHostAlloc",
-                                            "cudaFree",
-                                            "cudaStreamCreateWithFlags",
-                                            "cudaEventCreateWithFlags",
-                                            "ncclMemAlloc",
-                                            "ncclCommInitRank",
-                                            "ncclCommInitRankConfig",
-                                            "ncclCommSplit"};
-        std::vector<std::size_t> calls;
-        std::size_t reductions = 0;
-        const Run given = run(ranks, options, sharded(), [&](std::size_t, std::size_t step) {
-            meeting.meet([&] {
-                if (step == 0) { standin::reset_calls(); }
-                if (step + 1 < options.steps) { return; }
-                for (const std::string& call : none) { calls.push_back(standin::calls(call)); }
-                reductions = standin::calls("ncclAllReduce") + standin::calls("ncclReduceScatter");
+        for (const bool graph : {false, true}) {
+            CAPTURE(policy);
+            CAPTURE(graph);
+            restart();
+            constexpr std::size_t ranks = 4;
+            Options options = small_options();
+            options.policy = policy;
+            options.hybrid_group = 2;
+            options.graph = graph;
+            options.microbatches = 2;
+            options.clip = 1;
+            Meeting meeting(ranks);
+            const std::vector<std::string> none{"cudaMalloc",
+                                                "cudaMallocHost",
+                                                "cudaHostAlloc",
+                                                "cudaFree",
+                                                "cudaStreamCreateWithFlags",
+                                                "cudaEventCreateWithFlags",
+                                                "ncclMemAlloc",
+                                                "ncclCommInitRank",
+                                                "ncclCommInitRankConfig",
+                                                "ncclCommSplit"};
+            std::vector<std::size_t> calls;
+            std::size_t reductions = 0;
+            const Run given = run(ranks, options, sharded(), [&](std::size_t, std::size_t step) {
+                meeting.meet([&] {
+                    if (step == 0) { standin::reset_calls(); }
+                    if (step + 1 < options.steps) { return; }
+                    for (const std::string& call : none) { calls.push_back(standin::calls(call)); }
+                    reductions = standin::calls("ncclAllReduce") + standin::calls("ncclReduceScatter");
+                });
             });
-        });
-        check_clean();
-        CHECK(given.all().size() == options.steps);
-        CHECK(calls == std::vector<std::size_t>(none.size(), 0));
-        CHECK(reductions > 0);
+            check_clean();
+            CHECK(given.all().size() == options.steps);
+            CHECK(calls == std::vector<std::size_t>(none.size(), 0));
+            CHECK(reductions > 0);
+        }
     }
 }
 
@@ -211,22 +266,26 @@ TEST_CASE("cuda_trainer: the printed memory is what shardkit takes of the device
 
 TEST_CASE("cuda_trainer: a rank that gives up is an error of the others, not a hang") {
     for (const std::string& policy : {std::string("no_shard"), std::string("hybrid_shard")}) {
-        CAPTURE(policy);
-        restart();
-        Options options = small_options();
-        options.policy = policy;
-        options.hybrid_group = 2;
-        shardkit::nccl::Options nccl = small_and_patient();
-        nccl.timeout = std::chrono::milliseconds(300);
-        const Run given = run(4, options, sharded_with(nccl), [](std::size_t rank, std::size_t step) {
-            if (rank == 2 && step == 3) { throw std::runtime_error("planted"); }
-        });
-        CHECK(given.errors[2] == "planted");
-        for (const std::size_t rank : {0U, 1U, 3U}) {
-            CAPTURE(given.errors[rank]);
-            CHECK(given.errors[rank].find("nccl") != std::string::npos);
+        for (const bool graph : {false, true}) {
+            CAPTURE(policy);
+            CAPTURE(graph);
+            restart();
+            Options options = small_options();
+            options.policy = policy;
+            options.graph = graph;
+            options.hybrid_group = 2;
+            shardkit::nccl::Options nccl = small_and_patient();
+            nccl.timeout = std::chrono::milliseconds(300);
+            const Run given = run(4, options, sharded_with(nccl), [](std::size_t rank, std::size_t step) {
+                if (rank == 2 && step == 3) { throw std::runtime_error("planted"); }
+            });
+            CHECK(given.errors[2] == "planted");
+            for (const std::size_t rank : {0U, 1U, 3U}) {
+                CAPTURE(given.errors[rank]);
+                CHECK(given.errors[rank].find("nccl") != std::string::npos);
+            }
+            CHECK(standin::live() == standin::Live{});
+            CHECK(standin::hangs() == 0);
         }
-        CHECK(standin::live() == standin::Live{});
-        CHECK(standin::hangs() == 0);
     }
 }

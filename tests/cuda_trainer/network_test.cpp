@@ -26,18 +26,22 @@ class Model {
     Model()
         : gpu_(0),
           text_(text.size(), gpu_.stream),
+          bytes_(batch_size * (small.context + 1), gpu_.stream),
           parameters_(small.all(), gpu_.stream),
           gradients_(small.all(), gpu_.stream),
           loss_(1, gpu_.stream),
           network_(gpu_, small, batch_size) {
         upload(gpu_.stream, text_.data(), reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+        const Samples samples{text_.data(), text.size() - small.context, 7};
+        launch(gpu_.stream, bytes_.size(),
+               kernels::CopySamples{samples, 11, 0, batch_size, small.context + 1, bytes_.data()});
     }
 
     /// The loss of these parameters; the gradients are added to.
     T pass(const std::vector<T>& parameters) {
         upload(gpu_.stream, parameters_.data(), parameters.data(), parameters.size());
         check(cudaMemsetAsync(loss_.data(), 0, sizeof(T), gpu_.stream), "cudaMemsetAsync");
-        const Batch batch{text_.data(), text.size() - small.context, small.context, 7, 11, batch_size};
+        const Batch batch{bytes_.data(), small.context, batch_size};
         const Pointers w(parameters_.data());
         const Pointers g(gradients_.data());
         network_.embed(w.embedding.read_only(), batch);
@@ -78,7 +82,7 @@ class Model {
     };
 
     Gpu gpu_;
-    DeviceArray<std::uint8_t> text_;
+    DeviceArray<std::uint8_t> text_, bytes_;
     DeviceArray<T> parameters_, gradients_, loss_;
     Network<T> network_;
 };

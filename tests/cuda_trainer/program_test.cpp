@@ -65,18 +65,26 @@ TEST_CASE("cuda_trainer: the program trains and prints") {
     standin::reset();
     const char* const text = real_text.c_str();
     for (const char* const policy : {"no_shard", "full_shard", "hybrid_shard:1"}) {
-        const Ended ended = started({"--text", text, "--steps", "5", "--batch", "8", "--context", "4", "--width", "8",
-                                     "--layers", "1", "--policy", policy, "--clip", "1", "--every", "2"});
-        CAPTURE(ended.errors);
-        CHECK(ended.status == EXIT_SUCCESS);
-        CHECK(ended.errors.empty());
-        CHECK(contains(ended.out, "model: 12080 parameters; " + std::string(policy).substr(0, 12)));
-        CHECK(contains(ended.out, "device memory of parameters, gradients and optimizer, each rank: "));
-        CHECK(contains(ended.out, "step 1/5  loss 5."));
-        CHECK(!contains(ended.out, "step 2/5"));
-        CHECK(contains(ended.out, "step 5/5  loss 5."));
-        CHECK(contains(ended.out, " last\n"));
-        CHECK(standin::live() == standin::Live{});
+        std::string plain;
+        for (const char* const graph : {"off", "on"}) {
+            const Ended ended =
+                started({"--text",   text, "--steps",  "5",    "--batch", "8", "--context", "4", "--width", "8",
+                         "--layers", "1",  "--policy", policy, "--clip",  "1", "--every",   "2", "--graph", graph});
+            CAPTURE(ended.errors);
+            CHECK(ended.status == EXIT_SUCCESS);
+            CHECK(ended.errors.empty());
+            CHECK(contains(ended.out, "model: 12080 parameters; " + std::string(policy).substr(0, 12)));
+            CHECK(contains(ended.out, "device memory of parameters, gradients and optimizer, each rank: "));
+            CHECK(contains(ended.out, "step 1/5  loss 5."));
+            CHECK(!contains(ended.out, "step 2/5"));
+            CHECK(contains(ended.out, "step 5/5  loss 5."));
+            CHECK(contains(ended.out, " last\n"));
+            if (plain.empty()) { plain = ended.out; }
+            CHECK(ended.out == plain);
+            CHECK(standin::live() == standin::Live{});
+        }
+        CHECK(standin::calls("cudaGraphLaunch") == 4);
+        standin::reset_calls();
     }
     host_functions::Kept::all().forget();
     const Ended help = started({"--help"});
@@ -96,6 +104,7 @@ TEST_CASE("cuda_trainer: bad input is named, with what was expected") {
     CHECK(contains(refusal({"--width", "-1"}), "--width -1: expected a whole number from 1 to 65536"));
     CHECK(contains(refusal({"--lr", "nan"}), "--lr nan: expected a number of at least 0"));
     CHECK(contains(refusal({"--lr", "-1"}), "--lr -1: expected a number of at least 0"));
+    CHECK(contains(refusal({"--graph", "maybe"}), "--graph maybe: expected on or off"));
     CHECK(contains(refusal({"--policy", "zero3"}), "--policy zero3: expected no_shard,"));
     CHECK(contains(refusal({"--policy", "hybrid_shard:0"}), "--policy hybrid_shard: 0: expected a whole number"));
     CHECK(contains(refusal({"--text", text, "--policy", "hybrid_shard:2"}), "a number that divides the 1 ranks"));
@@ -111,6 +120,8 @@ TEST_CASE("cuda_trainer: bad input is named, with what was expected") {
     CHECK(contains(clipping.errors, "--clip: this trainer does not clip"));
     const Ended sharding = started({"--text", text, "--policy", "full_shard"}, before::train);
     CHECK(contains(sharding.errors, "--policy: this trainer has none"));
+    const Ended capturing = started({"--text", text, "--graph", "on"}, before::train);
+    CHECK(contains(capturing.errors, "--graph on: this trainer captures nothing"));
 
     standin::reset();
     standin::set_device_count(0);

@@ -89,6 +89,7 @@ void fail_after(std::string_view call, std::size_t successes, cudaError_t code, 
 void fail_after(std::string_view call, std::size_t successes, ncclResult_t code, int device) {
     inject(call, successes, code, device);
 }
+void forget_next(std::string_view call, int device) { inject(call, 0, forgotten, device); }
 
 void break_device(int device, cudaError_t code) {
     with_state([&](State& s) {

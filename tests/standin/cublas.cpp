@@ -3,12 +3,17 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
-#include <utility>
 
-/// The stream that a handle's work goes to.
+#include "state.hpp"
+
+/// The stream that a handle's work goes to, and the memory that the user lent it.
 struct cublasContext {
     cudaStream_t stream = nullptr;
+    void* workspace = nullptr;
+    std::size_t workspace_bytes = 0;
 };
 
 namespace standin {
@@ -37,8 +42,11 @@ struct Gemm {
     Factor<T> a, b;
     T* c;
     std::size_t ldc;
+    cublasContext handle;
 
     void operator()() const {
+        const std::size_t garbage = std::min<std::size_t>(handle.workspace_bytes, 64);
+        if (garbage > 0) { std::memset(handle.workspace, 0xff, garbage); }
         for (std::size_t column = 0; column < n; ++column) {
             for (std::size_t row = 0; row < m; ++row) {
                 T sum = 0;
@@ -66,18 +74,20 @@ cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t a_op, cublasOperati
     if (m == 0 || n == 0) { return CUBLAS_STATUS_SUCCESS; }
     // A GPU would fail later, with an illegal address.
     if (!on_device(c) || (k > 0 && (!on_device(a) || !on_device(b)))) { return CUBLAS_STATUS_INVALID_VALUE; }
-    // The work is done once and then forgotten; a graph would run it again.
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    if (cudaStreamIsCapturing(handle->stream, &capture) != cudaSuccess || capture != cudaStreamCaptureStatusNone) {
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
     const auto size = [](int extent) { return static_cast<std::size_t>(extent); };
-    auto work = std::make_unique<Gemm<T>>(
-        Gemm<T>{size(m), size(n), size(k), *alpha, *beta, factor(a_op, a, lda), factor(b_op, b, ldb), c, size(ldc)});
-    const auto run = [](void* given) { (*std::unique_ptr<Gemm<T>>(static_cast<Gemm<T>*>(given)))(); };
-    if (cudaLaunchHostFunc(handle->stream, run, work.get()) != cudaSuccess) { return CUBLAS_STATUS_EXECUTION_FAILED; }
-    static_cast<void>(work.release());
-    return CUBLAS_STATUS_SUCCESS;
+    const Gemm<T> product{size(m), size(n),   size(k), *alpha, *beta, factor(a_op, a, lda), factor(b_op, b, ldb),
+                          c,       size(ldc), *handle};
+    const cudaError_t error = cuda_call("cublasGemm", Needs::device, [&](State& s, Lock&, ThreadState& thread) {
+        cudaError_t wrong = cudaSuccess;
+        CUstream_st* const stream = find_stream(s, handle->stream, wrong);
+        if (stream == nullptr) { return wrong; }
+        if (stream->device != thread.device) { return cudaErrorInvalidResourceHandle; }
+        if (stream->capture && handle->workspace == nullptr) { return cudaErrorStreamCaptureUnsupported; }
+        return submit(s, *stream,
+                      [product](State& state, CUstream_st& in) { push(state, in, std::make_unique<Work>(product)); });
+    });
+    if (error == cudaErrorStreamCaptureUnsupported) { return CUBLAS_STATUS_NOT_SUPPORTED; }
+    return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 }  // namespace
@@ -95,7 +105,16 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
 }
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
     if (handle == nullptr) { return CUBLAS_STATUS_NOT_INITIALIZED; }
-    handle->stream = stream;
+    *handle = {stream, nullptr, 0};
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, std::size_t bytes) {
+    if (handle == nullptr) { return CUBLAS_STATUS_NOT_INITIALIZED; }
+    constexpr std::uintptr_t alignment = 256;
+    if (reinterpret_cast<std::uintptr_t>(workspace) % alignment != 0) { return CUBLAS_STATUS_INVALID_VALUE; }
+    if (workspace == nullptr ? bytes != 0 : !standin::on_device(workspace)) { return CUBLAS_STATUS_INVALID_VALUE; }
+    handle->workspace = workspace;
+    handle->workspace_bytes = bytes;
     return CUBLAS_STATUS_SUCCESS;
 }
 const char* cublasGetStatusString(cublasStatus_t status) {

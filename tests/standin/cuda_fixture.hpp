@@ -65,6 +65,19 @@ struct DeviceArray {
     T& operator[](std::size_t i) const { return data[i]; }
 };
 
+/// Captures f() and makes it executable.
+template <class F>
+cudaGraphExec_t captured(cudaStream_t stream, const F& f) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    f();
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    CHECK(cudaGraphInstantiate(&executable, graph) == cudaSuccess);
+    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+    return executable;
+}
+
 /// Runs f(rank) on a thread for each rank, with that rank's device.
 template <class F>
 void on_ranks(int ranks, const F& f) {

@@ -18,6 +18,7 @@ using Submission = std::function<void(State&, CUstream_st&)>;
 struct Node {
     Submission submit;
     std::vector<std::size_t> after;
+    std::vector<const void*> serial;  // the communicators that it is for
 };
 
 /// A capture that is under way, shared by the streams in it.

@@ -15,7 +15,7 @@ cudaError_t submit(State& s, CUstream_st& stream, const Submission& submission,
     }
     Capture& capture = *stream.capture;
     if (capture.invalid) { return cudaErrorStreamCaptureInvalidated; }
-    Node node{submission, stream.tail};
+    Node node{submission, stream.tail, serial};
     const std::size_t index = capture.nodes.size();
     for (const void* const each : serial) {
         const auto [last, is_first] = capture.last.try_emplace(each, index);
@@ -34,6 +34,16 @@ cudaError_t refuse_in_capture(State& s) {
         result = cudaErrorStreamCaptureUnsupported;
     }
     return result;
+}
+
+bool is_in_a_graph(const State& s, const void* serial) {
+    const auto holds = [&](const auto& graph) {
+        return std::any_of(graph->nodes->begin(), graph->nodes->end(), [&](const Node& node) {
+            return std::find(node.serial.begin(), node.serial.end(), serial) != node.serial.end();
+        });
+    };
+    return std::any_of(s.graphs.all.begin(), s.graphs.all.end(), holds) ||
+           std::any_of(s.executables.all.begin(), s.executables.all.end(), holds);
 }
 
 void end_capture(State& s, const std::shared_ptr<Capture>& capture) {
@@ -204,6 +214,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
     return cuda_call("cudaGraphExecDestroy", Needs::release, [&](State& s, Lock&, ThreadState&) {
         if (s.executables.find(executable) == nullptr) { return cudaErrorInvalidResourceHandle; }
         s.executables.remove(executable);
+        s.dirty = true;
         return cudaSuccess;
     });
 }
@@ -212,6 +223,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
     return cuda_call("cudaGraphDestroy", Needs::release, [&](State& s, Lock&, ThreadState&) {
         if (s.graphs.find(graph) == nullptr) { return cudaErrorInvalidResourceHandle; }
         s.graphs.remove(graph);
+        s.dirty = true;
         return cudaSuccess;
     });
 }

@@ -95,6 +95,20 @@ void leave(State& s, ncclComm_t comm) {
     if (empty && at != s.forming.end()) { s.forming.erase(at); }
 }
 
+namespace {
+
+/// As NCCL since 2.26: a blocking communicator's end waits until no graph holds its work.
+ncclResult_t leave_graphs(State& s, Lock& lock, ncclComm_t comm) {
+    const auto clique = comm->clique;  // its members stay where they are
+    const void* const member = &comm->member();
+    const bool blocking = comm->blocking;
+    leave(s, comm);
+    const bool done = !blocking || block_until(s, lock, [&] { return !is_in_a_graph(s, member); });
+    return done ? ncclSuccess : nccl_error(s, ncclSystemError, "a graph still holds the communicator's work");
+}
+
+}  // namespace
+
 }  // namespace standin
 
 using standin::Lock;
@@ -160,19 +174,19 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
             if (const ncclResult_t ready = standin::check_ready(s, comm); ready != ncclSuccess) { return ready; }
         }
         const ncclResult_t result = standin::flush(s, lock, comm);
-        if (s.comms.find(comm) != nullptr) { standin::leave(s, comm); }
-        return result;
+        if (s.comms.find(comm) == nullptr) { return result; }
+        const ncclResult_t left = standin::leave_graphs(s, lock, comm);
+        return result == ncclSuccess ? left : result;
     });
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    return nccl_call("ncclCommAbort", [&](State& s, Lock&, ThreadState&) {
+    return nccl_call("ncclCommAbort", [&](State& s, Lock& lock, ThreadState&) {
         if (comm == nullptr) { return ncclSuccess; }
         if (s.comms.find(comm) == nullptr) {
             return nccl_error(s, ncclInvalidArgument, "ncclCommAbort: not a communicator, or no longer one");
         }
-        standin::leave(s, comm);
-        return ncclSuccess;
+        return standin::leave_graphs(s, lock, comm);
     });
 }
 

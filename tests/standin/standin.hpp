@@ -21,10 +21,11 @@
 /// Stricter than the real thing: the default streams are refused; copies to and from ordinary host memory are as late
 /// as those of pinned memory; new memory holds 0xff bytes; communications take device or pinned memory only, their
 /// buffers overlap only in the documented in-place forms, and 16-bit sums are rounded at every addition in rank
-/// order; a communicator with an error must be aborted, not destroyed; a non-blocking call's work is queued at a
-/// poll. Not modelled: time, priorities, memory pools, child graphs, waits for external events, the order in which
-/// NCCL runs one communicator's work of different streams, reductions of 8-bit floats, user-defined reduction
-/// operations, access of host code to device memory (it works), and data races (host functions run one at a time).
+/// order; a communicator with an error must be aborted, not destroyed; the end of a blocking one waits until no graph
+/// holds its work, as since NCCL 2.26; a non-blocking call's work is queued at a poll. Not modelled: time,
+/// priorities, memory pools, child graphs, waits for external events, the order in which NCCL runs one communicator's
+/// work of different streams, reductions of 8-bit floats, user-defined reduction operations, access of host code to
+/// device memory (it works), and data races (host functions run one at a time).
 namespace standin {
 
 /// When queued work runs.
@@ -74,6 +75,10 @@ void fail_next(std::string_view call, ncclResult_t code, int device = any_device
 /// Likewise after `successes` further calls of that name.
 void fail_after(std::string_view call, std::size_t successes, cudaError_t code, int device = any_device);
 void fail_after(std::string_view call, std::size_t successes, ncclResult_t code, int device = any_device);
+
+/// The next call of that name (on a thread whose current device is `device`) succeeds and does nothing, as if the
+/// code under test had forgotten it: what a planted fault changes.
+void forget_next(std::string_view call, int device = any_device);
 
 /// A sticky error, as after an illegal address in a kernel: every call on that device returns `code` until reset();
 /// cudaGetLastError does not clear it. Work of that device no longer runs.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The NCCL half of the stand-in; ranks are threads, each with a device of its own.
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -703,6 +705,44 @@ TEST_CASE("graphs replay collectives") {
         CHECK(cudaGraphDestroy(graph) == cudaSuccess);
     });
     CHECK(standin::order_violations().empty());
+}
+
+TEST_CASE("a blocking communicator's end waits until no graph holds its work") {
+    for (const bool abort : {false, true}) {
+        const Fresh fresh;
+        const auto end = [&](ncclComm_t comm) { return abort ? ncclCommAbort(comm) : ncclCommDestroy(comm); };
+        const auto with_graph = [&](const auto& f) {
+            TestStream stream;
+            DeviceArray<int> value(1);
+            ncclComm_t comm = nullptr;
+            CHECK(ncclCommInitRank(&comm, 1, new_id(), 0) == ncclSuccess);
+            f(comm, captured(stream, [&] {
+                  CHECK(ncclAllReduce(value.data, value.data, 1, ncclInt32, ncclSum, comm, stream) == ncclSuccess);
+              }));
+        };
+        with_graph([&](ncclComm_t comm, cudaGraphExec_t graph) {
+            CHECK(cudaGraphExecDestroy(graph) == cudaSuccess);
+            CHECK(end(comm) == ncclSuccess);
+        });
+        with_graph([&](ncclComm_t comm, cudaGraphExec_t graph) {
+            std::atomic<bool> ended = false;
+            std::thread other([&] {
+                CHECK(end(comm) == ncclSuccess);
+                ended = true;
+            });
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            CHECK_FALSE(ended);
+            CHECK(cudaGraphExecDestroy(graph) == cudaSuccess);
+            other.join();
+        });
+        CHECK(standin::hangs() == 0);
+        with_graph([&](ncclComm_t comm, cudaGraphExec_t graph) {
+            standin::set_patience(std::chrono::milliseconds(20));
+            CHECK(end(comm) == ncclSystemError);
+            CHECK(standin::hangs() == 1);
+            CHECK(cudaGraphExecDestroy(graph) == cudaSuccess);
+        });
+    }
 }
 
 TEST_CASE("NCCL memory, registrations and windows") {

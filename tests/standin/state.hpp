@@ -115,6 +115,8 @@ ThreadState& this_thread(const State& state);
 /// Whether this thread is running a host function of a stream: no API call is permitted.
 bool& in_host_function();
 
+/// Instead of a code: the call succeeds and does nothing.
+inline constexpr int forgotten = -1;
 /// Counts the call; the code that was injected for it, or 0.
 int count_call(State& state, std::string_view name);
 
@@ -137,6 +139,8 @@ cudaError_t submit(State& state, CUstream_st& stream, const Submission& submissi
 /// cudaErrorStreamCaptureUnsupported, and the capture invalidated, when a capture forbids unsafe calls.
 cudaError_t refuse_in_capture(State& state);
 void end_capture(State& state, const std::shared_ptr<Capture>& capture);
+/// Whether a graph holds work of the communicator that `serial` names.
+bool is_in_a_graph(const State& state, const void* serial);
 
 /// The stream, or null and `error` set: a default stream or a handle that is not one.
 CUstream_st* find_stream(const State& state, cudaStream_t stream, cudaError_t& error);
@@ -158,7 +162,9 @@ cudaError_t cuda_call(std::string_view name, Needs needs, const Body& body) {
     State& s = state();
     Lock lock(s.mutex);
     ThreadState& thread = this_thread(s);
-    auto result = static_cast<cudaError_t>(count_call(s, name));
+    const int injected = count_call(s, name);
+    if (injected == forgotten) { return cudaSuccess; }
+    auto result = static_cast<cudaError_t>(injected);
     const auto broken = s.broken.find(thread.device);
     const bool is_broken = needs != Needs::nothing && broken != s.broken.end();
     if (result == cudaSuccess && needs != Needs::nothing && s.devices == 0) { result = cudaErrorNoDevice; }
@@ -179,9 +185,11 @@ ncclResult_t nccl_call(std::string_view name, const Body& body) {
     State& s = state();
     Lock lock(s.mutex);
     ThreadState& thread = this_thread(s);
-    if (const auto injected = static_cast<ncclResult_t>(count_call(s, name)); injected != ncclSuccess) {
+    const int injected = count_call(s, name);
+    if (injected == forgotten) { return ncclSuccess; }
+    if (injected != 0) {
         thread.text = std::string(name) + ": injected failure";
-        return injected;
+        return static_cast<ncclResult_t>(injected);
     }
     const ncclResult_t result = body(s, lock, thread);
     settle(s);

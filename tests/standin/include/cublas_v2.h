@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the examples use of cuBLAS, for a machine without a GPU: the names, the types and the values are those of
-// cuBLAS 13; the sums are made on the host when the handle's stream gets to them.
+// cuBLAS 13; the sums are made on the host when the handle's stream gets to them, or at each launch of the graph that
+// they were captured into. Stricter than the real thing: a capture is refused without cublasSetWorkspace, where
+// cuBLAS takes memory of its own for every graph; and every product leaves garbage in the workspace.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,13 +27,16 @@ enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1, CUBLAS_OP_C = 2 };
 #define cublasCreate cublasCreate_v2
 #define cublasDestroy cublasDestroy_v2
 #define cublasSetStream cublasSetStream_v2
+#define cublasSetWorkspace cublasSetWorkspace_v2
 #define cublasSgemm cublasSgemm_v2
 #define cublasDgemm cublasDgemm_v2
 
 extern "C" {
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle);
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle);
+// The workspace is cuBLAS's own again.
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream);
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, std::size_t workspaceSizeInBytes);
 const char* cublasGetStatusString(cublasStatus_t status);
 
 cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n,

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <type_traits>
+
+#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/mesh/streams.hpp>
+
+#include "check.hpp"
+
+namespace cuda_trainer::after {
+
+using Streams = shardkit::Streams<shardkit::cuda::TimelineRef>;
+
+struct DestroyGraph {
+    void operator()(cudaGraph_t graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
+    void operator()(cudaGraphExec_t graph) const { static_cast<void>(cudaGraphExecDestroy(graph)); }
+};
+using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
+using ExecutableGraph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
+
+/// While it lives, the work that both streams are given goes into a graph and is not done.
+class Capture {
+  public:
+    explicit Capture(const Streams& streams) : streams_(streams) {
+        const auto& [compute, communication] = streams_;
+        check(cudaStreamBeginCapture(compute.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+        communication.wait(compute.record());
+    }
+    Capture(const Capture&) = delete;
+    Capture& operator=(const Capture&) = delete;
+    /// Nobody waits for the events of a capture afterwards: what comes next is ordered behind what was before it.
+    ~Capture() {
+        const auto& [compute, communication] = streams_;
+        cudaGraph_t graph = nullptr;
+        if (!ended_ && cudaStreamEndCapture(compute.native(), &graph) == cudaSuccess) { DestroyGraph{}(graph); }
+        compute.wait(communication.record());
+        communication.wait(compute.record());
+    }
+
+    Graph end() {
+        const auto& [compute, communication] = streams_;
+        compute.wait(communication.record());
+        ended_ = true;
+        cudaGraph_t graph = nullptr;
+        check(cudaStreamEndCapture(compute.native(), &graph), "cudaStreamEndCapture");
+        return Graph(graph);
+    }
+
+  private:
+    Streams streams_;
+    bool ended_ = false;
+};
+
+/// A step of training, captured once and launched for every further step. It reads its inputs where they lay in the
+/// step that was captured, and leaves its results there.
+class StepGraph {
+  public:
+    /// @pre  a plain step came before: it took the memory that every step needs, which a capture must not
+    template <class Step>
+    StepGraph(const Streams& streams, const Step& step) : streams_(streams) {
+        Capture capture(streams);
+        step();
+        const Graph graph = capture.end();
+        cudaGraphExec_t executable = nullptr;
+        check(cudaGraphInstantiate(&executable, graph.get(), 0), "cudaGraphInstantiate");
+        executable_.reset(executable);
+    }
+
+    void launch() const {
+        const auto& [compute, communication] = streams_;
+        compute.wait(communication.record());
+        check(cudaGraphLaunch(executable_.get(), compute.native()), "cudaGraphLaunch");
+        communication.wait(compute.record());
+    }
+
+  private:
+    Streams streams_;
+    ExecutableGraph executable_;
+};
+
+}  // namespace cuda_trainer::after
