@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run_tests.py BUILD_FOLDER [suite or test name ...]: builds what the named tests need (without a name all but
-BY_NAME_ONLY), runs them with meson and prints, as the last line, how many passed: doctest programs count by case,
-other tests as one.
+"""run_tests.py BUILD_FOLDER [suite or test name ...]: builds what the named tests need (all without a name), runs
+them with meson and prints, as the last line, how many passed: doctest programs count by case, other tests as one.
 """
 import collections
 import json
@@ -9,10 +8,6 @@ import os
 import pathlib
 import subprocess
 import sys
-
-
-# Suites that take minutes to compile and find what a library's author breaks, not its user: .ci/run names them.
-BY_NAME_ONLY = "headers"
 
 
 def close(counts):
@@ -91,7 +86,7 @@ def main():
     tests = json.loads(subprocess.run(["meson", "introspect", folder, "--tests"], check=True,
                                       capture_output=True, text=True).stdout)
     named = sys.argv[2:]
-    chosen = select(tests, named) if named else [test for test in tests if BY_NAME_ONLY not in suites_of(test)]
+    chosen = select(tests, named) if named else tests
     log = folder / "meson-logs/testlog.json"
     log.unlink(missing_ok=True)
     for test in chosen:
@@ -103,7 +98,7 @@ def main():
     command = ["meson", "test", "-C", folder, "--print-errorlogs",
                "--timeout-multiplier", os.environ.get("SHARDKIT_TIMEOUT_FACTOR", "1")]
     # Without names everything is built already.
-    command += [test["name"] for test in chosen] if named else ["--no-rebuild", "--no-suite", BY_NAME_ONLY]
+    command += [test["name"] for test in chosen] if named else ["--no-rebuild"]
     subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
 
     total = collections.Counter()

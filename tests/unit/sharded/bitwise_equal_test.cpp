@@ -6,6 +6,7 @@
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 
+#include "unit/sharded/instantiations.hpp"
 #include "unit/sharded/oracle_checks.hpp"
 
 namespace sk = shardkit;
@@ -39,6 +40,18 @@ void check_bitwise() {
 }
 
 }  // namespace
+
+namespace toy::inline SHARDKIT_BUILD {
+template Ranks train<sk::Precision<float>>(Mesh, sk::NoShard, const Training&, const Hooks&, sk::RankOptions);
+template Ranks train<sk::Precision<float>>(Mesh, sk::ShardOptimizer, const Training&, const Hooks&, sk::RankOptions);
+template Ranks train<sk::Precision<float>>(Mesh, sk::ShardGradOp, const Training&, const Hooks&, sk::RankOptions);
+template Ranks train<sk::Precision<float>>(Mesh, sk::FullShard, const Training&, const Hooks&, sk::RankOptions);
+template Ranks train<sk::Precision<sk::bf16>>(Mesh, sk::NoShard, const Training&, const Hooks&, sk::RankOptions);
+template Ranks train<sk::Precision<sk::bf16>>(Mesh, sk::ShardOptimizer, const Training&, const Hooks&,
+                                              sk::RankOptions);
+template Ranks train<sk::Precision<sk::bf16>>(Mesh, sk::ShardGradOp, const Training&, const Hooks&, sk::RankOptions);
+template Ranks train<sk::Precision<sk::bf16>>(Mesh, sk::FullShard, const Training&, const Hooks&, sk::RankOptions);
+}  // namespace toy::inline SHARDKIT_BUILD
 
 TEST_CASE("the four plain policies give the same bits with one microbatch, clipping included, on every rank") {
     SUBCASE("fp32") { check_bitwise<sk::Precision<float>>(); }

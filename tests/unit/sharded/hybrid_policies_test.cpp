@@ -7,9 +7,17 @@
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/shard_over.hpp>
 
+#include "unit/sharded/instantiations.hpp"
 #include "unit/sharded/oracle_checks.hpp"
 
 namespace sk = shardkit;
+
+namespace toy::inline SHARDKIT_BUILD {
+template Ranks train<sk::Precision<double>>(Mesh, sk::HybridShard<sk::dynamic>, const Training&, const Hooks&,
+                                            sk::RankOptions);
+template Ranks train<sk::Precision<double>>(Mesh, sk::ShardOver<sk::FullShard, sk::Axes<sk::DpShard, sk::Cp>>,
+                                            const Training&, const Hooks&, sk::RankOptions);
+}  // namespace toy::inline SHARDKIT_BUILD
 
 TEST_CASE("hybrid sharding trains as one rank does, in fp64 to 1e-12") {
     using Dynamic = sk::HybridShard<sk::dynamic>;

@@ -6,9 +6,17 @@
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 
+#include "unit/sharded/instantiations.hpp"
 #include "unit/sharded/oracle_checks.hpp"
 
 namespace sk = shardkit;
+
+namespace toy::inline SHARDKIT_BUILD {
+template Ranks train<sk::Precision<double>>(Mesh, sk::NoShard, const Training&, const Hooks&, sk::RankOptions);
+template Ranks train<sk::Precision<double>>(Mesh, sk::ShardOptimizer, const Training&, const Hooks&, sk::RankOptions);
+template Ranks train<sk::Precision<double>>(Mesh, sk::ShardGradOp, const Training&, const Hooks&, sk::RankOptions);
+template Ranks train<sk::Precision<double>>(Mesh, sk::FullShard, const Training&, const Hooks&, sk::RankOptions);
+}  // namespace toy::inline SHARDKIT_BUILD
 
 TEST_CASE("the plain policies train as one rank does, in fp64 to 1e-12") {
     SUBCASE("no_shard") { toy::check_in_fp64<sk::NoShard>(); }

@@ -8,6 +8,7 @@
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 
+#include "unit/sharded/instantiations.hpp"
 #include "unit/sharded/oracle_checks.hpp"
 
 namespace sk = shardkit;

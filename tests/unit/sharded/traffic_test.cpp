@@ -14,6 +14,7 @@
 #include <shardkit/policy/shard_over.hpp>
 
 #include "unit/sharded/custom_policies.hpp"
+#include "unit/sharded/instantiations.hpp"
 #include "unit/sharded/oracle_checks.hpp"
 
 namespace sk = shardkit;
