@@ -27,7 +27,7 @@ int main() {
 
         for (const sk::ShardInfo& shard : layer.shards()) {
             held[rank.rank()] =
-                "elements [" + std::to_string(shard.global.begin) + ", " + std::to_string(shard.global.end) + ")";
+                "elements [" + std::to_string(shard.range.begin) + ", " + std::to_string(shard.range.end) + ")";
         }
 
         // Full parameters exist between unshard and reshard, and only there.

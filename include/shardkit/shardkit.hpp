@@ -121,8 +121,11 @@
 #include <shardkit/param/param.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
+#include <shardkit/param/tensor_part.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 #include <shardkit/param/tensor_view.hpp>
+#include <shardkit/param/tp_parts.hpp>
+#include <shardkit/param/tp_placement.hpp>
 #include <shardkit/plan/all_reduce_moved.hpp>
 #include <shardkit/plan/engine_traits.hpp>
 #include <shardkit/plan/group_description.hpp>
@@ -157,6 +160,7 @@
 #include <shardkit/sharded/make_communicators.hpp>
 #include <shardkit/sharded/microbatch.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
+#include <shardkit/sharded/placed_parameters.hpp>
 #include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/reduce.hpp>
 #include <shardkit/sharded/reduced.hpp>
@@ -166,4 +170,5 @@
 #include <shardkit/sharded/sharded_state.hpp>
 #include <shardkit/sharded/step_scope.hpp>
 #include <shardkit/sharded/step_state.hpp>
+#include <shardkit/sharded/whole_tensor.hpp>
 #include <shardkit/sharded/window.hpp>

@@ -18,7 +18,9 @@ namespace {
 template <class E>
 struct Weight : sk::Param<"weight", E, sk::dynamic> {};
 template <class E>
-struct Bias : sk::Param<"bias", E, sk::dynamic> {};
+struct Bias : sk::Param<"bias", E, sk::dynamic> {
+    using TensorParallel = sk::tp::PartialSum;
+};
 template <class E>
 using Layer = sk::Params<Weight<E>, Bias<E>>;
 
@@ -97,6 +99,9 @@ Outcome parallel(Rank& rank, const Case& c, Policy policy) {
     sk::SGD optimizer{groups, {.learning_rate = learning_rate}};
     const std::size_t data_rank = rank.mesh().template coordinate<sk::Dp>(rank.rank()) * c.cp +
                                   rank.mesh().template coordinate<sk::Cp>(rank.rank());
+    // Addends over tp: 1, 3, 5, ... of tp * tp parts.
+    const auto parts = static_cast<double>(c.tp * c.tp);
+    const double share = static_cast<double>(2 * rank.mesh().template coordinate<sk::Tp>(rank.rank()) + 1) / parts;
     Outcome outcome;
     for (std::size_t s = 0; s < steps; ++s) {
         sk::Accumulation accumulation{groups};
@@ -104,16 +109,16 @@ Outcome parallel(Rank& rank, const Case& c, Policy policy) {
             for (std::size_t l = layers; l-- > 0;) {
                 auto window = model[l].unshard();
                 auto handle = accumulation.gradients(model[l]);
-                const auto backward = [&](auto parameter, std::size_t offset) {
+                const auto backward = [&](auto parameter, std::size_t offset, double part) {
                     const auto value = window[parameter];
                     auto target = handle[parameter];
                     using Gradient = typename Precision::Gradient;
                     for (std::size_t i = 0; i < value.size(); ++i) {
-                        target[i] += static_cast<Gradient>(gradient(value[i], l, offset + i, data_rank, m));
+                        target[i] += static_cast<Gradient>(part * gradient(value[i], l, offset + i, data_rank, m));
                     }
                 };
-                backward(Weight<E>{}, 0);
-                backward(Bias<E>{}, weight_numel(l));
+                backward(Weight<E>{}, 0, 1);
+                backward(Bias<E>{}, weight_numel(l), share);
                 model[l].reshard(std::move(window));
                 accumulation.add(std::move(handle),
                                  m + 1 == c.microbatches ? sk::Microbatch::last : sk::Microbatch::more);

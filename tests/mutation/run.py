@@ -24,6 +24,7 @@ AXES = {
     "comms_.shards": ["comms_.replicas", "comms_.data"],
     "comms_.replicas": ["comms_.shards", "comms_.data"],
     "comms_.data": ["comms_.shards", "comms_.replicas"],
+    "comms_.tp": ["comms_.shards", "comms_.data"],
     "context.world()": ["context.template sub_mesh<shardkit::Axes<shardkit::Dp>>()",
                         "context.template sub_mesh<shardkit::Axes<shardkit::Tp>>()"],
     "context_.world()": ["context_.template sub_mesh<shardkit::Axes<shardkit::Tp>>()"],

@@ -62,16 +62,16 @@ class GlobalNorm {
 
 namespace detail {
 
-/// Adds this rank's share of one group: its own (virtual) shard, on the one replica that counts it.
+/// Adds this rank's share of one group: what it counts of its own (virtual) shard.
 template <class Layer>
 void add_norm_partial(Layer& layer, const double* scale, std::span<double> partials) {
     auto& state = layer.state();
-    if (!layer.trainable() || state.step().skipped() || state.replica() != 0) { return; }
+    if (!layer.trainable() || state.step().skipped()) { return; }
     state.gradients().wait();
     using Reduction = typename Layer::Precision::Reduction;
     Layer::Engine::Kernels::norm_partial(
         layer.context().compute_stream(), std::span<const Reduction>(state.gradients().reduced()),
-        std::span<const IndexRange>(state.own_segments()), scale, &partials[2 * state.geometry().shard_index]);
+        std::span<const IndexRange>(state.counted_segments()), scale, &partials[2 * state.geometry().shard_index]);
 }
 
 template <class... T>

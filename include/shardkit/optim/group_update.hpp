@@ -80,11 +80,11 @@ class GroupUpdate {
     }
 
     /// What this rank holds of every state.
-    void list(const GroupGeometry& group, std::size_t replica, std::vector<ShardInfo>& shards) const {
+    void list(const GroupGeometry& group, Placement placement, std::vector<ShardInfo>& shards) const {
         if (!group.trainable) { return; }
         for (std::size_t s = 0; s < state_count; ++s) {
-            list_shards(group, Rule::state_names[s], std::span<const Element>(states_[s].span()), group.updated.begin,
-                        replica, shards);
+            list_shards(group, Rule::state_names[s], placement, std::span<const Element>(states_[s].span()),
+                        group.updated.begin, shards);
         }
     }
 

@@ -8,7 +8,9 @@
 #include <tuple>
 #include <type_traits>
 
+#include <shardkit/layout/index_range.hpp>
 #include <shardkit/param/param.hpp>
+#include <shardkit/param/tp_placement.hpp>
 
 namespace shardkit {
 
@@ -49,6 +51,24 @@ constexpr bool distinct(const std::array<std::string_view, N>& names) noexcept {
     return true;
 }
 
+template <std::size_t N>
+constexpr IndexRange partial_sums(const std::array<TpPlacement, N>& placements) noexcept {
+    IndexRange found;
+    for (std::size_t i = 0; i < N; ++i) {
+        if (placements[i].kind != TpPlacement::Kind::partial_sum) { continue; }
+        if (found.empty()) { found.begin = i; }
+        found.end = i + 1;
+    }
+    return found;
+}
+template <std::size_t N>
+constexpr bool adjacent(const std::array<TpPlacement, N>& placements, IndexRange range) noexcept {
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+        if (placements[i].kind != TpPlacement::Kind::partial_sum) { return false; }
+    }
+    return true;
+}
+
 template <class Tuple>
 struct StoredTraits;
 template <class First, class... Rest>
@@ -56,7 +76,23 @@ struct StoredTraits<std::tuple<First, Rest...>> {
     using Element = typename First::Element;
     static constexpr bool one_element = (std::is_same_v<Element, typename Rest::Element> && ...);
     static constexpr std::array<std::string_view, 1 + sizeof...(Rest)> names{First::name, Rest::name...};
+    static constexpr std::array<TpPlacement, 1 + sizeof...(Rest)> tp_placements{tp_placement_of<First>,
+                                                                                tp_placement_of<Rest>...};
+    template <class P>
+    static constexpr bool split_exists =
+        tp_placement_of<P>.kind != TpPlacement::Kind::split || tp_placement_of<P>.dimension < P::rank;
+    static constexpr bool splits_exist = split_exists<First> && (split_exists<Rest> && ...);
 };
+
+/// An alias says nothing of tensor parallelism, or what its target says.
+template <class Q>
+inline constexpr bool splits_as_target = [] {
+    if constexpr (requires { typename Q::TensorParallel; }) {
+        return tp_placement_of<Q> == tp_placement_of<typename AliasTarget<Q>::type>;
+    } else {
+        return true;
+    }
+}();
 
 }  // namespace detail
 
@@ -79,6 +115,16 @@ struct Params {
     using Element = typename detail::StoredTraits<Stored>::Element;
     static constexpr std::size_t count = std::tuple_size_v<Stored>;
     static constexpr std::array<std::string_view, count> names = detail::StoredTraits<Stored>::names;
+
+    static constexpr std::array<TpPlacement, count> tp_placements = detail::StoredTraits<Stored>::tp_placements;
+    static_assert(detail::StoredTraits<Stored>::splits_exist,
+                  "Params<...>: tp::Split<Dimension> of a parameter that has no such dimension");
+    /// The parameters that are tp::PartialSum: `partial_sums.size()` of them from number `partial_sums.begin` on.
+    static constexpr IndexRange partial_sums = detail::partial_sums(tp_placements);
+    static_assert(detail::adjacent(tp_placements, partial_sums),
+                  "Params<...>: name the parameters that are tp::PartialSum one after the other: one call sums them");
+    static_assert((detail::splits_as_target<P> && ...),
+                  "Params<...>: an alias and the parameter it names disagree on TensorParallel");
 
     template <std::size_t I>
     using At = std::tuple_element_t<I, Stored>;

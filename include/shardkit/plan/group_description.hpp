@@ -4,10 +4,9 @@
 #include <cstddef>
 #include <string_view>
 
-#include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/param/shapes.hpp>
 #include <shardkit/policy/policy_traits.hpp>
+#include <shardkit/sharded/placed_parameters.hpp>
 #include <shardkit/sharded/precision.hpp>
 
 namespace shardkit {
@@ -37,18 +36,32 @@ constexpr ElementSizes element_sizes() noexcept {
 /// What the planner needs to know of one group; made from types and shapes without any rank or memory.
 struct GroupDescription {
     std::string_view path;         ///< must outlive the description
-    std::size_t numel = 0;         ///< distinct elements of all parameters
+    std::size_t numel = 0;         ///< distinct elements of all parameters, over all of tp
     std::size_t buffer_numel = 0;  ///< full flat buffer, padding included
     std::size_t shard_numel = 0;
     std::size_t shards = 1;
+    std::size_t tp = 1;
+    IndexRange tp_sum;  ///< of the full buffer, what is summed over tp
     PolicyTraits policy;
     ElementSizes sizes;
     bool trainable = true;
 };
 
+namespace detail {
+template <class Group>
+constexpr void describe_placed(const PlacedParameters<Group>& placed, GroupDescription& group) {
+    for (const std::size_t numel : placed.shapes.numels()) { group.numel += numel; }
+    group.buffer_numel = placed.layout.buffer_numel();
+    group.shard_numel = placed.layout.shard_numel();
+    group.shards = placed.layout.shards();
+    group.tp = placed.tp;
+    group.tp_sum = placed.tp_sum();
+}
+}  // namespace detail
+
 /// The description of a group as Sharded<ParamOrGroup, Policy, ..., Precision> on a mesh would lay it out.
 /// Cost:    arithmetic only; works in constant expressions, and for meshes of any size on any machine.
-/// @throws  std::invalid_argument when the policy's shard group does not divide dp
+/// @throws  std::invalid_argument when the policy's shard group does not divide dp, or tp an extent that it splits
 template <class ParamOrGroup, ShardPolicy Policy,
           class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 constexpr GroupDescription describe_group(std::string_view path, const Shapes<GroupOf<ParamOrGroup>>& shapes,
@@ -63,11 +76,9 @@ constexpr GroupDescription describe_group(std::string_view path, const Shapes<Gr
                                                    group.policy.shard_group, " does not divide dp = ", dp));
     }
     group.shards = group.policy.shard_group * group.policy.cp_shards;
-    for (const std::size_t numel : shapes.numels()) { group.numel += numel; }
-    const FlatLayout<GroupOf<ParamOrGroup>::count> layout(shapes.numels(), group.shards,
-                                                          alignment_for(Precision::narrowest));
-    group.buffer_numel = layout.buffer_numel();
-    group.shard_numel = layout.shard_numel();
+    const PlacedParameters<GroupOf<ParamOrGroup>> placed(path, shapes, mesh, 0, group.shards,
+                                                         alignment_for(Precision::narrowest));
+    detail::describe_placed(placed, group);
     group.sizes = element_sizes<Precision>();
     return group;
 }
@@ -76,14 +87,10 @@ constexpr GroupDescription describe_group(std::string_view path, const Shapes<Gr
 template <class Layer>
 GroupDescription describe_group(const Layer& layer) {
     GroupDescription group;
-    const auto& layout = layer.layout();
     const AxisGrid& mesh = layer.context().grid();
     group.path = layer.path();
     group.policy = policy_traits(layer.policy(), mesh.extent(Dp::name), mesh.extent(Cp::name));
-    for (std::size_t i = 0; i < Layer::Group::count; ++i) { group.numel += layout.numel(i); }
-    group.buffer_numel = layout.buffer_numel();
-    group.shard_numel = layout.shard_numel();
-    group.shards = layout.shards();
+    detail::describe_placed(layer.state().placed(), group);
     group.sizes = element_sizes<typename Layer::Precision>();
     group.trainable = layer.trainable();
     return group;

@@ -38,9 +38,9 @@ inline std::string memory_table(const MemoryPlan& plan) {
 inline std::string traffic_table(const TrafficPlan& plan, const AxisGrid& mesh, std::size_t shard_group,
                                  std::string_view shard_label = {}) {
     const AxisGrid split = mesh.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);
-    const std::array<std::string, 4> labels{
+    const std::array<std::string, 5> labels{
         shard_label.empty() ? axes_label<Axes<DpShard>>(split) : std::string(shard_label),
-        axes_label<Axes<DpReplicate, Cp>>(split), axes_label<DataAxes>(split), "world"};
+        axes_label<Axes<DpReplicate, Cp>>(split), axes_label<DataAxes>(split), std::string(Tp::name), "world"};
     std::string table;
     for (const Verb verb : TrafficPlan::verbs) {
         for (const TrafficAxes axes : TrafficPlan::all_axes) {

@@ -9,6 +9,7 @@
 
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
+#include <shardkit/layout/shard_range.hpp>
 #include <shardkit/plan/all_reduce_moved.hpp>
 #include <shardkit/plan/group_description.hpp>
 #include <shardkit/plan/part_from_peers.hpp>
@@ -21,6 +22,7 @@ enum class TrafficAxes : std::uint8_t {
     shards,    ///< the policy's shard axes
     replicas,  ///< the remaining data axes
     data,      ///< all data axes
+    tp,        ///< what tp::PartialSum gradients owe
     world      ///< every rank: the global norm
 };
 
@@ -56,10 +58,18 @@ class TrafficPlan {
         row.payload += ByteCount(calls * payload);
         row.moved += ByteCount(calls * moved);
     }
+    /// Calls that not every rank makes: the mean over the ranks, of all of them together, rounded.
+    constexpr void add_mean(Verb verb, TrafficAxes axes, double calls, double payload, double moved) {
+        const auto rounded = [](double exact) { return static_cast<std::uint64_t>(exact + 0.5); };
+        PlannedTraffic& row = rows_[index(verb, axes)];
+        row.calls += rounded(calls);
+        row.payload += ByteCount(rounded(payload));
+        row.moved += ByteCount(rounded(moved));
+    }
     friend constexpr bool operator==(const TrafficPlan&, const TrafficPlan&) noexcept = default;
 
-    static constexpr std::array<TrafficAxes, 4> all_axes{TrafficAxes::shards, TrafficAxes::replicas,
-                                                         TrafficAxes::data, TrafficAxes::world};
+    static constexpr std::array<TrafficAxes, 5> all_axes{TrafficAxes::shards, TrafficAxes::replicas,
+                                                         TrafficAxes::data, TrafficAxes::tp, TrafficAxes::world};
     static constexpr std::array<Verb, 3> verbs{Verb::all_gather, Verb::reduce_scatter, Verb::all_reduce};
 
   private:
@@ -110,6 +120,27 @@ constexpr void add_reductions(TrafficPlan& plan, const GroupDescription& g, std:
     }
 }
 
+/// What one model's ranks sum over tp, together: a group's sharded gradients are summed by the ranks whose shards
+/// meet its partial sums.
+struct TpSums {
+    double calls = 0;
+    double payload = 0;
+    double moved = 0;
+};
+constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const PlanOptions& options) {
+    const std::size_t holders = g.policy.gradients == Placement::sharded ? g.shards : 1;
+    for (std::size_t shard = 0; shard < holders; ++shard) {
+        const IndexRange held =
+            holders == 1 ? IndexRange{0, g.buffer_numel} : shard_range(shard, g.shard_numel, g.buffer_numel);
+        const std::uint64_t bytes = intersect(held, g.tp_sum).size() * g.sizes.reduction;
+        if (bytes == 0) { continue; }
+        const auto share = 1 / static_cast<double>(holders);
+        sums.calls += share;
+        sums.payload += share * static_cast<double>(bytes);
+        sums.moved += share * static_cast<double>(all_reduce_moved(bytes, bytes, g.tp, options.engine));
+    }
+}
+
 }  // namespace detail
 
 /// Collectives of one training step in steady state.
@@ -121,11 +152,16 @@ constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, con
     TrafficPlan plan;
     const std::size_t data_ranks = mesh.extent(Dp::name) * mesh.extent(Cp::name);
     std::size_t most_shards = 0;
+    detail::TpSums tp_sums;
     for (const GroupDescription& g : groups) {
         detail::add_gathers(plan, g, options);
-        if (g.trainable) { detail::add_reductions(plan, g, data_ranks, options); }
+        if (g.trainable) {
+            detail::add_reductions(plan, g, data_ranks, options);
+            detail::add_tp_sums(tp_sums, g, options);
+        }
         most_shards = std::max(most_shards, g.shards);
     }
+    plan.add_mean(Verb::all_reduce, TrafficAxes::tp, tp_sums.calls, tp_sums.payload, tp_sums.moved);
     if (mesh.size() > 1 && options.norms_per_step > 0) {
         const std::uint64_t bytes = 2 * most_shards * sizeof(double);
         plan.add(Verb::all_reduce, TrafficAxes::world, options.norms_per_step, bytes,

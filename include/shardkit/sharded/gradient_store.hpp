@@ -73,7 +73,7 @@ class GradientStore {
         }
         ++microbatches_;
     }
-    /// The reductions that are left once every microbatch is in. Collective over the data ranks.
+    /// The reductions that are left once every microbatch is in. Collective over the data ranks, then over tp.
     void finish(SourceLocation where) {
         const auto stream = context_->communication_stream();
         stream.wait(written_);
@@ -91,6 +91,12 @@ class GradientStore {
             }
         }
         if constexpr (keeps_shard) { all_reduce_in_place(comms_.replicas, ReduceOp::sum, reduced(), stream, where); }
+        const IndexRange held = reduced_range();
+        const IndexRange partial = relative_to(intersect(held, geometry_->tp_sum), held.begin);
+        if (!partial.empty()) {  // or empty on every rank of tp: they hold the same range
+            all_reduce_in_place(comms_.tp, ReduceOp::sum, reduced().subspan(partial.begin, partial.size()), stream,
+                                where);
+        }
         reduced_ready_ = stream.record();
     }
     /// Later work on the compute stream sees the reduced gradients.

@@ -9,6 +9,7 @@ struct GroupCommunicators {
     typename Engine::Communicator shards;    ///< over the policy's shard axes
     typename Engine::Communicator replicas;  ///< over the remaining data axes
     typename Engine::Communicator data;      ///< over all data axes
+    typename Engine::Communicator tp;
 };
 
 }  // namespace shardkit

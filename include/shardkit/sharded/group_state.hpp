@@ -19,6 +19,7 @@
 #include <shardkit/sharded/parameter_store.hpp>
 #include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/step_state.hpp>
+#include <shardkit/sharded/whole_tensor.hpp>
 #include <shardkit/sharded/window.hpp>
 
 namespace shardkit::inline SHARDKIT_BUILD {
@@ -44,13 +45,13 @@ class GroupState {
           comms_(communicators),
           parameters_(context, geometry_, comms_.shards, adopted_parameters),
           gradients_(context, geometry_, comms_, adopted_gradients) {
-        std::vector<IndexRange> own;
+        std::vector<IndexRange> counted;
         for_each_segment(geometry_.ranges, geometry_.own, [&](Segment s) {
-            if (!geometry_.frozen[s.parameter]) {
-                own.push_back(relative_to(s.flat, gradients_.reduced_range().begin));
+            if (!geometry_.frozen[s.parameter] && geometry_.replica(s.parameter, Placement::sharded) == 0) {
+                counted.push_back(relative_to(s.flat, gradients_.reduced_range().begin));
             }
         });
-        own_segments_ = EngineTable<Engine, IndexRange>(context, std::span<const IndexRange>(own));
+        counted_segments_ = EngineTable<Engine, IndexRange>(context, std::span<const IndexRange>(counted));
     }
     /// Waits for what the streams still do with this group's memory. An error of theirs that nobody waited for is
     /// dropped: a destructor has nobody to tell.
@@ -71,24 +72,17 @@ class GroupState {
     ParameterStore<Engine, Policy, Precision>& parameters() noexcept { return parameters_; }
     GradientStore<Engine, Policy, Precision>& gradients() noexcept { return gradients_; }
     StepState& step() noexcept { return step_; }
-    std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
-
-    /// Trainable elements of this rank's (virtual) shard, as places in its reduced gradients; the engine's memory.
-    std::span<const IndexRange> own_segments() const noexcept { return own_segments_.span(); }
-
+    std::uint64_t& gradient_generation() noexcept {
+        return gradient_generation_;
+    }  /// The trainable elements that this rank counts in sums over the world, each of which some rank counts once:
+       /// of
+    /// its (virtual) shard, unless another rank holds the same. As places in its reduced gradients; the engine's
+    /// memory.
+    std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_.span(); }
     /// Ranks over which gradients are averaged by `mean`: dp x cp.
     std::size_t data_ranks() const noexcept { return comms_.data.size(); }
-    /// 0 on the one rank, among those that hold the same shard, that counts it in sums over the world.
-    std::size_t replica() const {
-        return comms_.replicas.rank() +
-               comms_.replicas.size() * context_.grid().coordinate(Tp::name, context_.rank());
-    }
-    /// 0 on the one rank that counts what is held where `placement` says: a shard of it, or all.
-    std::size_t replica(Placement placement) const {
-        return placement == Placement::sharded ? replica() : geometry_.shard_index + geometry_.shards * replica();
-    }
 
-    /// Sets every element from value(path, parameter name, index in the whole parameter).
+    /// Sets every element from value(path, parameter name, index in the whole tensor).
     template <class F>
     void initialize(F& value) {
         for (std::size_t p = 0; p < geometry_.names.size(); ++p) {
@@ -105,28 +99,23 @@ class GroupState {
         check_size("load", parameter, values.size(), where);
         write(parameter, [&](std::size_t i) { return static_cast<double>(static_cast<Arithmetic<T>>(values[i])); });
     }
-    /// Copies one whole parameter into `values`; collective as unshard.
-    /// @throws std::invalid_argument when their number is not the parameter's
+    /// Copies one whole tensor into `values`, on the ranks that want it; collective as unshard, and over tp where
+    /// that splits it.
+    /// @throws std::invalid_argument when their number is not the tensor's
     template <FloatingElement T>
-    void read_full(std::size_t parameter, std::span<T> values, SourceLocation where) {
-        check_size("read_full", parameter, values.size(), where);
+    void read_full(std::size_t parameter, bool wanted, std::span<T> values, SourceLocation where) {
+        if (wanted) { check_size("read_full", parameter, values.size(), where); }
         parameters_.open(where);
         const auto window = PendingWindow<GroupState>(*this).wait();
-        const std::span<const Gather> full =
-            parameters_.full().subspan(geometry_.ranges[parameter].begin, values.size());
-        std::vector<Gather> staged(std::min(chunk, values.size()));
-        for (std::size_t at = 0; at < values.size(); at += chunk) {
-            const auto part = values.subspan(at, std::min(chunk, values.size() - at));
-            Engine::Kernels::copy_out(context_.compute_stream(), full.subspan(at, part.size()),
-                                      std::span<Gather>(staged).first(part.size()));
-            for (std::size_t i = 0; i < part.size(); ++i) {
-                part[i] = static_cast<T>(static_cast<Arithmetic<T>>(static_cast<Arithmetic<Gather>>(staged[i])));
-            }
-        }
+        const WholeTensor<Engine, Gather> whole(context_, comms_.tp, geometry_, parameter, parameters_.full(),
+                                                context_.compute_stream(), where);
+        if (!wanted) { return; }
+        whole.copy(values,
+                   [](Gather value) { return static_cast<Arithmetic<T>>(static_cast<Arithmetic<Gather>>(value)); });
     }
-
-    /// Copies one whole reduced gradient, times `scale`, into `values`; collective over the shard group.
-    /// @throws std::invalid_argument when their number is not the parameter's; UsageError without a gradient
+    /// Copies one whole reduced gradient, times `scale`, into `values`; collective over the shard group, and over tp
+    /// where that splits it.
+    /// @throws std::invalid_argument when their number is not the tensor's; UsageError without a gradient
     template <FloatingElement T>
     void read_full_gradient(std::size_t parameter, double scale, std::span<T> values, SourceLocation where) {
         if (!trainable() || step_.skipped()) {
@@ -141,39 +130,34 @@ class GroupState {
             all_gather(comms_.shards, full, gathered.span(), stream, where);
             full = gathered.span();
         }
-        std::vector<Reduction> undivided(values.size());
-        Engine::Kernels::copy_out(stream, full.subspan(geometry_.ranges[parameter].begin, values.size()),
-                                  std::span<Reduction>(undivided));
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            const auto sum = static_cast<double>(static_cast<Arithmetic<Reduction>>(undivided[i]));
-            values[i] = static_cast<T>(static_cast<Arithmetic<T>>(sum * scale));
-        }
+        const WholeTensor<Engine, Reduction> whole(context_, comms_.tp, geometry_, parameter, full, stream, where);
+        whole.copy(values, [scale](Reduction sum) {
+            return static_cast<Arithmetic<T>>(static_cast<double>(static_cast<Arithmetic<Reduction>>(sum)) * scale);
+        });
     }
 
     /// What this rank holds of each parameter and its master copy.
     std::vector<ShardInfo> shards() {
         std::vector<ShardInfo> list;
-        list_shards(geometry_, "parameter", std::span<const Gather>(parameters_.resting()),
-                    parameters_.resting_range().begin, replica(Policy::parameters), list);
+        list_shards(geometry_, "parameter", Policy::parameters, std::span<const Gather>(parameters_.resting()),
+                    parameters_.resting_range().begin, list);
         if (Precision::has_master && trainable()) {
-            list_shards(geometry_, "master", std::span<const Master>(parameters_.master()), geometry_.updated.begin,
-                        replica(Policy::optimizer), list);
+            list_shards(geometry_, "master", Policy::optimizer, std::span<const Master>(parameters_.master()),
+                        geometry_.updated.begin, list);
         }
         return list;
     }
 
   private:
-    static constexpr std::size_t chunk = 65536;  // elements that pass through the host's memory at once
-
     void check_size(std::string_view verb, std::size_t parameter, std::size_t given, SourceLocation where) const {
-        const std::size_t expected = geometry_.ranges[parameter].size();
+        const std::size_t expected = geometry_.shapes[parameter].numel();
         if (given != expected) {
             throw_invalid_argument(where, "'", path(), "' parameter '", geometry_.names[parameter], "': ", verb,
                                    " with ", given, " elements, expected ", expected);
         }
     }
 
-    /// Sets one parameter from value_at(index in the parameter) -> double, in every buffer of this rank.
+    /// Sets one parameter from value_at(index in the whole tensor) -> double, in every buffer of this rank.
     template <class ValueAt>
     void write(std::size_t parameter, const ValueAt& value_at) {
         parameters_.begin_update();
@@ -188,11 +172,12 @@ class GroupState {
     void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const ValueAt& value_at) {
         const IndexRange whole = geometry_.ranges[parameter];
         const IndexRange range = intersect(whole, {origin, origin + target.size()});
-        std::vector<T> staged(std::min(chunk, range.size()));
-        for (std::size_t at = range.begin; at < range.end; at += chunk) {
-            const std::size_t count = std::min(chunk, range.end - at);
+        std::vector<T> staged(std::min(staged_elements, range.size()));
+        for (std::size_t at = range.begin; at < range.end; at += staged_elements) {
+            const std::size_t count = std::min(staged_elements, range.end - at);
             for (std::size_t i = 0; i < count; ++i) {
-                staged[i] = static_cast<T>(static_cast<Arithmetic<T>>(value_at(at + i - whole.begin)));
+                const std::size_t index = geometry_.parts[parameter].whole_index(at + i - whole.begin);
+                staged[i] = static_cast<T>(static_cast<Arithmetic<T>>(value_at(index)));
             }
             Engine::Kernels::copy_in(context_.compute_stream(), std::span<const T>(staged).first(count),
                                      target.subspan(at - origin, count));
@@ -209,7 +194,7 @@ class GroupState {
     GradientStore<Engine, Policy, Precision> gradients_;
     StepState step_;
     std::uint64_t gradient_generation_ = 0;
-    EngineTable<Engine, IndexRange> own_segments_;
+    EngineTable<Engine, IndexRange> counted_segments_;
 };
 
 }  // namespace shardkit::inline SHARDKIT_BUILD

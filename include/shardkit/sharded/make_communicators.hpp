@@ -24,7 +24,7 @@ GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::str
     }
     return {context.template communicator<ShardAxes<Policy>>(group, where),
             context.template communicator<ReplicaAxes<Policy>>(group, where),
-            context.template communicator<DataAxes>(group, where)};
+            context.template communicator<DataAxes>(group, where), context.template sub_mesh<Axes<Tp>>(where)};
 }
 
 }  // namespace shardkit::detail

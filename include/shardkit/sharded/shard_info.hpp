@@ -20,8 +20,9 @@ struct ShardInfo {
     std::string_view kind;       ///< "parameter", "master", "exp_avg", ...
     ElementType type{};
     TensorShape shape;           ///< of the whole tensor
-    IndexRange global;           ///< elements of the whole tensor, row-major
-    std::vector<Box> boxes;      ///< the same as boxes of the tensor
+    TensorShape part;            ///< of what the rank's place in tp gives it: the whole tensor, or a part of it
+    IndexRange range;            ///< elements of that part, row-major
+    std::vector<Box> boxes;      ///< the same as boxes of the whole tensor; a box's range counts in the part
     IndexRange local;            ///< elements of this rank's buffer
     const void* data = nullptr;  ///< first element, in this rank's memory
     std::size_t replica = 0;     ///< 0 on exactly one of the ranks that hold the same run

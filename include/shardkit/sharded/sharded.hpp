@@ -140,21 +140,16 @@ class Sharded {
     /// Copies the whole parameter P into `values` on every rank. Collective as unshard.
     template <class P, FloatingElement T>
     void read_full(P, std::span<T> values, SourceLocation where = SourceLocation::current()) {
-        state_->read_full(index<P>(), values, where);
+        state_->read_full(index<P>(), true, values, where);
     }
     /// The same on world rank `root` alone; the others pass an empty span. Collective as unshard.
     template <class P, FloatingElement T>
-    void read_full_on(std::size_t root, P parameter, std::span<T> values,
-                      SourceLocation where = SourceLocation::current()) {
+    void read_full_on(std::size_t root, P, std::span<T> values, SourceLocation where = SourceLocation::current()) {
         if (root >= state_->context().world_size()) {
             throw_invalid_argument(where, "'", path(), "': read_full_on root ", root, ", expected a rank below ",
                                    state_->context().world_size());
         }
-        if (state_->context().rank() == root) {
-            read_full(parameter, values, where);
-        } else {
-            const auto window = unshard(where);
-        }
+        state_->read_full(index<P>(), state_->context().rank() == root, values, where);
     }
 
     /// What this rank holds of each parameter and its master copy.
@@ -185,12 +180,14 @@ class Sharded {
                               SourceLocation where) {
         std::size_t shards = options.policy.shard_group(context.grid().extent(Dp::name));
         if (ShardAxes<Policy>::template contains<Cp>) { shards *= context.grid().extent(Cp::name); }
-        const FlatLayout<Group::count> layout(shapes.numels(), std::max<std::size_t>(shards, 1),
-                                              alignment_for(Precision::narrowest), options.packing);
+        const PlacedParameters<Group> placed(path, shapes, context.grid(), context.rank(),
+                                             std::max<std::size_t>(shards, 1), alignment_for(Precision::narrowest),
+                                             options.packing);
+        const std::size_t expected = placed.layout.buffer_numel();
         const auto check = [&](std::string_view what, std::size_t given) {
-            if (given == layout.buffer_numel()) { return; }
+            if (given == expected) { return; }
             throw_invalid_argument(where, "'", path, "': adopted ", what, " hold ", given, " elements, expected ",
-                                   layout.buffer_numel());
+                                   expected);
         };
         check("parameters", memory.parameters.size());
         if (!memory.gradients.empty()) { check("gradients", memory.gradients.size()); }

@@ -7,21 +7,13 @@
 #include <string>
 #include <utility>
 
-#include <shardkit/layout/flat_layout.hpp>
-#include <shardkit/param/shapes.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/make_communicators.hpp>
+#include <shardkit/sharded/placed_parameters.hpp>
 #include <shardkit/sharded/sharded_options.hpp>
 
 namespace shardkit::inline SHARDKIT_BUILD {
-
-/// The types of a group's parameters and where each lies.
-template <class Group>
-struct PlacedParameters {
-    Shapes<Group> shapes;
-    FlatLayout<Group::count> layout;
-};
 
 /// What stands behind a Sharded at a stable address, so that windows and handles survive a move of it: a GroupState
 /// and the types of its parameters.
@@ -47,19 +39,20 @@ class ShardedState : PlacedParameters<GroupType>, public GroupState<EngineType, 
     const Policy& policy() const noexcept { return policy_; }
     const Shapes<Group>& shapes() const noexcept { return Placed::shapes; }
     const FlatLayout<Group::count>& layout() const noexcept { return Placed::layout; }
+    const Placed& placed() const noexcept { return *this; }
 
     template <class P, class T>
     TensorView<T> view(T* full, const std::uint64_t& generation) const {
-        return {full + layout().offset(Group::template index<P>), shapes()[Group::template index<P>], generation};
+        constexpr std::size_t p = Group::template index<P>;
+        return {full + layout().offset(p), Placed::parts[p].shape(), generation};
     }
 
   private:
     ShardedState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, std::string&& path,
                  const Shapes<Group>& shapes, const Options& options, std::span<Gather> adopted_parameters,
                  std::span<Gradient> adopted_gradients, SourceLocation where)
-        : Placed{shapes,
-                 {shapes.numels(), communicators.shards.size(), alignment_for(Precision::narrowest),
-                  options.packing}},
+        : Placed(path, shapes, context.grid(), context.rank(), communicators.shards.size(),
+                 alignment_for(Precision::narrowest), options.packing),
           Base(context, place(std::move(path), communicators, options, where), communicators, adopted_parameters,
                adopted_gradients),
           policy_(options.policy) {}
@@ -74,6 +67,8 @@ class ShardedState : PlacedParameters<GroupType>, public GroupState<EngineType, 
         g.path = std::move(path);
         g.names = Group::names;
         g.shapes = shapes().all();
+        g.tp_placements = Group::tp_placements;
+        g.parts = Placed::parts;
         g.ranges = layout().ranges();
         g.frozen.resize(Group::count);
         for (std::size_t p = 0; p < Group::count; ++p) { g.frozen[p] = options.frozen[p]; }
@@ -81,6 +76,11 @@ class ShardedState : PlacedParameters<GroupType>, public GroupState<EngineType, 
         g.shard_numel = layout().shard_numel();
         g.shards = layout().shards();
         g.shard_index = communicators.shards.rank();
+        g.replicas = communicators.replicas.size();
+        g.replica_index = communicators.replicas.rank();
+        g.tp_size = communicators.tp.size();
+        g.tp_index = communicators.tp.rank();
+        g.tp_sum = Placed::tp_sum();
         g.own = layout().shard(g.shard_index);
         g.updated = Policy::optimizer == Placement::sharded ? g.own : IndexRange{0, g.buffer_numel};
         g.trainable = !options.frozen.all();

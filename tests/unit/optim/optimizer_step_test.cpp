@@ -129,7 +129,7 @@ TEST_CASE("momentum has one state, plain SGD has none, AdamW has two") {
         step(layer, momentum, 1);
         for (const auto& info : momentum.shards()) {
             CHECK(info.kind == "momentum_buffer");
-            for (std::size_t i = 0; i < info.global.size(); ++i) {
+            for (std::size_t i = 0; i < info.range.size(); ++i) {
                 CHECK(static_cast<const double*>(info.data)[i] == 1.5 * static_cast<double>(i + 1));
             }
         }

@@ -27,7 +27,7 @@ namespace {
 struct Run {
     std::size_t tensor;
     std::string kind;
-    sk::IndexRange global;
+    sk::IndexRange range;
     std::size_t replica;
     std::vector<double> values;
 };
@@ -48,7 +48,7 @@ double value_at(const sk::ShardInfo& info, std::size_t i) {
 
 /// The boxes follow each other and name exactly the elements of the run, each by its coordinates.
 bool boxes_agree(const sk::ShardInfo& info) {
-    std::size_t next = info.global.begin;
+    std::size_t next = info.range.begin;
     for (const sk::Box& box : info.boxes) {
         if (box.range.begin != next || box.rank != info.shape.rank) { return false; }
         std::size_t numel = 1;
@@ -61,7 +61,7 @@ bool boxes_agree(const sk::ShardInfo& info) {
         if (numel != box.range.size() || first != box.range.begin) { return false; }
         next = box.range.end;
     }
-    return next == info.global.end;
+    return next == info.range.end;
 }
 
 /// Trains a little on `mesh` and lists everything that every rank holds.
@@ -84,9 +84,9 @@ std::pair<std::vector<Run>, std::vector<std::vector<double>>> listed(toy::Mesh m
         if (rank.rank() == 0) { parameters = result.parameters; }
         for (const auto& info : list) {
             CHECK(boxes_agree(info));
-            CHECK(info.global.size() == info.local.size());
-            Run run{toy::number_of(info.path, info.parameter), std::string(info.kind), info.global, info.replica, {}};
-            for (std::size_t i = 0; i < info.global.size(); ++i) { run.values.push_back(value_at(info, i)); }
+            CHECK(info.range.size() == info.local.size());
+            Run run{toy::number_of(info.path, info.parameter), std::string(info.kind), info.range, info.replica, {}};
+            for (std::size_t i = 0; i < info.range.size(); ++i) { run.values.push_back(value_at(info, i)); }
             runs.push_back(std::move(run));
         }
     });
@@ -104,11 +104,11 @@ std::map<std::string, std::vector<std::vector<double>>> assembled(const std::vec
         count.resize(toy::tensors.size());
         values[run.tensor].resize(toy::tensors[run.tensor].numel);
         count[run.tensor].resize(toy::tensors[run.tensor].numel);
-        REQUIRE(run.global.end <= toy::tensors[run.tensor].numel);
+        REQUIRE(run.range.end <= toy::tensors[run.tensor].numel);
         if (run.replica != 0) { continue; }
         for (std::size_t i = 0; i < run.values.size(); ++i) {
-            values[run.tensor][run.global.begin + i] = run.values[i];
-            ++count[run.tensor][run.global.begin + i];
+            values[run.tensor][run.range.begin + i] = run.values[i];
+            ++count[run.tensor][run.range.begin + i];
         }
     }
     for (const auto& counted : times) {
@@ -135,7 +135,7 @@ void check(std::size_t dp, std::size_t tp, std::size_t cp, Policy policy) {
     for (const Run& run : runs) {
         const auto& values = whole[run.kind][run.tensor];
         CHECK(std::equal(run.values.begin(), run.values.end(),
-                         values.begin() + static_cast<std::ptrdiff_t>(run.global.begin)));
+                         values.begin() + static_cast<std::ptrdiff_t>(run.range.begin)));
     }
     // The states are there for every element: the second moment of a gradient that is not zero is above zero.
     for (const auto& tensor : whole["exp_avg_sq"]) {

@@ -359,7 +359,7 @@ TEST_CASE("skip: no collective, and parameters, states and step count stay") {
                 for (const auto& shard : optimizer.shards()) {
                     if (shard.path != "b") { continue; }
                     const auto* const data = static_cast<const double*>(shard.data);
-                    values.insert(values.end(), data, data + shard.global.size());
+                    values.insert(values.end(), data, data + shard.range.size());
                 }
                 return values;
             };

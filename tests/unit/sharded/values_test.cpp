@@ -138,8 +138,8 @@ TEST_CASE("values are rounded once to a 16-bit gathered type, by way of the mast
               std::vector<float>{256, 256, 258, 260, -256, 0.10009765625F, 0.00099945068359375F});
         for (const auto& shard : layer.shards()) {
             if (shard.parameter != "bias" || shard.kind != "master") { continue; }
-            for (std::size_t i = 0; i < shard.global.size(); ++i) {
-                CHECK(static_cast<const float*>(shard.data)[i] == static_cast<float>(values[shard.global.begin + i]));
+            for (std::size_t i = 0; i < shard.range.size(); ++i) {
+                CHECK(static_cast<const float*>(shard.data)[i] == static_cast<float>(values[shard.range.begin + i]));
             }
         }
     });

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include <shardkit/param/tensor_shape.hpp>
+
+namespace shardkit {
+
+/// Where the elements of an equal part of a tensor, cut along one dimension, lie in the whole tensor; both row-major.
+/// @post over all parts, whole_index is a one-to-one map onto the whole tensor's elements
+class TensorPart {
+  public:
+    /// All of it.
+    constexpr explicit TensorPart(const TensorShape& whole) noexcept : shape_(whole), block_(whole.numel()) {}
+    /// Part `index` of `parts`.
+    /// @pre dimension < whole.rank, parts divides its extent, index < parts
+    constexpr TensorPart(const TensorShape& whole, std::size_t dimension, std::size_t parts,
+                         std::size_t index) noexcept
+        : shape_(whole), dimension_(dimension) {
+        shape_.extents[dimension] /= parts;
+        block_ = shape_.extents[dimension];
+        for (std::size_t d = dimension + 1; d < whole.rank; ++d) { block_ *= whole.extents[d]; }
+        stride_ = block_ * parts;
+        offset_ = block_ * index;
+        first_ = shape_.extents[dimension] * index;
+    }
+
+    /// Of the part.
+    constexpr const TensorShape& shape() const noexcept { return shape_; }
+    constexpr std::size_t numel() const noexcept { return shape_.numel(); }
+    /// In the whole tensor, of element i of the part.
+    constexpr std::size_t whole_index(std::size_t i) const noexcept {
+        return i / block_ * stride_ + offset_ + i % block_;
+    }
+    constexpr std::size_t dimension() const noexcept { return dimension_; }
+    /// The part's first index along the dimension.
+    constexpr std::size_t first() const noexcept { return first_; }
+
+  private:
+    TensorShape shape_;
+    std::size_t dimension_ = 0;
+    std::size_t block_ = 1;   // elements that follow each other in both
+    std::size_t stride_ = 0;  // from one block to the next, in the whole
+    std::size_t offset_ = 0;  // of the first block
+    std::size_t first_ = 0;
+};
+
+}  // namespace shardkit

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/mesh/context.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
+
+namespace shardkit {
+
+/// Elements that pass through the host's memory at once between a user's values and an engine's buffers.
+inline constexpr std::size_t staged_elements = 65536;
+
+/// One whole tensor of a group, out of a full buffer of this rank; where tp splits it, gathered over tp.
+/// Order:   after what `stream` was given. Collective over tp where that splits the tensor.
+template <class Engine, class T>
+class WholeTensor {
+  public:
+    /// `group` and `full` outlive it.
+    WholeTensor(Context<Engine>& context, const typename Engine::Communicator& tp, const GroupGeometry& group,
+                std::size_t parameter, std::span<const T> full, typename Engine::Stream stream, SourceLocation where)
+        : group_(group), parameter_(parameter), stream_(stream) {
+        const IndexRange range = group.ranges[parameter];
+        parts_ = full.subspan(range.begin, range.size());
+        if (!group.split_over_tp(parameter) || group.tp_size == 1) { return; }
+        gathered_ = context.template buffer<T>(range.size() * group.tp_size);
+        all_gather(tp, parts_, gathered_.span(), stream, where);
+        parts_ = gathered_.span();
+    }
+
+    /// to[i] = converted(element i), row-major. The host waits for the stream.
+    template <class To, class Convert>
+    void copy(std::span<To> to, const Convert& converted) const {
+        const std::size_t numel = group_.ranges[parameter_].size();
+        std::vector<T> staged(std::min(staged_elements, numel));
+        for (std::size_t tp_index = 0; tp_index * numel < parts_.size(); ++tp_index) {
+            const TensorPart part = part_of(tp_index);
+            for (std::size_t at = 0; at < numel; at += staged.size()) {
+                const std::size_t count = std::min(staged.size(), numel - at);
+                Engine::Kernels::copy_out(stream_, parts_.subspan(tp_index * numel + at, count),
+                                          std::span<T>(staged).first(count));
+                for (std::size_t i = 0; i < count; ++i) {
+                    to[part.whole_index(at + i)] = static_cast<To>(converted(staged[i]));
+                }
+            }
+        }
+    }
+
+  private:
+    TensorPart part_of(std::size_t tp_index) const {
+        if (gathered_.size() == 0) { return group_.parts[parameter_]; }
+        return {group_.shapes[parameter_], group_.tp_placements[parameter_].dimension, group_.tp_size, tp_index};
+    }
+
+    const GroupGeometry& group_;
+    std::size_t parameter_;
+    typename Engine::Stream stream_;
+    std::span<const T> parts_;
+    typename Engine::template Buffer<T> gathered_;
+};
+
+}  // namespace shardkit
