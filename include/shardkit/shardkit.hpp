@@ -172,3 +172,10 @@
 #include <shardkit/sharded/step_state.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>
 #include <shardkit/sharded/window.hpp>
+#include <shardkit/tensor_parallel/cross_entropy.hpp>
+#include <shardkit/tensor_parallel/cross_entropy_kernels.hpp>
+#include <shardkit/tensor_parallel/embedding.hpp>
+#include <shardkit/tensor_parallel/gather_tokens.hpp>
+#include <shardkit/tensor_parallel/sequence_parallel.hpp>
+#include <shardkit/tensor_parallel/sum_tokens.hpp>
+#include <shardkit/tensor_parallel/vocabulary_part.hpp>

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check.py ROOT PAGE -- COMPILER [flags]: a page of documentation says what is so.
+"""check.py ROOT PAGE [--precompiled FILE] -- COMPILER [flags]: a page of documentation says what is so.
 
 Every C++ block is a whole program (```cpp program): it compiles without a warning and exits with 0; one for GPUs
 (```cpp gpu program) compiles against the stand-in's declarations of CUDA and NCCL. Where a block
 ```text output follows, it prints exactly that. Commands in ```sh blocks, flags of examples/run, links and names of
-files exist. `check.py ROOT pages PAGE...` compares a list of pages with those on disk.
+files exist. `check.py ROOT pages PAGE...` compares a list of pages with those on disk. FILE: shardkit/shardkit.hpp,
+precompiled by g++, which takes longer to read than the programs.
 """
+import argparse
 import pathlib
 import re
 import shlex
@@ -51,12 +53,17 @@ def check_gpu_program(root, page, number, code, compiler):
             yield f"{page}:{number}: does not compile:\n{built.stdout}"
 
 
-def check_program(root, page, number, code, expected, compiler):
+def check_program(root, page, number, code, expected, compiler, precompiled):
     where = f"{page}:{number}"
     with tempfile.TemporaryDirectory(prefix="shardkit-docs-") as folder:
         source, program = pathlib.Path(folder, "page.cpp"), pathlib.Path(folder, "page")
         source.write_text(code, encoding="utf-8")
-        command = [*compiler, "-Wall", "-Wextra", "-Werror", "-I", root / "include", source, "-pthread", "-o", program]
+        if precompiled:
+            # g++ takes it instead of the header of that name in a folder that it looks into later.
+            (source.parent / "shardkit").mkdir()
+            (source.parent / "shardkit/shardkit.hpp.gch").symlink_to(precompiled)
+        command = [*compiler, "-Wall", "-Wextra", "-Werror", "-I", folder, "-I", root / "include", source, "-pthread",
+                   "-o", program]
         built = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if built.returncode != 0:
             yield f"{where}: does not compile:\n{built.stdout}"
@@ -104,7 +111,7 @@ def check_names(root, page, rest):
                 yield f"{page}:{number}: there is no file {name}"
 
 
-def check_page(root, page, compiler):
+def check_page(root, page, compiler, precompiled):
     found, rest = blocks((root / page).read_text(encoding="utf-8"))
     programs = 0
     for i, (info, content, number) in enumerate(found):
@@ -112,7 +119,7 @@ def check_page(root, page, compiler):
             programs += 1
             following = found[i + 1] if i + 1 < len(found) else ("", "", 0)
             expected = following[1] if following[0] == "text output" else None
-            yield from check_program(root, page, number, content, expected, compiler)
+            yield from check_program(root, page, number, content, expected, compiler, precompiled)
             lines = len(content.splitlines())
             if page == "README.md" and programs == 1 and lines > README_PROGRAM_LINES:
                 yield f"{page}:{number}: the first program has {lines} lines, at most {README_PROGRAM_LINES} are promised"
@@ -140,7 +147,11 @@ def main():
     if sys.argv[2] == "pages":
         wrong = list(check_list(root, sys.argv[3:]))
     else:
-        wrong = list(check_page(root, sys.argv[2], sys.argv[4:]))
+        options = argparse.ArgumentParser()
+        options.add_argument("--precompiled", type=pathlib.Path)
+        options.add_argument("compiler", nargs="+")
+        given = options.parse_args(sys.argv[3:])
+        wrong = list(check_page(root, sys.argv[2], given.compiler, given.precompiled and given.precompiled.resolve()))
     for line in wrong:
         print(line)
     sys.exit(1 if wrong else 0)

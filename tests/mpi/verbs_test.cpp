@@ -10,6 +10,7 @@
 
 #include <shardkit/backend/mpi/environment.hpp>
 
+#include "test_size.hpp"
 #include "unit/backend/verb_suite.hpp"
 #include "with_world.hpp"
 
@@ -126,7 +127,7 @@ TEST_CASE("mpi: the log counts what ranks receive, against closed forms") {
 
 TEST_CASE("mpi: spans of more than 2^31 bytes, in pieces of at most 2^30 elements") {
     const std::size_t n = mpi::Environment::size();
-    if (n != 2) { return; }
+    if (n != 2 || test_size::reduced()) { return; }
     with_world({}, [](const auto& world) {
         constexpr std::size_t k = (std::size_t{1} << 30U) + 17;
         std::vector<std::uint8_t> full(2 * k);

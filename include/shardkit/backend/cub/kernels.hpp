@@ -30,6 +30,8 @@ namespace shardkit::cub {
 /// @throws  std::invalid_argument when the sizes of a call's spans disagree; cuda::Error when a launch fails
 struct Kernels {
     using Stream = cuda::TimelineRef;
+    /// A warp's threads read 32 neighbouring columns of a row of logits.
+    static constexpr std::size_t row_workers = 32;
 
     template <Element T>
     static void fill(const Stream& stream, std::span<T> to, std::type_identity_t<T> value) {

@@ -69,5 +69,7 @@ TEST_CASE("nccl: bf16 with fp32 master and reduction") {
 
 TEST_CASE("nccl: a step that overflows under a loss scale is skipped without the host") {
     check_policies<float>(Mesh(3, 1, 1), {.microbatches = 2, .steps = 4, .loss_scale = true});
-    check_policies<sk::fp16>(Mesh(2, 1, 1), {.microbatches = 1, .steps = 4, .loss_scale = true});
+    const Training fp16{.microbatches = 1, .steps = 4, .loss_scale = true};
+    check<sk::fp16, sk::NoShard>(Mesh(2, 1, 1), fp16);
+    check<sk::fp16, sk::FullShard>(Mesh(2, 1, 1), fp16);
 }

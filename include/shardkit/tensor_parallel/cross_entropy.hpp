@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/mesh/engine_table.hpp>
+#include <shardkit/tensor_parallel/cross_entropy_kernels.hpp>
+#include <shardkit/tensor_parallel/vocabulary_part.hpp>
+
+namespace shardkit::tp {
+
+/// Cross-entropy of logits whose columns are split over tp: no rank ever holds a token's whole row. Keeps the memory
+/// that it needs, so that a step takes none.
+/// Memory:  (3 + row workers) numbers for a token.
+/// Source:  Shoeybi et al., arXiv 1909.08053, section 3
+template <class Engine, class A>
+class CrossEntropy {
+  public:
+    using Communicator = typename Engine::Communicator;
+
+    /// For up to `tokens` tokens at once.
+    CrossEntropy(Context<Engine>& context, const Communicator& tp, const VocabularyPart& part, std::size_t tokens)
+        : context_(context),
+          tp_(tp),
+          part_(part),
+          largest_(zeros(context, tokens)),
+          sums_(zeros(context, 2 * tokens)),
+          partial_(zeros(context, workers * tokens)) {}
+
+    /// losses[t] = log(sum over the vocabulary of exp(logit)) - the target's logit; every logit becomes
+    /// scale * (softmax - onehot), the gradient of scale times the losses' sum. Padded columns become 0.
+    /// Shapes:  logits [tokens, part.size], targets [tokens] below the vocabulary, losses [tokens].
+    /// Order:   on the compute stream. Collective over tp: an all-reduce of tokens maxima, one of 2 * tokens sums.
+    /// Equal
+    ///          losses on every rank of tp. Every logit is read three times and written once.
+    /// @throws  std::invalid_argument when the sizes disagree or more tokens come than there is memory for;
+    ///          CommError when the engine fails
+    template <class Token>
+    void operator()(std::span<A> logits, std::span<const Token> targets, A scale, std::span<A> losses,
+                    SourceLocation where = SourceLocation::current()) {
+        using Kernels = typename Engine::Kernels;
+        const auto stream = context_.compute_stream();
+        const std::size_t tokens = targets.size();
+        if (tokens > largest_.size() || logits.size() != tokens * part_.size || losses.size() != tokens) {
+            throw_invalid_argument(where, "tp::CrossEntropy: ", logits.size(), " logits and ", losses.size(),
+                                   " losses for ", tokens, " tokens, expected ", part_.size,
+                                   " logits and a loss for each of at most ", largest_.size(), " tokens");
+        }
+        const Rows<A> rows{logits.data(), tokens, part_.size, part_.used()};
+        const Rows<const A> read{logits.data(), tokens, part_.size, part_.used()};
+        A* const largest = largest_.data();
+        A* const sums = sums_.data();
+        A* const partial = partial_.data();
+        Kernels::for_each_index(stream, tokens * workers, LargestOfColumns<A>{read, workers, partial});
+        Kernels::for_each_index(stream, tokens, LargestOfWorkers<A>{partial, tokens, workers, largest});
+        all_reduce_in_place(tp_, ReduceOp::max, largest_.span().first(tokens), stream, where);
+        Kernels::for_each_index(stream, tokens * workers, SumOfColumns<A>{read, workers, largest, partial});
+        Kernels::for_each_index(stream, tokens,
+                                SumOfWorkers<Token, A>{partial, workers, read, targets.data(), part_, largest, sums});
+        all_reduce_in_place(tp_, ReduceOp::sum, sums_.span().first(2 * tokens), stream, where);
+        Kernels::for_each_index(stream, tokens, LossOfToken<A>{sums, tokens, losses.data()});
+        Kernels::for_each_index(stream, logits.size(),
+                                GradientOfLogit<Token, A>{rows, targets.data(), part_, largest, sums, scale});
+    }
+
+  private:
+    static constexpr std::size_t workers = row_workers<typename Engine::Kernels>();
+
+    static EngineTable<Engine, A> zeros(Context<Engine>& context, std::size_t n) {
+        return {context, std::span<const A>(std::vector<A>(n))};
+    }
+
+    Context<Engine>& context_;
+    Communicator tp_;
+    VocabularyPart part_;
+    EngineTable<Engine, A> largest_;
+    EngineTable<Engine, A> sums_;
+    EngineTable<Engine, A> partial_;
+};
+
+}  // namespace shardkit::tp

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/tensor_parallel/sequence_parallel.hpp>
+
+namespace shardkit::tp {
+
+/// What a layer that tp splits works on, for all tokens: the input of a column-parallel layer in the forward pass,
+/// the gradient at the output of a row-parallel layer in the backward pass. Without sequence parallelism every rank
+/// has it. Shapes:  part [tokens, width], or with sequence parallelism [tokens / tp, width]; gathered [tokens,
+/// width], which
+///          may be empty without it.
+/// Order:   stream-ordered; with sequence parallelism an all-gather over `tp`, else nothing.
+/// @return  `gathered`, or without sequence parallelism `part` itself
+/// @throws  std::invalid_argument when the sizes disagree; CommError when the engine fails
+template <Element T, AllGathers<T> C>
+std::span<const T> gather_tokens(const C& tp, SequenceParallel sequence_parallel, std::span<const T> part,
+                                 std::span<T> gathered, typename C::Stream stream,
+                                 SourceLocation where = SourceLocation::current()) {
+    if (sequence_parallel == SequenceParallel::off) { return part; }
+    all_gather(tp, part, gathered, stream, where);
+    return gathered;
+}
+
+}  // namespace shardkit::tp

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/tensor_parallel/sequence_parallel.hpp>
+
+namespace shardkit::tp {
+
+/// The sum of what the parts of a layer that tp splits give: the output of a row-parallel layer in the forward pass
+/// (its bias is added afterwards, once), the gradient at the input of a column-parallel layer in the backward pass.
+/// Shapes:  partial [tokens, width]; sum [tokens / tp, width], which may be empty without sequence parallelism.
+/// Order:   stream-ordered; an all-reduce of `partial` in place, or with sequence parallelism a reduce-scatter.
+/// @return  `sum`, or without sequence parallelism `partial` itself
+/// @throws  std::invalid_argument when the sizes disagree; CommError when the engine fails
+template <Element T, ReduceScatters<T, T> C>
+std::span<T> sum_tokens(const C& tp, SequenceParallel sequence_parallel, std::span<T> partial, std::span<T> sum,
+                        typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
+    if (sequence_parallel == SequenceParallel::off) {
+        all_reduce_in_place(tp, ReduceOp::sum, partial, stream, where);
+        return partial;
+    }
+    reduce_scatter(tp, ReduceOp::sum, std::span<const T>(partial), sum, stream, where);
+    return sum;
+}
+
+}  // namespace shardkit::tp

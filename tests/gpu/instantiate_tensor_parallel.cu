@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+
+#include <shardkit/backend/cub/device_launch.cuh>
+#include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/shardkit.hpp>
+
+// What layers that tp splits give to Kernels::for_each_index, for tokens that are 32-bit numbers.
+
+namespace sk = shardkit;
+using shardkit::cub::DeviceLaunch;
+
+#define FOR_EACH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
+#define LOSS(A) \
+    FOR_EACH(sk::tp::LargestOfColumns<A>) \
+    FOR_EACH(sk::tp::LargestOfWorkers<A>) \
+    FOR_EACH(sk::tp::SumOfColumns<A>) \
+    FOR_EACH(sk::tp::SumOfWorkers<std::int32_t, A>) \
+    FOR_EACH(sk::tp::LossOfToken<A>) \
+    FOR_EACH(sk::tp::GradientOfLogit<std::int32_t, A>)
+#define EMBEDDING(T) \
+    FOR_EACH(sk::tp::EmbedElement<std::int32_t, T, sk::Arithmetic<T>>) \
+    FOR_EACH(sk::tp::EmbedColumnBackward<std::int32_t, T, sk::Arithmetic<T>>)
+
+LOSS(float)
+LOSS(double)
+EMBEDDING(double)
+EMBEDDING(float)
+EMBEDDING(sk::bf16)
+EMBEDDING(sk::fp16)
