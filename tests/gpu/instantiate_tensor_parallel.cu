@@ -10,15 +10,16 @@
 namespace sk = shardkit;
 using shardkit::cub::DeviceLaunch;
 
-#define FOR_EACH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
-#define LOSS(A) \
-    FOR_EACH(sk::tp::LargestOfColumns<A>) \
-    FOR_EACH(sk::tp::LargestOfWorkers<A>) \
-    FOR_EACH(sk::tp::SumOfColumns<A>) \
+#define FOR_EACH(...) \
+    template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
+#define LOSS(A)                                     \
+    FOR_EACH(sk::tp::LargestOfColumns<A>)           \
+    FOR_EACH(sk::tp::LargestOfWorkers<A>)           \
+    FOR_EACH(sk::tp::SumOfColumns<A>)               \
     FOR_EACH(sk::tp::SumOfWorkers<std::int32_t, A>) \
-    FOR_EACH(sk::tp::LossOfToken<A>) \
+    FOR_EACH(sk::tp::LossOfToken<A>)                \
     FOR_EACH(sk::tp::GradientOfLogit<std::int32_t, A>)
-#define EMBEDDING(T) \
+#define EMBEDDING(T)                                                   \
     FOR_EACH(sk::tp::EmbedElement<std::int32_t, T, sk::Arithmetic<T>>) \
     FOR_EACH(sk::tp::EmbedColumnBackward<std::int32_t, T, sk::Arithmetic<T>>)
 
