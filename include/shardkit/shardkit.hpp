@@ -62,6 +62,12 @@
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/comm/traffic_table.hpp>
 #include <shardkit/comm/verb.hpp>
+#include <shardkit/context_parallel/attention.hpp>
+#include <shardkit/context_parallel/attention_kernels.hpp>
+#include <shardkit/context_parallel/attention_shape.hpp>
+#include <shardkit/context_parallel/causal_chunks.hpp>
+#include <shardkit/context_parallel/gather_exchange.hpp>
+#include <shardkit/context_parallel/ring_exchange.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/counts.hpp>

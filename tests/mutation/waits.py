@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """waits.py [--compiler g++] [--jobs N]: takes away every wait between the compute and the communication stream, one at
-a time, and builds and runs a trainer on the NCCL engine over the CUDA stand-in, which must fail. Prints site and what
-killed the mutant; fails on a survivor.
+a time, and builds and runs a trainer, or ring attention, on the NCCL engine over the CUDA stand-in, which must fail.
+Prints site and what killed the mutant; fails on a survivor.
 """
 import argparse
 import concurrent.futures
@@ -15,14 +15,13 @@ from run import HERE, ROOT, Target, report
 
 TESTS = ROOT / "tests"
 STANDIN = TESTS / "standin"
-FOLDERS = ["sharded", "optim", "mesh", "memory"]
 # Of a stream, or of a store whose `wait` makes the compute stream wait; Window's own `wait` returns something.
 WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))\.wait\((?P<event>[^;]*)\);")
 
 
 class Waits(Target):
     def mutants(self):
-        for folder in FOLDERS:
+        for folder in self.folders:
             for header in sorted((self.root / "shardkit" / folder).glob("*.hpp")):
                 text = header.read_text(encoding="utf-8")
                 for match in WAIT.finditer(text):
@@ -55,8 +54,11 @@ def main():
     flags = [f"-I{TESTS}", f"-I{STANDIN}", f"-I{STANDIN / 'include'}", "-pthread"]
     with tempfile.TemporaryDirectory() as folder:
         objects = build_standin(options.compiler, folder, options.jobs, flags)
-        sys.exit(report([Waits(ROOT / "include", FOLDERS, "waits_killer.cpp", objects,
-                         [*flags, "-DSHARDKIT_CHECKED=1"])], options))
+        sys.exit(report([
+            Waits(ROOT / "include", ["sharded", "optim", "mesh", "memory"], "waits_killer.cpp", objects,
+                  [*flags, "-DSHARDKIT_CHECKED=1"]),
+            Waits(ROOT / "include", ["context_parallel"], "ring_killer.cpp", objects, flags),
+        ], options))
 
 
 if __name__ == "__main__":

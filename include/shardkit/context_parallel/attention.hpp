@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <shardkit/context_parallel/attention_kernels.hpp>
+#include <shardkit/context_parallel/ring_exchange.hpp>
+
+namespace shardkit::cp {
+
+/// Causal attention over a sequence that is split over cp: each query sees the keys of all ranks at its position and
+/// before. `Exchange` chooses how the keys and values get around: RingExchange or GatherExchange. Its kernels are
+/// plain and run on every engine; trainers that have better ones give them to an exchange themselves. Arithmetic in A
+/// throughout; equal to attention on one rank but for the order of additions.
+template <class Engine, class A, template <class, class> class Exchange = RingExchange>
+class Attention {
+  public:
+    /// `shape`: of what a rank holds, as CausalChunks says.
+    /// @throws std::invalid_argument when the tokens are not an even number
+    Attention(Context<Engine>& context, const typename Engine::Communicator& cp, const AttentionShape& shape,
+              SourceLocation where = SourceLocation::current())
+        : context_(context),
+          cp_(cp),
+          shape_(shape),
+          chunks_(CausalChunks::of(shape.tokens * cp.size(), cp.size(), cp.rank(), where)),
+          exchange_(context, cp, shape.block()),
+          dots_(context, std::span<const A>(std::vector<A>(shape.rows()))) {}
+
+    /// Writes `output` and, for the backward pass, the logarithm of each row's sum of exponentials.
+    /// Shapes:  as AttentionShape says.
+    /// Order:   on the rank's streams. Collective over cp.
+    /// @throws  std::invalid_argument when a size is another; CommError when the engine fails
+    void forward(std::span<const A> queries, std::span<const A> keys_values, std::span<A> output,
+                 std::span<A> log_sum_exp, SourceLocation where = SourceLocation::current()) {
+        check("queries", queries.size(), shape_.queries(), where);
+        check("keys and values", keys_values.size(), shape_.block(), where);
+        check("outputs", output.size(), shape_.queries(), where);
+        check("rows", log_sum_exp.size(), shape_.rows(), where);
+        using Kernels = typename Engine::Kernels;
+        const auto compute = context_.compute_stream();
+        Kernels::fill(compute, output, A{0});
+        Kernels::fill(compute, log_sum_exp, -std::numeric_limits<A>::infinity());
+        exchange_.each(
+            keys_values,
+            [&](std::size_t source, std::span<const A> block) {
+                Kernels::for_each_index(compute, shape_.rows(),
+                                        AttendRow<A>{causal(source), queries.data(), block.data(), scale(),
+                                                     output.data(), log_sum_exp.data()});
+            },
+            where);
+    }
+
+    /// Adds to the gradients of queries, keys and values. `output` and `log_sum_exp` are forward's.
+    void backward(std::span<const A> queries, std::span<const A> keys_values, std::span<const A> output,
+                  std::span<const A> log_sum_exp, std::span<const A> d_output, std::span<A> d_queries,
+                  std::span<A> d_keys_values, SourceLocation where = SourceLocation::current()) {
+        check("queries", queries.size(), shape_.queries(), where);
+        check("keys and values", keys_values.size(), shape_.block(), where);
+        check("outputs", output.size(), shape_.queries(), where);
+        check("rows", log_sum_exp.size(), shape_.rows(), where);
+        check("gradients at the output", d_output.size(), shape_.queries(), where);
+        check("gradients of queries", d_queries.size(), shape_.queries(), where);
+        check("gradients of keys and values", d_keys_values.size(), shape_.block(), where);
+        using Kernels = typename Engine::Kernels;
+        const auto compute = context_.compute_stream();
+        Kernels::for_each_index(compute, shape_.rows(),
+                                OutputDot<A>{output.data(), d_output.data(), shape_.head_width, dots_.data()});
+        exchange_.each_with_gradients(
+            keys_values, d_keys_values,
+            [&](std::size_t source, std::span<const A> block, std::span<A> d_block) {
+                Kernels::for_each_index(
+                    compute, shape_.rows(),
+                    QueryGradientRow<A>{causal(source), queries.data(), block.data(), scale(), d_output.data(),
+                                        log_sum_exp.data(), dots_.data(), d_queries.data()});
+                Kernels::for_each_index(
+                    compute, shape_.rows(),
+                    KeyValueGradientRow<A>{causal(source), queries.data(), block.data(), scale(), d_output.data(),
+                                           log_sum_exp.data(), dots_.data(), d_block.data()});
+            },
+            where);
+    }
+
+  private:
+    CausalBlock causal(std::size_t source) const {
+        return {shape_, chunks_, CausalChunks::of(shape_.tokens * cp_.size(), cp_.size(), source)};
+    }
+    A scale() const { return A{1} / std::sqrt(static_cast<A>(shape_.head_width)); }
+    static void check(const char* what, std::size_t given, std::size_t expected, SourceLocation where) {
+        if (given != expected) {
+            throw_invalid_argument(where, "cp::Attention: ", given, " ", what, ", expected ", expected);
+        }
+    }
+
+    Context<Engine>& context_;
+    typename Engine::Communicator cp_;
+    AttentionShape shape_;
+    CausalChunks chunks_;
+    Exchange<Engine, A> exchange_;
+    EngineTable<Engine, A> dots_;
+};
+
+}  // namespace shardkit::cp

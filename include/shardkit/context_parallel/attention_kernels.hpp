@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include <shardkit/context_parallel/attention_shape.hpp>
+#include <shardkit/context_parallel/causal_chunks.hpp>
+
+namespace shardkit::cp {
+
+/// Which keys of a block a query may see: those at its position or before.
+struct CausalBlock {
+    AttentionShape shape;
+    CausalChunks queries;
+    CausalChunks keys;
+
+    constexpr bool sees(std::size_t query, std::size_t key) const noexcept {
+        return keys.position(key) <= queries.position(query);
+    }
+};
+
+template <class A>
+constexpr A dot(const A* a, const A* b, std::size_t n) noexcept {
+    A sum = 0;
+    for (std::size_t i = 0; i < n; ++i) { sum += a[i] * b[i]; }
+    return sum;
+}
+
+/// One query over one block: the softmax over the keys that it sees is added to what other blocks gave, by their
+/// log-sum-exp. Before the first block output is 0 and log_sum_exp minus infinity; after the last they are those of
+/// attention over all of them.
+/// Source: Liu et al., Ring Attention, arXiv 2310.01889; Dao, FlashAttention-2, arXiv 2307.08691, section 3.1
+template <class A>
+struct AttendRow {
+    CausalBlock causal;
+    const A* queries;
+    const A* keys_values;
+    A scale;
+    A* output;
+    A* log_sum_exp;
+
+    constexpr void operator()(std::size_t row) const {
+        const AttentionShape& shape = causal.shape;
+        const std::size_t d = shape.head_width;
+        const std::size_t query = row % shape.tokens;
+        const std::size_t first = row - query;  // the row of this sequence and head's first token
+        const A* const keys = keys_values + first * d;
+        const A* const values = keys + shape.queries();
+        const A* const q = queries + row * d;
+        A largest = -std::numeric_limits<A>::infinity();
+        for (std::size_t j = 0; j < shape.tokens; ++j) {
+            if (!causal.sees(query, j)) { continue; }
+            const A score = scale * dot(q, keys + j * d, d);
+            largest = largest < score ? score : largest;
+        }
+        if (largest == -std::numeric_limits<A>::infinity()) { return; }
+        A sum = 0;
+        for (std::size_t j = 0; j < shape.tokens; ++j) {
+            if (causal.sees(query, j)) { sum += std::exp(scale * dot(q, keys + j * d, d) - largest); }
+        }
+        const A block = largest + std::log(sum);
+        const A before = log_sum_exp[row];
+        const A highest = before < block ? block : before;
+        const A together = highest + std::log(std::exp(before - highest) + std::exp(block - highest));
+        const A kept = std::exp(before - together);
+        for (std::size_t c = 0; c < d; ++c) { output[row * d + c] *= kept; }
+        for (std::size_t j = 0; j < shape.tokens; ++j) {
+            if (!causal.sees(query, j)) { continue; }
+            const A weight = std::exp(scale * dot(q, keys + j * d, d) - together);
+            for (std::size_t c = 0; c < d; ++c) { output[row * d + c] += weight * values[j * d + c]; }
+        }
+        log_sum_exp[row] = together;
+    }
+};
+
+/// D = the sum of d_output * output over a row.
+template <class A>
+struct OutputDot {
+    const A* output;
+    const A* d_output;
+    std::size_t head_width;
+    A* dots;
+
+    constexpr void operator()(std::size_t row) const {
+        dots[row] = dot(output + row * head_width, d_output + row * head_width, head_width);
+    }
+};
+
+/// A block's addend to the gradient of one query. The probabilities are made again from the final log-sum-exp.
+template <class A>
+struct QueryGradientRow {
+    CausalBlock causal;
+    const A* queries;
+    const A* keys_values;
+    A scale;
+    const A* d_output;
+    const A* log_sum_exp;
+    const A* dots;
+    A* d_queries;
+
+    constexpr void operator()(std::size_t row) const {
+        const AttentionShape& shape = causal.shape;
+        const std::size_t d = shape.head_width;
+        const std::size_t query = row % shape.tokens;
+        const A* const keys = keys_values + (row - query) * d;
+        const A* const values = keys + shape.queries();
+        for (std::size_t j = 0; j < shape.tokens; ++j) {
+            if (!causal.sees(query, j)) { continue; }
+            const A probability = std::exp(scale * dot(queries + row * d, keys + j * d, d) - log_sum_exp[row]);
+            const A d_score = scale * probability * (dot(d_output + row * d, values + j * d, d) - dots[row]);
+            for (std::size_t c = 0; c < d; ++c) { d_queries[row * d + c] += d_score * keys[j * d + c]; }
+        }
+    }
+};
+
+/// This rank's addend to the gradients of one key and its value.
+template <class A>
+struct KeyValueGradientRow {
+    CausalBlock causal;
+    const A* queries;
+    const A* keys_values;
+    A scale;
+    const A* d_output;
+    const A* log_sum_exp;
+    const A* dots;
+    A* d_keys_values;
+
+    constexpr void operator()(std::size_t row) const {
+        const AttentionShape& shape = causal.shape;
+        const std::size_t d = shape.head_width;
+        const std::size_t key = row % shape.tokens;
+        const std::size_t first = row - key;
+        const A* const k = keys_values + row * d;
+        const A* const v = k + shape.queries();
+        A* const dk = d_keys_values + row * d;
+        A* const dv = dk + shape.queries();
+        for (std::size_t i = 0; i < shape.tokens; ++i) {
+            if (!causal.sees(i, key)) { continue; }
+            const A* const q = queries + (first + i) * d;
+            const A* const d_o = d_output + (first + i) * d;
+            const A probability = std::exp(scale * dot(q, k, d) - log_sum_exp[first + i]);
+            const A d_score = scale * probability * (dot(d_o, v, d) - dots[first + i]);
+            for (std::size_t c = 0; c < d; ++c) {
+                dk[c] += d_score * q[c];
+                dv[c] += probability * d_o[c];
+            }
+        }
+    }
+};
+
+}  // namespace shardkit::cp

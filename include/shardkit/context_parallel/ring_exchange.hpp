@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <shardkit/comm/send_receive.hpp>
+#include <shardkit/mesh/engine_table.hpp>
+
+namespace shardkit::cp {
+
+/// Shows every rank's block of keys and values to every rank of cp, one after the other: while one is worked on the
+/// next one travels, from each rank to the one behind it. A rank holds two blocks besides its own.
+/// Memory:  2 blocks, and 4 more from the first backward pass on.
+/// Cost:    forward size - 1 blocks sent and received per rank; backward these and size blocks of gradients.
+/// Source:  Liu et al., Ring Attention, arXiv 2310.01889
+template <class Engine, class A>
+class RingExchange {
+  public:
+    /// `block`: elements of one.
+    RingExchange(Context<Engine>& context, const typename Engine::Communicator& cp, std::size_t block)
+        : context_(context), cp_(cp), block_(block) {
+        if (cp.size() > 1) { travelling_ = pair(); }
+    }
+
+    /// use(source, block) for every rank's block, this one's first. What use gives to the compute stream is ordered
+    /// behind the block's arrival.
+    /// Order:   on both streams of the rank; later work on the compute stream may write `own`. Collective over cp.
+    template <class Use>
+    void each(std::span<const A> own, const Use& use, SourceLocation where = SourceLocation::current()) {
+        const auto communication = context_.communication_stream();
+        communication.wait(context_.compute_stream().record());
+        std::span<const A> current = own;
+        for (std::size_t step = 0; step < cp_.size(); ++step) {
+            const auto next = pass_on(current, step, where);
+            use(source(step), current);
+            current = arrived(next, step);
+        }
+    }
+
+    /// use(source, block, gradients of the block) likewise; what the ranks add to a block's gradients, which use
+    /// finds zeroed, is summed on the block's way and added to its owner's `d_own`.
+    template <class Use>
+    void each_with_gradients(std::span<const A> own, std::span<A> d_own, const Use& use,
+                             SourceLocation where = SourceLocation::current()) {
+        using Kernels = typename Engine::Kernels;
+        const auto compute = context_.compute_stream();
+        const auto communication = context_.communication_stream();
+        if (cp_.size() == 1) {
+            use(0, own, d_own);
+            return;
+        }
+        if (addends_[0].size() == 0) {
+            addends_ = pair();
+            sums_ = pair();
+        }
+        communication.wait(compute.record());
+        std::span<const A> current = own;
+        for (std::size_t step = 0; step < cp_.size(); ++step) {
+            const auto next = pass_on(current, step, where);
+            const std::span<A> addend = addends_[step % 2].span();  // sent two steps ago, and waited for in the last
+            Kernels::fill(compute, addend, A{0});
+            use(source(step), current, addend);
+            // What the ranks before this one have added arrives while this one works.
+            if (step > 0) {
+                compute.wait(sent_);
+                Kernels::accumulate(compute, std::span<const A>(sums_[(step - 1) % 2].span()), addend);
+            }
+            communication.wait(compute.record());
+            send_receive(cp_, std::span<const A>(addend), behind(), sums_[step % 2].span(), before(), communication,
+                         where);
+            sent_ = communication.record();
+            current = arrived(next, step);
+        }
+        compute.wait(sent_);
+        Kernels::accumulate(compute, std::span<const A>(sums_[(cp_.size() - 1) % 2].span()), d_own);
+    }
+
+  private:
+    using Table = EngineTable<Engine, A>;
+    using Event = typename Engine::Stream::Event;
+
+    std::array<Table, 2> pair() const {
+        const std::vector<A> zeros(block_);
+        return {Table(context_, std::span<const A>(zeros)), Table(context_, std::span<const A>(zeros))};
+    }
+    std::size_t behind() const { return (cp_.rank() + 1) % cp_.size(); }
+    std::size_t before() const { return (cp_.rank() + cp_.size() - 1) % cp_.size(); }
+    std::size_t source(std::size_t step) const { return (cp_.rank() + cp_.size() - step) % cp_.size(); }
+
+    /// Sends `current` on and receives the next block, where there is one.
+    std::span<const A> pass_on(std::span<const A> current, std::size_t step, SourceLocation where) {
+        if (step + 1 == cp_.size()) { return {}; }
+        const std::span<A> next = travelling_[step % 2].span();
+        const auto communication = context_.communication_stream();
+        communication.wait(used_[step % 2]);
+        send_receive(cp_, current, behind(), next, before(), communication, where);
+        received_ = communication.record();
+        return next;
+    }
+    /// After the work on step's block was given to the compute stream.
+    std::span<const A> arrived(std::span<const A> next, std::size_t step) {
+        const auto compute = context_.compute_stream();
+        if (step > 0) { used_[(step - 1) % 2] = compute.record(); }
+        if (!next.empty()) { compute.wait(received_); }
+        return next;
+    }
+
+    Context<Engine>& context_;
+    typename Engine::Communicator cp_;
+    std::size_t block_;
+    std::array<Table, 2> travelling_;
+    std::array<Table, 2> addends_;
+    std::array<Table, 2> sums_;
+    std::array<Event, 2> used_{};
+    Event sent_{};
+    Event received_{};
+};
+
+}  // namespace shardkit::cp

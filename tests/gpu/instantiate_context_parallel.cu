@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/cub/device_launch.cuh>
+#include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/shardkit.hpp>
+
+// What attention over cp gives to Kernels::for_each_index.
+
+namespace sk = shardkit;
+using shardkit::cub::DeviceLaunch;
+
+#define FOR_EACH(...) \
+    template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
+#define ATTENTION(A)                      \
+    FOR_EACH(sk::cp::AttendRow<A>)        \
+    FOR_EACH(sk::cp::OutputDot<A>)        \
+    FOR_EACH(sk::cp::QueryGradientRow<A>) \
+    FOR_EACH(sk::cp::KeyValueGradientRow<A>)
+
+ATTENTION(float)
+ATTENTION(double)

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/context_parallel/attention.hpp>
+#include <shardkit/context_parallel/gather_exchange.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "gpu_ranks.hpp"
+#include "small_trainer_runs.hpp"
+
+/// Attention over cp, forward and backward and again, on every engine; the host waits once, at the end.
+namespace attention_pass {
+
+namespace sk = shardkit;
+using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+
+template <class Rank, template <class, class> class Exchange>
+std::vector<float> run(Rank& rank) {
+    using Engine = sk::EngineOf<Rank>;
+    const auto cp = rank.template sub_mesh<sk::Axes<sk::Cp>>();
+    const sk::cp::AttentionShape shape{1, 2, 4, 3};
+    const auto numbers = [&](std::size_t seed, std::size_t n) {
+        std::vector<float> values(n);
+        for (std::size_t i = 0; i < n; ++i) {
+            values[i] = std::sin(static_cast<float>(seed * 31 + cp.rank() * 7 + i));
+        }
+        return sk::EngineTable<Engine, float>(rank, std::span<const float>(values));
+    };
+    const auto q = numbers(1, shape.queries());
+    const auto kv = numbers(2, shape.block());
+    const auto out = numbers(3, shape.queries());
+    const auto lse = numbers(4, shape.rows());
+    const auto dq = numbers(5, shape.queries());
+    const auto dkv = numbers(6, shape.block());
+    const auto read = [](const auto& table) { return std::span<const float>(table.span()); };
+    sk::cp::Attention<Engine, float, Exchange> attention(rank, cp, shape);
+    for (int pass = 0; pass < 2; ++pass) {
+        attention.forward(read(q), read(kv), out.span(), lse.span());
+        // No sense, but work whose result the exchange has to wait for.
+        Engine::Kernels::accumulate(rank.compute_stream(), read(kv), kv.span());
+        attention.backward(read(q), read(kv), read(out), read(lse), read(out), dq.span(), dkv.span());
+        // Later work may write what was sent.
+        Engine::Kernels::accumulate(rank.compute_stream(), read(dkv), kv.span());
+        Engine::Kernels::accumulate(rank.compute_stream(), read(dq), q.span());
+    }
+    std::vector<float> all(out.size() + lse.size() + dq.size() + dkv.size());
+    std::size_t at = 0;
+    const auto append = [&](const auto& table) {
+        Engine::Kernels::copy_out(rank.compute_stream(), read(table), std::span(all).subspan(at, table.size()));
+        at += table.size();
+    };
+    append(out);
+    append(lse);
+    append(dq);
+    append(dkv);
+    rank.communication_stream().synchronize();
+    return all;
+}
+
+/// Where the NCCL engine gives other bits than threads, at any pace of its streams; empty where it does not.
+template <template <class, class> class Exchange>
+std::string difference(std::size_t cp) {
+    const Mesh mesh(1, 1, cp);
+    std::vector<std::vector<float>> expected(cp);
+    sk::threads::run(
+        mesh, [&](auto& rank) { expected[rank.rank()] = run<std::remove_cvref_t<decltype(rank)>, Exchange>(rank); });
+    for (const small_trainer::Paces paces : small_trainer::all_paces) {
+        gpu_ranks::restart(standin::Pace::lazy);
+        std::vector<std::vector<float>> given(cp);
+        const auto ended =
+            gpu_ranks::with_world(cp, gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
+                const auto streams = world.streams();
+                standin::set_pace(streams.compute.native(), paces.compute);
+                standin::set_pace(streams.communication.native(), paces.communication);
+                sk::Rank<gpu_ranks::Engine, Mesh> rank(mesh, comm, {}, streams);
+                given[comm.rank()] = run<sk::Rank<gpu_ranks::Engine, Mesh>, Exchange>(rank);
+            });
+        std::string wrong = gpu_ranks::first_error(ended);
+        for (const std::string& violation : standin::order_violations()) { wrong += violation; }
+        for (const std::string& free : standin::frees_in_use()) { wrong += free; }
+        if (wrong.empty() && given != expected) { wrong = "other bits than on threads"; }
+        if (!wrong.empty()) { return wrong; }
+    }
+    return {};
+}
+
+}  // namespace attention_pass
