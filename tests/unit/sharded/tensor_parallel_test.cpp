@@ -317,10 +317,10 @@ TEST_CASE("tp: over all ranks the runs of replica 0 cover each element of each w
             }
         }
         REQUIRE(count.size() == 3 * Block::count);  // parameters and two states of AdamW
-        for (const auto& [what, times] : count) {
-            CAPTURE(what.first);
-            CAPTURE(what.second);
-            for (const int n : times) { REQUIRE(n == 1); }
+        for (const auto& each : count) {
+            CAPTURE(each.first.first);
+            CAPTURE(each.first.second);
+            for (const int n : each.second) { REQUIRE(n == 1); }
         }
     }
 }
