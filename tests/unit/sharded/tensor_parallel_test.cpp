@@ -85,7 +85,7 @@ Tensors read(Layer& layer) {
 
 /// Where element `i` of what this rank holds of a parameter lies in the whole tensor, by counting: the test's own.
 std::size_t whole_index(std::size_t p, std::size_t i, std::size_t tp, std::size_t tp_index) {
-    const sk::TensorShape& whole = shapes()[p];
+    const sk::TensorShape whole = shapes()[p];
     const sk::TpPlacement placement = Block::tp_placements[p];
     if (placement.kind != sk::TpPlacement::Kind::split) { return i; }
     const std::size_t extent = whole.extents[placement.dimension];
