@@ -60,7 +60,10 @@ class TrafficPlan {
     }
     /// Calls that not every rank makes: the mean over the ranks, of all of them together, rounded.
     constexpr void add_mean(Verb verb, TrafficAxes axes, double calls, double payload, double moved) {
-        const auto rounded = [](double exact) { return static_cast<std::uint64_t>(exact + 0.5); };
+        const auto rounded = [](double exact) {
+            const auto down = static_cast<std::uint64_t>(exact);
+            return exact - static_cast<double>(down) < 0.5 ? down : down + 1;
+        };
         PlannedTraffic& row = rows_[index(verb, axes)];
         row.calls += rounded(calls);
         row.payload += ByteCount(rounded(payload));
