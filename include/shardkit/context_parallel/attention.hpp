@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <limits>
 #include <span>
-#include <vector>
 
 #include <shardkit/context_parallel/attention_kernels.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
@@ -28,7 +27,7 @@ class Attention {
           shape_(shape),
           chunks_(CausalChunks::of(shape.tokens * cp.size(), cp.size(), cp.rank(), where)),
           exchange_(context, cp, shape.block()),
-          dots_(context, std::span<const A>(std::vector<A>(shape.rows()))) {}
+          dots_(EngineTable<Engine, A>::zeroed(context, shape.rows())) {}
 
     /// Writes `output` and, for the backward pass, the logarithm of each row's sum of exponentials.
     /// Shapes:  as AttentionShape says.
@@ -36,10 +35,7 @@ class Attention {
     /// @throws  std::invalid_argument when a size is another; CommError when the engine fails
     void forward(std::span<const A> queries, std::span<const A> keys_values, std::span<A> output,
                  std::span<A> log_sum_exp, SourceLocation where = SourceLocation::current()) {
-        check("queries", queries.size(), shape_.queries(), where);
-        check("keys and values", keys_values.size(), shape_.block(), where);
-        check("outputs", output.size(), shape_.queries(), where);
-        check("rows", log_sum_exp.size(), shape_.rows(), where);
+        check_pass(queries, keys_values, output, log_sum_exp, where);
         using Kernels = typename Engine::Kernels;
         const auto compute = context_.compute_stream();
         Kernels::fill(compute, output, A{0});
@@ -58,10 +54,7 @@ class Attention {
     void backward(std::span<const A> queries, std::span<const A> keys_values, std::span<const A> output,
                   std::span<const A> log_sum_exp, std::span<const A> d_output, std::span<A> d_queries,
                   std::span<A> d_keys_values, SourceLocation where = SourceLocation::current()) {
-        check("queries", queries.size(), shape_.queries(), where);
-        check("keys and values", keys_values.size(), shape_.block(), where);
-        check("outputs", output.size(), shape_.queries(), where);
-        check("rows", log_sum_exp.size(), shape_.rows(), where);
+        check_pass(queries, keys_values, output, log_sum_exp, where);
         check("gradients at the output", d_output.size(), shape_.queries(), where);
         check("gradients of queries", d_queries.size(), shape_.queries(), where);
         check("gradients of keys and values", d_keys_values.size(), shape_.block(), where);
@@ -72,14 +65,10 @@ class Attention {
         exchange_.each_with_gradients(
             keys_values, d_keys_values,
             [&](std::size_t source, std::span<const A> block, std::span<A> d_block) {
-                Kernels::for_each_index(
-                    compute, shape_.rows(),
-                    QueryGradientRow<A>{causal(source), queries.data(), block.data(), scale(), d_output.data(),
-                                        log_sum_exp.data(), dots_.data(), d_queries.data()});
-                Kernels::for_each_index(
-                    compute, shape_.rows(),
-                    KeyValueGradientRow<A>{causal(source), queries.data(), block.data(), scale(), d_output.data(),
-                                           log_sum_exp.data(), dots_.data(), d_block.data()});
+                const BlockBackward<A> backward{causal(source),  queries.data(),     block.data(), scale(),
+                                                d_output.data(), log_sum_exp.data(), dots_.data()};
+                Kernels::for_each_index(compute, shape_.rows(), QueryGradientRow<A>{backward, d_queries.data()});
+                Kernels::for_each_index(compute, shape_.rows(), KeyValueGradientRow<A>{backward, d_block.data()});
             },
             where);
     }
@@ -89,6 +78,13 @@ class Attention {
         return {shape_, chunks_, CausalChunks::of(shape_.tokens * cp_.size(), cp_.size(), source)};
     }
     A scale() const { return A{1} / std::sqrt(static_cast<A>(shape_.head_width)); }
+    void check_pass(std::span<const A> queries, std::span<const A> keys_values, std::span<const A> output,
+                    std::span<const A> log_sum_exp, SourceLocation where) const {
+        check("queries", queries.size(), shape_.queries(), where);
+        check("keys and values", keys_values.size(), shape_.block(), where);
+        check("outputs", output.size(), shape_.queries(), where);
+        check("rows", log_sum_exp.size(), shape_.rows(), where);
+    }
     static void check(const char* what, std::size_t given, std::size_t expected, SourceLocation where) {
         if (given != expected) {
             throw_invalid_argument(where, "cp::Attention: ", given, " ", what, ", expected ", expected);

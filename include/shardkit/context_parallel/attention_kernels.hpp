@@ -46,19 +46,17 @@ struct AttendRow {
         const std::size_t d = shape.head_width;
         const std::size_t query = row % shape.tokens;
         const std::size_t first = row - query;  // the row of this sequence and head's first token
-        const A* const keys = keys_values + first * d;
-        const A* const values = keys + shape.queries();
-        const A* const q = queries + row * d;
+        const A* const values = keys_values + shape.queries() + first * d;
         A largest = -std::numeric_limits<A>::infinity();
         for (std::size_t j = 0; j < shape.tokens; ++j) {
             if (!causal.sees(query, j)) { continue; }
-            const A score = scale * dot(q, keys + j * d, d);
-            largest = largest < score ? score : largest;
+            const A found = score(row, first + j);
+            largest = largest < found ? found : largest;
         }
         if (largest == -std::numeric_limits<A>::infinity()) { return; }
         A sum = 0;
         for (std::size_t j = 0; j < shape.tokens; ++j) {
-            if (causal.sees(query, j)) { sum += std::exp(scale * dot(q, keys + j * d, d) - largest); }
+            if (causal.sees(query, j)) { sum += std::exp(score(row, first + j) - largest); }
         }
         const A block = largest + std::log(sum);
         const A before = log_sum_exp[row];
@@ -68,10 +66,16 @@ struct AttendRow {
         for (std::size_t c = 0; c < d; ++c) { output[row * d + c] *= kept; }
         for (std::size_t j = 0; j < shape.tokens; ++j) {
             if (!causal.sees(query, j)) { continue; }
-            const A weight = std::exp(scale * dot(q, keys + j * d, d) - together);
+            const A weight = std::exp(score(row, first + j) - together);
             for (std::size_t c = 0; c < d; ++c) { output[row * d + c] += weight * values[j * d + c]; }
         }
         log_sum_exp[row] = together;
+    }
+
+  private:
+    constexpr A score(std::size_t query, std::size_t key) const noexcept {
+        const std::size_t d = causal.shape.head_width;
+        return scale * dot(queries + query * d, keys_values + key * d, d);
     }
 };
 
@@ -88,9 +92,9 @@ struct OutputDot {
     }
 };
 
-/// A block's addend to the gradient of one query. The probabilities are made again from the final log-sum-exp.
+/// What a backward pass over one block reads. The probabilities are made again from the final log-sum-exp.
 template <class A>
-struct QueryGradientRow {
+struct BlockBackward {
     CausalBlock causal;
     const A* queries;
     const A* keys_values;
@@ -98,19 +102,38 @@ struct QueryGradientRow {
     const A* d_output;
     const A* log_sum_exp;
     const A* dots;
+
+    struct Pair {
+        A probability;
+        A d_score;
+    };
+    /// Of a query's row and a key's, both counted over all sequences and heads.
+    constexpr Pair pair(std::size_t query, std::size_t key) const {
+        const std::size_t d = causal.shape.head_width;
+        const A* const k = keys_values + key * d;
+        const A probability = std::exp(scale * dot(queries + query * d, k, d) - log_sum_exp[query]);
+        const A d_probability = dot(d_output + query * d, k + causal.shape.queries(), d);
+        return {probability, scale * probability * (d_probability - dots[query])};
+    }
+};
+
+/// A block's addend to the gradient of one query.
+template <class A>
+struct QueryGradientRow {
+    BlockBackward<A> block;
     A* d_queries;
 
     constexpr void operator()(std::size_t row) const {
-        const AttentionShape& shape = causal.shape;
+        const AttentionShape& shape = block.causal.shape;
         const std::size_t d = shape.head_width;
         const std::size_t query = row % shape.tokens;
-        const A* const keys = keys_values + (row - query) * d;
-        const A* const values = keys + shape.queries();
         for (std::size_t j = 0; j < shape.tokens; ++j) {
-            if (!causal.sees(query, j)) { continue; }
-            const A probability = std::exp(scale * dot(queries + row * d, keys + j * d, d) - log_sum_exp[row]);
-            const A d_score = scale * probability * (dot(d_output + row * d, values + j * d, d) - dots[row]);
-            for (std::size_t c = 0; c < d; ++c) { d_queries[row * d + c] += d_score * keys[j * d + c]; }
+            if (!block.causal.sees(query, j)) { continue; }
+            const std::size_t key = row - query + j;
+            const A d_score = block.pair(row, key).d_score;
+            for (std::size_t c = 0; c < d; ++c) {
+                d_queries[row * d + c] += d_score * block.keys_values[key * d + c];
+            }
         }
     }
 };
@@ -118,33 +141,22 @@ struct QueryGradientRow {
 /// This rank's addend to the gradients of one key and its value.
 template <class A>
 struct KeyValueGradientRow {
-    CausalBlock causal;
-    const A* queries;
-    const A* keys_values;
-    A scale;
-    const A* d_output;
-    const A* log_sum_exp;
-    const A* dots;
+    BlockBackward<A> block;
     A* d_keys_values;
 
     constexpr void operator()(std::size_t row) const {
-        const AttentionShape& shape = causal.shape;
+        const AttentionShape& shape = block.causal.shape;
         const std::size_t d = shape.head_width;
         const std::size_t key = row % shape.tokens;
-        const std::size_t first = row - key;
-        const A* const k = keys_values + row * d;
-        const A* const v = k + shape.queries();
         A* const dk = d_keys_values + row * d;
         A* const dv = dk + shape.queries();
         for (std::size_t i = 0; i < shape.tokens; ++i) {
-            if (!causal.sees(i, key)) { continue; }
-            const A* const q = queries + (first + i) * d;
-            const A* const d_o = d_output + (first + i) * d;
-            const A probability = std::exp(scale * dot(q, k, d) - log_sum_exp[first + i]);
-            const A d_score = scale * probability * (dot(d_o, v, d) - dots[first + i]);
+            if (!block.causal.sees(i, key)) { continue; }
+            const std::size_t query = row - key + i;
+            const auto [probability, d_score] = block.pair(query, row);
             for (std::size_t c = 0; c < d; ++c) {
-                dk[c] += d_score * q[c];
-                dv[c] += probability * d_o[c];
+                dk[c] += d_score * block.queries[query * d + c];
+                dv[c] += probability * block.d_output[query * d + c];
             }
         }
     }

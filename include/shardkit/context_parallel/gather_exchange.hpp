@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
@@ -20,7 +19,7 @@ class GatherExchange {
   public:
     /// `block`: elements of one.
     GatherExchange(Context<Engine>& context, const typename Engine::Communicator& cp, std::size_t block)
-        : context_(context), cp_(cp), block_(block), blocks_(zeros(block * cp.size())) {}
+        : context_(context), cp_(cp), block_(block), blocks_(Table::zeroed(context, block * cp.size())) {}
 
     /// As RingExchange::each, in the order of the ranks.
     template <class Use>
@@ -38,8 +37,8 @@ class GatherExchange {
         using Kernels = typename Engine::Kernels;
         const auto compute = context_.compute_stream();
         if (addends_.size() == 0) {
-            addends_ = zeros(block_ * cp_.size());
-            sum_ = zeros(block_);
+            addends_ = Table::zeroed(context_, block_ * cp_.size());
+            sum_ = Table::zeroed(context_, block_);
         }
         Kernels::fill(compute, addends_.span(), A{0});
         each(
@@ -53,14 +52,14 @@ class GatherExchange {
     }
 
   private:
-    EngineTable<Engine, A> zeros(std::size_t n) const { return {context_, std::span<const A>(std::vector<A>(n))}; }
+    using Table = EngineTable<Engine, A>;
 
     Context<Engine>& context_;
     typename Engine::Communicator cp_;
     std::size_t block_;
-    EngineTable<Engine, A> blocks_;
-    EngineTable<Engine, A> addends_;
-    EngineTable<Engine, A> sum_;
+    Table blocks_;
+    Table addends_;
+    Table sum_;
 };
 
 }  // namespace shardkit::cp

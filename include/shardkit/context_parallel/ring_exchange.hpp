@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/mesh/engine_table.hpp>
@@ -82,10 +81,7 @@ class RingExchange {
     using Table = EngineTable<Engine, A>;
     using Event = typename Engine::Stream::Event;
 
-    std::array<Table, 2> pair() const {
-        const std::vector<A> zeros(block_);
-        return {Table(context_, std::span<const A>(zeros)), Table(context_, std::span<const A>(zeros))};
-    }
+    std::array<Table, 2> pair() const { return {Table::zeroed(context_, block_), Table::zeroed(context_, block_)}; }
     std::size_t behind() const { return (cp_.rank() + 1) % cp_.size(); }
     std::size_t before() const { return (cp_.rank() + cp_.size() - 1) % cp_.size(); }
     std::size_t source(std::size_t step) const { return (cp_.rank() + cp_.size() - step) % cp_.size(); }

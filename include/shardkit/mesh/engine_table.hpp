@@ -26,6 +26,14 @@ class EngineTable {
           size_(values.size()) {
         Engine::Kernels::copy_in(context.compute_stream(), values, span());
     }
+    /// `size` values of zero bytes.
+    static EngineTable zeroed(Context<Engine>& context, std::size_t size) {
+        EngineTable table;
+        table.context_ = &context;
+        table.memory_ = context.template buffer<std::uint8_t>(size * sizeof(T));
+        table.size_ = size;
+        return table;
+    }
     EngineTable(Context<Engine>& context, const T& value) : EngineTable(context, std::span<const T>(&value, 1)) {}
     EngineTable(EngineTable&& other) noexcept
         : context_(std::exchange(other.context_, nullptr)),

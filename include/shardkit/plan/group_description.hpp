@@ -75,8 +75,8 @@ constexpr GroupDescription describe_group(std::string_view path, const Shapes<Gr
         throw std::invalid_argument(detail::concat("'", path, "': policy ", Policy::name, " with shard groups of ",
                                                    group.policy.shard_group, " does not divide dp = ", dp));
     }
-    group.shards = group.policy.shard_group * group.policy.cp_shards;
-    const PlacedParameters<GroupOf<ParamOrGroup>> placed(path, shapes, mesh, 0, group.shards,
+    const PlacedParameters<GroupOf<ParamOrGroup>> placed(path, shapes, mesh, 0,
+                                                         group.policy.shard_group * group.policy.cp_shards,
                                                          alignment_for(Precision::narrowest));
     detail::describe_placed(placed, group);
     group.sizes = element_sizes<Precision>();

@@ -131,6 +131,7 @@ struct TpSums {
     double moved = 0;
 };
 constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const PlanOptions& options) {
+    if (g.tp_sum.empty()) { return; }
     const std::size_t holders = g.policy.gradients == Placement::sharded ? g.shards : 1;
     for (std::size_t shard = 0; shard < holders; ++shard) {
         const IndexRange held =

@@ -72,13 +72,13 @@ class GroupState {
     ParameterStore<Engine, Policy, Precision>& parameters() noexcept { return parameters_; }
     GradientStore<Engine, Policy, Precision>& gradients() noexcept { return gradients_; }
     StepState& step() noexcept { return step_; }
-    std::uint64_t& gradient_generation() noexcept {
-        return gradient_generation_;
-    }  /// The trainable elements that this rank counts in sums over the world, each of which some rank counts once:
-       /// of
-    /// its (virtual) shard, unless another rank holds the same. As places in its reduced gradients; the engine's
-    /// memory.
+    std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
+
+    /// The trainable elements that this rank counts in sums over the world, each of which some rank counts once:
+    /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients; the
+    /// engine's memory.
     std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_.span(); }
+
     /// Ranks over which gradients are averaged by `mean`: dp x cp.
     std::size_t data_ranks() const noexcept { return comms_.data.size(); }
 

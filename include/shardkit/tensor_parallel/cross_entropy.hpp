@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/mesh/engine_table.hpp>
@@ -26,16 +25,16 @@ class CrossEntropy {
         : context_(context),
           tp_(tp),
           part_(part),
-          largest_(zeros(context, tokens)),
-          sums_(zeros(context, 2 * tokens)),
-          partial_(zeros(context, workers * tokens)) {}
+          largest_(EngineTable<Engine, A>::zeroed(context, tokens)),
+          sums_(EngineTable<Engine, A>::zeroed(context, 2 * tokens)),
+          partial_(EngineTable<Engine, A>::zeroed(context, workers * tokens)) {}
 
     /// losses[t] = log(sum over the vocabulary of exp(logit)) - the target's logit; every logit becomes
     /// scale * (softmax - onehot), the gradient of scale times the losses' sum. Padded columns become 0.
     /// Shapes:  logits [tokens, part.size], targets [tokens] below the vocabulary, losses [tokens].
     /// Order:   on the compute stream. Collective over tp: an all-reduce of tokens maxima, one of 2 * tokens sums.
-    /// Equal
-    ///          losses on every rank of tp. Every logit is read three times and written once.
+    /// Cost:    every logit is read three times and written once.
+    /// @post    the losses are the same on every rank of tp
     /// @throws  std::invalid_argument when the sizes disagree or more tokens come than there is memory for;
     ///          CommError when the engine fails
     template <class Token>
@@ -68,10 +67,6 @@ class CrossEntropy {
 
   private:
     static constexpr std::size_t workers = row_workers<typename Engine::Kernels>();
-
-    static EngineTable<Engine, A> zeros(Context<Engine>& context, std::size_t n) {
-        return {context, std::span<const A>(std::vector<A>(n))};
-    }
 
     Context<Engine>& context_;
     Communicator tp_;

@@ -22,6 +22,8 @@
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 
+#include "largest_difference.hpp"
+
 namespace sk = shardkit;
 
 namespace {
@@ -182,16 +184,6 @@ std::vector<Outcome> train(Mesh mesh, Policy policy, Rule rule) {
     return outcomes;
 }
 
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
-    if (a.size() != b.size() || a.empty()) { return HUGE_VAL; }
-    double worst = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        const double difference = std::abs(a[i] - b[i]);
-        if (!(difference <= worst)) { worst = difference; }
-    }
-    return worst;
-}
-
 template <class Policy>
 void check_training(const Outcome& one, Rule rule, Policy policy = {}) {
     CAPTURE(Policy::name);
@@ -200,11 +192,11 @@ void check_training(const Outcome& one, Rule rule, Policy policy = {}) {
         if (mesh.grid().extent("dp") % policy.shard_group(mesh.grid().extent("dp")) != 0) { continue; }
         CAPTURE(mesh.describe());
         for (const Outcome& each : train(mesh, policy, rule)) {
-            CHECK(distance(each.norms, one.norms) <= 1e-12);
+            CHECK(largest_difference(each.norms, one.norms) <= 1e-12);
             for (std::size_t p = 0; p < Block::count; ++p) {
                 CAPTURE(Block::names[p]);
-                CHECK(distance(each.parameters[p], one.parameters[p]) <= 1e-12);
-                CHECK(distance(each.gradient[p], one.gradient[p]) <= 1e-12);
+                CHECK(largest_difference(each.parameters[p], one.parameters[p]) <= 1e-12);
+                CHECK(largest_difference(each.gradient[p], one.gradient[p]) <= 1e-12);
             }
         }
     }

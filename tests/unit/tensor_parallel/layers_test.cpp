@@ -18,6 +18,8 @@
 #include <shardkit/tensor_parallel/gather_tokens.hpp>
 #include <shardkit/tensor_parallel/sum_tokens.hpp>
 
+#include "largest_difference.hpp"
+
 namespace sk = shardkit;
 using sk::tp::SequenceParallel;
 
@@ -94,16 +96,6 @@ Values piece(const Values& all, std::size_t parts, std::size_t index) {
     return {begin, begin + size};
 }
 
-double distance(std::span<const double> a, const Values& b) {
-    if (a.size() != b.size()) { return HUGE_VAL; }
-    double worst = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        const double difference = std::abs(a[i] - b[i]);
-        if (!(difference <= worst)) { worst = difference; }
-    }
-    return worst;
-}
-
 struct Model {
     Values embedding = numbers(1, vocabulary* width);
     Values up = numbers(2, hidden* width);    // [hidden, width]
@@ -151,21 +143,21 @@ void check(Rank& rank, SequenceParallel sequence_parallel) {
     sk::tp::embed<Kernels>(stream, targets, part, std::span<const double>(rows), std::span(embedded));
     Values summed(split ? tokens / tp * width : 0);
     const auto input = sk::tp::sum_tokens(comm, sequence_parallel, std::span(embedded), std::span(summed), stream);
-    CHECK(distance(input, mine(whole.input)) <= 1e-14);
+    CHECK(largest_difference(input, mine(whole.input)) <= 1e-14);
 
     Values gathered(split ? tokens * width : 0);
     const auto x =
         sk::tp::gather_tokens(comm, sequence_parallel, std::span<const double>(input), std::span(gathered), stream);
-    CHECK(distance(x, whole.input) <= 1e-14);
+    CHECK(largest_difference(x, whole.input) <= 1e-14);
     const Values up = piece(whole.up, tp, index);
     const Values down = columns(whole.down, hidden, hidden / tp * index, hidden / tp);
     const Values inner = forward(x, up, width);
-    CHECK(distance(inner, columns(whole.inner, hidden, hidden / tp * index, hidden / tp)) <= 1e-13);
+    CHECK(largest_difference(inner, columns(whole.inner, hidden, hidden / tp * index, hidden / tp)) <= 1e-13);
     Values partial = forward(inner, down, hidden / tp);
     Values part_of_output(split ? tokens / tp * width : 0);
     const auto output =
         sk::tp::sum_tokens(comm, sequence_parallel, std::span(partial), std::span(part_of_output), stream);
-    CHECK(distance(output, mine(whole.output)) <= 1e-13);
+    CHECK(largest_difference(output, mine(whole.output)) <= 1e-13);
 
     // Backward.
     const Values d_output = mine(whole.d_output);
@@ -173,13 +165,13 @@ void check(Rank& rank, SequenceParallel sequence_parallel) {
     const auto dy = sk::tp::gather_tokens(comm, sequence_parallel, std::span<const double>(d_output),
                                           std::span(d_gathered), stream);
     const Values d_inner = backward(dy, down, hidden / tp);
-    CHECK(distance(weight_gradient(dy, inner, hidden / tp),
-                   columns(whole.d_down, hidden, hidden / tp * index, hidden / tp)) <= 1e-12);
-    CHECK(distance(weight_gradient(d_inner, x, width), piece(whole.d_up, tp, index)) <= 1e-12);
+    CHECK(largest_difference(weight_gradient(dy, inner, hidden / tp),
+                             columns(whole.d_down, hidden, hidden / tp * index, hidden / tp)) <= 1e-12);
+    CHECK(largest_difference(weight_gradient(d_inner, x, width), piece(whole.d_up, tp, index)) <= 1e-12);
     Values d_partial = backward(d_inner, up, width);
     Values d_part(split ? tokens / tp * width : 0);
     const auto d_input = sk::tp::sum_tokens(comm, sequence_parallel, std::span(d_partial), std::span(d_part), stream);
-    CHECK(distance(d_input, mine(whole.d_input)) <= 1e-13);
+    CHECK(largest_difference(d_input, mine(whole.d_input)) <= 1e-13);
 
     Values d_all(split ? tokens * width : 0);
     const auto d_embedded =
@@ -189,7 +181,7 @@ void check(Rank& rank, SequenceParallel sequence_parallel) {
     for (double& each : d_rows) { each -= 0.5; }
     Values d_padded = whole.d_embedding;
     d_padded.resize(12 * width);
-    CHECK(distance(d_rows, piece(d_padded, tp, index)) <= 1e-13);
+    CHECK(largest_difference(d_rows, piece(d_padded, tp, index)) <= 1e-13);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <shardkit/backend/threads/run.hpp>
@@ -12,8 +13,7 @@
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "gpu_ranks.hpp"
-#include "small_trainer_runs.hpp"
+#include "paced_ranks.hpp"
 
 /// Attention over cp, forward and backward and again, on every engine; the host waits once, at the end.
 namespace attention_pass {
@@ -71,20 +71,11 @@ std::string difference(std::size_t cp) {
     std::vector<std::vector<float>> expected(cp);
     sk::threads::run(
         mesh, [&](auto& rank) { expected[rank.rank()] = run<std::remove_cvref_t<decltype(rank)>, Exchange>(rank); });
-    for (const small_trainer::Paces paces : small_trainer::all_paces) {
-        gpu_ranks::restart(standin::Pace::lazy);
+    for (const paced_ranks::Paces paces : paced_ranks::all_paces) {
         std::vector<std::vector<float>> given(cp);
-        const auto ended =
-            gpu_ranks::with_world(cp, gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
-                const auto streams = world.streams();
-                standin::set_pace(streams.compute.native(), paces.compute);
-                standin::set_pace(streams.communication.native(), paces.communication);
-                sk::Rank<gpu_ranks::Engine, Mesh> rank(mesh, comm, {}, streams);
-                given[comm.rank()] = run<sk::Rank<gpu_ranks::Engine, Mesh>, Exchange>(rank);
-            });
-        std::string wrong = gpu_ranks::first_error(ended);
-        for (const std::string& violation : standin::order_violations()) { wrong += violation; }
-        for (const std::string& free : standin::frees_in_use()) { wrong += free; }
+        std::string wrong = paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto&) {
+            given[rank.rank()] = run<std::remove_cvref_t<decltype(rank)>, Exchange>(rank);
+        });
         if (wrong.empty() && given != expected) { wrong = "other bits than on threads"; }
         if (!wrong.empty()) { return wrong; }
     }

@@ -46,18 +46,7 @@ std::vector<Outcome> on_threads(std::size_t ranks, const Settings& settings, std
 /// a GPU.
 template <class F>
 std::string on_nccl(std::size_t ranks, Paces paces, const F& f) {
-    gpu_ranks::restart();
-    const Mesh mesh(ranks, 1, 1);
-    std::string error = gpu_ranks::first_error(
-        gpu_ranks::with_world(ranks, gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
-            const auto streams = world.streams();
-            standin::set_pace(streams.compute.native(), paces.compute);
-            standin::set_pace(streams.communication.native(), paces.communication);
-            NcclRank rank(mesh, comm, {}, streams);
-            f(rank, streams);
-        }));
-    for (const std::string& violation : standin::order_violations()) { error += violation; }
-    for (const std::string& free : standin::frees_in_use()) { error += free; }
+    std::string error = paced_ranks::run(Mesh(ranks, 1, 1), paces, {}, f);
     if (standin::live().executable_graphs != 0) { error += "a graph is left"; }
     return error;
 }

@@ -59,6 +59,9 @@ class LaunchedStream {
     shardkit::cuda::TimelineRef stream_;
 };
 
-using Kernels = shardkit::host::EnqueuedKernels<LaunchedStream>;
+/// As many workers for a row as on a GPU.
+struct Kernels : shardkit::host::EnqueuedKernels<LaunchedStream> {
+    static constexpr std::size_t row_workers = 32;
+};
 
 }  // namespace host_functions

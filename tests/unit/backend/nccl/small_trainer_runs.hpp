@@ -12,7 +12,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "gpu_ranks.hpp"
+#include "paced_ranks.hpp"
 #include "small_trainer.hpp"
 
 /// small_trainer on every rank of a mesh, by engine.
@@ -33,36 +33,19 @@ std::vector<Outcome> on_threads(const Mesh& mesh, const Training& training) {
     return outcomes;
 }
 
-/// When each of a rank's streams works: all four are right, and what a missing wait breaks shows in one of them.
-struct Paces {
-    standin::Pace compute;
-    standin::Pace communication;
-};
-inline constexpr Paces all_paces[] = {{standin::Pace::lazy, standin::Pace::lazy},
-                                      {standin::Pace::lazy, standin::Pace::eager},
-                                      {standin::Pace::eager, standin::Pace::lazy},
-                                      {standin::Pace::eager, standin::Pace::eager}};
+using paced_ranks::all_paces;
+using paced_ranks::Paces;
 
 /// On the stand-in. Empty `error` when every rank ended well, and the stand-in saw nothing that would break on a GPU.
 template <class T, class Policy>
 std::vector<Outcome> on_nccl(const Mesh& mesh, const Training& training, Paces paces, std::string& error) {
-    gpu_ranks::restart(standin::Pace::lazy);
-    const std::size_t ranks = mesh.grid().size();
-    std::vector<Outcome> outcomes(ranks);
-    const auto ended =
-        gpu_ranks::with_world(ranks, gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
-            const auto streams = world.streams();
-            standin::set_pace(streams.compute.native(), paces.compute);
-            standin::set_pace(streams.communication.native(), paces.communication);
-            sk::Rank<gpu_ranks::Engine, Mesh> rank(mesh, comm, {.in_flight = training.in_flight}, streams);
-            outcomes[comm.rank()] =
-                train<T, Policy>(rank, training, [](const sk::cuda::TimelineRef& stream, const auto& work) {
-                    host_functions::LaunchedStream(stream).submit(work);
-                });
-        });
-    error = gpu_ranks::first_error(ended);
-    for (const std::string& violation : standin::order_violations()) { error += violation; }
-    for (const std::string& free : standin::frees_in_use()) { error += free; }
+    std::vector<Outcome> outcomes(mesh.grid().size());
+    error = paced_ranks::run(mesh, paces, {.in_flight = training.in_flight}, [&](auto& rank, const auto&) {
+        outcomes[rank.rank()] =
+            train<T, Policy>(rank, training, [](const sk::cuda::TimelineRef& stream, const auto& work) {
+                host_functions::LaunchedStream(stream).submit(work);
+            });
+    });
     return outcomes;
 }
 

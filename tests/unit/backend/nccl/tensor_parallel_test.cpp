@@ -14,19 +14,14 @@
 #include <shardkit/tensor_parallel/cross_entropy.hpp>
 #include <shardkit/tensor_parallel/embedding.hpp>
 
-#include "gpu_ranks.hpp"
+#include "largest_difference.hpp"
+#include "paced_ranks.hpp"
 
 namespace sk = shardkit;
 
 namespace {
 
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
-
-/// The kernels of the stand-in, which work as a GPU's do.
-struct ManyWorkers : host_functions::Kernels {
-    static constexpr std::size_t row_workers = 32;
-};
-using Engine = sk::nccl::Engine<ManyWorkers>;
 
 constexpr std::size_t vocabulary = 101;
 constexpr std::size_t tokens = 9;
@@ -79,16 +74,6 @@ Outcome pass(Rank& rank) {
     return outcome;
 }
 
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
-    if (a.size() != b.size()) { return HUGE_VAL; }
-    double worst = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        const double difference = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-        if (!(difference <= worst)) { worst = difference; }
-    }
-    return worst;
-}
-
 }  // namespace
 
 TEST_CASE("nccl: loss and embedding of a split vocabulary are those of the threads engine") {
@@ -97,23 +82,13 @@ TEST_CASE("nccl: loss and embedding of a split vocabulary are those of the threa
         const Mesh mesh(1, tp, 1);
         std::vector<Outcome> expected(tp);
         sk::threads::run(mesh, [&](auto& rank) { expected[rank.rank()] = pass(rank); });
-        for (const standin::Pace pace : {standin::Pace::lazy, standin::Pace::eager}) {
-            gpu_ranks::restart(pace);
+        for (const paced_ranks::Paces paces : paced_ranks::all_paces) {
             std::vector<Outcome> given(tp);
-            const sk::nccl::UniqueId id = sk::nccl::UniqueId::create();
-            const auto outcomes = gpu_ranks::each_in_a_thread(tp, [&](std::size_t r) {
-                sk::nccl::World world(id, tp, r, gpu_ranks::patient());
-                {
-                    sk::Rank<Engine, Mesh> rank(mesh, Engine::Communicator(world), {}, world.streams());
-                    given[r] = pass(rank);
-                }
-                world.finish();
-            });
-            CHECK(gpu_ranks::first_error(outcomes) == "");
-            CHECK(standin::order_violations().empty());
+            CHECK(paced_ranks::run(mesh, paces, {},
+                                   [&](auto& rank, const auto&) { given[rank.rank()] = pass(rank); }) == "");
             for (std::size_t r = 0; r < tp; ++r) {
-                CHECK(distance(given[r].losses, expected[r].losses) <= 1e-5);
-                CHECK(distance(given[r].logits, expected[r].logits) <= 1e-6);
+                CHECK(largest_difference(given[r].losses, expected[r].losses) <= 1e-5);
+                CHECK(largest_difference(given[r].logits, expected[r].logits) <= 1e-6);
                 CHECK(given[r].embedded == expected[r].embedded);
             }
         }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include <shardkit/mesh/rank.hpp>
+
+#include "gpu_ranks.hpp"
+
+/// Ranks on the stand-in whose streams work at chosen paces.
+namespace paced_ranks {
+
+namespace sk = shardkit;
+
+/// When each of a rank's streams works: all four are right, and what a missing wait breaks shows in one of them.
+struct Paces {
+    standin::Pace compute;
+    standin::Pace communication;
+};
+inline constexpr Paces all_paces[] = {{standin::Pace::lazy, standin::Pace::lazy},
+                                      {standin::Pace::lazy, standin::Pace::eager},
+                                      {standin::Pace::eager, standin::Pace::lazy},
+                                      {standin::Pace::eager, standin::Pace::eager}};
+
+/// f(rank, streams) on every rank of `mesh`. Empty when every rank ended well, and the stand-in saw nothing that
+/// would break on a GPU.
+template <class Mesh, class F>
+std::string run(const Mesh& mesh, Paces paces, const sk::RankOptions& options, const F& f) {
+    gpu_ranks::restart();
+    std::string error = gpu_ranks::first_error(gpu_ranks::with_world(
+        mesh.grid().size(), gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
+            const auto streams = world.streams();
+            standin::set_pace(streams.compute.native(), paces.compute);
+            standin::set_pace(streams.communication.native(), paces.communication);
+            sk::Rank<gpu_ranks::Engine, Mesh> rank(mesh, comm, options, streams);
+            f(rank, streams);
+        }));
+    for (const std::string& violation : standin::order_violations()) { error += violation; }
+    for (const std::string& free : standin::frees_in_use()) { error += free; }
+    return error;
+}
+
+}  // namespace paced_ranks
