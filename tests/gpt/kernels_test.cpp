@@ -92,18 +92,27 @@ TEST_SUITE("gpt.kernels") {
         }
     }
 
-    TEST_CASE("causal softmax: rows sum to 1 over what they may see, and see nothing else") {
-        constexpr std::size_t s = 9;
-        std::vector<float> scores(s * s);
-        for (std::size_t i = 0; i < scores.size(); ++i) { scores[i] = static_cast<float>(i % 7) * 30.0F; }
-        causal_softmax(s, scores.data());
-        for (std::size_t i = 0; i < s; ++i) {
-            double sum = 0;
-            for (std::size_t j = 0; j < s; ++j) {
-                sum += static_cast<double>(scores[i * s + j]);
-                if (j > i) { CHECK(scores[i * s + j] == 0.0F); }
+    TEST_CASE("a softmax merged from parts is that of the whole row, in whatever order the parts come") {
+        constexpr std::size_t n = 12;
+        std::vector<double> whole(n);
+        for (std::size_t j = 0; j < n; ++j) { whole[j] = static_cast<double>(j * 5 % 7) * 30.0 - 80.0; }
+        long double total = 0;
+        for (const double x : whole) { total += std::exp(static_cast<long double>(x) - 100); }
+        for (const std::vector<std::size_t>& ends : {std::vector<std::size_t>{12}, {3, 12}, {1, 2, 11, 12}}) {
+            auto row = whole;
+            double log_sum_exp = -std::numeric_limits<double>::infinity();
+            std::size_t first = 0;
+            for (const std::size_t end : ends) {
+                const double kept = merge_softmax(end - first, row.data() + first, log_sum_exp);
+                if (first == 0) { CHECK(kept == 0.0); }
+                for (std::size_t j = 0; j < first; ++j) { row[j] *= kept; }
+                first = end;
             }
-            CHECK(sum == doctest::Approx(1.0).epsilon(1e-6));
+            CHECK(log_sum_exp == doctest::Approx(100 + std::log(static_cast<double>(total))).epsilon(1e-14));
+            for (std::size_t j = 0; j < n; ++j) {
+                const auto exact = static_cast<double>(std::exp(static_cast<long double>(whole[j]) - 100) / total);
+                CHECK(std::abs(row[j] - exact) <= 1e-14 + 1e-12 * exact);
+            }
         }
     }
 

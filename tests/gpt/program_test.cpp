@@ -81,14 +81,30 @@ TEST_SUITE("gpt.program") {
         const DataOrder order(text, 31, 5);
         std::vector<std::uint8_t> whole(12 * 31);
         std::vector<std::uint8_t> targets(12 * 31);
-        order.fill(3, 0, {12, 31}, whole.data(), targets.data());
+        const auto all = shardkit::cp::CausalChunks::of(31, 1, 0);
+        order.fill(3, 0, 12, all, whole.data(), targets.data());
         for (std::size_t i = 0; i < 12; ++i) {
             for (std::size_t t = 0; t + 1 < 31; ++t) { CHECK(targets[i * 31 + t] == whole[i * 31 + t + 1]); }
             // In pieces, as ranks and microbatches take them.
             std::vector<std::uint8_t> tokens(31);
             std::vector<std::uint8_t> next(31);
-            order.fill(3, i, {1, 31}, tokens.data(), next.data());
+            order.fill(3, i, 1, all, tokens.data(), next.data());
             CHECK(std::equal(tokens.begin(), tokens.end(), whole.begin() + static_cast<std::ptrdiff_t>(i * 31)));
+        }
+        // In chunks, as ranks of cp take them.
+        const DataOrder even(text, 24, 5);
+        std::vector<std::uint8_t> both(2 * 24);
+        std::vector<std::uint8_t> next(2 * 24);
+        even.fill(3, 0, 2, shardkit::cp::CausalChunks::of(24, 1, 0), both.data(), next.data());
+        for (std::size_t r = 0; r < 3; ++r) {
+            const auto part = shardkit::cp::CausalChunks::of(24, 3, r);
+            std::vector<std::uint8_t> tokens(2 * 8);
+            std::vector<std::uint8_t> follow(2 * 8);
+            even.fill(3, 0, 2, part, tokens.data(), follow.data());
+            for (std::size_t i = 0; i < 16; ++i) {
+                CHECK(tokens[i] == both[i / 8 * 24 + part.position(i % 8)]);
+                CHECK(follow[i] == next[i / 8 * 24 + part.position(i % 8)]);
+            }
         }
         std::size_t largest = 0;
         for (std::size_t step = 0; step < 2000; ++step) { largest = std::max(largest, order.start(step, 0)); }

@@ -85,10 +85,11 @@ class OwnedPass {
     static constexpr std::byte canary{0xa5};
 
     OwnedPass(const ModelConfig& config, BatchShape capacity)
-        : memory_(new (std::align_val_t{Arena::alignment}) std::byte[Pass<T>::bytes(config, capacity) + 2 * guard]),
-          bytes_(Pass<T>::bytes(config, capacity)),
+        : memory_(new (std::align_val_t{Arena::alignment})
+                      std::byte[Pass<T>::bytes(config, {}, capacity) + 2 * guard]),
+          bytes_(Pass<T>::bytes(config, {}, capacity)),
           arena_(memory_ + guard, bytes_),
-          pass_((std::fill_n(memory_, bytes_ + 2 * guard, canary), config), capacity, arena_) {}
+          pass_((std::fill_n(memory_, bytes_ + 2 * guard, canary), config), {}, capacity, links_, arena_) {}
     OwnedPass(const OwnedPass&) = delete;
     OwnedPass& operator=(const OwnedPass&) = delete;
     ~OwnedPass() { ::operator delete[](memory_, std::align_val_t{Arena::alignment}); }
@@ -108,6 +109,7 @@ class OwnedPass {
     std::byte* memory_;
     std::size_t bytes_;
     Arena arena_;
+    NoLinks<Arithmetic<T>> links_;
     Pass<T> pass_;
 };
 

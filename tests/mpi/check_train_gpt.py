@@ -24,12 +24,13 @@ def expect(condition, what, done):
         print(done.stdout[-3000:] + done.stderr[-3000:])
 
 
-def check_training(folder, ranks, flags):
-    what = f"{ranks} ranks {' '.join(flags)}"
+def check_training(folder, ranks, flags, mesh=None):
+    mesh = mesh or f"{ranks}x1x1"
+    what = f"{ranks} ranks {mesh} {' '.join(flags)}"
     results = {}
     for engine, launcher in (("threads", []), ("mpi", [*LAUNCHER, "-n", str(ranks)])):
         path = folder / f"{engine}.json"
-        done = run([*launcher, PROGRAM, "--engine", engine, "--mesh", f"{ranks}x1x1", *SMALL, *flags, "--json", path])
+        done = run([*launcher, PROGRAM, "--engine", engine, "--mesh", mesh, *SMALL, *flags, "--json", path])
         expect(done.returncode == 0, f"{what}: {engine} ends well", done)
         expect(done.stdout.count("on the wire per rank and step") == 1, f"{what}: {engine} prints once", done)
         results[engine] = json.loads(path.read_text(encoding="utf-8"))
@@ -50,6 +51,16 @@ def check_refused(flags, text, ranks=3):
     expect(done.returncode != 0 and done.stderr.count(text) == 1, f"{' '.join(flags)}: refused once: {text}", done)
 
 
+def check_models_that_differ():
+    """Each process is started with its own flags, as after a mistake in a launch script."""
+    command = [*LAUNCHER]
+    for width in ("16", "32"):
+        command += [*([":"] if width == "32" else []), "-n", "1", PROGRAM, "--engine", "mpi", *SMALL, "--batch", "8",
+                    "--width", width]
+    done = run([flag for flag in command])
+    expect(done.returncode != 0 and "train_gpt: error" in done.stderr, "processes with other models are refused", done)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="shardkit-mpi-") as name:
         folder = pathlib.Path(name)
@@ -58,6 +69,8 @@ def main():
         check_training(folder, 4, ["--policy", "hybrid_shard:2", "--dtype", "fp64", "--optimizer", "sgd"])
         check_training(folder, 2, ["--policy", "full_shard", "--dtype", "bf16"])
         check_training(folder, 1, ["--policy", "full_shard"])
+        check_training(folder, 4, ["--sequence-parallel", "on", "--context", "ring"], "1x2x2")
+        check_training(folder, 4, ["--policy", "no_shard", "--context", "gather", "--microbatches", "3"], "2x1x2")
         check_refused(["--mesh", "2x1x1"], "this job of --engine mpi has 3 processes: expected mpirun -n 2")
         check_refused(["--batch", "16"], "expected a multiple of the 3 data-parallel ranks")
         check_refused(["--batch", "12", "--text", str(folder / "missing")], "missing")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--compiler g++] [--jobs N]: drops, doubles and runs over a wrong axis every sum over ranks in the library
-and in the example trainer, one at a time, and builds and runs a program against each mutant that must fail. Prints
-site, mutant and what killed it; fails on a survivor, and when a site is written in a way that this script does not
-understand.
+"""run.py [--compiler g++] [--jobs N] [--target NAME]: drops, doubles and runs over a wrong axis every sum over ranks in
+the library and in the example trainer, one at a time, and builds and runs a program against each mutant that must
+fail. Prints site, mutant and what killed it; fails on a survivor, and when a site is written in a way that this script
+does not understand.
 """
 import argparse
 import concurrent.futures
@@ -19,7 +19,8 @@ TRAINER = ROOT / "examples/train_gpt"
 # Maxima are left out: counted twice, they stay what they are.
 CALL = re.compile(r"\b(?:sk::)?(?P<verb>all_reduce|reduce_scatter)(?P<in_place>_in_place)?"
                   r"\((?P<arguments>[^;{}]*ReduceOp::sum[^;{}]*)\);")
-# What a site may reduce over, and the wrong axes to try instead.
+# What a site may reduce over, and the wrong axes to try instead. Communicators that are made elsewhere for one axis get
+# their wrong axes there: see MADE.
 AXES = {
     "comms_.shards": ["comms_.replicas", "comms_.data"],
     "comms_.replicas": ["comms_.shards", "comms_.data"],
@@ -27,8 +28,28 @@ AXES = {
     "comms_.tp": ["comms_.shards", "comms_.data"],
     "context.world()": ["context.template sub_mesh<shardkit::Axes<shardkit::Dp>>()",
                         "context.template sub_mesh<shardkit::Axes<shardkit::Tp>>()"],
-    "context_.world()": ["context_.template sub_mesh<shardkit::Axes<shardkit::Tp>>()"],
+    "tp": [],
+    "tp_": [],
+    "cp_": [],
+    "data_ranks_": [],
 }
+MADE = re.compile(r"sub_mesh<sk::Axes<(?P<axes>[^>]*)>>")
+WRONG = {
+    "sk::Tp": ["sk::Dp", "sk::Cp"],
+    "sk::Cp": ["sk::Dp", "sk::Tp"],
+    "sk::Dp, sk::Cp": ["sk::Dp", "sk::Cp", "sk::Tp"],
+}
+# Sums over tp that the types ask for, and who adds what every tp rank holds whole: file, name, pattern, replacement.
+TYPED = [
+    ("model/parameters.hpp", "positions not summed over tp", r"(\"wpe\".*)sk::tp::PartialSum", r"\1sk::tp::Replicated"),
+    ("model/parameters.hpp", "a block's norms and biases not summed over tp",
+     r"(\"(?:norm[12]_\w+|projection_bias|down_bias)\".*)sk::tp::PartialSum", r"\1sk::tp::Replicated"),
+    ("model/parameters.hpp", "the last norm not summed over tp", r"(\"norm_\w+\".*)sk::tp::PartialSum",
+     r"\1sk::tp::Replicated"),
+    ("model/split.hpp", "whole gradients added by every tp rank", r"tp_index == 0 \|\| splits_tokens\(\)", "true"),
+    ("model/split.hpp", "whole gradients added by the first tp rank alone", r"tp_index == 0 \|\| splits_tokens\(\)",
+     "tp_index == 0"),
+]
 
 
 def split_arguments(text):
@@ -53,8 +74,10 @@ def mutants_of(match):
     yield "dropped", "static_cast<void>(0);"
     if match.group("in_place"):
         yield "doubled", call + " " + call
-    else:
+    elif axes in ("tp", "cp_"):
         # Calling it again would give the same result, so the result is counted twice.
+        yield "doubled", f"{call} for (auto& number : {arguments[3]}) {{ number += number; }}"
+    else:
         target = arguments[3]
         yield "doubled", f"{call} Kernels::accumulate(stream, std::span<const Reduction>({target}), {target});"
     for other in AXES[axes]:
@@ -64,8 +87,8 @@ def mutants_of(match):
 class Target:
     """Headers below `root` that are mutated, and the program that must notice."""
 
-    def __init__(self, root, folders, killer, sources=(), flags=()):
-        self.root, self.folders, self.killer = root, folders, killer
+    def __init__(self, name, root, folders, killer, sources=(), flags=()):
+        self.name, self.root, self.folders, self.killer = name, root, folders, killer
         self.sources, self.flags = [str(source) for source in sources], list(flags)
 
     def mutants(self):
@@ -74,13 +97,30 @@ class Target:
                 text = header.read_text(encoding="utf-8")
                 for match in CALL.finditer(text):
                     line = text.count("\n", 0, match.start()) + 1
+                    path = header.relative_to(self.root)
                     for name, replacement in mutants_of(match):
                         mutated = text[:match.start()] + "{ " + replacement + " }" + text[match.end():]
-                        path = header.relative_to(self.root)
-                        # Over one axis only, dp is the world.
-                        if self.root == TRAINER and "Axes<shardkit::Dp>" in name:
-                            continue
                         yield f"{header.relative_to(ROOT)}:{line}", name, path, mutated
+        if self.root == TRAINER:
+            yield from self.typed_mutants()
+
+    def typed_mutants(self):
+        for header in sorted((self.root / "program").glob("*.hpp")):
+            text = header.read_text(encoding="utf-8")
+            for match in MADE.finditer(text):
+                if match["axes"] not in WRONG:
+                    sys.exit(f"unknown axes '{match['axes']}' in {header}; add them to WRONG")
+                line = text.count("\n", 0, match.start()) + 1
+                for wrong in WRONG[match["axes"]]:
+                    mutated = text[:match.start("axes")] + wrong + text[match.end("axes"):]
+                    yield (f"{header.relative_to(ROOT)}:{line}", f"{match['axes']} made over {wrong}",
+                           header.relative_to(self.root), mutated)
+        for file, name, pattern, replacement in TYPED:
+            text = (self.root / file).read_text(encoding="utf-8")
+            mutated, count = re.subn(pattern, replacement, text)
+            if count == 0:
+                sys.exit(f"nothing like {pattern} in {file}")
+            yield str((self.root / file).relative_to(ROOT)), name, pathlib.Path(file), mutated
 
     def run(self, compiler, folder, overlay=None):
         """None when the program passes, else what stopped it."""
@@ -139,12 +179,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--target", help="library, layers or trainer; all of them if not given")
     options = parser.parse_args()
-    sys.exit(report([
-        Target(ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh"], "killer.cpp"),
-        Target(TRAINER, ["program"], "trainer_killer.cpp", [TRAINER / "allocation_counter.cpp"],
-               package_flags("--cflags", "openblas") + package_flags("--libs", "openblas")),
-    ], options))
+    trainer = ([TRAINER / "allocation_counter.cpp"],
+               [f"-I{TRAINER}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
+    targets = [
+        Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh"], "killer.cpp"),
+        Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
+               "trainer_killer.cpp", *trainer),
+        Target("trainer", TRAINER, ["program"], "trainer_killer.cpp", *trainer),
+    ]
+    chosen = [target for target in targets if options.target in (None, target.name)]
+    if not chosen:
+        parser.error(f"--target {options.target}: expected one of {', '.join(target.name for target in targets)}")
+    sys.exit(report(chosen, options))
 
 
 if __name__ == "__main__":

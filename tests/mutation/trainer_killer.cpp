@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program that every mutant of the example trainer's own reductions must fail: two ranks against one, and the
-// number of collectives that a step reports.
+// The program that every mutant of the example trainer's sums over ranks, and of the layers' below it, must fail:
+// trainings on a 2x2x2 mesh against one rank, the number of collectives that a step reports, and a cross-entropy over
+// a split vocabulary.
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <span>
 #include <vector>
 
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/full_shard.hpp>
+#include <shardkit/tensor_parallel/cross_entropy.hpp>
 
 #include "program/trainer.hpp"
 
@@ -18,44 +21,87 @@ using namespace train_gpt;
 
 namespace {
 
-Results train_on(std::size_t ranks, const std::vector<std::uint8_t>& text) {
+Results train_on(const MeshExtents& mesh, SequenceParallel sequence_parallel, ContextExchange context) {
+    std::vector<std::uint8_t> text;
+    for (std::size_t i = 0; i < 500; ++i) { text.push_back(static_cast<std::uint8_t>(11 * (i * i % 23))); }
     Options options;
-    options.mesh = {ranks, 1, 1};
+    options.mesh = mesh;
     options.model = {8, 1, 8, 2, HeadKind::tied};
+    options.sequence_parallel = sequence_parallel;
+    options.context = context;
     options.batch = 4;
     options.steps = 3;
     options.dtype = Dtype::fp64;
+    options.optimizer = OptimizerKind::sgd;
+    options.learning_rate = 0.1;
+    options.clip = 0;
     const Job job{options, text, {}, KeepParameters::no};
     Results results;
     results.losses.resize(options.steps);
     results.grad_norms.resize(options.steps);
-    sk::threads::run(sk::DeviceMesh{ranks}, [&](auto& rank) {
-        sk::Context<sk::threads::Engine>& context = rank;
-        train_on_rank<double>(context, sk::FullShard{}, job, results);
+    sk::threads::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
+        sk::Context<sk::threads::Engine>& context_of_rank = rank;
+        train_on_rank<double>(context_of_rank, sk::FullShard{}, job, results);
     });
     return results;
+}
+
+bool agree(const char* what, std::size_t step, double given, double expected) {
+    if (std::abs(given - expected) < 1e-11) { return true; }
+    std::printf("%s of step %zu on 2x2x2 is %.17g, expected %.17g\n", what, step, given, expected);
+    return false;
+}
+
+bool trains_as_one_rank() {
+    const Results one = train_on({1, 1, 1}, SequenceParallel::off, ContextExchange::ring);
+    for (const bool split : {false, true}) {
+        const Results all = train_on({2, 2, 2}, split ? SequenceParallel::on : SequenceParallel::off,
+                                     split ? ContextExchange::ring : ContextExchange::gather);
+        for (std::size_t s = 0; s < one.losses.size(); ++s) {
+            if (!agree("loss", s, all.losses[s], one.losses[s])) { return false; }
+            if (!agree("gradient norm", s, all.grad_norms[s], one.grad_norms[s])) { return false; }
+        }
+        std::uint64_t norms = 0;
+        for (const CollectiveCount& count : all.collectives) {
+            if (count.verb == "all_reduce" && count.axes == "world") { norms += count.count; }
+        }
+        if (norms != 1) {
+            std::printf("a step reports %llu all-reduces over the world, expected the norm's\n",
+                        static_cast<unsigned long long>(norms));
+            return false;
+        }
+    }
+    return true;
+}
+
+/// Two tokens, a vocabulary of four over tp = 2: logits v for column v, so that the loss is a closed form.
+bool cross_entropy_is_closed_form() {
+    double total = 0;
+    for (const int v : {0, 1, 2, 3}) { total += std::exp(v); }
+    bool right = true;
+    sk::threads::run(sk::DeviceMesh(1, 2, 1), [&](auto& rank) {
+        using Engine = sk::EngineOf<decltype(rank)>;
+        const auto tp = rank.template sub_mesh<sk::Axes<sk::Tp>>();
+        const auto part = sk::tp::VocabularyPart::of(4, 4, 2, tp.rank());
+        sk::tp::CrossEntropy<Engine, double> cross_entropy(rank, tp, part, 2);
+        const double first = 2.0 * static_cast<double>(tp.rank());
+        std::vector<double> logits{first, first + 1, first, first + 1};
+        const std::vector<int> targets{1, 2};
+        std::vector<double> losses(2);
+        cross_entropy(std::span(logits), std::span<const int>(targets), 1.0, std::span(losses));
+        if (rank.rank() != 0) { return; }
+        for (std::size_t t = 0; t < 2; ++t) {
+            right = right && std::abs(losses[t] - (std::log(total) - targets[t])) < 1e-12;
+        }
+    });
+    if (!right) { std::puts("the cross-entropy over a split vocabulary is not log(sum of exp) - target"); }
+    return right;
 }
 
 }  // namespace
 
 int main() {
-    std::vector<std::uint8_t> text;
-    for (std::size_t i = 0; i < 500; ++i) { text.push_back(static_cast<std::uint8_t>('a' + i * i % 26)); }
-    const Results one = train_on(1, text);
-    const Results two = train_on(2, text);
-    for (std::size_t s = 0; s < one.losses.size(); ++s) {
-        if (!(std::abs(one.losses[s] - two.losses[s]) < 1e-11)) {
-            std::printf("loss of step %zu on two ranks is %.17g, expected %.17g\n", s, two.losses[s], one.losses[s]);
-            return 1;
-        }
-    }
-    for (const CollectiveCount& count : two.collectives) {
-        // The norm's and the loss's.
-        if (count.verb == "all_reduce" && count.count == 2) {
-            std::puts("two ranks agree with one");
-            return 0;
-        }
-    }
-    std::puts("a step did not report two all-reduces");
-    return 1;
+    if (!trains_as_one_rank() || !cross_entropy_is_closed_form()) { return 1; }
+    std::puts("2x2x2 agrees with one rank");
+    return 0;
 }

@@ -81,8 +81,8 @@ inline void validate(const ModelConfig& config, std::size_t sequences_per_pass) 
     checked_product(vocabulary + config.sequence, 64 * config.width, "embeddings (--sequence x --width)");
     checked_product(checked_product(tokens, config.width, "tokens x --width"), 64 * config.layers,
                     "activations (tokens x --width x --layers)");
-    checked_product(checked_product(tokens, config.sequence, "attention scores"), 16 * config.heads * config.layers,
-                    "attention scores (tokens x --sequence x --heads x --layers)");
+    checked_product(checked_product(config.sequence, config.sequence, "--sequence x --sequence"), 64,
+                    "attention scores (--sequence x --sequence)");
 }
 
 }  // namespace train_gpt

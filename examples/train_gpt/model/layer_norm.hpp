@@ -33,8 +33,8 @@ void layer_norm_forward(std::size_t rows, std::size_t width, const T* weight, co
     }
 }
 
-/// dx += the gradient at the input, given dy at the output; the parameters' gradients are added to.
-/// Shapes: as layer_norm_forward; sums [2 * width].
+/// dx += the gradient at the input, given dy at the output; the parameters' gradients are added to, unless they are
+/// null. Shapes: as layer_norm_forward; sums [2 * width].
 template <class T, class A = Arithmetic<T>>
 void layer_norm_backward(std::size_t rows, std::size_t width, const T* weight, const A* x, const A* mean,
                          const A* inverse_deviation, const A* dy, A* dx, T* d_weight, T* d_bias, A* sums) {
@@ -59,6 +59,7 @@ void layer_norm_backward(std::size_t rows, std::size_t width, const T* weight, c
             bias_sums[i] += upstream[i];
         }
     }
+    if (d_weight == nullptr) { return; }
     add_rounded(d_weight, weight_sums, width);
     add_rounded(d_bias, bias_sums, width);
 }

@@ -9,25 +9,38 @@
 
 namespace train_gpt {
 
-/// The extents of y = x W^T + b.
+/// The extents of y = x W^T.
 struct LinearShape {
     std::size_t rows;
     std::size_t inputs;
     std::size_t outputs;
 };
 
-/// y = x W^T + b.
-/// Shapes: x [rows, inputs], W [outputs, inputs], b [outputs], y [rows, outputs]; scratch [outputs * inputs]
-/// where T needs conversion, else unused.
+/// y = x W^T.
+/// Shapes: x [rows, inputs], W [outputs, inputs], y [rows, outputs]; scratch [outputs * inputs] where T needs
+/// conversion, else unused.
 template <class T, class A = Arithmetic<T>>
-void linear_forward(LinearShape shape, const T* weight, const T* bias, const A* x, A* y, A* scratch) {
-    for (std::size_t row = 0; row < shape.rows; ++row) {
-        A* out = y + row * shape.outputs;
-        for (std::size_t o = 0; o < shape.outputs; ++o) { out[o] = static_cast<A>(bias[o]); }
-    }
+void linear_forward(LinearShape shape, const T* weight, const A* x, A* y, A* scratch) {
     const A* w = in_arithmetic(weight, shape.outputs * shape.inputs, scratch);
     matmul<A>(matrix(x, shape.rows, shape.inputs), transposed(matrix(w, shape.outputs, shape.inputs)),
-              matrix(y, shape.rows, shape.outputs), Into::add);
+              matrix(y, shape.rows, shape.outputs), Into::overwrite);
+}
+
+/// y[row] += b. Shapes: b [width], y [rows, width].
+template <class T, class A = Arithmetic<T>>
+void add_bias(std::size_t rows, std::size_t width, const T* bias, A* y) {
+    for (std::size_t row = 0; row < rows; ++row) {
+        A* out = y + row * width;
+        for (std::size_t o = 0; o < width; ++o) { out[o] += static_cast<A>(bias[o]); }
+    }
+}
+
+/// dx = dy W. Shapes and scratch as linear_forward.
+template <class T, class A = Arithmetic<T>>
+void input_gradient(LinearShape shape, const T* weight, const A* dy, A* dx, A* scratch) {
+    const A* w = in_arithmetic(weight, shape.outputs * shape.inputs, scratch);
+    matmul<A>(matrix(dy, shape.rows, shape.outputs), matrix(w, shape.outputs, shape.inputs),
+              matrix(dx, shape.rows, shape.inputs), Into::overwrite);
 }
 
 /// dW += dy^T x, summed in the arithmetic type. Shapes and scratch as linear_forward.
@@ -43,21 +56,17 @@ void weight_gradient(LinearShape shape, const A* x, const A* dy, T* d_weight, [[
     }
 }
 
-/// dx = dy W, dW += dy^T x, db += sum over rows of dy.
-/// Shapes: as linear_forward; sums [outputs]. `dx` is overwritten, the gradients are added to.
+/// db += the sum over rows of dy. Shapes: dy [rows, width], db [width], or null where this rank adds nothing; sums
+/// [width].
 template <class T, class A = Arithmetic<T>>
-void linear_backward(LinearShape shape, const T* weight, const A* x, const A* dy, A* dx, T* d_weight, T* d_bias,
-                     A* scratch, A* sums) {
-    const A* w = in_arithmetic(weight, shape.outputs * shape.inputs, scratch);
-    matmul<A>(matrix(dy, shape.rows, shape.outputs), matrix(w, shape.outputs, shape.inputs),
-              matrix(dx, shape.rows, shape.inputs), Into::overwrite);
-    weight_gradient(shape, x, dy, d_weight, scratch);
-    std::fill_n(sums, shape.outputs, A{0});
-    for (std::size_t row = 0; row < shape.rows; ++row) {
-        const A* in = dy + row * shape.outputs;
-        for (std::size_t o = 0; o < shape.outputs; ++o) { sums[o] += in[o]; }
+void bias_gradient(std::size_t rows, std::size_t width, const A* dy, T* d_bias, A* sums) {
+    if (d_bias == nullptr) { return; }
+    std::fill_n(sums, width, A{0});
+    for (std::size_t row = 0; row < rows; ++row) {
+        const A* in = dy + row * width;
+        for (std::size_t o = 0; o < width; ++o) { sums[o] += in[o]; }
     }
-    add_rounded(d_bias, sums, shape.outputs);
+    add_rounded(d_bias, sums, width);
 }
 
 }  // namespace train_gpt

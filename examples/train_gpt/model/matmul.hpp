@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <cblas.h>
 
@@ -22,7 +23,9 @@ struct Matrix {
     std::size_t stride;
     Order order = Order::as_stored;
 
-    operator Matrix<const A>() const noexcept { return {data, rows, columns, stride, order}; }
+    operator Matrix<const A>() const noexcept requires(!std::is_const_v<A>) {
+        return {data, rows, columns, stride, order};
+    }
 };
 
 template <class A>
@@ -43,11 +46,30 @@ constexpr Matrix<A> transposed(Matrix<A> m) noexcept {
 /// Whether a product replaces what its result held or is added to it.
 enum class Into : std::uint8_t { overwrite, add };
 
-/// Multiply-adds of all matrix products that this thread has made so far.
-inline std::uint64_t& multiply_adds() noexcept {
-    thread_local std::uint64_t count = 0;
+/// Multiply-adds of matrix products: of all, and of those in attention, whose work depends on the tokens that a
+/// query may see.
+struct MultiplyAdds {
+    std::uint64_t all = 0;
+    std::uint64_t attention = 0;
+};
+
+/// What this thread has made so far.
+inline MultiplyAdds& multiply_adds() noexcept {
+    thread_local MultiplyAdds count;
     return count;
 }
+
+/// What is made while it lives counts as attention.
+class CountsAttention {
+  public:
+    CountsAttention() noexcept : before_(multiply_adds().all) {}
+    CountsAttention(const CountsAttention&) = delete;
+    CountsAttention& operator=(const CountsAttention&) = delete;
+    ~CountsAttention() { multiply_adds().attention += multiply_adds().all - before_; }
+
+  private:
+    std::uint64_t before_;
+};
 
 /// result = scale * a b, or result += scale * a b.
 /// Shapes: a [m, k], b [k, n], result [m, n] as stored.
@@ -69,7 +91,7 @@ void matmul(Matrix<const A> a, Matrix<const A> b, Matrix<A> result, Into into, A
                     scale, a.data, extent(a.stride), b.data, extent(b.stride), beta, result.data,
                     extent(result.stride));
     }
-    multiply_adds() += static_cast<std::uint64_t>(a.rows) * a.columns * b.columns;
+    multiply_adds().all += static_cast<std::uint64_t>(a.rows) * a.columns * b.columns;
 }
 
 }  // namespace train_gpt

@@ -6,6 +6,7 @@
 #include <shardkit/param/param.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
+#include <shardkit/param/tp_placement.hpp>
 
 #include "block_weights.hpp"
 #include "config.hpp"
@@ -14,27 +15,29 @@ namespace train_gpt {
 
 namespace sk = shardkit;
 
-/// The model's parameters as types; T is the element type of parameters and gradients.
+/// The model's parameters as types; T is the element type of parameters and gradients. What tp splits, it splits by
+/// heads, features or rows of the vocabulary; the gradients of the rest are partial: with sequence parallelism each
+/// tp rank has those of its tokens, without it the first rank adds them alone (Split::adds_whole_gradients).
 // clang-format off
-template <class T> struct Wte : sk::Param<"wte", T, vocabulary, sk::dynamic> {};
-template <class T> struct Wpe : sk::Param<"wpe", T, sk::dynamic, sk::dynamic> {};
+template <class T> struct Wte : sk::Param<"wte", T, vocabulary, sk::dynamic>, sk::tp::Split<0> {};
+template <class T> struct Wpe : sk::Param<"wpe", T, sk::dynamic, sk::dynamic>, sk::tp::PartialSum {};
 
-template <class T> struct Norm1Weight : sk::Param<"norm1_weight", T, sk::dynamic> {};
-template <class T> struct Norm1Bias : sk::Param<"norm1_bias", T, sk::dynamic> {};
-template <class T> struct QkvWeight : sk::Param<"qkv_weight", T, sk::dynamic, sk::dynamic> {};
-template <class T> struct QkvBias : sk::Param<"qkv_bias", T, sk::dynamic> {};
-template <class T> struct ProjectionWeight : sk::Param<"projection_weight", T, sk::dynamic, sk::dynamic> {};
-template <class T> struct ProjectionBias : sk::Param<"projection_bias", T, sk::dynamic> {};
-template <class T> struct Norm2Weight : sk::Param<"norm2_weight", T, sk::dynamic> {};
-template <class T> struct Norm2Bias : sk::Param<"norm2_bias", T, sk::dynamic> {};
-template <class T> struct UpWeight : sk::Param<"up_weight", T, sk::dynamic, sk::dynamic> {};
-template <class T> struct UpBias : sk::Param<"up_bias", T, sk::dynamic> {};
-template <class T> struct DownWeight : sk::Param<"down_weight", T, sk::dynamic, sk::dynamic> {};
-template <class T> struct DownBias : sk::Param<"down_bias", T, sk::dynamic> {};
+template <class T> struct Norm1Weight : sk::Param<"norm1_weight", T, sk::dynamic>, sk::tp::PartialSum {};
+template <class T> struct Norm1Bias : sk::Param<"norm1_bias", T, sk::dynamic>, sk::tp::PartialSum {};
+template <class T> struct Norm2Weight : sk::Param<"norm2_weight", T, sk::dynamic>, sk::tp::PartialSum {};
+template <class T> struct Norm2Bias : sk::Param<"norm2_bias", T, sk::dynamic>, sk::tp::PartialSum {};
+template <class T> struct ProjectionBias : sk::Param<"projection_bias", T, sk::dynamic>, sk::tp::PartialSum {};
+template <class T> struct DownBias : sk::Param<"down_bias", T, sk::dynamic>, sk::tp::PartialSum {};
+template <class T> struct QkvWeight : sk::Param<"qkv_weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<0> {};
+template <class T> struct QkvBias : sk::Param<"qkv_bias", T, sk::dynamic>, sk::tp::Split<0> {};
+template <class T> struct ProjectionWeight : sk::Param<"projection_weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<1> {};
+template <class T> struct UpWeight : sk::Param<"up_weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<0> {};
+template <class T> struct UpBias : sk::Param<"up_bias", T, sk::dynamic>, sk::tp::Split<0> {};
+template <class T> struct DownWeight : sk::Param<"down_weight", T, sk::dynamic, sk::dynamic>, sk::tp::Split<1> {};
 
-template <class T> struct NormWeight : sk::Param<"norm_weight", T, sk::dynamic> {};
-template <class T> struct NormBias : sk::Param<"norm_bias", T, sk::dynamic> {};
-template <class T> struct LogitsWeight : sk::Param<"weight", T, vocabulary, sk::dynamic> {};
+template <class T> struct NormWeight : sk::Param<"norm_weight", T, sk::dynamic>, sk::tp::PartialSum {};
+template <class T> struct NormBias : sk::Param<"norm_bias", T, sk::dynamic>, sk::tp::PartialSum {};
+template <class T> struct LogitsWeight : sk::Param<"weight", T, vocabulary, sk::dynamic>, sk::tp::Split<0> {};
 // clang-format on
 
 /// The flat-parameter groups: one for the embedding (path "embedding"), one for each block ("blocks.0", ...), one
@@ -44,8 +47,8 @@ template <class T>
 using EmbeddingGroup = sk::Params<Wte<T>, Wpe<T>>;
 template <class T>
 using BlockGroup =
-    sk::Params<Norm1Weight<T>, Norm1Bias<T>, QkvWeight<T>, QkvBias<T>, ProjectionWeight<T>, ProjectionBias<T>,
-               Norm2Weight<T>, Norm2Bias<T>, UpWeight<T>, UpBias<T>, DownWeight<T>, DownBias<T>>;
+    sk::Params<Norm1Weight<T>, Norm1Bias<T>, Norm2Weight<T>, Norm2Bias<T>, ProjectionBias<T>, DownBias<T>,
+               QkvWeight<T>, QkvBias<T>, ProjectionWeight<T>, UpWeight<T>, UpBias<T>, DownWeight<T>>;
 template <class T>
 using HeadGroup = sk::Params<NormWeight<T>, NormBias<T>>;
 template <class T>
@@ -60,10 +63,10 @@ template <class T>
 constexpr auto block_shapes(const ModelConfig& config) {
     const std::size_t c = config.width;
     return sk::Shapes<BlockGroup<T>>{
-        sk::shape<Norm1Weight<T>>(c), sk::shape<Norm1Bias<T>>(c),           sk::shape<QkvWeight<T>>(3 * c, c),
-        sk::shape<QkvBias<T>>(3 * c), sk::shape<ProjectionWeight<T>>(c, c), sk::shape<ProjectionBias<T>>(c),
-        sk::shape<Norm2Weight<T>>(c), sk::shape<Norm2Bias<T>>(c),           sk::shape<UpWeight<T>>(4 * c, c),
-        sk::shape<UpBias<T>>(4 * c),  sk::shape<DownWeight<T>>(c, 4 * c),   sk::shape<DownBias<T>>(c)};
+        sk::shape<Norm1Weight<T>>(c),      sk::shape<Norm1Bias<T>>(c),      sk::shape<Norm2Weight<T>>(c),
+        sk::shape<Norm2Bias<T>>(c),        sk::shape<ProjectionBias<T>>(c), sk::shape<DownBias<T>>(c),
+        sk::shape<QkvWeight<T>>(3 * c, c), sk::shape<QkvBias<T>>(3 * c),    sk::shape<ProjectionWeight<T>>(c, c),
+        sk::shape<UpWeight<T>>(4 * c, c),  sk::shape<UpBias<T>>(4 * c),     sk::shape<DownWeight<T>>(c, 4 * c)};
 }
 template <class T>
 constexpr auto head_shapes(const ModelConfig& config) {
@@ -78,9 +81,9 @@ constexpr auto logits_shapes(const ModelConfig& config) {
 template <class P, class T, class View>
 BlockWeights<P> block_weights(const View& view) {
     const auto of = [&](auto parameter) { return static_cast<P>(view[parameter].data()); };
-    return {of(Norm1Weight<T>{}),      of(Norm1Bias<T>{}),      of(QkvWeight<T>{}),   of(QkvBias<T>{}),
-            of(ProjectionWeight<T>{}), of(ProjectionBias<T>{}), of(Norm2Weight<T>{}), of(Norm2Bias<T>{}),
-            of(UpWeight<T>{}),         of(UpBias<T>{}),         of(DownWeight<T>{}),  of(DownBias<T>{})};
+    return {of(Norm1Weight<T>{}),      of(Norm1Bias<T>{}), of(Norm2Weight<T>{}), of(Norm2Bias<T>{}),
+            of(ProjectionBias<T>{}),   of(DownBias<T>{}),  of(QkvWeight<T>{}),   of(QkvBias<T>{}),
+            of(ProjectionWeight<T>{}), of(UpWeight<T>{}),  of(UpBias<T>{}),      of(DownWeight<T>{})};
 }
 
 }  // namespace train_gpt

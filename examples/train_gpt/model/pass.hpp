@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "activations.hpp"
 #include "arena.hpp"
@@ -10,63 +12,77 @@
 #include "config.hpp"
 #include "embedding.hpp"
 #include "head.hpp"
+#include "links.hpp"
+#include "rank_pass.hpp"
+#include "split.hpp"
 
 namespace train_gpt {
 
-/// One forward and backward pass, block by block, over memory that is laid out once.
+/// One rank's forward and backward pass, block by block, over memory that is laid out once.
 /// Each verb takes the weights of one group only, so that a caller may gather them just before and release them
 /// just after. Order: embed, block 0 .. L-1, head, then head_backward, block_backward L-1 .. 0, embed_backward.
-/// No verb allocates. A pass may work on fewer or shorter sequences than `capacity` (sampling does).
+/// No verb allocates. A pass may work on fewer or shorter sequences than `capacity` (sampling does). Where the model
+/// or the sequences are split, all ranks of tp and cp call the same verbs in the same order.
 template <class T>
 class Pass {
   public:
     using A = Arithmetic<T>;
 
     /// Bytes of activations and scratch for passes of at most `capacity`; exactly what a Pass uses.
-    static std::size_t bytes(const ModelConfig& config, BatchShape capacity) {
+    static std::size_t bytes(const ModelConfig& config, const Split& split, BatchShape capacity) {
         Arena counter;
-        Pass(config, capacity, counter);
+        NoLinks<A> none;
+        Pass(config, split, capacity, none, counter);
         return counter.used();
     }
 
-    /// Lays the activations out in `arena`, which must outlive the pass.
-    Pass(const ModelConfig& config, BatchShape capacity, Arena& arena)
+    /// Lays the activations out in `arena`, which must outlive the pass, as must `links`. `capacity`: on this rank.
+    Pass(const ModelConfig& config, const Split& split, BatchShape capacity, Links<A>& links, Arena& arena)
         : config_(config),
+          split_(split),
           capacity_(capacity),
           batch_(capacity),
-          scratch_(take_scratch<T>(arena, config, capacity)),
-          head_(take_head<A>(arena, config, capacity)),
-          residuals_(arena.take<A>((config.layers + 1) * capacity.tokens() * config.width)),
-          blocks_(take_layers(arena, config, capacity)) {}
+          links_(links),
+          scratch_(take_scratch<T>(arena, config, split, capacity)),
+          head_(take_head<A>(arena, config, split, capacity)),
+          residuals_(arena.take<A>((config.layers + 1) * split.outer_tokens(capacity) * config.width)),
+          blocks_(take_layers(arena, config, split, capacity)) {}
 
-    /// The input is the first `batch.batch` sequences of tokens [batch, sequence].
+    /// The input is this rank's part of the first `batch.batch` sequences: tokens [batch, sequence].
     /// @pre batch fits the capacity
     void embed(BatchShape batch, const EmbeddingWeights<const T*>& w, const std::uint8_t* tokens) {
         batch_ = batch;
-        embedding_forward<T>(config_, batch_, w, tokens, residual(0));
+        embedding_forward<T>(rank(), w, tokens, residual(0));
     }
     void block(std::size_t layer, const BlockWeights<const T*>& w) {
-        block_forward<T>(config_, batch_, w, residual(layer), residual(layer + 1), kept(layer), scratch_);
+        block_forward<T>(rank(), w, residual(layer), residual(layer + 1), kept(layer));
     }
-    /// Leaves the logits [tokens, 256] in logits().
-    void head(const HeadWeights<const T*>& w) {
-        head_forward<T>(config_, batch_, w, residual(config_.layers), head_, scratch_);
-    }
-    /// The loss summed over the tokens; logits() become the gradient of `scale` times that sum.
+    /// Leaves the logits [tokens, 256 / tp] in logits().
+    void head(const HeadWeights<const T*>& w) { head_forward<T>(rank(), w, residual(config_.layers), head_); }
+    /// The loss summed over this rank's tokens; logits() become the gradient of `scale` times that sum.
     SummedLoss loss(const std::uint8_t* targets, double scale) {
-        return cross_entropy_in_place(batch_.tokens(), targets, static_cast<A>(scale), head_.logits);
+        return cross_entropy_in_place(rank(), targets, static_cast<A>(scale), head_);
     }
     void head_backward(const HeadWeights<const T*>& w, const HeadWeights<T*>& d) {
-        train_gpt::head_backward<T>(config_, batch_, w, residual(config_.layers), head_, scratch_, d);
+        train_gpt::head_backward<T>(rank(), w, residual(config_.layers), head_, added(d));
     }
     void block_backward(std::size_t layer, const BlockWeights<const T*>& w, const BlockWeights<T*>& d) {
-        train_gpt::block_backward<T>(config_, batch_, w, residual(layer), kept(layer), scratch_, d);
+        train_gpt::block_backward<T>(rank(), w, residual(layer), kept(layer), added(d));
     }
     void embed_backward(const std::uint8_t* tokens, const EmbeddingWeights<T*>& d) {
-        embedding_backward<T>(config_, batch_, tokens, scratch_.d_residual, d, scratch_.converted);
+        embedding_backward<T>(rank(), tokens, added(d));
     }
 
     const A* logits() const noexcept { return head_.logits; }
+    /// Writes what this rank has of the logits at `position` of the first sequence to their places in `row` [256].
+    void copy_logits(std::size_t position, std::span<A> row) const {
+        const auto position_of = positions_of_tokens();
+        for (std::size_t i = 0; i < batch_.sequence; ++i) {
+            if (position_of.position(i) != position) { continue; }
+            std::copy_n(head_.logits + i * split_.rows_of_vocabulary(), split_.rows_of_vocabulary(),
+                        row.data() + split_.first_of_vocabulary());
+        }
+    }
 
   private:
     /// One layer's kept activations lie behind another's, so the first and the distance are enough.
@@ -75,23 +91,35 @@ class Pass {
         std::size_t bytes;
     };
 
-    static Layers take_layers(Arena& arena, const ModelConfig& config, BatchShape capacity) {
+    RankPass<A> rank() const { return {config_, split_, batch_, links_, scratch_}; }
+    shardkit::cp::CausalChunks positions_of_tokens() const {
+        return shardkit::cp::CausalChunks::of(batch_.sequence * split_.cp, split_.cp, split_.cp_index);
+    }
+    template <class Gradients>
+    Gradients added(const Gradients& d) const {
+        return split_.adds_whole_gradients() ? d : without_whole(d);
+    }
+    static Layers take_layers(Arena& arena, const ModelConfig& config, const Split& split, BatchShape capacity) {
         Arena counter;
-        take_block<A>(counter, config, capacity);
+        take_block<A>(counter, config, split, capacity);
         return {arena.take<std::byte>(config.layers * counter.used()), counter.used()};
     }
-    A* residual(std::size_t layer) const noexcept { return residuals_ + layer * capacity_.tokens() * config_.width; }
+    A* residual(std::size_t layer) const noexcept {
+        return residuals_ + layer * split_.outer_tokens(capacity_) * config_.width;
+    }
     BlockActivations<A> kept(std::size_t layer) const {
         Arena arena(blocks_.first + layer * blocks_.bytes, blocks_.bytes);
-        return take_block<A>(arena, config_, capacity_);
+        return take_block<A>(arena, config_, split_, capacity_);
     }
 
     ModelConfig config_;
+    Split split_;
     BatchShape capacity_;
     BatchShape batch_;
+    Links<A>& links_;
     Scratch<A> scratch_;
     HeadActivations<A> head_;
-    A* residuals_;  // [layers + 1, tokens, C]
+    A* residuals_;  // [layers + 1, outer, C]
     Layers blocks_;
 };
 

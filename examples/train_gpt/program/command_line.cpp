@@ -65,6 +65,8 @@ void add_flags(Flags& flags) {
     flags.add("--width", "N", "width of the residual stream [128]");
     flags.add("--heads", "N", "attention heads [4]");
     flags.add("--head", "NAME", "tied (logits from the token embedding) or untied [tied]");
+    flags.add("--sequence-parallel", "on|off", "with tp: norms and residuals hold a part of the tokens [off]");
+    flags.add("--context", "ring|gather", "with cp: how keys and values get to the queries [ring]");
     flags.add("--dtype", "NAME", "fp64, fp32 or bf16: type of parameters and gradients [fp32]");
     flags.add("--optimizer", "NAME", "adamw or sgd (momentum 0.9) [adamw]");
     flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd]");
@@ -120,6 +122,8 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     count_into("--width", o.model.width, 1);
     count_into("--heads", o.model.heads, 1);
     name_into("--head", o.model.head, head_names);
+    name_into("--sequence-parallel", o.sequence_parallel, switch_names);
+    name_into("--context", o.context, exchange_names);
     name_into("--dtype", o.dtype, dtype_names);
     name_into("--optimizer", o.optimizer, optimizer_names);
     if (o.optimizer == OptimizerKind::sgd) { o.learning_rate = 0.1; }
@@ -142,11 +146,34 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     return o;
 }
 
+namespace {
+
+/// That tp divides what it splits of the model, and cp, with 2 chunks a rank, every sequence.
+void validate_split(const Options& o) {
+    const auto by = [&](const char* axis, std::size_t extent) {
+        return " of --mesh " + o.mesh.describe() + ": expected a multiple of " + axis + " = " +
+               std::to_string(extent);
+    };
+    if (o.model.heads % o.mesh.tp != 0) {
+        throw InputError("--heads " + std::to_string(o.model.heads) + by("tp", o.mesh.tp) + ", which splits them");
+    }
+    if (vocabulary % o.mesh.tp != 0) {
+        throw InputError("--mesh " + o.mesh.describe() + ": expected a tp that divides the vocabulary of " +
+                         std::to_string(vocabulary));
+    }
+    const Split split = o.split();
+    if (o.model.sequence % split.token_unit() != 0) {
+        const std::string tokens =
+            split.splits_tokens() ? "2 * cp and, with --sequence-parallel on, of cp * tp" : "2 * cp";
+        throw InputError("--sequence " + std::to_string(o.model.sequence) + " with --mesh " + o.mesh.describe() +
+                         ": expected a multiple of " + std::to_string(split.token_unit()) + ", of " + tokens);
+    }
+}
+
+}  // namespace
+
 void validate(const Options& o) {
     const std::string mesh = o.mesh.describe();
-    if (o.mesh.tp != 1 || o.mesh.cp != 1) {
-        throw InputError("--mesh " + mesh + ": expected DPx1x1; this program splits over data-parallel ranks alone");
-    }
     if (o.engine == EngineKind::self && o.action == Options::Action::train && o.mesh.world() != 1) {
         throw InputError("--mesh " + mesh + " has " + std::to_string(o.mesh.world()) +
                          " ranks, but the world of --engine self has 1: expected 1x1x1, or --engine threads");
@@ -171,6 +198,7 @@ void validate(const Options& o) {
         throw InputError(batch + ": expected at least " + std::to_string(o.mesh.dp) + " x " +
                          std::to_string(o.microbatches) + ", a sequence for each data-parallel rank and microbatch");
     }
+    validate_split(o);
     constexpr std::size_t many = 1'000'000'000;
     if (o.steps > many) { throw bad_flag("--steps", std::to_string(o.steps), "at most 1000000000"); }
     if (o.sample > many) { throw bad_flag("--sample", std::to_string(o.sample), "at most 1000000000"); }

@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "../model/config.hpp"
+#include <shardkit/context_parallel/causal_chunks.hpp>
+
 #include "../model/initialise.hpp"
 
 namespace train_gpt {
@@ -23,14 +24,17 @@ class DataOrder {
         return mix(mix(mix(seed_ ^ 0x6461746171U) + step) + index) % (text_.size() - sequence_);
     }
 
-    /// Sequences [first, first + batch.batch) of the step's global batch; targets are the tokens that follow.
-    /// Shapes: tokens, targets [batch, sequence].
-    void fill(std::size_t step, std::size_t first, BatchShape batch, std::uint8_t* tokens,
-              std::uint8_t* targets) const {
-        for (std::size_t i = 0; i < batch.batch; ++i) {
+    /// Of `batch` sequences of the step's global batch, from number `first` on, the tokens that a rank of cp holds;
+    /// targets are the tokens that follow. Shapes: tokens, targets [batch, part.tokens()].
+    void fill(std::size_t step, std::size_t first, std::size_t batch, const shardkit::cp::CausalChunks& part,
+              std::uint8_t* tokens, std::uint8_t* targets) const {
+        for (std::size_t i = 0; i < batch; ++i) {
             const std::uint8_t* from = text_.data() + start(step, first + i);
-            std::copy_n(from, sequence_, tokens + i * sequence_);
-            std::copy_n(from + 1, sequence_, targets + i * sequence_);
+            for (std::size_t c = 0; c < part.count(); ++c) {
+                const std::size_t place = i * part.tokens() + c * part.chunk();
+                std::copy_n(from + part.number(c) * part.chunk(), part.chunk(), tokens + place);
+                std::copy_n(from + part.number(c) * part.chunk() + 1, part.chunk(), targets + place);
+            }
         }
     }
 

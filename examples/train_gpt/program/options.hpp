@@ -8,12 +8,15 @@
 #include <string_view>
 
 #include "../model/config.hpp"
+#include "../model/split.hpp"
 
 namespace train_gpt {
 
 enum class PolicyKind : std::uint8_t { no_shard, shard_optimizer, shard_grad_op, full_shard, hybrid_shard };
 enum class EngineKind : std::uint8_t { self, threads, mpi };
 enum class Dtype : std::uint8_t { fp64, fp32, bf16 };
+/// How keys and values get to the queries of other cp ranks.
+enum class ContextExchange : std::uint8_t { ring, gather };
 enum class OptimizerKind : std::uint8_t { adamw, sgd };
 
 inline constexpr std::array<std::string_view, 5> policy_names{"no_shard", "shard_optimizer", "shard_grad_op",
@@ -21,6 +24,8 @@ inline constexpr std::array<std::string_view, 5> policy_names{"no_shard", "shard
 inline constexpr std::array<std::string_view, 3> engine_names{"self", "threads", "mpi"};
 inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf16"};
 inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"};
+inline constexpr std::array<std::string_view, 2> switch_names{"off", "on"};
+inline constexpr std::array<std::string_view, 2> exchange_names{"ring", "gather"};
 inline constexpr std::array<std::string_view, 2> head_names{"tied", "untied"};
 
 struct MeshExtents {
@@ -39,6 +44,8 @@ struct Options {
     std::size_t hybrid_group = 1;  // ranks that share one copy, of hybrid_shard:N
     EngineKind engine = EngineKind::threads;
     ModelConfig model;
+    SequenceParallel sequence_parallel = SequenceParallel::off;
+    ContextExchange context = ContextExchange::ring;
     std::size_t steps = 400;
     std::size_t batch = 16;  // sequences of one step, over all ranks and microbatches
     std::size_t microbatches = 1;
@@ -60,7 +67,14 @@ struct Options {
         const std::size_t longer = sequences_per_rank() % microbatches;
         return m * (sequences_per_rank() / microbatches) + (m < longer ? m : longer);
     }
-    /// The largest pass of a rank.
+    std::size_t microbatch_sequences(std::size_t m) const noexcept {
+        return microbatch_begin(m + 1) - microbatch_begin(m);
+    }
+    /// How the model and the sequences are split, as seen by the rank of these coordinates.
+    constexpr Split split(std::size_t tp_index = 0, std::size_t cp_index = 0) const noexcept {
+        return {mesh.tp, tp_index, mesh.cp, cp_index, sequence_parallel};
+    }
+    /// The largest pass of the data-parallel ranks, in whole sequences.
     constexpr BatchShape pass_shape() const noexcept {
         return {(sequences_per_rank() + microbatches - 1) / microbatches, model.sequence};
     }

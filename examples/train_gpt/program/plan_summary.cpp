@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan_summary.hpp"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <sstream>
 #include <stdexcept>
 
+#include <shardkit/backend/self/engine.hpp>
+#include <shardkit/context_parallel/gather_exchange.hpp>
+#include <shardkit/context_parallel/ring_exchange.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/plan/plan_table.hpp>
 
@@ -48,15 +52,104 @@ std::vector<PlannedGroup> planned_groups(const Options& options, const Policy& p
     return groups;
 }
 
+/// All but what is owed over tp.
 void add(sk::TrafficPlan& sum, const sk::TrafficPlan& one, std::size_t times) {
     for (const sk::Verb verb : sk::TrafficPlan::verbs) {
         for (const sk::TrafficAxes axes : sk::TrafficPlan::all_axes) {
             const sk::PlannedTraffic& row = one(verb, axes);
-            if (row.calls > 0) {
+            if (row.calls > 0 && axes != sk::TrafficAxes::tp) {
                 sum.add(verb, axes, times * row.calls, row.payload.value / row.calls, row.moved.value / row.calls);
             }
         }
     }
+}
+
+/// What a step's passes add over tp and cp; `element` is the size of an activation's number.
+void add_activations(sk::TrafficPlan& plan, const Options& options, std::size_t element,
+                     const sk::EngineTraits& engine) {
+    using sk::TrafficAxes;
+    using sk::Verb;
+    const auto& [dp, tp, cp] = options.mesh;
+    const std::size_t layers = options.model.layers;
+    const Split split = options.split();
+    for (std::size_t m = 0; m < options.microbatches; ++m) {
+        const std::size_t tokens = split.local({options.microbatch_sequences(m), options.model.sequence}).tokens();
+        const std::size_t wide = tokens * options.model.width * element;
+        if (tp > 1) {
+            // Four for a block, one behind the embedding and one at the head's backward pass.
+            const std::size_t sums = 4 * layers + 2;
+            if (split.splits_tokens()) {
+                // Two for a block's forward pass and four for its backward pass, one each for embedding and head.
+                const std::size_t part = sk::detail::part_from_peers(wide, tp);
+                plan.add(Verb::all_gather, TrafficAxes::tp, 6 * layers + 2, wide, part);
+                plan.add(Verb::reduce_scatter, TrafficAxes::tp, sums, wide, part);
+            } else {
+                plan.add(Verb::all_reduce, TrafficAxes::tp, sums, wide, sk::all_reduce_moved(wide, wide, tp, engine));
+            }
+            // The loss: a token's largest logit; the sum of its exponentials and the target's logit.
+            for (const std::size_t numbers : {tokens, 2 * tokens}) {
+                const std::size_t bytes = numbers * element;
+                plan.add(Verb::all_reduce, TrafficAxes::tp, 1, bytes, sk::all_reduce_moved(bytes, bytes, tp, engine));
+            }
+        }
+        if (cp > 1) {
+            const std::size_t block = 2 * tokens * split.width(options.model) * element;
+            if (options.context == ContextExchange::ring) {
+                const std::size_t messages = layers * (2 * (cp - 1) + cp);
+                plan.add(Verb::send, TrafficAxes::cp, messages, block, block);
+                plan.add(Verb::receive, TrafficAxes::cp, messages, block, block);
+            } else {
+                const std::size_t part = sk::detail::part_from_peers(cp * block, cp);
+                plan.add(Verb::all_gather, TrafficAxes::cp, 2 * layers, cp * block, part);
+                plan.add(Verb::reduce_scatter, TrafficAxes::cp, layers, cp * block, part);
+            }
+        }
+    }
+}
+
+/// How tp and cp are used, where they are.
+std::string split_text(const Options& options) {
+    std::string text;
+    if (options.mesh.tp > 1) {
+        text += options.sequence_parallel == SequenceParallel::on ? ", sequence parallel" : ", not sequence parallel";
+    }
+    if (options.mesh.cp > 1) {
+        text += options.context == ContextExchange::ring ? ", ring attention" : ", gathered keys and values";
+    }
+    return text;
+}
+
+/// What the exchange of keys and values holds besides the workspace.
+template <class A>
+std::size_t exchange_elements(const Options& options) {
+    const Split split = options.split();
+    const std::size_t block = attention_shape(options.model, split, split.local(options.pass_shape())).keys_values();
+    return options.context == ContextExchange::ring
+               ? sk::cp::RingExchange<sk::self::Engine, A>::elements(block, options.mesh.cp)
+               : sk::cp::GatherExchange<sk::self::Engine, A>::elements(block, options.mesh.cp);
+}
+
+/// A plan's rows as they are measured: axes of one name together.
+std::vector<CollectiveCount> collectives_of(const sk::TrafficPlan& plan, const sk::AxisGrid& grid,
+                                            std::size_t shard_group) {
+    std::vector<CollectiveCount> counts;
+    for (const sk::TrafficAxes axes : sk::TrafficPlan::all_axes) {
+        const std::string over = sk::label(axes, grid, shard_group);
+        for (const sk::Verb verb : sk::TrafficPlan::verbs) {
+            const auto& row = plan(verb, axes);
+            if (row.calls == 0) { continue; }
+            const auto same = std::find_if(counts.begin(), counts.end(), [&](const CollectiveCount& c) {
+                return c.verb == name(verb) && c.axes == over;
+            });
+            CollectiveCount& sum =
+                same != counts.end() ? *same : counts.emplace_back(CollectiveCount{std::string(name(verb)), over});
+            sum.count += row.calls;
+            sum.bytes += row.moved.value;
+            sum.payload += row.payload.value;
+        }
+    }
+    std::sort(counts.begin(), counts.end());
+    return counts;
 }
 
 template <class T>
@@ -85,31 +178,30 @@ PlanSummary plan_for(const Options& options) {
             add(traffic, sk::plan_traffic({&groups[i].description, 1}, grid, each), times);
             i += times;
         }
+        // Not every rank makes a group's sum over tp; the mean was rounded once, for all groups.
+        const auto owed = summary.library.traffic(sk::Verb::all_reduce, sk::TrafficAxes::tp);
+        traffic.add_mean(sk::Verb::all_reduce, sk::TrafficAxes::tp, static_cast<double>(owed.calls),
+                         static_cast<double>(owed.payload.value), static_cast<double>(owed.moved.value));
         if (const std::size_t world = grid.size(); world > 1) {
             traffic.add(sk::Verb::all_reduce, sk::TrafficAxes::world, 1, norm.payload.value, norm.moved.value);
-            // The loss: one double, summed over the world.
-            constexpr std::size_t loss = sizeof(double);
-            traffic.add(sk::Verb::all_reduce, sk::TrafficAxes::world, 1, loss,
-                        sk::all_reduce_moved(loss, loss, world, each.engine));
         }
+        if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1) {
+            // The loss: one double.
+            constexpr std::size_t loss = sizeof(double);
+            traffic.add(sk::Verb::all_reduce, sk::TrafficAxes::data, 1, loss,
+                        sk::all_reduce_moved(loss, loss, data_ranks, each.engine));
+        }
+        add_activations(traffic, options, sizeof(Arithmetic<T>), each.engine);
         summary.library.traffic = traffic;
-        summary.workspace_bytes = Workspace<T>::bytes(options.model, options.pass_shape());
+        summary.collectives = collectives_of(traffic, grid, policy.shard_group(options.mesh.dp));
+        const Split split = options.split();
+        summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
+                                  exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);
         return summary;
     });
 }
 
 }  // namespace
-
-std::vector<CollectiveCount> PlanSummary::collectives() const {
-    std::vector<CollectiveCount> counts;
-    for (const sk::Verb verb : sk::TrafficPlan::verbs) {
-        const auto total = library.traffic.total(verb);
-        if (total.calls > 0) {
-            counts.push_back({std::string(name(verb)), total.calls, total.moved.value, total.payload.value});
-        }
-    }
-    return counts;
-}
 
 PlanSummary make_plan(const Options& options) {
     try {
@@ -135,8 +227,8 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     out << "model: " << grouped(plan.library.numel) << " parameters, " << m.layers << " blocks of width " << m.width
         << ", " << m.heads << " heads, " << name(head_names, m.head) << " head, sequence " << m.sequence << '\n'
         << "run:   mesh " << options.mesh.describe() << ", " << options.policy_text() << ", engine "
-        << name(engine_names, options.engine) << ", " << name(dtype_names, options.dtype) << ", "
-        << name(optimizer_names, options.optimizer) << ", " << grouped(options.tokens_per_step())
+        << name(engine_names, options.engine) << split_text(options) << ", " << name(dtype_names, options.dtype)
+        << ", " << name(optimizer_names, options.optimizer) << ", " << grouped(options.tokens_per_step())
         << " tokens per step in " << options.microbatches << (options.microbatches == 1 ? " pass" : " passes")
         << " per rank\n"
         << "memory per rank, planned:\n";
@@ -151,10 +243,12 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     row("reduce buffers", memory.reduce_buffers.value);
     row("activations", plan.workspace_bytes);
     row("total", plan.bytes_per_rank());
-    const std::size_t group =
-        with_policy(options, [&](const auto& policy) { return std::size_t{policy.shard_group(options.mesh.dp)}; });
-    out << "on the wire per rank and step, planned:\n"
-        << sk::traffic_table(plan.library.traffic, mesh_of(options).grid(), group);
+    out << "on the wire per rank and step, planned:\n";
+    if (plan.collectives.empty()) { out << "  (nothing: one rank)\n"; }
+    for (const CollectiveCount& c : plan.collectives) {
+        out << formatted("  %-15s %-20s %6llu calls %14s\n", c.verb.c_str(), c.axes.c_str(),
+                         static_cast<unsigned long long>(c.count), bytes_text(c.bytes).c_str());
+    }
     return out.str();
 }
 

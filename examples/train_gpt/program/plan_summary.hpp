@@ -16,11 +16,10 @@ namespace train_gpt {
 /// What a run will take, before it takes it: the library's plan, and what this program adds to it.
 struct PlanSummary {
     shardkit::Plan library;
-    std::uint64_t workspace_bytes = 0;  // activations, scratch and tokens of one rank
+    std::uint64_t workspace_bytes = 0;  // activations, scratch, travelling keys and values, and tokens of one rank
+    std::vector<CollectiveCount> collectives;  // of one steady step of one rank, the mean over ranks
 
     std::uint64_t bytes_per_rank() const noexcept { return library.memory.total().value + workspace_bytes; }
-    /// Collectives of one steady step of one rank, the mean over ranks.
-    std::vector<CollectiveCount> collectives() const;
 };
 
 /// Arithmetic only: any number of ranks on any machine.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report.hpp"
 
+#include <map>
 #include <sstream>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -11,19 +13,45 @@ namespace train_gpt {
 
 namespace {
 
-nlohmann::json to_json(const std::vector<CollectiveCount>& collectives) {
-    auto object = nlohmann::json::object();
+nlohmann::json to_json(const CollectiveCount& c) {
+    return {{"count", c.count}, {"bytes", c.bytes}, {"payload_bytes", c.payload}};
+}
+
+/// verb -> what all axes together make.
+nlohmann::json by_verb(const std::vector<CollectiveCount>& collectives) {
+    std::map<std::string, CollectiveCount> sums;
     for (const auto& c : collectives) {
-        object[c.verb] = {{"count", c.count}, {"bytes", c.bytes}, {"payload_bytes", c.payload}};
+        CollectiveCount& sum = sums[c.verb];
+        sum.count += c.count;
+        sum.bytes += c.bytes;
+        sum.payload += c.payload;
     }
+    auto object = nlohmann::json::object();
+    for (const auto& [verb, sum] : sums) { object[verb] = to_json(sum); }
     return object;
 }
 
-const CollectiveCount* find(const std::vector<CollectiveCount>& list, const std::string& verb) {
-    for (const auto& entry : list) {
-        if (entry.verb == verb) { return &entry; }
+/// axes -> verb -> what is called over them.
+nlohmann::json by_axes(const std::vector<CollectiveCount>& collectives) {
+    auto object = nlohmann::json::object();
+    for (const auto& c : collectives) { object[c.axes][c.verb] = to_json(c); }
+    return object;
+}
+
+/// A line for each verb and axes that were measured or planned.
+std::string table(const std::vector<CollectiveCount>& measured, const std::vector<CollectiveCount>& planned) {
+    std::map<std::pair<std::string, std::string>, std::pair<CollectiveCount, CollectiveCount>> rows;
+    for (const auto& c : measured) { rows[{c.axes, c.verb}].first = c; }
+    for (const auto& c : planned) { rows[{c.axes, c.verb}].second = c; }
+    std::string text;
+    for (const auto& [key, row] : rows) {
+        const auto& [real, expected] = row;
+        text +=
+            formatted("  %-15s %-20s %6llu calls %14s   %6llu calls %14s\n", key.second.c_str(), key.first.c_str(),
+                      static_cast<unsigned long long>(real.count), bytes_text(real.bytes).c_str(),
+                      static_cast<unsigned long long>(expected.count), bytes_text(expected.bytes).c_str());
     }
-    return nullptr;
+    return text.empty() ? "  none: one rank\n" : text;
 }
 
 }  // namespace
@@ -35,6 +63,8 @@ std::string json_report(const Options& options, const PlanSummary& plan, const R
         {"mesh", options.mesh.describe()},
         {"engine", engine_names[static_cast<std::size_t>(options.engine)]},
         {"dtype", dtype_names[static_cast<std::size_t>(options.dtype)]},
+        {"sequence_parallel", switch_names[static_cast<std::size_t>(options.sequence_parallel)]},
+        {"context", exchange_names[static_cast<std::size_t>(options.context)]},
         {"optimizer", optimizer_names[static_cast<std::size_t>(options.optimizer)]},
         {"world", options.mesh.world()},
         {"parameters", plan.library.numel},
@@ -44,10 +74,14 @@ std::string json_report(const Options& options, const PlanSummary& plan, const R
         {"tokens_per_second", results.tokens_per_second},
         {"planned_bytes_per_rank", plan.bytes_per_rank()},
         {"peak_bytes_per_rank", results.peak_bytes_per_rank},
-        {"collectives", to_json(results.collectives)},
-        {"planned_collectives", to_json(plan.collectives())},
+        {"collectives", by_verb(results.collectives)},
+        {"planned_collectives", by_verb(plan.collectives)},
+        {"collectives_by_axes", by_axes(results.collectives)},
+        {"planned_collectives_by_axes", by_axes(plan.collectives)},
         {"allocations_per_steady_step", results.allocations_per_steady_step},
-        {"multiply_adds_per_step_and_rank", results.multiply_adds_per_step},
+        {"multiply_adds_of_layers", results.work.layers},
+        {"multiply_adds_of_attention",
+         {{"least", results.work.attention_least}, {"most", results.work.attention_most}}},
         {"resident_bytes_before", resident.before.now},
         {"resident_bytes_peak", resident.after.peak},
     };
@@ -65,16 +99,8 @@ std::string summary(const Options& options, const PlanSummary& plan, const Resul
     out << "peak memory per rank: " << bytes_text(results.peak_bytes_per_rank) << " measured, "
         << bytes_text(plan.bytes_per_rank()) << " planned"
         << formatted(" (%+.2f %%)\n", 100 * (measured / planned - 1));
-    out << "collectives of one rank in one step, measured and planned:\n";
-    if (results.collectives.empty()) { out << "  none: one rank\n"; }
-    for (const auto& c : results.collectives) {
-        const auto planned_calls = plan.collectives();
-        const CollectiveCount* expected = find(planned_calls, c.verb);
-        out << formatted("  %-15s %6llu calls %14s   %6llu calls %14s\n", c.verb.c_str(),
-                         static_cast<unsigned long long>(c.count), bytes_text(c.bytes).c_str(),
-                         static_cast<unsigned long long>(expected == nullptr ? 0 : expected->count),
-                         bytes_text(expected == nullptr ? 0 : expected->bytes).c_str());
-    }
+    out << "collectives of one rank in one step, measured and planned:\n"
+        << table(results.collectives, plan.collectives);
     out << formatted("loss: %.4f first, %.4f last (%+.4f)\n", results.losses.front(), results.losses.back(),
                      results.losses.back() - results.losses.front());
     out << "speed: " << grouped(static_cast<std::uint64_t>(results.tokens_per_second)) << " tokens/s\n";

@@ -4,16 +4,30 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace train_gpt {
 
-/// Calls of one verb in one steady step of one rank.
+/// Calls of one verb over one set of axes in one steady step of one rank.
 struct CollectiveCount {
     std::string verb;
+    std::string axes;
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;    // between this rank and its peers
     std::uint64_t payload = 0;  // of the buffers handed to the verb
+};
+
+/// In the order in which they are compared and printed.
+inline bool operator<(const CollectiveCount& a, const CollectiveCount& b) {
+    return std::tie(a.axes, a.verb) < std::tie(b.axes, b.verb);
+}
+
+/// Multiply-adds of the matrix products of one steady step.
+struct Work {
+    std::uint64_t layers = 0;           // of one rank, but for attention
+    std::uint64_t attention_least = 0;  // of the rank that makes the fewest
+    std::uint64_t attention_most = 0;
 };
 
 struct FinalParameter {
@@ -29,7 +43,7 @@ struct Results {
     double tokens_per_second = 0;
     std::uint64_t peak_bytes_per_rank = 0;          // the largest of all ranks
     std::uint64_t allocations_per_steady_step = 0;  // rounded up
-    std::uint64_t multiply_adds_per_step = 0;       // of one rank's matrix products
+    Work work;
     std::vector<CollectiveCount> collectives;
     std::vector<FinalParameter> parameters;  // where asked for
     std::string sample;

@@ -2,10 +2,18 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <string>
+#include <vector>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/context_parallel/causal_chunks.hpp>
+#include <shardkit/mesh/context.hpp>
 
 #include "../model/initialise.hpp"
 #include "forward_backward.hpp"
@@ -28,18 +36,33 @@ std::uint8_t pick(const A* logits, double uniform) {
 }
 
 /// `count` bytes that the model writes after a line break, each drawn from its distribution over the next byte.
+/// Where sequences are split, bytes are added up to the next length that can be; no byte before sees them.
 /// Collective: every rank runs it and gathers the same groups; all get the same text.
-template <class Model, class T = typename Model::T>
-std::string sample(Model& model, Pass<T>& pass, const ModelConfig& config, std::size_t count, std::uint64_t seed) {
+template <class Model, class Engine, class T = typename Model::T>
+std::string sample(sk::Context<Engine>& context, Model& model, Pass<T>& pass, const ModelConfig& config,
+                   const Split& split, std::size_t count, std::uint64_t seed) {
+    using A = Arithmetic<T>;
     std::string text = "\n";
     text.reserve(count + 1);
+    std::vector<std::uint8_t> tokens;
+    std::array<A, vocabulary> logits{};
     for (std::size_t i = 0; i < count; ++i) {
         const std::size_t seen = std::min(text.size(), config.sequence);
-        const auto* tokens = reinterpret_cast<const std::uint8_t*>(text.data() + text.size() - seen);
-        forward_blocks(model, pass, {1, seen}, tokens);
+        const std::size_t length = (seen + split.token_unit() - 1) / split.token_unit() * split.token_unit();
+        const auto part = sk::cp::CausalChunks::of(length, split.cp, split.cp_index);
+        tokens.assign(part.tokens(), 0);
+        for (std::size_t t = 0; t < tokens.size(); ++t) {
+            const std::size_t position = part.position(t);
+            if (position < seen) { tokens[t] = static_cast<std::uint8_t>(text[text.size() - seen + position]); }
+        }
+        forward_blocks(model, pass, split.local({1, length}), tokens.data());
         with_head(model, [&](const HeadWeights<const T*>& w) { pass.head(w); });
+        // Each number is known to the ranks of one tp and cp coordinate.
+        logits.fill(-std::numeric_limits<A>::infinity());
+        pass.copy_logits(seen - 1, logits);
+        sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<A>(logits), context.compute_stream());
         const double uniform = unit_interval(mix(mix(seed ^ 0x73616d706c65U) + i));
-        text += static_cast<char>(pick(pass.logits() + (seen - 1) * vocabulary, uniform));
+        text += static_cast<char>(pick(logits.data(), uniform));
     }
     return text.substr(1);
 }

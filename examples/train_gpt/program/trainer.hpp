@@ -21,6 +21,7 @@
 #include "../allocation_counter.hpp"
 #include "../model/initialise.hpp"
 #include "data_order.hpp"
+#include "engine_links.hpp"
 #include "forward_backward.hpp"
 #include "job.hpp"
 #include "optimizer.hpp"
@@ -37,10 +38,16 @@ class Trainer {
     Trainer(sk::Context<Engine>& context, Policy policy, const Job& job)
         : context_(context),
           options_(job.options),
+          split_(options_.split(context.grid().coordinate(sk::Tp::name, context.rank()),
+                                context.grid().coordinate(sk::Cp::name, context.rank()))),
+          part_(sk::cp::CausalChunks::of(options_.model.sequence, split_.cp, split_.cp_index)),
+          data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
           data_(job.text, options_.model.sequence, options_.seed),
           model_(context, options_.model, policy),
           optimizer_(model_.groups(), options_),
-          work_(options_.model, options_.pass_shape()) {
+          links_(context, split_, options_.context,
+                 attention_shape(options_.model, split_, split_.local(options_.pass_shape())).keys_values()),
+          work_(options_.model, split_, split_.local(options_.pass_shape()), links_) {
         const Initialiser first_values(options_.seed, options_.model.layers);
         model_.groups().for_each([&](auto& layer) { layer.initialize(first_values); });
     }
@@ -51,13 +58,14 @@ class Trainer {
     };
 
     Step step(std::size_t number) {
-        const std::size_t first = context_.rank() * options_.sequences_per_rank();
+        const std::size_t first =
+            context_.grid().coordinate(sk::Dp::name, context_.rank()) * options_.sequences_per_rank();
         sk::Accumulation accumulation{model_.groups()};
         SummedLoss loss;
         for (std::size_t m = 0; m < options_.microbatches; ++m) {
-            const std::size_t begin = options_.microbatch_begin(m);
-            const BatchShape batch{options_.microbatch_begin(m + 1) - begin, options_.model.sequence};
-            data_.fill(number, first + begin, batch, work_.tokens(), work_.targets());
+            const BatchShape batch{options_.microbatch_sequences(m), part_.tokens()};
+            data_.fill(number, first + options_.microbatch_begin(m), batch.batch, part_, work_.tokens(),
+                       work_.targets());
             const bool last = m + 1 == options_.microbatches;
             loss += forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets(),
                                      last ? sk::Microbatch::last : sk::Microbatch::more);
@@ -67,13 +75,13 @@ class Trainer {
         const auto norm = sk::global_norm(reduced);
         const double max_norm = options_.clip;
         optimizer_.step(std::move(reduced), max_norm > 0 ? sk::clip(norm, max_norm) : sk::no_clip(norm));
-        sk::all_reduce_in_place(context_.world(), sk::ReduceOp::sum, std::span<double>(&loss.sum, 1),
+        sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum, std::span<double>(&loss.sum, 1),
                                 context_.compute_stream());
         return {loss.sum / all_tokens, norm.value()};
     }
 
     std::string sample(std::size_t count) {
-        return train_gpt::sample(model_, work_.pass(), options_.model, count, options_.seed);
+        return train_gpt::sample(context_, model_, work_.pass(), options_.model, split_, count, options_.seed);
     }
 
     /// Every parameter in full, as double; on rank 0 only, though every rank takes part.
@@ -108,9 +116,13 @@ class Trainer {
 
     sk::Context<Engine>& context_;
     const Options& options_;
+    Split split_;
+    sk::cp::CausalChunks part_;
+    typename Engine::Communicator data_ranks_;
     DataOrder data_;
     Model model_;
     typename OptimizerOf<decltype(std::declval<Model&>().groups())>::type optimizer_;
+    EngineLinks<Engine, Arithmetic<T>> links_;
     Workspace<T> work_;
 };
 
@@ -119,23 +131,34 @@ class Trainer {
 template <class Engine>
 std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
     constexpr std::size_t fields = 3;
-    std::array<std::uint64_t, fields * sk::verb_count> counts{};
-    for (std::size_t v = 0; v < sk::verb_count; ++v) {
-        const auto total = context.traffic().total(static_cast<sk::Verb>(v));
-        counts[fields * v] = total.calls;
-        counts[fields * v + 1] = total.moved.value;
-        counts[fields * v + 2] = total.payload.value;
-    }
+    const auto rows = context.traffic().rows();
+    std::vector<std::uint64_t> counts;
+    for (const auto& row : rows) { counts.insert(counts.end(), {row.calls, row.moved.value, row.payload.value}); }
     sk::all_reduce_in_place(context.world(), sk::ReduceOp::sum, std::span<std::uint64_t>(counts),
                             context.compute_stream());
     std::vector<CollectiveCount> means;
-    for (std::size_t v = 0; v < sk::verb_count; ++v) {
-        const auto mean = [&](std::size_t field) { return counts[fields * v + field] / context.world_size(); };
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        const std::size_t world = context.world_size();
+        const auto mean = [&](std::size_t field) { return (2 * counts[fields * r + field] + world) / (2 * world); };
         if (mean(0) > 0) {
-            means.push_back({std::string(name(static_cast<sk::Verb>(v))), mean(0), mean(1), mean(2)});
+            means.push_back({std::string(name(rows[r].verb)), rows[r].axes, mean(0), mean(1), mean(2)});
         }
     }
+    std::sort(means.begin(), means.end());
     return means;
+}
+
+/// The multiply-adds of a rank, as Work says. Collective over the world.
+template <class Engine>
+Work work_of_ranks(sk::Context<Engine>& context, const MultiplyAdds& before) {
+    const std::uint64_t attention = multiply_adds().attention - before.attention;
+    Work work{multiply_adds().all - before.all - attention, attention, attention};
+    const auto agree = [&](sk::ReduceOp op, std::uint64_t& value) {
+        sk::all_reduce_in_place(context.world(), op, std::span<std::uint64_t>(&value, 1), context.compute_stream());
+    };
+    agree(sk::ReduceOp::min, work.attention_least);
+    agree(sk::ReduceOp::max, work.attention_most);
+    return work;
 }
 
 /// Trains on one rank; rank 0 writes `results`, whose vectors have their sizes already.
@@ -150,7 +173,7 @@ void train_on_rank(sk::Context<Engine>& context, Policy policy, const Job& job, 
 
     Trainer<Policy, Engine, T> trainer(context, policy, job);
     std::uint64_t allocations = 0;
-    std::uint64_t multiply_adds_before = 0;
+    MultiplyAdds multiply_adds_before;
     auto start = Clock::now();
     for (std::size_t s = 0; s < steps; ++s) {
         if (s + 1 == steps) {
@@ -170,6 +193,7 @@ void train_on_rank(sk::Context<Engine>& context, Policy policy, const Job& job, 
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     std::uint64_t peak = counted.peak_bytes();
     auto counts = mean_collectives(context);
+    const Work work = work_of_ranks(context, multiply_adds_before);
     sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<std::uint64_t>(&peak, 1),
                             context.compute_stream());
     if (reports) {
@@ -177,7 +201,7 @@ void train_on_rank(sk::Context<Engine>& context, Policy policy, const Job& job, 
         results.tokens_per_second = static_cast<double>(timed * job.options.tokens_per_step()) / seconds;
         results.peak_bytes_per_rank = peak;
         results.allocations_per_steady_step = (allocations + steps - warm_up - 1) / (steps - warm_up);
-        results.multiply_adds_per_step = multiply_adds() - multiply_adds_before;
+        results.work = work;
         results.collectives = std::move(counts);
     }
     if (job.options.sample > 0) {

@@ -11,24 +11,24 @@
 namespace train_gpt {
 
 /// Everything that a rank's model computes with besides what the library holds: activations, scratch, and the
-/// tokens of one pass. One block of memory, taken before the first step.
+/// tokens of one pass. One block of memory, taken before the first step. `capacity` is a rank's part of a pass.
 template <class T>
 class Workspace {
   public:
     /// Exactly what a workspace for passes of `capacity` allocates.
-    static std::size_t bytes(const ModelConfig& config, BatchShape capacity) {
+    static std::size_t bytes(const ModelConfig& config, const Split& split, BatchShape capacity) {
         Arena counter;
         counter.take<std::uint8_t>(capacity.tokens());
         counter.take<std::uint8_t>(capacity.tokens());
-        return counter.used() + Pass<T>::bytes(config, capacity);
+        return counter.used() + Pass<T>::bytes(config, split, capacity);
     }
 
-    Workspace(const ModelConfig& config, BatchShape capacity)
-        : memory_(bytes(config, capacity)),
+    Workspace(const ModelConfig& config, const Split& split, BatchShape capacity, Links<Arithmetic<T>>& links)
+        : memory_(bytes(config, split, capacity)),
           arena_(reinterpret_cast<std::byte*>(memory_.data()), memory_.size()),
           tokens_(arena_.take<std::uint8_t>(capacity.tokens())),
           targets_(arena_.take<std::uint8_t>(capacity.tokens())),
-          pass_(config, capacity, arena_) {}
+          pass_(config, split, capacity, links, arena_) {}
 
     Pass<T>& pass() noexcept { return pass_; }
     std::uint8_t* tokens() noexcept { return tokens_; }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,9 @@ class TrafficLog {
         row.payload += payload;
         row.moved += moved;
     }
+
+    /// Every row, unused ones too: the same list on every rank that has made the same communicators.
+    std::span<const Entry> rows() const noexcept { return rows_; }
 
     /// Rows with at least one call, in order of first appearance of their axes.
     std::vector<Entry> entries() const {

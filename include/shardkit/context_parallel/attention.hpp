@@ -19,7 +19,7 @@ template <class Engine, class A, template <class, class> class Exchange = RingEx
 class Attention {
   public:
     /// `shape`: of what a rank holds, as CausalChunks says.
-    /// @throws std::invalid_argument when the tokens are not an even number
+    /// @throws std::invalid_argument when cp has several ranks and the tokens are not an even number
     Attention(Context<Engine>& context, const typename Engine::Communicator& cp, const AttentionShape& shape,
               SourceLocation where = SourceLocation::current())
         : context_(context),

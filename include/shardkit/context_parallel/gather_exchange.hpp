@@ -6,6 +6,7 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/context_parallel/check_block.hpp>
 #include <shardkit/mesh/engine_table.hpp>
 
 namespace shardkit::cp {
@@ -17,16 +18,23 @@ namespace shardkit::cp {
 template <class Engine, class A>
 class GatherExchange {
   public:
-    /// `block`: elements of one.
+    /// Elements that an exchange of blocks of `block` elements over `size` ranks holds after a backward pass.
+    static constexpr std::size_t elements(std::size_t block, std::size_t size) noexcept {
+        return (2 * size + 1) * block;
+    }
+
+    /// `block`: elements of the largest.
     GatherExchange(Context<Engine>& context, const typename Engine::Communicator& cp, std::size_t block)
         : context_(context), cp_(cp), block_(block), blocks_(Table::zeroed(context, block * cp.size())) {}
 
     /// As RingExchange::each, in the order of the ranks.
     template <class Use>
     void each(std::span<const A> own, const Use& use, SourceLocation where = SourceLocation::current()) {
-        all_gather(cp_, own, blocks_.span(), context_.compute_stream(), where);
+        detail::check_block("GatherExchange", own.size(), block_, where);
+        const std::span<A> blocks = blocks_.span().first(cp_.size() * own.size());
+        all_gather(cp_, own, blocks, context_.compute_stream(), where);
         for (std::size_t source = 0; source < cp_.size(); ++source) {
-            use(source, std::span<const A>(blocks_.span().subspan(source * block_, block_)));
+            use(source, std::span<const A>(blocks.subspan(source * own.size(), own.size())));
         }
     }
 
@@ -36,19 +44,22 @@ class GatherExchange {
                              SourceLocation where = SourceLocation::current()) {
         using Kernels = typename Engine::Kernels;
         const auto compute = context_.compute_stream();
+        detail::check_block("GatherExchange", own.size(), block_, where);
         if (addends_.size() == 0) {
             addends_ = Table::zeroed(context_, block_ * cp_.size());
             sum_ = Table::zeroed(context_, block_);
         }
-        Kernels::fill(compute, addends_.span(), A{0});
+        const std::span<A> addends = addends_.span().first(cp_.size() * own.size());
+        const std::span<A> sum = sum_.span().first(own.size());
+        Kernels::fill(compute, addends, A{0});
         each(
             own,
             [&](std::size_t source, std::span<const A> block) {
-                use(source, block, addends_.span().subspan(source * block_, block_));
+                use(source, block, addends.subspan(source * own.size(), own.size()));
             },
             where);
-        reduce_scatter(cp_, ReduceOp::sum, std::span<const A>(addends_.span()), sum_.span(), compute, where);
-        Kernels::accumulate(compute, std::span<const A>(sum_.span()), d_own);
+        reduce_scatter(cp_, ReduceOp::sum, std::span<const A>(addends), sum, compute, where);
+        Kernels::accumulate(compute, std::span<const A>(sum), d_own);
     }
 
   private:

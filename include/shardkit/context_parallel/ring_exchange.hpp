@@ -6,6 +6,7 @@
 #include <span>
 
 #include <shardkit/comm/send_receive.hpp>
+#include <shardkit/context_parallel/check_block.hpp>
 #include <shardkit/mesh/engine_table.hpp>
 
 namespace shardkit::cp {
@@ -18,17 +19,25 @@ namespace shardkit::cp {
 template <class Engine, class A>
 class RingExchange {
   public:
-    /// `block`: elements of one.
+    /// Elements that an exchange of blocks of `block` elements over `size` ranks holds after a backward pass.
+    static constexpr std::size_t elements(std::size_t block, std::size_t size) noexcept {
+        return size == 1 ? 0 : 6 * block;
+    }
+
+    /// `block`: elements of the largest.
     RingExchange(Context<Engine>& context, const typename Engine::Communicator& cp, std::size_t block)
         : context_(context), cp_(cp), block_(block) {
         if (cp.size() > 1) { travelling_ = pair(); }
     }
 
-    /// use(source, block) for every rank's block, this one's first. What use gives to the compute stream is ordered
-    /// behind the block's arrival.
+    /// use(source, block) for every rank's block, this one's first; the blocks of all ranks have one size. What use
+    /// gives to the compute stream is ordered behind the block's arrival.
     /// Order:   on both streams of the rank; later work on the compute stream may write `own`. Collective over cp.
+    /// @throws  std::invalid_argument when `own` is larger than the blocks it was made for; CommError when the engine
+    ///          fails
     template <class Use>
     void each(std::span<const A> own, const Use& use, SourceLocation where = SourceLocation::current()) {
+        detail::check_block("RingExchange", own.size(), block_, where);
         const auto communication = context_.communication_stream();
         communication.wait(context_.compute_stream().record());
         std::span<const A> current = own;
@@ -47,6 +56,7 @@ class RingExchange {
         using Kernels = typename Engine::Kernels;
         const auto compute = context_.compute_stream();
         const auto communication = context_.communication_stream();
+        detail::check_block("RingExchange", own.size(), block_, where);
         if (cp_.size() == 1) {
             use(0, own, d_own);
             return;
@@ -59,22 +69,23 @@ class RingExchange {
         std::span<const A> current = own;
         for (std::size_t step = 0; step < cp_.size(); ++step) {
             const auto next = pass_on(current, step, where);
-            const std::span<A> addend = addends_[step % 2].span();  // sent two steps ago, and waited for in the last
+            const std::span<A> addend =
+                addends_[step % 2].span().first(own.size());  // sent two steps ago, and waited for in the last
             Kernels::fill(compute, addend, A{0});
             use(source(step), current, addend);
             // What the ranks before this one have added arrives while this one works.
             if (step > 0) {
                 compute.wait(sent_);
-                Kernels::accumulate(compute, std::span<const A>(sums_[(step - 1) % 2].span()), addend);
+                Kernels::accumulate(compute, sum(step - 1, own.size()), addend);
             }
             communication.wait(compute.record());
-            send_receive(cp_, std::span<const A>(addend), behind(), sums_[step % 2].span(), before(), communication,
-                         where);
+            send_receive(cp_, std::span<const A>(addend), behind(), sums_[step % 2].span().first(own.size()),
+                         before(), communication, where);
             sent_ = communication.record();
             current = arrived(next, step);
         }
         compute.wait(sent_);
-        Kernels::accumulate(compute, std::span<const A>(sums_[(cp_.size() - 1) % 2].span()), d_own);
+        Kernels::accumulate(compute, sum(cp_.size() - 1, own.size()), d_own);
     }
 
   private:
@@ -82,6 +93,7 @@ class RingExchange {
     using Event = typename Engine::Stream::Event;
 
     std::array<Table, 2> pair() const { return {Table::zeroed(context_, block_), Table::zeroed(context_, block_)}; }
+    std::span<const A> sum(std::size_t step, std::size_t size) const { return sums_[step % 2].span().first(size); }
     std::size_t behind() const { return (cp_.rank() + 1) % cp_.size(); }
     std::size_t before() const { return (cp_.rank() + cp_.size() - 1) % cp_.size(); }
     std::size_t source(std::size_t step) const { return (cp_.rank() + cp_.size() - step) % cp_.size(); }
@@ -89,7 +101,7 @@ class RingExchange {
     /// Sends `current` on and receives the next block, where there is one.
     std::span<const A> pass_on(std::span<const A> current, std::size_t step, SourceLocation where) {
         if (step + 1 == cp_.size()) { return {}; }
-        const std::span<A> next = travelling_[step % 2].span();
+        const std::span<A> next = travelling_[step % 2].span().first(current.size());
         const auto communication = context_.communication_stream();
         communication.wait(used_[step % 2]);
         send_receive(cp_, current, behind(), next, before(), communication, where);

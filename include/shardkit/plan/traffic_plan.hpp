@@ -22,7 +22,8 @@ enum class TrafficAxes : std::uint8_t {
     shards,    ///< the policy's shard axes
     replicas,  ///< the remaining data axes
     data,      ///< all data axes
-    tp,        ///< what tp::PartialSum gradients owe
+    tp,        ///< what tp::PartialSum gradients owe, and what a trainer adds for its activations
+    cp,        ///< what a trainer adds for its keys and values
     world      ///< every rank: the global norm
 };
 
@@ -71,15 +72,18 @@ class TrafficPlan {
     }
     friend constexpr bool operator==(const TrafficPlan&, const TrafficPlan&) noexcept = default;
 
-    static constexpr std::array<TrafficAxes, 5> all_axes{TrafficAxes::shards, TrafficAxes::replicas,
-                                                         TrafficAxes::data, TrafficAxes::tp, TrafficAxes::world};
-    static constexpr std::array<Verb, 3> verbs{Verb::all_gather, Verb::reduce_scatter, Verb::all_reduce};
+    static constexpr std::array<TrafficAxes, 6> all_axes{TrafficAxes::shards, TrafficAxes::replicas,
+                                                         TrafficAxes::data,   TrafficAxes::tp,
+                                                         TrafficAxes::cp,     TrafficAxes::world};
+    /// Those that a plan may have rows of.
+    static constexpr std::array<Verb, 5> verbs{Verb::all_gather, Verb::reduce_scatter, Verb::all_reduce, Verb::send,
+                                               Verb::receive};
 
   private:
     static constexpr std::size_t index(Verb verb, TrafficAxes axes) noexcept {
         return static_cast<std::size_t>(verb) * all_axes.size() + static_cast<std::size_t>(axes);
     }
-    std::array<PlannedTraffic, verbs.size() * all_axes.size()> rows_{};
+    std::array<PlannedTraffic, verb_count * all_axes.size()> rows_{};
 };
 
 namespace detail {

@@ -149,6 +149,46 @@ void check(const Case& c, std::size_t cp) {
     });
 }
 
+/// Blocks of fewer elements than the exchange was made for: every rank sees each block once, with its owner's number,
+/// and what the ranks add to a block's gradients is added to its owner's.
+template <template <class, class> class Exchange>
+void check_smaller_blocks(std::size_t cp) {
+    CAPTURE(cp);
+    sk::threads::run(Mesh(1, 1, cp), [&](auto& rank) {
+        using Engine = sk::EngineOf<decltype(rank)>;
+        const auto comm = rank.template sub_mesh<sk::Axes<sk::Cp>>();
+        Exchange<Engine, double> exchange(rank, comm, 10);
+        for (const std::size_t size : {6U, 10U, 0U, 1U}) {
+            const Values own(size, static_cast<double>(comm.rank()));
+            Values d_own(size, 0.5);
+            std::set<std::size_t> seen;
+            const auto see = [&](std::size_t source, std::span<const double> block) {
+                CHECK(block.size() == size);
+                for (const double x : block) { CHECK(x == static_cast<double>(source)); }
+                CHECK(seen.insert(source).second);
+            };
+            exchange.each(own, see);
+            CHECK(seen.size() == cp);
+            seen.clear();
+            exchange.each_with_gradients(
+                own, std::span(d_own),
+                [&](std::size_t source, std::span<const double> block, std::span<double> d_block) {
+                    see(source, block);
+                    CHECK(d_block.size() == size);
+                    for (double& d : d_block) { d += static_cast<double>(100 * (source + 1) + comm.rank()); }
+                });
+            const double addends = static_cast<double>(100 * (comm.rank() + 1) * cp + cp * (cp - 1) / 2);
+            for (const double d : d_own) { CHECK(d == 0.5 + addends); }
+        }
+        const Values large(11);
+        Values d_large(11);
+        CHECK_THROWS_WITH_AS(exchange.each(large, [](auto&&...) {}),
+                             doctest::Contains("a block of 11 elements, expected at most 10"), std::invalid_argument);
+        CHECK_THROWS_WITH_AS(exchange.each_with_gradients(large, std::span(d_large), [](auto&&...) {}),
+                             doctest::Contains("a block of 11 elements, expected at most 10"), std::invalid_argument);
+    });
+}
+
 }  // namespace
 
 TEST_CASE("cp: chunks of all ranks are the sequence, and every rank has the same number of pairs to attend to") {
@@ -178,6 +218,16 @@ TEST_CASE("cp: attention over a split sequence is that over the whole, in a ring
             check<sk::cp::RingExchange>(c, cp);
             check<sk::cp::GatherExchange>(c, cp);
         }
+    }
+    // One rank takes any length.
+    check<sk::cp::RingExchange>({2, 1, 5, 3}, 1);
+    check<sk::cp::GatherExchange>({1, 2, 1, 2}, 1);
+}
+
+TEST_CASE("cp: an exchange takes smaller blocks than it was made for, and refuses larger ones by name") {
+    for (const std::size_t cp : {1U, 2U, 3U, 4U}) {
+        check_smaller_blocks<sk::cp::RingExchange>(cp);
+        check_smaller_blocks<sk::cp::GatherExchange>(cp);
     }
 }
 

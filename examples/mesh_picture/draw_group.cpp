@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "colours.hpp"
+#include "draw.hpp"
+#include "tensors.hpp"
+
+namespace mesh_picture {
+
+namespace {
+
+std::array<std::string, 2> placement_text(shardkit::TpPlacement tp) {
+    switch (tp.kind) {
+        case shardkit::TpPlacement::Kind::split:
+            return {tp.dimension == 0 ? "tp splits rows" : "tp splits columns", ""};
+        case shardkit::TpPlacement::Kind::partial_sum:
+            return {"whole on each tp rank,", "gradients summed over tp"};
+        case shardkit::TpPlacement::Kind::replicated:
+            return {"whole on each tp rank", ""};
+    }
+    return {};
+}
+
+/// Every rank of tp with the others' coordinates 0.
+std::vector<std::size_t> tp_ranks(const Facts& facts) {
+    std::vector<std::size_t> ranks;
+    for (std::size_t r = 0; r < facts.ranks.size(); ++r) {
+        if (facts.dp_of(r) == 0 && facts.cp_of(r) == 0) { ranks.push_back(r); }
+    }
+    return ranks;
+}
+
+void draw_parameter(Svg& svg, const Facts& facts, std::size_t p, double x, double y) {
+    const ParameterFacts& parameter = facts.parameters[p];
+    for (const std::size_t rank : tp_ranks(facts)) {
+        const std::size_t tp = facts.tp_of(rank);
+        svg.rectangle(place(x, y, parameter.shape, facts.ranks[rank].parts[p]),
+                      fill(colour_of(facts, p, tp)) + " stroke=\"#ffffff\" stroke-width=\"0.8\"");
+        if (!is_split(facts, p)) { break; }
+    }
+    const double beside = x + 58;
+    svg.text(beside, y + 10, std::string(parameter.name), {13, ink, "start", true});
+    svg.text(beside, y + 27, shape_text(parameter.shape), {12, grey});
+    if (facts.grid.extent("tp") == 1) { return; }
+    const auto lines = placement_text(parameter.tp);
+    svg.text(beside, y + 44, lines[0], {11, grey});
+    svg.text(beside, y + 58, lines[1], {11, grey});
+}
+
+/// The flat buffer of one tp rank, with the policy's cuts.
+void draw_buffer(Svg& svg, const Facts& facts, double x, double y, double width) {
+    constexpr double height = 22;
+    const double element = width / static_cast<double>(facts.buffer_numel);
+    const auto at = [&](std::size_t i) { return x + element * static_cast<double>(i); };
+    svg.rectangle({x, y, width, height}, fill(shade));
+    for (const ParameterFacts& parameter : facts.parameters) {
+        const double begin = at(parameter.flat.begin);
+        const double size = at(parameter.flat.end) - begin;
+        svg.rectangle({begin, y, size, height}, "fill=\"#ffffff\" stroke=\"" + std::string(grey) + "\"");
+        if (size < 70) { continue; }
+        svg.text(begin + size / 2, y + 15, std::string(parameter.name), {11, ink, "middle"});
+    }
+    if (facts.shards == 1) { return; }
+    const double shard = width / static_cast<double>(facts.shards);
+    const bool narrow = shard < 70;
+    const std::string stroke = "stroke=\"" + std::string(ink) + (narrow ? "\"" : "\" stroke-width=\"1.6\"");
+    for (std::size_t s = 0; s < facts.shards; ++s) {
+        const double begin = x + shard * static_cast<double>(s);
+        if (s > 0) { svg.line(begin, y - 5, begin, y + height + 18, stroke); }
+        const std::string text = (narrow ? "" : "shard ") + std::to_string(s);
+        svg.text(begin + shard / 2, y + height + 15, text, {11, grey, "middle"});
+    }
+}
+
+}  // namespace
+
+double draw_group(Svg& svg, const Facts& facts, double y, double width) {
+    svg.text(margin, y, "The parameters, one group", {16, ink, "start", true});
+    y += 18;
+    // Matrices side by side, and vectors below each other behind them.
+    std::size_t columns = 1;
+    for (const ParameterFacts& parameter : facts.parameters) { columns += parameter.shape.rank > 1 ? 1 : 0; }
+    const double column = (width - 2 * margin) / static_cast<double>(columns);
+    double left = margin;
+    double below = y;
+    double tallest = 0;
+    for (std::size_t p = 0; p < facts.parameters.size(); ++p) {
+        draw_parameter(svg, facts, p, left, below);
+        if (facts.parameters[p].shape.rank > 1) {
+            left += column;
+            tallest = std::max(tallest, place(0, 0, facts.parameters[p].shape).height);
+        } else {
+            below += 76;
+        }
+    }
+    y += tallest + 28;
+    const bool tp = facts.grid.extent("tp") > 1;
+    svg.text(margin, y + 5, tp ? "The flat buffer" : "Their flat", {12, ink});
+    svg.text(margin, y + 20, tp ? "of each tp rank" : "buffer", {12, ink});
+    const double begin = margin + 122;
+    draw_buffer(svg, facts, begin, y - 6, width - margin - begin);
+    return y + (facts.shards == 1 ? 20 : 36);
+}
+
+}  // namespace mesh_picture

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/comm/traffic_log.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/param/tensor_part.hpp>
+#include <shardkit/param/tensor_shape.hpp>
+#include <shardkit/param/tp_placement.hpp>
+#include <shardkit/sharded/shard_info.hpp>
+
+namespace mesh_picture {
+
+/// What a rank keeps while no window is open.
+inline constexpr std::array<std::string_view, 4> kinds{"parameters", "gradients before reducing", "reduced gradients",
+                                                       "optimizer states"};
+/// What a training step calls, in order.
+inline constexpr std::array<std::string_view, 6> calls{"unshard, forward", "unshard, backward", "add gradients",
+                                                       "reduce",           "global_norm",       "optimizer step"};
+
+struct ParameterFacts {
+    std::string_view name;
+    shardkit::TensorShape shape;
+    shardkit::TpPlacement tp;
+    shardkit::IndexRange flat;  ///< of a rank's part, within the flat buffer
+};
+
+struct RankFacts {
+    std::vector<shardkit::TensorPart> parts;  ///< of each parameter, what the rank's place in tp gives it
+    std::array<std::vector<shardkit::ShardInfo>, kinds.size()> held;
+    std::array<std::vector<shardkit::TrafficLog::Entry>, calls.size()> traffic;  ///< of one step
+};
+
+/// What the ranks of a mesh said about themselves.
+struct Facts {
+    shardkit::AxisGrid grid{};  ///< the mesh, with dp as dp_replicate and dp_shard
+    std::vector<ParameterFacts> parameters;
+    std::size_t buffer_numel = 0;  ///< flat elements of one tp rank, padding included
+    std::size_t shards = 1;        ///< into which the policy cuts the buffer
+    std::vector<RankFacts> ranks;
+
+    std::size_t tp_of(std::size_t rank) const { return grid.coordinate("tp", rank); }
+    std::size_t cp_of(std::size_t rank) const { return grid.coordinate("cp", rank); }
+    std::size_t dp_of(std::size_t rank) const {
+        return grid.coordinate("dp_replicate", rank) * grid.extent("dp_shard") + grid.coordinate("dp_shard", rank);
+    }
+};
+
+}  // namespace mesh_picture

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/global_norm.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/sharded/groups.hpp>
+#include <shardkit/sharded/list_shards.hpp>
+
+#include "parameters.hpp"
+
+namespace mesh_picture {
+
+namespace sk = shardkit;
+
+namespace {
+
+using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+using Traffic = std::vector<sk::TrafficLog::Entry>;
+
+/// Moves what the log has since the last call into `traffic`, one entry for each verb and set of axes.
+void take(sk::TrafficLog& log, Traffic& traffic) {
+    for (const sk::TrafficLog::Entry& entry : log.entries()) {
+        const auto same = std::find_if(traffic.begin(), traffic.end(), [&](const sk::TrafficLog::Entry& known) {
+            return known.verb == entry.verb && known.axes == entry.axes;
+        });
+        if (same == traffic.end()) {
+            traffic.push_back(entry);
+        } else {
+            same->calls += entry.calls;
+            same->moved += entry.moved;
+        }
+    }
+    log.clear();
+}
+
+/// One step towards zero: the gradient of a weight is the weight.
+template <class Layer, class Optimizer>
+void train(Layer& layer, Optimizer& optimizer, std::size_t microbatches, RankFacts& facts) {
+    const auto took = [&](std::size_t call) { take(layer.context().traffic(), facts.traffic[call]); };
+    facts.traffic = {};
+    layer.context().traffic().clear();
+    auto model = sk::groups(layer);
+    sk::Accumulation accumulation{model};
+    for (std::size_t m = 0; m < microbatches; ++m) {
+        layer.reshard(layer.unshard());
+        took(0);
+        auto window = layer.unshard();
+        took(1);
+        auto gradients = accumulation.gradients(layer);
+        for (std::size_t i = 0; i < window[Qkv{}].size(); ++i) { gradients[Qkv{}][i] += window[Qkv{}][i]; }
+        layer.reshard(std::move(window));
+        accumulation.add(std::move(gradients));
+        took(2);
+    }
+    auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+    took(3);
+    const auto norm = sk::global_norm(reduced);
+    took(4);
+    optimizer.step(std::move(reduced), sk::clip(norm, 1.0));
+    took(5);
+}
+
+template <class Layer, class Optimizer>
+void list_held(const Layer& layer, Optimizer& optimizer, RankFacts& facts) {
+    using Policy = typename Layer::Policy;
+    using Gradient = const typename Layer::Precision::Gradient;
+    auto& state = layer.state();
+    auto& gradients = state.gradients();
+    const std::span<Gradient> reduced = gradients.reduced();
+    const std::size_t origin = gradients.reduced_range().begin;
+    facts.held[0] = layer.shards();
+    sk::list_shards(state.geometry(), "gradient", Policy::gradients, reduced, origin, facts.held[2]);
+    if constexpr (Policy::accumulate == sk::Accumulate::reduced) {
+        facts.held[1] = facts.held[2];
+    } else {
+        const std::span<Gradient> full = gradients.full();
+        sk::list_shards(state.geometry(), "gradient", sk::Placement::partial, full, 0, facts.held[1]);
+    }
+    for (sk::ShardInfo& info : optimizer.shards()) {
+        if (info.kind == "exp_avg") { facts.held[3].push_back(std::move(info)); }  // exp_avg_sq lies likewise
+    }
+}
+
+template <class Policy>
+Facts record_policy(const Options& options, Policy policy) {
+    const Mesh mesh(options.dp, options.tp, options.cp);
+    Facts facts;
+    facts.grid = mesh.grid().split_axis("dp", policy.shard_group(options.dp), "dp_replicate", "dp_shard");
+    facts.ranks.resize(mesh.size());
+    sk::threads::run(mesh, [&](auto& rank) {
+        using Layer = sk::Sharded<Group, Policy, sk::threads::Engine>;
+        Layer layer(static_cast<sk::Context<sk::threads::Engine>&>(rank), "model", {},
+                    typename Layer::Options{policy});
+        layer.initialize([](auto, auto, std::uint64_t i) { return std::sin(static_cast<double>(i)); });
+        auto model = sk::groups(layer);
+        sk::AdamW optimizer{model};
+        RankFacts& mine = facts.ranks[rank.rank()];
+        train(layer, optimizer, options.microbatches, mine);  // the first step has no update to gather
+        train(layer, optimizer, options.microbatches, mine);
+        list_held(layer, optimizer, mine);
+        const auto& geometry = layer.state().geometry();
+        mine.parts.assign(geometry.parts.begin(), geometry.parts.end());
+        if (rank.rank() != 0) { return; }
+        facts.buffer_numel = geometry.buffer_numel;
+        if (Policy::optimizer == sk::Placement::sharded) { facts.shards = geometry.shards; }
+        for (std::size_t p = 0; p < Group::count; ++p) {
+            facts.parameters.push_back(
+                {Group::names[p], geometry.shapes[p], geometry.tp_placements[p], geometry.ranges[p]});
+        }
+    });
+    return facts;
+}
+
+}  // namespace
+
+Facts record(const Options& options) {
+    if (options.policy == sk::NoShard::name) { return record_policy(options, sk::NoShard{}); }
+    if (options.policy == sk::ShardOptimizer::name) { return record_policy(options, sk::ShardOptimizer{}); }
+    if (options.policy == sk::ShardGradOp::name) { return record_policy(options, sk::ShardGradOp{}); }
+    if (options.policy == sk::FullShard::name) { return record_policy(options, sk::FullShard{}); }
+    return record_policy(options, sk::HybridShard<sk::dynamic>{options.hybrid_group});
+}
+
+}  // namespace mesh_picture

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "block_use.hpp"
+
+namespace train_gpt {
+
+/// What a pass needs of the ranks that it shares the model (tp) and the sequence (cp) with. One rank alone needs
+/// nothing: its own values are all there is.
+template <class A>
+class Links {
+  public:
+    Links() = default;
+    Links(const Links&) = delete;
+    Links& operator=(const Links&) = delete;
+    virtual ~Links() = default;
+
+    /// The tokens of all tp ranks, from each rank's part; `part` itself where every rank has all of them.
+    virtual const A* gather_tokens(std::span<const A> part, std::span<A> gathered) = 0;
+    /// The sum over tp of `partial`: in place, or where norms hold a part of the tokens that part of it in `sum`.
+    virtual void sum_tokens(std::span<A> partial, std::span<A> sum) = 0;
+    virtual void max_over_tp(std::span<A> values) = 0;
+    virtual void sum_over_tp(std::span<A> values) = 0;
+
+    /// use(source, block, nullptr) for the keys and values of every cp rank, this one's first or in order.
+    virtual void each_block(std::span<const A> own, BlockUse<A> use) = 0;
+    /// use(source, block, gradients) likewise; what all ranks add to the gradients of this rank's keys and values is
+    /// added to `d_own`.
+    virtual void each_block_with_gradients(std::span<const A> own, std::span<A> d_own, BlockUse<A> use) = 0;
+};
+
+/// One rank, which holds everything.
+template <class A>
+class NoLinks final : public Links<A> {
+  public:
+    const A* gather_tokens(std::span<const A> part, std::span<A>) override { return part.data(); }
+    void sum_tokens(std::span<A>, std::span<A>) override {}
+    void max_over_tp(std::span<A>) override {}
+    void sum_over_tp(std::span<A>) override {}
+    void each_block(std::span<const A> own, BlockUse<A> use) override { use(0, own.data(), nullptr); }
+    void each_block_with_gradients(std::span<const A> own, std::span<A> d_own, BlockUse<A> use) override {
+        use(0, own.data(), d_own.data());
+    }
+};
+
+}  // namespace train_gpt

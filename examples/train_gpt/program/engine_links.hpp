@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/context_parallel/gather_exchange.hpp>
+#include <shardkit/context_parallel/ring_exchange.hpp>
+#include <shardkit/mesh/context.hpp>
+#include <shardkit/tensor_parallel/gather_tokens.hpp>
+#include <shardkit/tensor_parallel/sum_tokens.hpp>
+
+#include "../model/links.hpp"
+#include "../model/split.hpp"
+#include "options.hpp"
+
+namespace train_gpt {
+
+namespace sk = shardkit;
+
+/// The links of a rank to those that it shares the model and the sequences with, over an engine's communicators.
+template <class Engine, class A>
+class EngineLinks final : public Links<A> {
+  public:
+    /// `block`: elements of the keys and values of this rank's largest pass. Collective over the mesh.
+    EngineLinks(sk::Context<Engine>& context, const Split& split, ContextExchange exchange, std::size_t block)
+        : context_(context),
+          tp_(context.template sub_mesh<sk::Axes<sk::Tp>>()),
+          sequence_parallel_(split.splits_tokens() ? sk::tp::SequenceParallel::on : sk::tp::SequenceParallel::off) {
+        const auto cp = context.template sub_mesh<sk::Axes<sk::Cp>>();
+        if (exchange == ContextExchange::ring) {
+            ring_.emplace(context, cp, block);
+        } else {
+            gather_.emplace(context, cp, block);
+        }
+    }
+
+    const A* gather_tokens(std::span<const A> part, std::span<A> gathered) override {
+        return sk::tp::gather_tokens(tp_, sequence_parallel_, part, gathered, context_.compute_stream()).data();
+    }
+    void sum_tokens(std::span<A> partial, std::span<A> sum) override {
+        sk::tp::sum_tokens(tp_, sequence_parallel_, partial, sum, context_.compute_stream());
+    }
+    void max_over_tp(std::span<A> values) override {
+        sk::all_reduce_in_place(tp_, sk::ReduceOp::max, values, context_.compute_stream());
+    }
+    void sum_over_tp(std::span<A> values) override {
+        sk::all_reduce_in_place(tp_, sk::ReduceOp::sum, values, context_.compute_stream());
+    }
+    void each_block(std::span<const A> own, BlockUse<A> use) override {
+        with_exchange([&](auto& exchange) {
+            exchange.each(own,
+                          [&](std::size_t source, std::span<const A> block) { use(source, block.data(), nullptr); });
+        });
+    }
+    void each_block_with_gradients(std::span<const A> own, std::span<A> d_own, BlockUse<A> use) override {
+        with_exchange([&](auto& exchange) {
+            exchange.each_with_gradients(own, d_own,
+                                         [&](std::size_t source, std::span<const A> block, std::span<A> d_block) {
+                                             use(source, block.data(), d_block.data());
+                                         });
+        });
+    }
+
+  private:
+    template <class F>
+    void with_exchange(F f) {
+        if (ring_) {
+            f(*ring_);
+        } else {
+            f(*gather_);
+        }
+    }
+
+    sk::Context<Engine>& context_;
+    typename Engine::Communicator tp_;
+    sk::tp::SequenceParallel sequence_parallel_;
+    std::optional<sk::cp::RingExchange<Engine, A>> ring_;
+    std::optional<sk::cp::GatherExchange<Engine, A>> gather_;
+};
+
+}  // namespace train_gpt

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes gpt_training.json: losses and gradient norms of whole training runs of the example's GPT, by PyTorch in
+one process and double precision.
+
+Needs python3-torch (1.12 or later) and numpy; run without arguments from any directory. The model is in gpt_model.py;
+optimizers and clipping are PyTorch's own. The order of the data and the text are written here a second time, from
+their descriptions.
+"""
+
+import json
+import math
+import pathlib
+
+import torch
+
+from gpt_model import MASK, make_parameters, mean_loss, mix
+
+MOMENTUM = 0.9
+
+
+def make_text(count):
+    """26 of the 256 tokens, from one end of the vocabulary to the other, so that each part of a split one has some;
+    quickly learnt, so that losses fall."""
+    return [9 * ((i * i + i // 50) % 26) + 13 for i in range(count)]
+
+
+def starts(config, step, positions):
+    """Where each sequence of the step begins in the text."""
+    base = mix((mix(config["seed"] ^ int.from_bytes(b"dataq", "big")) + step) & MASK)
+    return [mix((base + index) & MASK) % positions for index in range(config["batch"])]
+
+
+def is_vector(name):
+    """Biases and norms, which are not decayed."""
+    return name.endswith("bias") or name.startswith("norm")
+
+
+def make_optimizer(config, p):
+    matrices = [value for (_, name), value in p.items() if not is_vector(name)]
+    vectors = [value for (_, name), value in p.items() if is_vector(name)]
+    groups = [{"params": matrices, "weight_decay": config["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}]
+    if config["optimizer"] == "adamw":
+        return torch.optim.AdamW(groups, lr=config["learning_rate"], betas=(0.9, 0.999), eps=1e-8)
+    return torch.optim.SGD(groups, lr=config["learning_rate"], momentum=MOMENTUM)
+
+
+def train(config):
+    p = make_parameters(config)
+    optimizer = make_optimizer(config, p)
+    sequence = config["sequence"]
+    text = make_text(config["text_bytes"])
+    losses, norms = [], []
+    for step in range(config["steps"]):
+        begins = starts(config, step, len(text) - sequence)
+        tokens = torch.tensor([text[begin:begin + sequence] for begin in begins])
+        targets = torch.tensor([text[begin + 1:begin + 1 + sequence] for begin in begins])
+        optimizer.zero_grad()
+        loss = mean_loss(config, p, tokens, targets)
+        loss.backward()
+        # No clipping is a bound that no norm reaches.
+        norm = torch.nn.utils.clip_grad_norm_(p.values(), config["clip"] or math.inf)
+        optimizer.step()
+        losses.append(loss.item())
+        norms.append(norm.item())
+    return {"config": config, "losses": losses, "grad_norms": norms}
+
+
+def main():
+    common = {"sequence": 16, "layers": 2, "width": 16, "heads": 4, "batch": 12, "seed": 11, "steps": 10,
+              "text_bytes": 500, "weight_decay": 0.1}
+    adamw = {"optimizer": "adamw", "learning_rate": 1e-3}
+    sgd = {"optimizer": "sgd", "learning_rate": 0.1}
+    # Clipping at every step, at some, and at none.
+    cases = [train({**common, **adamw, "head": "tied", "clip": 0.0}),
+             train({**common, **adamw, "head": "untied", "clip": 1.0}),
+             train({**common, **sgd, "head": "tied", "clip": 0.5}),
+             train({**common, **sgd, "head": "untied", "clip": 0.0})]
+    target = pathlib.Path(__file__).resolve().parent / "gpt_training.json"
+    text = json.dumps({"torch": torch.__version__, "cases": cases}, separators=(",", ":"))
+    target.write_text(text.replace('{"config"', '\n{"config"') + "\n")
+    print(f"{target.name}: {target.stat().st_size} bytes")
+    for case in cases:
+        print(case["config"]["optimizer"], case["config"]["head"], case["losses"], case["grad_norms"])
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "../../examples/train_gpt/program/command_line.hpp"
+#include "../../examples/train_gpt/program/job.hpp"
+
+using namespace train_gpt;
+
+namespace {
+
+struct Ranks {
+    MeshExtents mesh;
+    PolicyKind policy;
+};
+
+/// The meshes that have to agree with PyTorch's one process; each is trained with every case of the file.
+constexpr Ranks all_ranks[] = {
+    {{1, 1, 1}, PolicyKind::no_shard},        {{2, 1, 1}, PolicyKind::full_shard},
+    {{3, 1, 1}, PolicyKind::shard_optimizer}, {{1, 2, 1}, PolicyKind::no_shard},
+    {{1, 1, 2}, PolicyKind::shard_grad_op},   {{2, 2, 2}, PolicyKind::full_shard},
+    {{1, 4, 2}, PolicyKind::full_shard},
+};
+
+nlohmann::json golden() {
+    const std::string path = std::string(SHARDKIT_GOLDEN_DIR) + "/gpt_training.json";
+    std::ifstream file(path);
+    if (!file) { FAIL("no file '", path, "': tests/golden/make_gpt_training_golden.py writes it"); }
+    return nlohmann::json::parse(file);
+}
+
+/// 26 of the 256 tokens, from one end of the vocabulary to the other; the script has the same formula.
+std::vector<std::uint8_t> make_text(std::size_t count) {
+    std::vector<std::uint8_t> text;
+    for (std::size_t i = 0; i < count; ++i) {
+        text.push_back(static_cast<std::uint8_t>(9 * ((i * i + i / 50) % 26) + 13));
+    }
+    return text;
+}
+
+Options options_of(const nlohmann::json& given) {
+    Options options;
+    options.model = {given.at("sequence"), given.at("layers"), given.at("width"), given.at("heads"),
+                     given.at("head") == "tied" ? HeadKind::tied : HeadKind::untied};
+    options.batch = given.at("batch");
+    options.steps = given.at("steps");
+    options.dtype = Dtype::fp64;
+    options.optimizer = given.at("optimizer") == "adamw" ? OptimizerKind::adamw : OptimizerKind::sgd;
+    options.learning_rate = given.at("learning_rate");
+    options.weight_decay = given.at("weight_decay");
+    options.clip = given.at("clip");
+    options.seed = given.at("seed");
+    return options;
+}
+
+}  // namespace
+
+TEST_SUITE("gpt.golden_training") {
+    TEST_CASE("every case has losses that fall, and the bounds clip where they say so") {
+        const auto file = golden();
+        REQUIRE(file.at("cases").size() == 4);
+        std::size_t clipped = 0;
+        for (const auto& expected : file.at("cases")) {
+            const std::vector<double> losses = expected.at("losses");
+            const std::vector<double> norms = expected.at("grad_norms");
+            CHECK(losses.front() - losses.back() > 0.02);
+            const double clip = expected.at("config").at("clip");
+            if (clip > 0) {
+                ++clipped;
+                CHECK(*std::max_element(norms.begin(), norms.end()) > 1.25 * clip);
+            }
+        }
+        CHECK(clipped == 2);
+    }
+
+    TEST_CASE("losses and gradient norms of whole runs agree with PyTorch in one process, on every mesh") {
+        const auto file = golden();
+        for (const auto& expected : file.at("cases")) {
+            Options options = options_of(expected.at("config"));
+            const std::vector<double> losses = expected.at("losses");
+            const std::vector<double> norms = expected.at("grad_norms");
+            REQUIRE(losses.size() == options.steps);
+            REQUIRE(norms.size() == options.steps);
+            const std::vector<std::uint8_t> text = make_text(expected.at("config").at("text_bytes"));
+            for (const Ranks& ranks : all_ranks) {
+                options.mesh = ranks.mesh;
+                options.policy = ranks.policy;
+                for (const std::size_t microbatches : {1U, 2U}) {
+                    options.microbatches = microbatches;
+                    validate(options);
+                    const Results results = train({options, text, {}, KeepParameters::no});
+                    REQUIRE(results.losses.size() == options.steps);
+                    REQUIRE(results.grad_norms.size() == options.steps);
+                    double loss = 0;
+                    double norm = 0;
+                    bool numbers = true;
+                    for (std::size_t s = 0; s < options.steps; ++s) {
+                        loss = std::max(loss, std::abs(results.losses[s] - losses[s]));
+                        norm = std::max(norm, std::abs(results.grad_norms[s] - norms[s]) / norms[s]);
+                        numbers = numbers && std::isfinite(results.losses[s]) && std::isfinite(results.grad_norms[s]);
+                    }
+                    CAPTURE(expected.at("config").dump());
+                    CAPTURE(options.mesh.describe());
+                    CAPTURE(options.policy_text());
+                    CAPTURE(microbatches);
+                    CHECK(numbers);
+                    CHECK(loss <= 1e-12);
+                    CHECK(norm <= 1e-12);
+                }
+            }
+        }
+    }
+}

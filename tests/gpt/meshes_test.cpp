@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "trainings.hpp"
+
+using namespace train_gpt;
+using namespace train_gpt::test;
+
+namespace {
+
+Options base_of_meshes() {
+    Options options = base();
+    options.model = {16, 2, 16, 4, HeadKind::tied};
+    options.batch = 12;
+    return options;
+}
+
+const std::vector<MeshExtents>& meshes() {
+    static const std::vector<MeshExtents> all{{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2}, {2, 2, 1}, {2, 1, 2},
+                                              {1, 2, 2}, {2, 2, 2}, {4, 2, 1}, {3, 1, 2}, {1, 4, 1}, {1, 1, 4}};
+    return all;
+}
+
+/// Every policy of every mesh; the ways to split activations alternate, so that each mesh sees both.
+template <class F>
+void for_each_training(Options options, F f) {
+    std::size_t turn = 0;
+    for (const MeshExtents& mesh : meshes()) {
+        options.mesh = mesh;
+        for_each_policy(options, [&](Options each) {
+            each.sequence_parallel = turn % 2 == 0 ? SequenceParallel::on : SequenceParallel::off;
+            each.context = turn / 2 % 2 == 0 ? ContextExchange::ring : ContextExchange::gather;
+            each.microbatches = turn % 3 == 0 ? 3 : 1;
+            ++turn;
+            f(each);
+        });
+    }
+}
+
+void check_every_mesh(Options options, Bounds bounds) {
+    const Results one = run(options);
+    for_each_training(options, [&](const Options& each) { check_close(each, one, run(each), bounds); });
+}
+
+}  // namespace
+
+TEST_SUITE("gpt.meshes") {
+    TEST_CASE("fp64, SGD: every mesh and policy trains as one rank does") {
+        Options options = base_of_meshes();
+        options.optimizer = OptimizerKind::sgd;
+        check_every_mesh(options, {1e-11, 1e-9, 1e-9});
+    }
+
+    TEST_CASE("fp64, AdamW, untied head: every mesh and policy trains as one rank does") {
+        Options options = base_of_meshes();
+        options.model.head = HeadKind::untied;
+        check_every_mesh(options, {1e-11, 1e-9, 1e-9});
+    }
+
+    TEST_CASE("fp32 with clipping at 1: every mesh and policy stays close to one rank") {
+        Options options = base_of_meshes();
+        options.dtype = Dtype::fp32;
+        options.clip = 1;
+        check_every_mesh(options, {1e-4, 1e-3, 1e-2});
+    }
+
+    TEST_CASE("bf16 parameters: a 3D mesh stays close to one rank") {
+        Options options = base_of_meshes();
+        options.dtype = Dtype::bf16;
+        options.steps = 20;
+        const Results one = run(options);
+        options.mesh = {2, 2, 2};
+        for (const SequenceParallel sequence_parallel : {SequenceParallel::off, SequenceParallel::on}) {
+            options.sequence_parallel = sequence_parallel;
+            const Results other = run(options);
+            for (std::size_t s = 0; s < options.steps; ++s) {
+                CHECK(std::abs(one.losses[s] - other.losses[s]) <= 1e-3);
+            }
+        }
+    }
+
+    TEST_CASE("collectives by axis, peak bytes and allocations of meshes are the planned ones") {
+        for (const MeshExtents mesh : {MeshExtents{1, 2, 1}, {1, 1, 2}, {2, 2, 2}}) {
+            for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+                for (const SequenceParallel sequence_parallel : {SequenceParallel::off, SequenceParallel::on}) {
+                    for (const ContextExchange context : {ContextExchange::ring, ContextExchange::gather}) {
+                        Options options = base();
+                        options.mesh = mesh;
+                        options.dtype = dtype;
+                        options.steps = 4;
+                        options.batch = 16;
+                        options.model = {32, 3, 64, 4, HeadKind::tied};
+                        options.sequence_parallel = sequence_parallel;
+                        options.context = context;
+                        options.microbatches = mesh.dp;
+                        for_each_policy(options, [&](const Options& each) { check_plan(each); });
+                    }
+                }
+            }
+        }
+    }
+
+    TEST_CASE("the work of split layers is one rank's over DP x TP x CP, and attention's is equal over cp") {
+        Options options = base_of_meshes();
+        options.steps = 2;
+        const Results one = run(options);
+        for (const MeshExtents& mesh : meshes()) {
+            options.mesh = mesh;
+            const Results other = run(options);
+            CAPTURE(mesh.describe());
+            CHECK(other.work.layers * mesh.world() == one.work.layers);
+            CHECK(other.work.attention_least == other.work.attention_most);
+            // Chunks that no query sees are left out: of 1 rank's square (2 cp + 1) / (4 cp).
+            const std::size_t share = mesh.cp == 1 ? 4 : 2 * mesh.cp + 1;
+            const std::size_t whole = mesh.cp == 1 ? 4 : 4 * mesh.cp;
+            CHECK(other.work.attention_most * mesh.world() * whole == one.work.attention_most * share);
+        }
+    }
+
+    TEST_CASE("memory falls with every axis: no rank holds a whole split weight, all logits, or in a ring all keys") {
+        const auto peak = [](const Options& options) {
+            return static_cast<double>(run(options).peak_bytes_per_rank);
+        };
+        // Parameters, gradients and states of 12 matrices of 128 x 128: next to nothing else.
+        Options weights = base();
+        weights.model = {8, 1, 128, 4, HeadKind::tied};
+        weights.batch = 1;
+        weights.steps = 2;
+        const double all_weights = peak(weights);
+        weights.mesh = {1, 4, 1};
+        weights.sequence_parallel = SequenceParallel::on;
+        CHECK(peak(weights) < 0.29 * all_weights);
+
+        // Logits are 16 times as wide as all else.
+        Options logits = base();
+        logits.model = {64, 1, 4, 4, HeadKind::tied};
+        logits.batch = 16;
+        logits.steps = 2;
+        const double all_logits = peak(logits);
+        logits.mesh = {1, 4, 1};
+        logits.sequence_parallel = SequenceParallel::on;
+        CHECK(peak(logits) < 0.35 * all_logits);
+
+        // Activations of a long sequence.
+        Options sequence = base();
+        sequence.model = {512, 1, 32, 2, HeadKind::tied};
+        sequence.batch = 1;
+        sequence.steps = 2;
+        const double all_tokens = peak(sequence);
+        sequence.mesh = {1, 1, 8};
+        const double ring = peak(sequence);
+        CHECK(ring < 0.25 * all_tokens);
+        sequence.context = ContextExchange::gather;
+        CHECK(peak(sequence) > ring);
+    }
+
+    TEST_CASE("a sample is the same text on every mesh") {
+        Options options = base_of_meshes();
+        options.steps = 3;
+        options.sample = 40;
+        const std::string one = run(options).sample;
+        REQUIRE(one.size() == 40);
+        for (const MeshExtents mesh : {MeshExtents{1, 2, 1}, {1, 1, 4}, {2, 2, 2}}) {
+            options.mesh = mesh;
+            for (const SequenceParallel sequence_parallel : {SequenceParallel::off, SequenceParallel::on}) {
+                options.sequence_parallel = sequence_parallel;
+                CAPTURE(mesh.describe());
+                CHECK(run(options).sample == one);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "../../examples/train_gpt/program/command_line.hpp"
+#include "../../examples/train_gpt/program/job.hpp"
+#include "../../examples/train_gpt/program/plan_summary.hpp"
+#include "../test_size.hpp"
+#include "whole_model.hpp"
+
+namespace train_gpt::test {
+
+/// Text with structure, so that the loss falls and gradients are not noise alone.
+inline const std::vector<std::uint8_t>& corpus() {
+    static const std::vector<std::uint8_t> text = [] {
+        std::vector<std::uint8_t> bytes = random_bytes(997, 77);
+        for (std::uint8_t& byte : bytes) { byte = static_cast<std::uint8_t>('a' + byte % 23); }
+        for (std::size_t i = 400; i < bytes.size(); ++i) { bytes[i] = bytes[i % 200]; }
+        return bytes;
+    }();
+    return text;
+}
+
+inline Options base() {
+    Options options;
+    options.mesh = {1, 1, 1};
+    options.policy = PolicyKind::no_shard;
+    options.model = {16, 2, 8, 2, HeadKind::tied};
+    options.batch = 120;
+    options.steps = test_size::reduced() ? 20 : 50;
+    options.dtype = Dtype::fp64;
+    options.learning_rate = 1e-3;
+    options.seed = 3;
+    return options;
+}
+
+inline Results run(const Options& options) {
+    validate(options);
+    return train({options, corpus(), {}, KeepParameters::yes});
+}
+
+/// Relative L2 distance of the tensor that differs most; the attention key bias, whose gradient is rounding noise,
+/// left out.
+inline double worst_parameter(const Options& options, const Results& a, const Results& b) {
+    REQUIRE(a.parameters.size() == b.parameters.size());
+    const std::size_t d = options.model.head_width();
+    double worst = 0;
+    for (std::size_t k = 0; k < a.parameters.size(); ++k) {
+        const auto& x = a.parameters[k];
+        const auto& y = b.parameters[k];
+        REQUIRE(x.path == y.path);
+        REQUIRE(x.name == y.name);
+        REQUIRE(x.values.size() == y.values.size());
+        double difference = 0;
+        double size = 0;
+        for (std::size_t i = 0; i < x.values.size(); ++i) {
+            if (x.name == "qkv_bias" && i / d % 3 == 1) { continue; }
+            difference += std::pow(x.values[i] - y.values[i], 2);
+            size += std::pow(x.values[i], 2);
+        }
+        REQUIRE(size > 0);
+        worst = std::max(worst, std::sqrt(difference / size));
+    }
+    return worst;
+}
+
+struct Bounds {
+    double loss;
+    double norm;
+    double parameter;
+};
+
+inline void check_close(const Options& options, const Results& one, const Results& other, Bounds bounds) {
+    double loss = 0;
+    double norm = 0;
+    for (std::size_t s = 0; s < options.steps; ++s) {
+        loss = std::max(loss, std::abs(one.losses[s] - other.losses[s]));
+        norm = std::max(norm, std::abs(one.grad_norms[s] - other.grad_norms[s]) / one.grad_norms[s]);
+    }
+    CAPTURE(options.policy_text());
+    CAPTURE(options.mesh.describe());
+    CAPTURE(options.microbatches);
+    CHECK(loss <= bounds.loss);
+    CHECK(norm <= bounds.norm);
+    CHECK(worst_parameter(options, one, other) <= bounds.parameter);
+}
+
+/// f(options) with every policy, hybrid groups included, that the options' data-parallel ranks take.
+template <class F>
+void for_each_policy(Options options, F f) {
+    for (const PolicyKind policy :
+         {PolicyKind::no_shard, PolicyKind::shard_optimizer, PolicyKind::shard_grad_op, PolicyKind::full_shard}) {
+        options.policy = policy;
+        f(options);
+    }
+    options.policy = PolicyKind::hybrid_shard;
+    for (std::size_t group = 1; group <= options.mesh.dp; ++group) {
+        if (options.mesh.dp % group != 0) { continue; }
+        options.hybrid_group = group;
+        f(options);
+    }
+}
+
+/// Measured collectives, by verb and axes, are the planned ones, and so are peak bytes within 2 %; steady steps take
+/// no memory.
+inline void check_plan(const Options& options) {
+    const PlanSummary plan = make_plan(options);
+    const Results results = run(options);
+    CAPTURE(options.policy_text());
+    CAPTURE(options.mesh.describe());
+    CAPTURE(options.microbatches);
+    const auto& expected = plan.collectives;
+    REQUIRE(results.collectives.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(expected[i].verb);
+        CAPTURE(expected[i].axes);
+        CHECK(results.collectives[i].verb == expected[i].verb);
+        CHECK(results.collectives[i].axes == expected[i].axes);
+        CHECK(results.collectives[i].count == expected[i].count);
+        CHECK(results.collectives[i].bytes == expected[i].bytes);
+        CHECK(results.collectives[i].payload == expected[i].payload);
+    }
+    const auto planned = static_cast<double>(plan.bytes_per_rank());
+    CHECK(static_cast<double>(results.peak_bytes_per_rank) / planned == doctest::Approx(1.0).epsilon(0.02));
+    CHECK(results.allocations_per_steady_step == 0);
+}
+
+}  // namespace train_gpt::test
