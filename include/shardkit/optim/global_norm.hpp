@@ -15,6 +15,7 @@
 #include <shardkit/optim/finish_norm.hpp>
 #include <shardkit/optim/found_inf.hpp>
 #include <shardkit/optim/norm_partial.hpp>
+#include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/reduce.hpp>
 
 namespace shardkit {
@@ -63,14 +64,13 @@ class GlobalNorm {
 namespace detail {
 
 /// Adds this rank's share of one group: what it counts of its own (virtual) shard.
-template <class Layer>
-void add_norm_partial(Layer& layer, const double* scale, std::span<double> partials) {
-    auto& state = layer.state();
-    if (!layer.trainable() || state.step().skipped()) { return; }
+template <class Engine, class Precision>
+void add_norm_partial(GroupState<Engine, Precision>& state, const double* scale, std::span<double> partials) {
+    if (!state.trainable() || state.step().skipped()) { return; }
     state.gradients().wait();
-    using Reduction = typename Layer::Precision::Reduction;
-    Layer::Engine::Kernels::norm_partial(
-        layer.context().compute_stream(), std::span<const Reduction>(state.gradients().reduced()),
+    using Reduction = typename Precision::Reduction;
+    Engine::Kernels::norm_partial(
+        state.context().compute_stream(), std::span<const Reduction>(state.gradients().reduced()),
         std::span<const IndexRange>(state.counted_segments()), scale, &partials[2 * state.geometry().shard_index]);
 }
 
@@ -86,7 +86,7 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     const auto compute = context.compute_stream();
     const auto communication = context.communication_stream();
     Engine::Kernels::run(compute, BeginNorm{reduced.divisor_scale(), reduced.loss_scale(), scratch.data(), partials});
-    reduced.groups().for_each([&](auto& each) { add_norm_partial(each, scratch.data(), partials); });
+    reduced.groups().for_each([&](auto& each) { add_norm_partial(each.state(), scratch.data(), partials); });
     communication.wait(compute.record());
     all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, where);
     compute.wait(communication.record());

@@ -17,6 +17,7 @@
 #include <shardkit/optim/update_choice.hpp>
 #include <shardkit/optim/update_run.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 
 namespace shardkit {
@@ -57,12 +58,12 @@ class GroupUpdate {
 
     /// One step of the group's parameters from its reduced gradients, on the compute stream.
     /// `scalars`, `options`: in the engine's memory.
-    template <class State>
-    void run(State& state, const StepScalars* scalars, const Options* options) {
+    template <class Precision>
+    void run(GroupState<Engine, Precision>& state, const StepScalars* scalars, const Options* options) {
         if (!state.trainable() || state.step().skipped()) { return; }
         state.gradients().wait();
         using Kernels = typename Engine::Kernels;
-        using Gather = typename State::Gather;
+        using Gather = typename Precision::Gather;
         const auto stream = state.context().compute_stream();
         Kernels::run(
             stream, BeginUpdate<Rule, Element>{scalars, options, progress_.data(), choices_.span(), updates_.data()});
@@ -70,12 +71,12 @@ class GroupUpdate {
         const std::size_t origin = updated.begin - state.gradients().reduced_range().begin;
         std::array<std::span<Element>, state_count> states;
         for (std::size_t s = 0; s < state_count; ++s) { states[s] = states_[s].span(); }
-        const std::span<const typename State::Reduction> reduced = state.gradients().reduced();
-        Rule::template run<Kernels>(
-            stream, std::span<const UpdateRun>(runs_.span()), static_cast<const Update*>(updates_.data()),
-            &scalars->skip, state.parameters().master(),
-            State::Precision::has_master ? state.parameters().gather_source() : std::span<Gather>{},
-            reduced.subspan(origin, updated.size()), states);
+        const std::span<const typename Precision::Reduction> reduced = state.gradients().reduced();
+        Rule::template run<Kernels>(stream, std::span<const UpdateRun>(runs_.span()),
+                                    static_cast<const Update*>(updates_.data()), &scalars->skip,
+                                    state.parameters().master(),
+                                    Precision::has_master ? state.parameters().gather_source() : std::span<Gather>{},
+                                    reduced.subspan(origin, updated.size()), states);
         state.parameters().end_update();
     }
 

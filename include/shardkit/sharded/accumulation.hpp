@@ -49,16 +49,8 @@ class [[nodiscard]] Accumulation {
              SourceLocation where = SourceLocation::current()) {
         State* const state = handle.release();
         if (state == nullptr) { throw UsageError("Accumulation::add: this gradient handle was already added"); }
-        state->step().take_back();
-        ++state->gradient_generation();
-        try {
-            state->step().check_add(state->path());
-        } catch (...) {
-            state->gradients().discard();
-            throw;
-        }
-        state->gradients().add(where);
-        if (microbatch == Microbatch::last) { finish(*state, where); }
+        state->add_gradients(where);
+        if (microbatch == Microbatch::last) { state->finish_gradients(where); }
     }
 
     /// A microbatch in which this rank did not use `layer`: adds zeros, so that the collective still runs.
@@ -81,17 +73,12 @@ class [[nodiscard]] Accumulation {
     StepScope<T...> finish(SourceLocation where) && {
         if (!scope_.live()) { throw UsageError("reduce: this accumulation was already reduced"); }
         scope_.groups().for_each([&](auto& layer) {
-            if (layer.trainable() && layer.state().step().accumulating()) { finish(layer.state(), where); }
+            if (layer.trainable() && layer.state().step().accumulating()) { layer.state().finish_gradients(where); }
         });
         return std::move(scope_);
     }
 
   private:
-    template <class State>
-    static void finish(State& state, SourceLocation where) {
-        state.step().finish(state.path(), state.gradients().microbatches());
-        state.gradients().finish(where);
-    }
     template <class Layer>
     static void require_trainable(Layer& layer) {
         if (!layer.trainable()) {

@@ -8,7 +8,6 @@
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/memory/slot_lease.hpp>
 #include <shardkit/mesh/context.hpp>
-#include <shardkit/policy/shard_policy.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
@@ -16,7 +15,7 @@ namespace shardkit {
 
 /// A group's gradients on one rank, from the full buffer that a backward pass adds to, to the reduced values.
 /// Reductions are the ones that the placement table gives for the policy; the divisor is applied elsewhere.
-template <class Engine, class Policy, class Precision>
+template <class Engine, class Precision>
 class GradientStore {
   public:
     using Gradient = typename Precision::Gradient;
@@ -25,47 +24,44 @@ class GradientStore {
     template <class T>
     using Buffer = typename Engine::template Buffer<T>;
 
-    static constexpr bool reduces_each_microbatch = Policy::accumulate == Accumulate::reduced;
-    static constexpr bool keeps_shard = Policy::gradients == Placement::sharded;
-
     /// `adopted`: the user's own full gradient buffer, or empty for one of ours.
     GradientStore(Context<Engine>& context, const GroupGeometry& geometry, GroupCommunicators<Engine> communicators,
                   std::span<Gradient> adopted)
         : context_(&context), geometry_(&geometry), comms_(communicators), full_(adopted.data()) {
         if (!geometry.trainable) { return; }
-        if constexpr (reduces_each_microbatch) {
+        if (reduces_each_microbatch()) {
             lease_ =
                 SlotLease<Engine>(context.pools(), SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
             full_memory_ = context.template buffer<Gradient>(geometry.buffer_numel);
             full_ = full_memory_.data();
         }
-        if constexpr (reduces_each_microbatch || !Precision::reduces_in_place) {
+        if (reduces_each_microbatch() || !Precision::reduces_in_place) {
             reduced_memory_ =
-                context.template buffer<Reduction>(keeps_shard ? geometry.shard_numel : geometry.buffer_numel);
+                context.template buffer<Reduction>(keeps_shard() ? geometry.shard_numel : geometry.buffer_numel);
         }
     }
 
     /// A full gradient buffer for one microbatch, zeroed unless earlier microbatches are kept in it.
     std::span<Gradient> open() {
         const auto stream = context_->compute_stream();
-        if constexpr (reduces_each_microbatch) {
+        if (reduces_each_microbatch()) {
             stream.wait(lease_.acquire(geometry_->path));
             full_ = static_cast<Gradient*>(lease_.data());
         } else {
             stream.wait(reduced_ready_);  // of a step that nobody waited for
         }
-        if (reduces_each_microbatch || microbatches_ == 0) { Kernels::fill(stream, full(), Gradient{}); }
+        if (reduces_each_microbatch() || microbatches_ == 0) { Kernels::fill(stream, full(), Gradient{}); }
         return full();
     }
     /// Gives the buffer of a microbatch back without adding it.
     void discard() noexcept {
-        if constexpr (reduces_each_microbatch) { lease_.release(context_->compute_stream().record()); }
+        if (reduces_each_microbatch()) { lease_.release(context_->compute_stream().record()); }
     }
     /// Takes one microbatch in; reduces it where the policy reduces every microbatch.
     void add(SourceLocation where) {
         written_ = context_->compute_stream().record();
-        if constexpr (reduces_each_microbatch) {
+        if (reduces_each_microbatch()) {
             const auto stream = context_->communication_stream();
             stream.wait(written_);
             reduce_microbatch(stream, where);
@@ -77,8 +73,8 @@ class GradientStore {
     void finish(SourceLocation where) {
         const auto stream = context_->communication_stream();
         stream.wait(written_);
-        if constexpr (!reduces_each_microbatch) {
-            if constexpr (transition(Placement::partial, Policy::gradients) == Transition::all_reduce) {
+        if (!reduces_each_microbatch()) {
+            if (transition(Placement::partial, geometry_->policy.gradients) == Transition::all_reduce) {
                 if constexpr (Precision::reduces_in_place) {
                     all_reduce_in_place(comms_.data, ReduceOp::sum, full(), stream, where);
                 } else {
@@ -90,7 +86,7 @@ class GradientStore {
                 reduce_scatter(comms_.shards, ReduceOp::sum, constant(full()), reduced(), stream, where);
             }
         }
-        if constexpr (keeps_shard) { all_reduce_in_place(comms_.replicas, ReduceOp::sum, reduced(), stream, where); }
+        if (keeps_shard()) { all_reduce_in_place(comms_.replicas, ReduceOp::sum, reduced(), stream, where); }
         const IndexRange held = reduced_range();
         const IndexRange partial = relative_to(intersect(held, geometry_->tp_sum), held.begin);
         if (!partial.empty()) {  // or empty on every rank of tp: they hold the same range
@@ -104,16 +100,13 @@ class GradientStore {
 
     /// The reduced gradients on this rank (sums, not yet divided): `reduced_range` of the flat buffer.
     std::span<Reduction> reduced() noexcept {
-        if constexpr (reduces_each_microbatch || !Precision::reduces_in_place) {
-            return reduced_memory_.span();
-        } else if constexpr (keeps_shard) {
-            return full().subspan(geometry_->own.begin, geometry_->own.size());
-        } else {
-            return full();
+        if constexpr (Precision::reduces_in_place) {
+            if (!reduces_each_microbatch()) { return full().subspan(reduced_range().begin, reduced_range().size()); }
         }
+        return reduced_memory_.span();
     }
     IndexRange reduced_range() const noexcept {
-        return keeps_shard ? geometry_->own : IndexRange{0, geometry_->buffer_numel};
+        return keeps_shard() ? geometry_->own : IndexRange{0, geometry_->buffer_numel};
     }
 
     /// The full buffer of the microbatch that is open (or, kept, of the step).
@@ -123,7 +116,7 @@ class GradientStore {
     /// Forgets an abandoned step: a reduction that failed has kept its buffers.
     void restart() noexcept {
         microbatches_ = 0;
-        if constexpr (reduces_each_microbatch) {
+        if (reduces_each_microbatch()) {
             const auto stream = context_->communication_stream();
             lease_.release(stream.record());
             addend_.release(stream.record());
@@ -131,6 +124,9 @@ class GradientStore {
     }
 
   private:
+    bool reduces_each_microbatch() const noexcept { return geometry_->policy.accumulate == Accumulate::reduced; }
+    bool keeps_shard() const noexcept { return geometry_->policy.gradients == Placement::sharded; }
+
     template <class T>
     static std::span<const T> constant(std::span<T> values) noexcept {
         return values;

@@ -12,6 +12,7 @@
 #include <shardkit/param/tensor_shape.hpp>
 #include <shardkit/param/tp_placement.hpp>
 #include <shardkit/policy/placement.hpp>
+#include <shardkit/policy/policy_traits.hpp>
 
 namespace shardkit {
 
@@ -19,6 +20,7 @@ namespace shardkit {
 /// it is compiled once for all groups.
 struct GroupGeometry {
     std::string path;
+    PolicyTraits policy;
     std::span<const std::string_view> names;  ///< one for each parameter, as are the next five
     std::span<const TensorShape> shapes;      ///< of the whole tensors
     std::span<const TpPlacement> tp_placements;

@@ -25,12 +25,12 @@
 namespace shardkit::inline SHARDKIT_BUILD {
 
 /// A group's buffers, communicators and place in a step. It knows its parameters as ranges of the flat buffer and
-/// not as types, so that it is compiled once for all groups of an engine, a policy and a precision.
-template <class EngineType, class PolicyType, class PrecisionType>
+/// not as types, and its policy as values, so that it is compiled once for all groups and policies of an engine and a
+/// precision.
+template <class EngineType, class PrecisionType>
 class GroupState {
   public:
     using Engine = EngineType;
-    using Policy = PolicyType;
     using Precision = PrecisionType;
     using Gather = typename Precision::Gather;
     using Gradient = typename Precision::Gradient;
@@ -69,10 +69,28 @@ class GroupState {
     const std::string& path() const noexcept { return geometry_.path; }
     bool trainable() const noexcept { return geometry_.trainable; }
 
-    ParameterStore<Engine, Policy, Precision>& parameters() noexcept { return parameters_; }
-    GradientStore<Engine, Policy, Precision>& gradients() noexcept { return gradients_; }
+    ParameterStore<Engine, Precision>& parameters() noexcept { return parameters_; }
+    GradientStore<Engine, Precision>& gradients() noexcept { return gradients_; }
     StepState& step() noexcept { return step_; }
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
+
+    /// Takes the open microbatch's gradients in; collective over the data ranks where the policy reduces each.
+    void add_gradients(SourceLocation where) {
+        step_.take_back();
+        ++gradient_generation_;
+        try {
+            step_.check_add(path());
+        } catch (...) {
+            gradients_.discard();
+            throw;
+        }
+        gradients_.add(where);
+    }
+    /// Makes the reductions that are left; collective over the data ranks and tp.
+    void finish_gradients(SourceLocation where) {
+        step_.finish(path(), gradients_.microbatches());
+        gradients_.finish(where);
+    }
 
     /// The trainable elements that this rank counts in sums over the world, each of which some rank counts once:
     /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients; the
@@ -139,11 +157,11 @@ class GroupState {
     /// What this rank holds of each parameter and its master copy.
     std::vector<ShardInfo> shards() {
         std::vector<ShardInfo> list;
-        list_shards(geometry_, "parameter", Policy::parameters, std::span<const Gather>(parameters_.resting()),
-                    parameters_.resting_range().begin, list);
+        list_shards(geometry_, "parameter", geometry_.policy.parameters,
+                    std::span<const Gather>(parameters_.resting()), parameters_.resting_range().begin, list);
         if (Precision::has_master && trainable()) {
-            list_shards(geometry_, "master", Policy::optimizer, std::span<const Master>(parameters_.master()),
-                        geometry_.updated.begin, list);
+            list_shards(geometry_, "master", geometry_.policy.optimizer,
+                        std::span<const Master>(parameters_.master()), geometry_.updated.begin, list);
         }
         return list;
     }
@@ -190,8 +208,8 @@ class GroupState {
     Context<Engine>& context_;
     GroupGeometry geometry_;
     GroupCommunicators<Engine> comms_;
-    ParameterStore<Engine, Policy, Precision> parameters_;
-    GradientStore<Engine, Policy, Precision> gradients_;
+    ParameterStore<Engine, Precision> parameters_;
+    GradientStore<Engine, Precision> gradients_;
     StepState step_;
     std::uint64_t gradient_generation_ = 0;
     EngineTable<Engine, IndexRange> counted_segments_;

@@ -11,7 +11,6 @@
 #include <shardkit/core/checked.hpp>
 #include <shardkit/memory/slot_lease.hpp>
 #include <shardkit/mesh/context.hpp>
-#include <shardkit/policy/shard_policy.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::inline SHARDKIT_BUILD {
@@ -24,7 +23,7 @@ concept Captures = requires(const S stream) {
 
 /// A group's parameters on one rank: full copy, resting shard, master shard, and whether the full copy is stale.
 /// `gather_source` is what the optimizer writes and what the next all-gather sends; nothing is copied between.
-template <class Engine, class Policy, class Precision>
+template <class Engine, class Precision>
 class ParameterStore {
   public:
     using Gather = typename Precision::Gather;
@@ -34,22 +33,17 @@ class ParameterStore {
     template <class T>
     using Buffer = typename Engine::template Buffer<T>;
 
-    static constexpr bool sharded_at_rest = Policy::parameters == Placement::sharded;
-    static constexpr bool leases_full = sharded_at_rest && Policy::release == Release::at_reshard;
-    /// A sharded optimizer renews one shard only; the rest of a full copy is then out of date.
-    static constexpr bool stale_after_update = Policy::optimizer == Placement::sharded;
-
     /// `adopted`: the user's own full buffer, or empty for one of ours.
     ParameterStore(Context<Engine>& context, const GroupGeometry& geometry, Communicator shards,
                    std::span<Gather> adopted)
         : context_(&context), geometry_(&geometry), shards_(shards), full_(adopted.data()) {
-        if constexpr (leases_full) {
+        if (leases_full()) {
             lease_ = SlotLease<Engine>(context.pools(), SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
         } else if (adopted.empty()) {
             full_memory_ = context.template buffer<Gather>(geometry.buffer_numel);
             full_ = full_memory_.data();
         }
-        if constexpr (sharded_at_rest) { shard_ = context.template buffer<Gather>(geometry.shard_numel); }
+        if (sharded_at_rest()) { shard_ = context.template buffer<Gather>(geometry.shard_numel); }
         if constexpr (Precision::has_master) {
             if (geometry.trainable) {
                 master_ = context.template buffer<Master>(geometry.updated.size());
@@ -59,12 +53,12 @@ class ParameterStore {
                 }
             }
         }
-        stale_ = sharded_at_rest;
+        stale_ = sharded_at_rest();
     }
 
     /// Opens a window: leases a full buffer and gathers into it where the full copy is stale.
     void open(SourceLocation where) {
-        if constexpr (leases_full) {
+        if (leases_full()) {
             context_->communication_stream().wait(lease_.acquire(geometry_->path));
             full_ = static_cast<Gather*>(lease_.data());
         }
@@ -96,12 +90,9 @@ class ParameterStore {
 
     /// The elements `geometry.updated` of the gathered type: what an update writes.
     std::span<Gather> gather_source() noexcept {
-        if constexpr (sharded_at_rest) {
-            return shard_.span();
-        } else {
-            return std::span<Gather>(full_, geometry_->buffer_numel)
-                .subspan(geometry_->updated.begin, geometry_->updated.size());
-        }
+        if (sharded_at_rest()) { return shard_.span(); }
+        return std::span<Gather>(full_, geometry_->buffer_numel)
+            .subspan(geometry_->updated.begin, geometry_->updated.size());
     }
     /// The elements `geometry.updated` of the master type; the same memory as gather_source without a master.
     std::span<Master> master() noexcept {
@@ -113,14 +104,11 @@ class ParameterStore {
     }
     /// What lies in this rank's memory between steps: `resting_range` of the flat buffer.
     std::span<Gather> resting() noexcept {
-        if constexpr (sharded_at_rest) {
-            return shard_.span();
-        } else {
-            return {full_, geometry_->buffer_numel};
-        }
+        if (sharded_at_rest()) { return shard_.span(); }
+        return {full_, geometry_->buffer_numel};
     }
     IndexRange resting_range() const noexcept {
-        return sharded_at_rest ? geometry_->own : IndexRange{0, geometry_->buffer_numel};
+        return sharded_at_rest() ? geometry_->own : IndexRange{0, geometry_->buffer_numel};
     }
 
     /// @throws UsageError when a window is open: it would show half of the update
@@ -133,17 +121,24 @@ class ParameterStore {
     /// After every element of `resting` was written by other means than an update.
     void end_write() {
         updated_ = context_->compute_stream().record();
-        if constexpr (sharded_at_rest) { stale_ = true; }
+        if (sharded_at_rest()) { stale_ = true; }
     }
     void end_update() {
         updated_ = context_->compute_stream().record();
-        if constexpr (stale_after_update) {
+        if (stale_after_update()) {
             stale_ = true;
             update_captured_ = update_captured_ || capture() != 0;
         }
     }
 
   private:
+    bool sharded_at_rest() const noexcept { return geometry_->policy.parameters == Placement::sharded; }
+    bool leases_full() const noexcept {
+        return sharded_at_rest() && geometry_->policy.release == Release::at_reshard;
+    }
+    /// A sharded optimizer renews one shard only; the rest of a full copy is then out of date.
+    bool stale_after_update() const noexcept { return geometry_->policy.optimizer == Placement::sharded; }
+
     /// The graph capture that work is given to at the moment, 0: none.
     unsigned long long capture() const noexcept {
         if constexpr (Captures<typename Engine::Stream>) {
@@ -155,19 +150,16 @@ class ParameterStore {
     /// A graph is launched when the host's flags are long about something else: one that is captured gathers in its
     /// first window, and outside of captures nothing is known of a copy after an update was captured.
     bool is_stale() const noexcept {
-        if constexpr (leases_full || !(sharded_at_rest || stale_after_update)) {
-            return stale_;
-        } else {
-            if (stale_ || windows_ > 0) { return stale_; }
-            const auto now = capture();
-            return gathered_in_ != now || (now == 0 && update_captured_);
-        }
+        if (leases_full() || !(sharded_at_rest() || stale_after_update())) { return stale_; }
+        if (stale_ || windows_ > 0) { return stale_; }
+        const auto now = capture();
+        return gathered_in_ != now || (now == 0 && update_captured_);
     }
     void gather(SourceLocation where) {
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
         const std::span<Gather> full(full_, geometry_->buffer_numel);
-        if constexpr (sharded_at_rest) {
+        if (sharded_at_rest()) {
             all_gather(shards_, std::span<const Gather>(shard_.span()), full, stream, where);
         } else {
             all_gather_in_place(shards_, full, stream, where);
@@ -175,7 +167,7 @@ class ParameterStore {
         gathered_ = stream.record();
     }
     void release() noexcept {
-        if constexpr (leases_full) {
+        if (leases_full()) {
             const auto stream = context_->compute_stream();
             if constexpr (checked) {
                 constexpr auto nan = std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();

@@ -18,16 +18,16 @@ namespace shardkit::inline SHARDKIT_BUILD {
 /// What stands behind a Sharded at a stable address, so that windows and handles survive a move of it: a GroupState
 /// and the types of its parameters.
 template <class GroupType, class PolicyType, class EngineType, class PrecisionType>
-class ShardedState : PlacedParameters<GroupType>, public GroupState<EngineType, PolicyType, PrecisionType> {
+class ShardedState : PlacedParameters<GroupType>, public GroupState<EngineType, PrecisionType> {
     using Placed = PlacedParameters<GroupType>;
-    using Base = GroupState<EngineType, PolicyType, PrecisionType>;
+    using Base = GroupState<EngineType, PrecisionType>;
 
   public:
     using Group = GroupType;
+    using Policy = PolicyType;
     using typename Base::Engine;
     using typename Base::Gather;
     using typename Base::Gradient;
-    using typename Base::Policy;
     using typename Base::Precision;
     using Options = ShardedOptions<Group, Policy>;
 
@@ -53,18 +53,19 @@ class ShardedState : PlacedParameters<GroupType>, public GroupState<EngineType, 
                  std::span<Gradient> adopted_gradients, SourceLocation where)
         : Placed(path, shapes, context.grid(), context.rank(), communicators.shards.size(),
                  alignment_for(Precision::narrowest), options.packing),
-          Base(context, place(std::move(path), communicators, options, where), communicators, adopted_parameters,
-               adopted_gradients),
+          Base(context, place(context.grid(), std::move(path), communicators, options, where), communicators,
+               adopted_parameters, adopted_gradients),
           policy_(options.policy) {}
 
-    GroupGeometry place(std::string&& path, const GroupCommunicators<Engine>& communicators, const Options& options,
-                        SourceLocation where) const {
+    GroupGeometry place(const AxisGrid& grid, std::string&& path, const GroupCommunicators<Engine>& communicators,
+                        const Options& options, SourceLocation where) const {
         if (Policy::optimizer == Placement::sharded && options.packing == Packing::exact) {
             throw_invalid_argument(where, "'", path, "': Packing::exact given, but ", Policy::name,
                                    " shards; expected aligned or packed");
         }
         GroupGeometry g;
         g.path = std::move(path);
+        g.policy = policy_traits(options.policy, grid.extent(Dp::name), grid.extent(Cp::name));
         g.names = Group::names;
         g.shapes = shapes().all();
         g.tp_placements = Group::tp_placements;
