@@ -11,7 +11,7 @@
 
 #include "../../examples/train_gpt/model/initialise.hpp"
 #include "../../examples/train_gpt/model/parameters.hpp"
-#include "../../examples/train_gpt/model/pass.hpp"
+#include "../../examples/train_gpt/model/pass_instances.hpp"
 
 namespace train_gpt::test {
 

@@ -68,6 +68,7 @@ def main():
             check_training(folder, 3, ["--policy", policy, "--microbatches", "2"])
         check_training(folder, 4, ["--policy", "hybrid_shard:2", "--dtype", "fp64", "--optimizer", "sgd"])
         check_training(folder, 2, ["--policy", "full_shard", "--dtype", "bf16"])
+        check_models_that_differ()
         check_training(folder, 1, ["--policy", "full_shard"])
         check_training(folder, 4, ["--sequence-parallel", "on", "--context", "ring"], "1x2x2")
         check_training(folder, 4, ["--policy", "no_shard", "--context", "gather", "--microbatches", "3"], "2x1x2")

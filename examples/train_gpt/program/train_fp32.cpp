@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "../model/pass_instances.hpp"
 #include "train_as.hpp"
 
 namespace train_gpt {

@@ -64,7 +64,9 @@ TEST_CASE("nccl: training over dp with cp and tp beside it") {
 }
 
 TEST_CASE("nccl: bf16 with fp32 master and reduction") {
-    check_policies<sk::bf16>(Mesh(4, 1, 1), {.microbatches = 2});
+    check<sk::bf16, sk::NoShard>(Mesh(4, 1, 1), {.microbatches = 2});
+    check<sk::bf16, sk::ShardOptimizer>(Mesh(4, 1, 1), {.microbatches = 2});
+    check<sk::bf16, sk::HybridShard<2>>(Mesh(4, 1, 1), {.microbatches = 2});
 }
 
 TEST_CASE("nccl: a step that overflows under a loss scale is skipped without the host") {
