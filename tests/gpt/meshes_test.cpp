@@ -87,8 +87,8 @@ TEST_SUITE("gpt.meshes") {
 
     TEST_CASE("collectives by axis, peak bytes and allocations of meshes are the planned ones") {
         for (const MeshExtents mesh : {MeshExtents{1, 2, 1}, {1, 1, 2}, {2, 2, 2}}) {
-            if (test_size::reduced() && mesh.world() < 8) { continue; }
             for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+                if (test_size::reduced() && (mesh.world() < 8 || dtype == Dtype::bf16)) { continue; }
                 for (const SequenceParallel sequence_parallel : {SequenceParallel::off, SequenceParallel::on}) {
                     for (const ContextExchange context : {ContextExchange::ring, ContextExchange::gather}) {
                         Options options = base();
