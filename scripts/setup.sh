@@ -21,6 +21,10 @@ header CLI/CLI.hpp libcli11-dev
 header nlohmann/json.hpp nlohmann-json3-dev
 module openblas libopenblas-dev
 "
+needs_benchmarks="$needs_build
+header CLI/CLI.hpp libcli11-dev
+header nlohmann/json.hpp nlohmann-json3-dev
+"
 needs_mpi="
 module ompi-c libopenmpi-dev
 command mpirun openmpi-bin

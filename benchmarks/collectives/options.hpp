@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/comm/reduce_op.hpp>
+
+namespace benchmarks {
+
+enum class EngineKind : std::uint8_t { self, threads, mpi };
+enum class VerbKind : std::uint8_t {
+    all_gather,
+    reduce_scatter,
+    all_reduce,
+    broadcast,
+    all_to_all,
+    send_receive,
+    barrier
+};
+enum class DataType : std::uint8_t { fp64, fp32, fp16, bf16, int64, int32, uint8 };
+/// Where results lie: in a buffer of their own, or in the input's.
+enum class Placement : std::uint8_t { out_of_place, in_place };
+
+inline constexpr std::array<std::string_view, 3> engine_names{"self", "threads", "mpi"};
+inline constexpr std::array<std::string_view, 7> verb_names{"all_gather", "reduce_scatter", "all_reduce", "broadcast",
+                                                            "all_to_all", "send_receive",   "barrier"};
+/// As nccl-tests names them.
+inline constexpr std::array<std::string_view, 7> type_names{"double", "float", "half", "bfloat16",
+                                                            "int64",  "int32", "uint8"};
+inline constexpr std::array<std::string_view, 3> op_names{"sum", "max", "min"};
+inline constexpr std::array<std::string_view, 3> axis_names{"dp", "tp", "cp"};
+inline constexpr std::array<std::string_view, 3> in_place_names{"off", "on", "both"};
+inline constexpr std::array<std::string_view, 2> switch_names{"off", "on"};
+inline constexpr std::size_t most_ranks = 4096;
+
+struct MeshExtents {
+    std::size_t dp = 1;
+    std::size_t tp = 1;
+    std::size_t cp = 1;
+
+    constexpr std::size_t world() const noexcept { return dp * tp * cp; }
+    constexpr std::size_t extent(std::size_t axis) const noexcept { return axis == 0 ? dp : axis == 1 ? tp : cp; }
+    std::string describe() const { return std::to_string(dp) + "x" + std::to_string(tp) + "x" + std::to_string(cp); }
+};
+
+/// What the command line says, checked.
+struct Options {
+    EngineKind engine = EngineKind::threads;
+    std::vector<VerbKind> verbs;
+    std::string left_out;  ///< verbs of --verb all that have no placement that was asked for, as a text
+    std::vector<DataType> types{DataType::fp32};
+    std::vector<shardkit::ReduceOp> ops{shardkit::ReduceOp::sum};
+    MeshExtents mesh;
+    std::vector<std::size_t> axes{0};  ///< indices into axis_names, slowest first
+    std::size_t root = 0;
+    bool out_of_place = true;
+    bool in_place = true;
+    std::uint64_t min_bytes = 256;
+    std::uint64_t max_bytes = std::uint64_t{64} << 20U;
+    std::uint64_t step_factor = 8;
+    std::size_t warmup = 5;
+    std::size_t calls = 0;  ///< back to back in a round; 0: as many as calls_for(bytes) says
+    std::size_t rounds = 15;
+    std::size_t checks = 1;
+    bool pin = false;
+    std::string json;  ///< file names; empty: not asked for
+    std::string plot;
+
+    /// Ranks of one sub-mesh.
+    std::size_t group_size() const noexcept {
+        std::size_t size = 1;
+        for (const std::size_t axis : axes) { size *= mesh.extent(axis); }
+        return size;
+    }
+    std::size_t groups() const noexcept { return mesh.world() / group_size(); }
+    /// "dp,cp"
+    std::string axes_text() const {
+        std::string text;
+        for (const std::size_t axis : axes) { text.append(text.empty() ? "" : ",").append(axis_names[axis]); }
+        return text;
+    }
+    /// Calls of a round: as given, or those that take about as long as 64 MiB, at least 1 and at most 200.
+    std::size_t calls_for(std::uint64_t bytes) const noexcept {
+        if (calls > 0) { return calls; }
+        const std::uint64_t many = (std::uint64_t{64} << 20U) / (bytes + 1);
+        return many < 1 ? 1 : many > 200 ? 200 : static_cast<std::size_t>(many);
+    }
+    bool wants(Placement placement) const noexcept {
+        return placement == Placement::in_place ? in_place : out_of_place;
+    }
+};
+
+}  // namespace benchmarks

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/mpi/environment.hpp>
+
+#include "asks_for_mpi.hpp"
+#include "processes.hpp"
+
+namespace benchmarks {
+
+struct Processes::Environment {
+    shardkit::mpi::Environment mpi;
+};
+
+Processes::Processes(int count, const char* const* arguments)
+    : environment_(asks_for_mpi(count, arguments) ? std::make_unique<Environment>() : nullptr) {}
+Processes::~Processes() = default;
+
+std::size_t Processes::count() const { return environment_ ? environment_->mpi.size() : 1; }
+bool Processes::reports() const { return !environment_ || environment_->mpi.rank() == 0; }
+
+Processes::Agreement Processes::agree(int code) const {
+    if (!environment_) { return {code, code != 0}; }
+    const int rank = static_cast<int>(environment_->mpi.rank());
+    const int mine[] = {code, code == 0 ? -static_cast<int>(count()) : -rank};
+    int most[2];
+    MPI_Allreduce(mine, most, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    return {most[0], code != 0 && -most[1] == rank};
+}
+
+}  // namespace benchmarks

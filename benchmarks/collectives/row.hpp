@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include <shardkit/comm/reduce_op.hpp>
+
+#include "../common/summary.hpp"
+#include "options.hpp"
+
+namespace benchmarks {
+
+/// The copy that stands beside a collective as its limit.
+struct CopyFigure {
+    std::uint64_t bytes = 0;  ///< that each rank copies: as many are read and written again
+    bool streams = false;     ///< past the caches, which was faster than through them
+    Summary time;
+};
+
+/// One size of one collective in one placement.
+struct Figure {
+    Summary time;                        ///< of one call, of the slowest rank of all sub-meshes, in seconds
+    std::size_t calls = 0;               ///< back to back in each round
+    std::optional<std::uint64_t> wrong;  ///< values, over all ranks and checks; none: not checked
+    std::optional<CopyFigure> copy;      ///< none: nothing has to be copied
+};
+
+struct Row {
+    VerbKind verb{};
+    DataType type{};
+    shardkit::ReduceOp op{};
+    bool reduces = false;
+    bool has_root = false;
+    bool moves_data = true;
+    std::uint64_t bytes = 0;  ///< size: the whole buffer
+    std::uint64_t count = 0;  ///< elements of a rank
+    double bus_factor = 0;
+    std::optional<Figure> out_of_place;  ///< none: not asked for, or the verb has no such form
+    std::optional<Figure> in_place;
+
+    /// Whether the figure has a bandwidth: a barrier has none, nor has what one rank alone leaves in place.
+    static bool moves(const Figure& figure) noexcept { return figure.copy.has_value(); }
+    /// Bytes per second.
+    double algorithm_bandwidth(const Figure& figure) const noexcept {
+        return static_cast<double>(bytes) / figure.time.median;
+    }
+    double bus_bandwidth(const Figure& figure) const noexcept { return algorithm_bandwidth(figure) * bus_factor; }
+    /// The bus bandwidth that this collective would have if it took as long as the copy.
+    double limit(const Figure& figure) const noexcept {
+        return static_cast<double>(bytes) / figure.copy->time.median * bus_factor;
+    }
+    std::uint64_t wrong() const noexcept {
+        return (out_of_place ? out_of_place->wrong.value_or(0) : 0) + (in_place ? in_place->wrong.value_or(0) : 0);
+    }
+};
+
+}  // namespace benchmarks

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include <shardkit/backend/mpi/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "engines.hpp"
+#include "run_rank.hpp"
+
+namespace benchmarks {
+
+void run_on_mpi(const Options& options, const RowSink& sink) {
+    shardkit::mpi::run(shardkit::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp), [&](auto& rank) {
+        shardkit::Context<shardkit::mpi::Engine<>>& context = rank;
+        run_rank(context, options, sink);
+    });
+}
+
+std::string mpi_version() {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    MPI_Get_library_version(text.data(), &length);
+    const std::string version(text.data());
+    return version.substr(0, version.find_first_of(",\n"));
+}
+
+}  // namespace benchmarks

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/mesh/context.hpp>
+
+#include "../common/pin.hpp"
+#include "make_workload.hpp"
+#include "measure.hpp"
+#include "options.hpp"
+#include "plan_rows.hpp"
+#include "row.hpp"
+#include "row_sink.hpp"
+#include "shape.hpp"
+#include "verb_facts.hpp"
+
+namespace benchmarks {
+
+/// The rank's sub-mesh over the axes asked for, and its ranks. Collective over the world.
+/// @throws std::runtime_error when the world or the sub-mesh has other ranks than were asked for
+template <class Engine>
+typename Engine::Communicator sub_mesh(shardkit::Context<Engine>& context, const Options& options, Shape& shape) {
+    std::vector<std::string_view> names;
+    for (const std::size_t axis : options.axes) { names.push_back(axis_names[axis]); }
+    const shardkit::RankGroup members = context.grid().group(names, context.rank());
+    const auto group = context.world().split(members.color(), members.index(), options.axes_text());
+    if (context.world_size() != options.mesh.world() || group.size() != options.group_size()) {
+        throw std::runtime_error("the engine gave " + std::to_string(context.world_size()) + " ranks, and " +
+                                 std::to_string(group.size()) + " along " + options.axes_text() + "; expected " +
+                                 std::to_string(options.mesh.world()) + " and " +
+                                 std::to_string(options.group_size()));
+    }
+    shape.rank = group.rank();
+    shape.root = options.root;
+    for (std::size_t i = 0; i < members.size(); ++i) { shape.world_ranks.push_back(members.member(i)); }
+    return group;
+}
+
+/// Everything that the options ask for, on one rank of the mesh. Collective over the world.
+template <class Engine>
+void run_rank(shardkit::Context<Engine>& context, const Options& options, const RowSink& sink) {
+    if (options.pin) { pin_to(allowed_processors(), context.rank()); }
+    Shape shape;
+    const auto group = sub_mesh(context, options, shape);
+    const auto measured = [&](const Row& row, const VerbFacts& facts, Placement placement) {
+        if (!facts.has(placement) || !options.wants(placement)) { return std::optional<Figure>(); }
+        const auto workload = make_workload(context, group, row.verb, row.type, placement, shape);
+        const auto copied = static_cast<std::uint64_t>(static_cast<double>(row.bytes) * facts.copied(placement));
+        return std::optional<Figure>(measure(context, options, row.bytes, copied, *workload));
+    };
+    for (const PlannedRow& planned : plan_rows(options, shape.ranks())) {
+        Row row = planned.row;
+        shape.op = row.op;
+        shape.piece = planned.piece;
+        row.out_of_place = measured(row, planned.facts, Placement::out_of_place);
+        row.in_place = measured(row, planned.facts, Placement::in_place);
+        if (context.rank() == 0) { sink(row); }
+    }
+}
+
+}  // namespace benchmarks

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table.hpp"
+
+#include "../common/text_format.hpp"
+
+namespace benchmarks {
+
+namespace {
+
+/// Four significant digits, so that columns keep their width.
+std::string number(double value) {
+    const int decimals = value < 9.9995 ? 3 : value < 99.995 ? 2 : value < 999.95 ? 1 : 0;
+    return formatted("%.*f", decimals, value);
+}
+
+std::string figure_columns(const Row& row, const std::optional<Figure>& figure) {
+    if (!figure) { return formatted("  %9s %7s %7s %6s", "-", "-", "-", "-"); }
+    const auto bandwidth = [&](double value) { return Row::moves(*figure) ? number(value / 1e9) : std::string("-"); };
+    const std::string wrong = !row.moves_data ? "-" : figure->wrong ? std::to_string(*figure->wrong) : "N/A";
+    return formatted("  %9s %7s %7s %6s", number(figure->time.median * 1e6).c_str(),
+                     bandwidth(row.algorithm_bandwidth(*figure)).c_str(),
+                     bandwidth(row.bus_bandwidth(*figure)).c_str(), wrong.c_str());
+}
+
+std::string share_column(const std::optional<Figure>& figure) {
+    if (!figure || !figure->copy) { return formatted(" %6s", "-"); }
+    return formatted(" %6.1f", 100 * figure->copy->time.median / figure->time.median);
+}
+
+std::string calls_text(const Options& o) { return o.calls > 0 ? std::to_string(o.calls) : "up to 200"; }
+
+}  // namespace
+
+std::string table_head(const Options& o, const Machine& machine, const std::string& mpi) {
+    const std::string engine(engine_names[static_cast<std::size_t>(o.engine)]);
+    const auto many = [](std::size_t n, const char* what) {
+        return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+    };
+    std::string text = "# shardkit collectives: engine " + engine + (mpi.empty() ? "" : " (" + mpi + ")") + ", " +
+                       many(o.mesh.world(), "rank") + ", mesh " + o.mesh.describe() + ", axis " + o.axes_text() +
+                       ": " + many(o.groups(), "group") + " of " + many(o.group_size(), "rank") +
+                       (o.groups() > 1 ? " at once, the slowest reported\n" : "\n");
+    text += "# machine: " + machine.processor + ", " + many(machine.processors, "processor") +
+            " usable, last-level cache " + bytes_text(machine.last_cache) + ", " + machine.system +
+            formatted(", load %.2f\n", machine.load);
+    text += "# build:   " + machine.compiler + ", " + machine.flags + "\n";
+    text += std::string("# pinning: ") + (o.pin ? "rank r on the r-th processor" : "none") +
+            (o.mesh.world() > machine.processors ? "; ranks share processors\n" : "\n");
+    text += "# method:  warm-up " + many(o.warmup, "call") + ", " + many(o.rounds, "round") + " of " + calls_text(o) +
+            " calls back to back, then as many copies; median of rounds, slowest rank; " + many(o.checks, "check") +
+            "\n";
+    if (!o.left_out.empty()) { text += "# without: " + o.left_out + ", which have no form that was asked for\n"; }
+    return text;
+}
+
+std::string verb_head(VerbKind verb) {
+    std::string text = "#\n# " + std::string(verb_names[static_cast<std::size_t>(verb)]) + "\n";
+    text += formatted("# %47s  %20s %13s %20s %12s   %s\n", "", "out-of-place", "", "in-place", "", "of copy (%)");
+    const std::string figure = formatted("  %9s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
+    const std::string units = formatted("  %9s %7s %7s", "(us)", "(GB/s)", "(GB/s)");
+    text += formatted("# %11s %12s %8s %6s %6s", "size", "count", "type", "redop", "root") + figure + figure +
+            formatted(" %6s %6s\n", "out", "in");
+    text += formatted("# %11s %12s %8s %6s %6s", "(B)", "(elements)", "", "", "") + units + formatted(" %6s", "") +
+            units + "\n";
+    return text;
+}
+
+std::string table_row(const Row& row, const Options& o) {
+    const std::string type(row.moves_data ? type_names[static_cast<std::size_t>(row.type)] : "-");
+    const std::string op(row.reduces ? op_names[static_cast<std::size_t>(row.op)] : "-");
+    const std::string root = row.has_root ? std::to_string(o.root) : "-";
+    return formatted("  %11llu %12llu %8s %6s %6s", static_cast<unsigned long long>(row.bytes),
+                     static_cast<unsigned long long>(row.count), type.c_str(), op.c_str(), root.c_str()) +
+           figure_columns(row, row.out_of_place) + figure_columns(row, row.in_place) +
+           share_column(row.out_of_place) + share_column(row.in_place) + "\n";
+}
+
+}  // namespace benchmarks

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <type_traits>
+
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/core/fp16.hpp>
+
+#include "options.hpp"
+
+namespace benchmarks {
+
+/// f(std::type_identity<T>{}) with the element type, returning what f returns.
+template <class F>
+auto with_type(DataType type, F f) {
+    switch (type) {
+        case DataType::fp64:
+            return f(std::type_identity<double>{});
+        case DataType::fp32:
+            return f(std::type_identity<float>{});
+        case DataType::fp16:
+            return f(std::type_identity<shardkit::fp16>{});
+        case DataType::bf16:
+            return f(std::type_identity<shardkit::bf16>{});
+        case DataType::int64:
+            return f(std::type_identity<std::int64_t>{});
+        case DataType::int32:
+            return f(std::type_identity<std::int32_t>{});
+        case DataType::uint8:
+            return f(std::type_identity<std::uint8_t>{});
+    }
+    throw std::logic_error("with_type: unknown element type");
+}
+
+}  // namespace benchmarks

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace benchmarks {
+
+/// One collective of one rank with its buffers, whatever its verb, element type and engine are.
+class Workload {
+  public:
+    Workload() = default;
+    Workload(const Workload&) = delete;
+    Workload& operator=(const Workload&) = delete;
+    virtual ~Workload() = default;
+
+    /// Puts in the values, and where results are expected what no result may keep.
+    virtual void prepare() = 0;
+    /// Gives the engine `times` calls back to back and waits for them.
+    virtual void call(std::size_t times) = 0;
+    /// How many values of this rank are not what one call after prepare() makes of them.
+    virtual std::uint64_t count_wrong() = 0;
+};
+
+}  // namespace benchmarks

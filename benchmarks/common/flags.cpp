@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flags.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "input_error.hpp"
+
+namespace benchmarks {
+
+struct Flags::App {
+    App(const std::string& description, const std::string& program) : cli(description, program) {}
+
+    CLI::App cli;
+};
+
+Flags::Flags(const std::string& description, const std::string& program)
+    : app_(std::make_unique<App>(description, program)) {}
+Flags::~Flags() = default;
+
+void Flags::add(const std::string& names, const std::string& value, const std::string& help) {
+    const std::size_t comma = names.find(',');
+    const std::string flag = comma == names.npos ? names : names.substr(comma + 1);
+    app_->cli.add_option(names, given_[flag], help)->type_name(value);
+}
+
+void Flags::parse(int count, const char* const* arguments) {
+    CLI::App& cli = app_->cli;
+    try {
+        cli.parse(count, arguments);
+    } catch (const CLI::CallForHelp&) { help_ = cli.help(); } catch (const CLI::ExtrasError&) {
+        const auto rest = cli.remaining();
+        throw InputError("unknown argument '" + (rest.empty() ? "" : rest.front()) +
+                         "': expected one of the flags that --help lists");
+    } catch (const CLI::ParseError& error) {
+        std::string what = error.what();
+        for (char& c : what) { c = c == '\n' ? ' ' : c; }
+        throw InputError(what);
+    }
+}
+
+bool Flags::is_given(const std::string& flag) const { return app_->cli.count(flag) > 0; }
+
+}  // namespace benchmarks

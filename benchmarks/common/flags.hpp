@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+namespace benchmarks {
+
+/// The flags of a program. Every value stays text until the program parses it, so that all messages name flag, value
+/// and expectation.
+class Flags {
+  public:
+    Flags(const std::string& description, const std::string& program);
+    Flags(const Flags&) = delete;
+    Flags& operator=(const Flags&) = delete;
+    ~Flags();
+
+    /// `names` as "-b,--minbytes", `value` as it stands in the help; the long name is the one for `use`.
+    void add(const std::string& names, const std::string& value, const std::string& help);
+
+    /// @throws InputError for unknown flags, flags without a value and flags given twice
+    void parse(int count, const char* const* arguments);
+
+    /// The help text when it was asked for, else empty.
+    const std::string& help() const noexcept { return help_; }
+
+    /// Calls f(flag, text) when the flag was given.
+    template <class F>
+    void use(const std::string& flag, F f) const {
+        if (is_given(flag)) { f(flag, given_.at(flag)); }
+    }
+    bool is_given(const std::string& flag) const;
+
+  private:
+    struct App;
+    std::unique_ptr<App> app_;
+    std::map<std::string, std::string> given_;
+    std::string help_;
+};
+
+}  // namespace benchmarks

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace benchmarks {
+
+/// @throws InputError when `file` is neither .png nor .svg, or gnuplot, which draws, is not installed
+void require_plotter(const std::string& file);
+
+/// Text between quotes in a gnuplot script: nothing is special in it.
+std::string gnuplot_text(const std::string& text);
+
+/// Runs a gnuplot script that draws into `file`.
+/// @throws std::runtime_error when gnuplot fails
+void run_gnuplot(const std::string& file, int width, int height, const std::string& script);
+
+}  // namespace benchmarks

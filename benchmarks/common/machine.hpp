@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace benchmarks {
+
+/// What a figure depends on besides the program: recorded with every result.
+struct Machine {
+    std::string processor;         ///< as the system names its model
+    std::size_t processors = 0;    ///< that this process may use, by its affinity mask
+    std::uint64_t last_cache = 0;  ///< bytes of the last-level cache; 0 when the system does not say
+    std::uint64_t memory = 0;      ///< bytes
+    std::string system;            ///< "Linux 6.1.0 x86_64"
+    double load = 0;               ///< of the last minute: above 0 when others were busy too
+    std::string date;              ///< of the run, in UTC: "2026-01-31T23:59:59Z"
+    std::string compiler;          ///< "g++ 12.2.0"
+    std::string flags;             ///< that this program was compiled with
+
+    static Machine read();
+};
+
+}  // namespace benchmarks

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "input_error.hpp"
+#include "text_format.hpp"
+
+namespace benchmarks {
+
+/// A whole number from `least` to `most`.
+/// @throws InputError for anything else: signs, fractions, other characters, overflow
+inline std::uint64_t parse_count(const std::string& flag, const std::string& given, std::uint64_t least,
+                                 std::uint64_t most = std::numeric_limits<std::uint32_t>::max()) {
+    std::uint64_t value = 0;
+    const char* end = given.data() + given.size();
+    const auto [stop, error] = std::from_chars(given.data(), end, value);
+    if (error != std::errc{} || stop != end || value < least || value > most) {
+        throw bad_flag(flag, given, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    }
+    return value;
+}
+
+/// Bytes: a whole number of at least 1, in units of 1024, 1024^2 or 1024^3 bytes with a K, M or G behind it.
+/// @throws InputError for anything else, and for more than 1024 G
+inline std::uint64_t parse_bytes(const std::string& flag, const std::string& given) {
+    constexpr std::string_view units = "KMG";
+    const std::size_t unit = given.empty() ? units.npos : units.find(given.back());
+    const std::uint64_t scale = unit == units.npos ? 1 : std::uint64_t{1} << (10 * (unit + 1));
+    const std::uint64_t most = (std::uint64_t{1} << 40U) / scale;
+    const std::string digits = unit == units.npos ? given : given.substr(0, given.size() - 1);
+    std::uint64_t value = 0;
+    const char* end = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), end, value);
+    if (error != std::errc{} || stop != end || value == 0 || value > most) {
+        throw bad_flag(flag, given, "bytes from 1 to 1024G, as a whole number or with K, M or G behind it");
+    }
+    return value * scale;
+}
+
+/// The index of the name that was given.
+template <class Names>
+std::size_t parse_name(const std::string& flag, const std::string& given, const Names& names) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        if (given == names[i]) { return i; }
+    }
+    throw bad_flag(flag, given, listed(names, "or"));
+}
+
+/// "a,b,c" at its commas; parts may be empty.
+inline std::vector<std::string> split_list(const std::string& given) {
+    std::vector<std::string> parts(1);
+    for (const char c : given) {
+        if (c == ',') {
+            parts.emplace_back();
+        } else {
+            parts.back() += c;
+        }
+    }
+    return parts;
+}
+
+/// The indices of the names in a list with commas, in the order given; "all" stands for every name.
+/// @throws InputError for an unknown name or one given twice
+template <class Names>
+std::vector<std::size_t> parse_names(const std::string& flag, const std::string& given, const Names& names) {
+    std::vector<std::size_t> chosen;
+    if (given == "all") {
+        for (std::size_t i = 0; i < names.size(); ++i) { chosen.push_back(i); }
+        return chosen;
+    }
+    const std::string expected = "all, or a list with commas of " + listed(names, "and");
+    for (const std::string& part : split_list(given)) {
+        std::size_t found = 0;
+        while (found < names.size() && part != names[found]) { ++found; }
+        if (found == names.size()) { throw bad_flag(flag, given, expected); }
+        for (const std::size_t earlier : chosen) {
+            if (earlier == found) { throw bad_flag(flag, given, "each name once"); }
+        }
+        chosen.push_back(found);
+    }
+    return chosen;
+}
+
+}  // namespace benchmarks

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_collectives.py PROGRAM PAGE -- [LAUNCHER...]: the program measures what its flags say and nothing else, its
+figures agree with each other, and it refuses what it cannot do; PAGE, its documentation, names flags, columns and JSON
+members that there are. LAUNCHER starts MPI processes; without one there is no MPI.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = sys.argv[1]
+PAGE = pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")
+LAUNCHER = sys.argv[sys.argv.index("--") + 1:]
+VERBS = ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "send_receive", "barrier"]
+TYPES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int64": 8, "int32": 4, "uint8": 1}
+REDUCES = ("all_reduce", "reduce_scatter")
+PIECES = ("all_gather", "reduce_scatter", "all_to_all")  # whose count is one rank's part of the size
+OUT_OF_PLACE = [verb for verb in VERBS if verb != "broadcast"]
+IN_PLACE = ["all_gather", "reduce_scatter", "all_reduce", "broadcast"]
+QUICK = ["--rounds", "3", "--iters", "2", "--warmup_iters", "1"]
+wrong = []
+
+
+def expect(condition, what, done=None):
+    print(("ok: " if condition else "WRONG: ") + what)
+    if not condition:
+        wrong.append(what)
+        if done is not None:
+            print(done.stdout[-3000:] + done.stderr[-3000:])
+
+
+def run(flags, launcher=()):
+    return subprocess.run([*launcher, PROGRAM, *map(str, flags)], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=120, check=False)
+
+
+def bus_factor(verb, n):
+    return {"all_gather": (n - 1) / n, "reduce_scatter": (n - 1) / n, "all_reduce": 2 * (n - 1) / n, "broadcast": 1,
+            "all_to_all": (n - 1) / n, "send_receive": 1}[verb]
+
+
+def copied(verb, n, size, placement):
+    """What each rank has to copy at least: half of the bytes that have to be read and written."""
+    if placement == "in_place" and n == 1:
+        return 0
+    return {"all_gather": size * (n - 1) / n if placement == "in_place" else size,
+            "reduce_scatter": (size + size / n) / 2, "all_reduce": size, "broadcast": size * (n - 1) / n,
+            "all_to_all": size, "send_receive": size}[verb]
+
+
+def near(a, b):
+    return abs(a - b) <= 1e-6 * max(abs(a), abs(b))
+
+
+def check_time(time):
+    return set(time) == {"median", "min", "p95"} and 0 < time["min"] <= time["median"] <= time["p95"]
+
+
+def check_figure(row, placement, n, what):
+    """The figures of a row agree with each other."""
+    figure = row[placement]
+    expect(set(figure) == {"time_us", "calls_per_round", "wrong", "algbw_gb_s", "busbw_gb_s", "copy", "share_of_copy"},
+           f"{what}: members of a figure")
+    expect(check_time(figure["time_us"]), f"{what}: times")
+    bytes_copied = 0 if row["verb"] == "barrier" else int(copied(row["verb"], n, row["size"], placement))
+    if bytes_copied == 0:
+        expect(figure["copy"] is None and figure["algbw_gb_s"] is None, f"{what}: nothing to copy, no bandwidth")
+        return
+    expect(figure["wrong"] == 0, f"{what}: no wrong values")
+    algbw = row["size"] / figure["time_us"]["median"] / 1e3
+    expect(near(figure["algbw_gb_s"], algbw), f"{what}: algbw is size over time")
+    expect(near(figure["busbw_gb_s"], algbw * bus_factor(row["verb"], n)), f"{what}: busbw")
+    copy = figure["copy"]
+    expect(copy["bytes_per_rank"] == bytes_copied, f"{what}: bytes of the copy")
+    expect(check_time(copy["time_us"]) and copy["stores"] in ("memcpy", "non-temporal"), f"{what}: the copy")
+    share = copy["time_us"]["median"] / figure["time_us"]["median"]
+    expect(near(figure["share_of_copy"], share), f"{what}: share of the copy")
+    expect(near(copy["busbw_gb_s"] * share, figure["busbw_gb_s"]), f"{what}: bus bandwidth of the copy")
+
+
+def check_row(row, report, out_of_place, in_place):
+    verb, n = row["verb"], report["group_size"]
+    what = f"{report['engine']} {report['mesh']} {report['axis']} {verb} {row['type']} {row['size']}"
+    if verb == "barrier":
+        expect(row["size"] == 0 and row["count"] == 0 and row["type"] is None, f"{what}: no size")
+    else:
+        pieces = n if verb in PIECES else 1
+        expect(row["size"] == row["count"] * pieces * TYPES[row["type"]], f"{what}: size, count and type")
+    expect((row["redop"] is not None) == (verb in REDUCES), f"{what}: redop")
+    expect((row["root"] is not None) == (verb == "broadcast"), f"{what}: root")
+    for placement, asked, verbs in (("out_of_place", out_of_place, OUT_OF_PLACE), ("in_place", in_place, IN_PLACE)):
+        if asked and verb in verbs:
+            check_figure(row, placement, n, f"{what} {placement}")
+        else:
+            expect(row[placement] is None, f"{what}: no {placement}")
+
+
+def measured(folder, flags, launcher=(), out_of_place=True, in_place=True):
+    """Runs with --json and checks everything that holds for every run."""
+    path = folder / "result.json"
+    done = run([*QUICK, *flags, "--json", path], launcher)
+    text = " ".join(map(str, flags))
+    expect(done.returncode == 0 and done.stderr == "", f"{text}: ends well", done)
+    report = json.loads(path.read_text(encoding="utf-8"))
+    path.unlink()
+    for member in ("date", "machine", "build", "engine", "mpi", "pinned", "warmup", "rounds", "checks", "axis"):
+        expect(member in report, f"{text}: {member} is recorded")
+    expect(report["benchmark"] == "collectives" and report["format"] == 1 and report["wrong"] == 0, f"{text}: head")
+    expect(report["groups"] * report["group_size"] == report["ranks"], f"{text}: groups")
+    for row in report["rows"]:
+        check_row(row, report, out_of_place, in_place)
+    printed = [line for line in done.stdout.splitlines() if not line.startswith("#")]
+    expect(len(printed) == len(report["rows"]), f"{text}: as many lines as rows", done)
+    for line, row in zip(printed, report["rows"]):
+        expect(line.split()[:2] == [str(row["size"]), str(row["count"])], f"{text}: line and row agree")
+    return report, done
+
+
+def members_of(value):
+    """Names of all members within."""
+    if isinstance(value, list):
+        return {name for element in value for name in members_of(element)}
+    if isinstance(value, dict):
+        return set(value) | {name for element in value.values() for name in members_of(element)}
+    return set()
+
+
+def check_page(folder):
+    """What the page says of flags, columns and JSON is so."""
+    report, done = measured(folder, ["--verb", "all_reduce", "-b", "64", "-e", "64"])
+    text = run(["--help"]).stdout
+    for line in PAGE.splitlines():
+        if line.startswith("benchmarks/run collectives"):
+            for word in line.split("#")[0].split()[2:]:
+                expect(not word.startswith("-") or f" {word} " in text.replace(",", " "), f"the page's flag {word}")
+    head = [line for line in done.stdout.splitlines() if line.startswith("# ")][-4:]
+    for line in head:
+        expect(line in PAGE.splitlines(), "the page shows the columns", done)
+    for name in members_of(report) - members_of(report["machine"]) - members_of(report["build"]):
+        expect(f"`{name}`" in PAGE, f"the page names the JSON's member {name}")
+
+
+def verbs_of(report):
+    return list(dict.fromkeys(row["verb"] for row in report["rows"]))
+
+
+def check_runs(folder):
+    report, done = measured(folder, ["-b", "64", "-e", "4K", "-f", "8"])
+    expect(verbs_of(report) == VERBS and report["ranks"] == 2 and report["engine"] == "threads", "defaults", done)
+    expect([r["size"] for r in report["rows"] if r["verb"] == "all_reduce"] == [64, 512, 4096], "sizes", done)
+
+    report, done = measured(folder, ["--ranks", "3", "-b", "1", "-e", "100", "-f", "10", "--verb",
+                                     "all_gather,all_reduce"])
+    expect([r["size"] for r in report["rows"]] == [12, 96, 4, 8, 100], "sizes are whole pieces of 3 ranks", done)
+
+    report, _ = measured(folder, ["--verb", "all_reduce", "-d", "all", "-o", "all", "-b", "64", "-e", "64"])
+    expect([(r["type"], r["redop"]) for r in report["rows"]] ==
+           [(t, o) for t in TYPES for o in ("sum", "max", "min")], "all types and operations")
+
+    report, _ = measured(folder, ["--in-place", "on", "-b", "64", "-e", "64"], out_of_place=False)
+    expect(verbs_of(report) == IN_PLACE, "verbs in place")
+    report, done = measured(folder, ["--in-place", "off", "-b", "64", "-e", "64"], in_place=False)
+    expect(verbs_of(report) == OUT_OF_PLACE and "# without: broadcast" in done.stdout, "verbs out of place", done)
+
+    report, _ = measured(folder, ["--engine", "self", "-b", "64", "-e", "64"])
+    expect(report["ranks"] == 1 and verbs_of(report) == VERBS, "self")
+
+    done = run([*QUICK, "--verb", "all_reduce", "-b", "64", "-e", "64", "-c", "0"])
+    expect(done.returncode == 0 and done.stdout.split().count("N/A") == 2, "nothing checked, nothing said", done)
+    done = run([*QUICK, "--verb", "barrier", "--pin", "on"])
+    expect(done.returncode == 0 and "# pinning: rank r" in done.stdout, "pinned", done)
+
+
+def check_meshes(folder):
+    """All sub-meshes of an axis run at once: data of another sub-mesh would be wrong data."""
+    for axis, groups, size in (("dp", 4, 2), ("tp", 2, 4), ("dp,tp", 1, 8), ("tp,dp", 1, 8), ("cp", 8, 1)):
+        report, _ = measured(folder, ["--mesh", "2x4x1", "--axis", axis, "-b", "320", "-e", "320"])
+        expect((report["groups"], report["group_size"], report["ranks"]) == (groups, size, 8), f"groups over {axis}")
+    report, _ = measured(folder, ["--mesh", "1x2x2", "--axis", "cp", "--verb", "broadcast", "-r", "1", "-b", "64",
+                                  "-e", "64"])
+    expect(report["rows"][0]["root"] == 1, "root")
+
+
+def check_plots(folder):
+    if shutil.which("gnuplot") is None:
+        print("skipped: pictures, without gnuplot")
+        return
+    picture = folder / "picture.svg"
+    done = run([*QUICK, "-b", "64", "-e", "4K", "--verb", "all_gather,all_reduce", "--plot", picture])
+    expect(done.returncode == 0, "a picture is drawn", done)
+    text = picture.read_text(encoding="utf-8")
+    for label in ("all_gather", "all_reduce, in place", "limit (copy)", "bus bandwidth (GB/s)", "time of a call (us)"):
+        expect(label in text, f"the picture shows '{label}'")
+
+
+REFUSED = [
+    (["--verb", "scan"], "--verb 'scan': expected all, or a list with commas of all_gather,"),
+    (["--verb", "barrier,barrier"], "--verb 'barrier,barrier': expected each name once"),
+    (["-d", "int8"], "--datatype 'int8': expected all, or a list with commas of double, float, half"),
+    (["-o", "avg"], "--op 'avg': expected all, or a list with commas of sum, max and min"),
+    (["-b", "0"], "--minbytes '0': expected bytes from 1 to 1024G"),
+    (["-b", "1T"], "--minbytes '1T': expected bytes"),
+    (["-b", "99999999999999999999"], "--minbytes '99999999999999999999': expected bytes"),
+    (["-b", "1M", "-e", "1K"], "--maxbytes '1K': expected at least --minbytes, 1048576 bytes"),
+    (["-f", "1"], "--stepfactor '1': expected a whole number from 2"),
+    (["-n", "0"], "--iters '0': expected a whole number from 1"),
+    (["-n", "1.5"], "--iters '1.5': expected a whole number from 1"),
+    (["-w", "-1"], "--warmup_iters '-1': expected a whole number from 0"),
+    (["--rounds", "0"], "--rounds '0': expected a whole number from 1"),
+    (["-r", "2"], "--root '2': expected a whole number from 0 to 1"),
+    (["--ranks", "0"], "--ranks '0': expected a whole number from 1 to 4096"),
+    (["--ranks", "2", "--mesh", "2x1x1"], "--ranks and --mesh: expected one of the two"),
+    (["--mesh", "2x2"], "--mesh '2x2': expected DPxTPxCP, three whole numbers of at least 1"),
+    (["--mesh", "64x64x2"], "--mesh '64x64x2': expected at most 4096 ranks"),
+    (["--axis", "dp"], "--axis 'dp': expected a --mesh DPxTPxCP with it"),
+    (["--mesh", "2x1x1", "--axis", "pp"], "--axis 'pp': expected all, or a list with commas of dp, tp and cp"),
+    (["--in-place", "maybe"], "--in-place 'maybe': expected off, on or both"),
+    (["--in-place", "on", "--verb", "all_to_all"], "--in-place 'on': expected off or both: all_to_all has no form in"),
+    (["--in-place", "off", "--verb", "broadcast"], "--in-place 'off': expected on or both: broadcast has no form out"),
+    (["--engine", "gloo"], "--engine 'gloo': expected self, threads or mpi"),
+    (["--engine", "self", "--ranks", "2"], "--engine self: has one rank, but 2 ranks were given: expected --ranks 1"),
+    (["--json", "no/such/folder/a.json"], "--json 'no/such/folder/a.json': expected a file that can be written"),
+    (["--plot", "a.pdf"], "--plot 'a.pdf': expected a file name that ends in .png or .svg"),
+    (["--plot", "a.png", "--verb", "barrier"], "--plot 'a.png': expected a --verb, ranks and --in-place"),
+    (["--bytes", "5"], "unknown argument '--bytes': expected one of the flags that --help lists"),
+]
+
+
+def check_refused(flags, text, launcher=()):
+    done = run(flags, launcher)
+    ours = [line for line in done.stderr.splitlines() if line.startswith("collectives: error: ")]
+    expect(done.returncode == 2 and len(ours) == 1 and text in ours[0] and done.stdout == "",
+           f"{' '.join(flags)} is refused with '{text}'", done)
+    if not launcher:
+        expect(len(done.stderr.splitlines()) == 1, f"{' '.join(flags)}: one line", done)
+
+
+def check_mpi(folder):
+    if not LAUNCHER:
+        check_refused(["--engine", "mpi"], "--engine mpi: this program was built without MPI")
+        return
+    launch = [*LAUNCHER, "-n", "2"]
+    report, _ = measured(folder, ["--engine", "mpi", "-b", "64", "-e", "64K", "-f", "1024"], launch)
+    expect(report["ranks"] == 2 and report["mpi"] and verbs_of(report) == VERBS, "mpi")
+    check_refused(["--engine", "mpi", "--ranks", "3"],
+                  "--engine mpi: this job has 2 processes, but 3 ranks were given: expected mpirun -n 3", launch)
+
+
+def main():
+    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    done = run(["--help"])
+    expect(done.returncode == 0 and "-b,--minbytes" in done.stdout and "--in-place" in done.stdout, "--help", done)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        check_runs(folder)
+        check_meshes(folder)
+        check_page(folder)
+        check_plots(folder)
+        check_mpi(folder)
+    for flags, text in REFUSED:
+        check_refused(flags, text)
+    print(f"{len(wrong)} wrong")
+    sys.exit(1 if wrong else 0)
+
+
+main()
