@@ -10,6 +10,8 @@
 
 #include <shardkit/comm/reduce_op.hpp>
 
+#include "../common/repeats.hpp"
+
 namespace benchmarks {
 
 enum class EngineKind : std::uint8_t { self, threads, mpi };
@@ -49,7 +51,7 @@ struct MeshExtents {
 };
 
 /// What the command line says, checked.
-struct Options {
+struct Options : Repeats {
     EngineKind engine = EngineKind::threads;
     std::vector<VerbKind> verbs;
     std::string left_out;  ///< verbs of --verb all that have no placement that was asked for, as a text
@@ -63,10 +65,6 @@ struct Options {
     std::uint64_t min_bytes = 256;
     std::uint64_t max_bytes = std::uint64_t{64} << 20U;
     std::uint64_t step_factor = 8;
-    std::size_t warmup = 5;
-    std::size_t calls = 0;  ///< back to back in a round; 0: as many as calls_for(bytes) says
-    std::size_t rounds = 15;
-    std::size_t checks = 1;
     bool pin = false;
     std::string json;  ///< file names; empty: not asked for
     std::string plot;
@@ -83,12 +81,6 @@ struct Options {
         std::string text;
         for (const std::size_t axis : axes) { text.append(text.empty() ? "" : ",").append(axis_names[axis]); }
         return text;
-    }
-    /// Calls of a round: as given, or those that take about as long as 64 MiB, at least 1 and at most 200.
-    std::size_t calls_for(std::uint64_t bytes) const noexcept {
-        if (calls > 0) { return calls; }
-        const std::uint64_t many = (std::uint64_t{64} << 20U) / (bytes + 1);
-        return many < 1 ? 1 : many > 200 ? 200 : static_cast<std::size_t>(many);
     }
     bool wants(Placement placement) const noexcept {
         return placement == Placement::in_place ? in_place : out_of_place;

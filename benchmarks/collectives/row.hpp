@@ -7,26 +7,12 @@
 
 #include <shardkit/comm/reduce_op.hpp>
 
-#include "../common/summary.hpp"
+#include "../common/figure.hpp"
 #include "options.hpp"
 
 namespace benchmarks {
 
-/// The copy that stands beside a collective as its limit.
-struct CopyFigure {
-    std::uint64_t bytes = 0;  ///< that each rank copies: as many are read and written again
-    bool streams = false;     ///< past the caches, which was faster than through them
-    Summary time;
-};
-
-/// One size of one collective in one placement.
-struct Figure {
-    Summary time;                        ///< of one call, of the slowest rank of all sub-meshes, in seconds
-    std::size_t calls = 0;               ///< back to back in each round
-    std::optional<std::uint64_t> wrong;  ///< values, over all ranks and checks; none: not checked
-    std::optional<CopyFigure> copy;      ///< none: nothing has to be copied
-};
-
+/// One size of one collective, in both placements. Times are those of the slowest of all sub-meshes.
 struct Row {
     VerbKind verb{};
     DataType type{};

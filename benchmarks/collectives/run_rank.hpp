@@ -11,9 +11,9 @@
 
 #include <shardkit/mesh/context.hpp>
 
+#include "../common/measure.hpp"
 #include "../common/pin.hpp"
 #include "make_workload.hpp"
-#include "measure.hpp"
 #include "options.hpp"
 #include "plan_rows.hpp"
 #include "row.hpp"

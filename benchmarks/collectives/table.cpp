@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table.hpp"
 
-#include "../common/text_format.hpp"
+#include "../common/table_text.hpp"
 
 namespace benchmarks {
 
 namespace {
 
-/// Four significant digits, so that columns keep their width.
-std::string number(double value) {
-    const int decimals = value < 9.9995 ? 3 : value < 99.995 ? 2 : value < 999.95 ? 1 : 0;
-    return formatted("%.*f", decimals, value);
-}
-
 std::string figure_columns(const Row& row, const std::optional<Figure>& figure) {
     if (!figure) { return formatted("  %9s %7s %7s %6s", "-", "-", "-", "-"); }
-    const auto bandwidth = [&](double value) { return Row::moves(*figure) ? number(value / 1e9) : std::string("-"); };
+    const auto bandwidth = [&](double value) {
+        return Row::moves(*figure) ? four_digits(value / 1e9) : std::string("-");
+    };
     const std::string wrong = !row.moves_data ? "-" : figure->wrong ? std::to_string(*figure->wrong) : "N/A";
-    return formatted("  %9s %7s %7s %6s", number(figure->time.median * 1e6).c_str(),
+    return formatted("  %9s %7s %7s %6s", four_digits(figure->time.median * 1e6).c_str(),
                      bandwidth(row.algorithm_bandwidth(*figure)).c_str(),
                      bandwidth(row.bus_bandwidth(*figure)).c_str(), wrong.c_str());
 }
@@ -27,28 +23,15 @@ std::string share_column(const std::optional<Figure>& figure) {
     return formatted(" %6.1f", 100 * figure->copy->time.median / figure->time.median);
 }
 
-std::string calls_text(const Options& o) { return o.calls > 0 ? std::to_string(o.calls) : "up to 200"; }
-
 }  // namespace
 
 std::string table_head(const Options& o, const Machine& machine, const std::string& mpi) {
     const std::string engine(engine_names[static_cast<std::size_t>(o.engine)]);
-    const auto many = [](std::size_t n, const char* what) {
-        return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-    };
     std::string text = "# shardkit collectives: engine " + engine + (mpi.empty() ? "" : " (" + mpi + ")") + ", " +
-                       many(o.mesh.world(), "rank") + ", mesh " + o.mesh.describe() + ", axis " + o.axes_text() +
-                       ": " + many(o.groups(), "group") + " of " + many(o.group_size(), "rank") +
+                       counted(o.mesh.world(), "rank") + ", mesh " + o.mesh.describe() + ", axis " + o.axes_text() +
+                       ": " + counted(o.groups(), "group") + " of " + counted(o.group_size(), "rank") +
                        (o.groups() > 1 ? " at once, the slowest reported\n" : "\n");
-    text += "# machine: " + machine.processor + ", " + many(machine.processors, "processor") +
-            " usable, last-level cache " + bytes_text(machine.last_cache) + ", " + machine.system +
-            formatted(", load %.2f\n", machine.load);
-    text += "# build:   " + machine.compiler + ", " + machine.flags + "\n";
-    text += std::string("# pinning: ") + (o.pin ? "rank r on the r-th processor" : "none") +
-            (o.mesh.world() > machine.processors ? "; ranks share processors\n" : "\n");
-    text += "# method:  warm-up " + many(o.warmup, "call") + ", " + many(o.rounds, "round") + " of " + calls_text(o) +
-            " calls back to back, then as many copies; median of rounds, slowest rank; " + many(o.checks, "check") +
-            "\n";
+    text += machine_head(machine, o.pin, o.mesh.world()) + method_head(o);
     if (!o.left_out.empty()) { text += "# without: " + o.left_out + ", which have no form that was asked for\n"; }
     return text;
 }

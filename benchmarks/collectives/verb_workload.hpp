@@ -9,9 +9,9 @@
 
 #include <shardkit/mesh/context.hpp>
 
+#include "../common/workload.hpp"
 #include "elements.hpp"
 #include "shape.hpp"
-#include "workload.hpp"
 
 namespace benchmarks {
 

@@ -10,10 +10,10 @@
 #include <shardkit/core/fp16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "../../benchmarks/collectives/measure.hpp"
 #include "../../benchmarks/collectives/plan_rows.hpp"
 #include "../../benchmarks/collectives/verb_workload.hpp"
 #include "../../benchmarks/collectives/with_verb.hpp"
+#include "../../benchmarks/common/measure.hpp"
 
 namespace {
 

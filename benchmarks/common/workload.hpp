@@ -6,7 +6,7 @@
 
 namespace benchmarks {
 
-/// One collective of one rank with its buffers, whatever its verb, element type and engine are.
+/// What one rank does to be timed, with its buffers, whatever it is and on whichever elements and engine.
 class Workload {
   public:
     Workload() = default;

@@ -12,9 +12,9 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/context.hpp>
 
-#include "../common/copy_yardstick.hpp"
-#include "options.hpp"
-#include "row.hpp"
+#include "copy_yardstick.hpp"
+#include "figure.hpp"
+#include "repeats.hpp"
 #include "workload.hpp"
 
 namespace benchmarks {
@@ -60,39 +60,39 @@ std::uint64_t check(shardkit::Context<Engine>& context, std::size_t checks, Work
 /// Method:  performance figures of a machine that is never quiet are compared only with what is measured in turns
 ///          with them, and by medians.
 template <class Engine>
-Figure measure(shardkit::Context<Engine>& context, const Options& options, std::uint64_t bytes, std::uint64_t copied,
+Figure measure(shardkit::Context<Engine>& context, const Repeats& repeats, std::uint64_t bytes, std::uint64_t copied,
                Workload& workload) {
     Figure figure;
-    figure.calls = options.calls_for(bytes);
-    if (options.checks > 0) {
-        figure.wrong = check(context, options.checks, workload);
+    figure.calls = repeats.calls_for(bytes);
+    if (repeats.checks > 0) {
+        figure.wrong = check(context, repeats.checks, workload);
     } else {
         workload.prepare();
     }
-    workload.call(options.warmup);
+    workload.call(repeats.warmup);
 
     CopyYardstick yardstick(copied);
     const bool streams = copied >= CopyYardstick::least_streamed;
-    std::vector<double> seconds(3 * options.rounds);  // calls, copies through the caches, copies past them
+    std::vector<double> seconds(3 * repeats.rounds);  // calls, copies through the caches, copies past them
     const std::size_t n = figure.calls;
-    for (std::size_t round = 0; round < options.rounds; ++round) {
+    for (std::size_t round = 0; round < repeats.rounds; ++round) {
         double* const each = seconds.data() + round;
         each[0] = timed(context, [&] { workload.call(n); });
         if (copied == 0) { continue; }
-        each[options.rounds] = timed(context, [&] {
+        each[repeats.rounds] = timed(context, [&] {
             for (std::size_t i = 0; i < n; ++i) { yardstick.copy(); }
         });
         if (!streams) { continue; }
-        each[2 * options.rounds] = timed(context, [&] {
+        each[2 * repeats.rounds] = timed(context, [&] {
             for (std::size_t i = 0; i < n; ++i) { yardstick.stream(); }
         });
     }
     reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(seconds));
 
     const auto summary_of = [&](std::size_t row) {
-        std::vector<double> times(options.rounds);
+        std::vector<double> times(repeats.rounds);
         for (std::size_t i = 0; i < times.size(); ++i) {
-            times[i] = seconds[row * options.rounds + i] / static_cast<double>(n);
+            times[i] = seconds[row * repeats.rounds + i] / static_cast<double>(n);
         }
         return summarise(times);
     };

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "../common/attempt.hpp"
+#include "../common/output_file.hpp"
+#include "command_line.hpp"
+#include "report.hpp"
+#include "row.hpp"
+
+namespace {
+
+using namespace benchmarks;
+
+void print(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+}
+
+void measure_and_report(int count, char** arguments) {
+    std::string help;
+    const auto options = kernels::parse_command_line(count, arguments, help);
+    if (!options) {
+        print(help);
+        return;
+    }
+    OutputFile json("--json", options->json);
+    const Machine machine = Machine::read();
+    print(kernels::table_head(*options, machine));
+    std::vector<kernels::Row> rows;
+    std::uint64_t wrong = 0;
+    kernels::run(*options, [&](const kernels::Row& row) {
+        print(kernels::table_row(row, *options));
+        wrong += row.figure.wrong.value_or(0);
+        rows.push_back(row);
+    });
+    if (json.wanted()) { json.write(kernels::json_report(*options, machine, rows)); }
+    if (wrong > 0) { throw std::runtime_error("wrong data: " + std::to_string(wrong) + " values; see #wrong"); }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    const Failure failed = attempt([&] { measure_and_report(count, arguments); });
+    if (failed.code != EXIT_SUCCESS) { print_failure("kernels", failed.text); }
+    return failed.code;
+}

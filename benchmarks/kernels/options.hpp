@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../common/repeats.hpp"
+
+namespace benchmarks::kernels {
+
+enum class KernelKind : std::uint8_t { adamw, sgd, norm, cast, accumulate };
+enum class DataType : std::uint8_t { fp32, bf16 };
+
+inline constexpr std::array<std::string_view, 5> kernel_names{"adamw", "sgd", "norm", "cast", "accumulate"};
+inline constexpr std::array<std::string_view, 2> type_names{"float", "bfloat16"};
+inline constexpr std::array<std::string_view, 2> switch_names{"off", "on"};
+
+/// What the command line says, checked.
+struct Options : Repeats {
+    std::vector<KernelKind> kernels;
+    std::vector<DataType> types{DataType::fp32, DataType::bf16};
+    std::size_t ranks = 1;
+    std::uint64_t min_bytes = std::uint64_t{256} << 10U;  ///< read and written by each rank in a call
+    std::uint64_t max_bytes = std::uint64_t{256} << 20U;
+    std::uint64_t step_factor = 32;
+    bool pin = false;
+    std::string json;  ///< file name; empty: not asked for
+};
+
+/// Bytes that a kernel reads and writes per element of type float or bfloat16.
+/// adamw:   parameter, both moments in fp32 read and written, gradient read; with bf16 also a copy for the gather
+/// written sgd:     parameter and momentum likewise norm:    gradient read; unscaling and the finite check ride along
+/// cast:    float to bfloat16, and back
+/// accumulate: an addend of the type is added to a float
+constexpr std::size_t bytes_per_element(KernelKind kernel, DataType type) noexcept {
+    const std::size_t element = type == DataType::fp32 ? 4 : 2;
+    switch (kernel) {
+        case KernelKind::adamw:
+            return 3 * 8 + 4;  // a gradient of 4 bytes, or one of 2 and the copy's 2
+        case KernelKind::sgd:
+            return 2 * 8 + 4;
+        case KernelKind::norm:
+            return element;
+        case KernelKind::cast:
+            return 4 + 2;
+        case KernelKind::accumulate:
+            return 8 + element;
+    }
+    return 0;
+}
+
+}  // namespace benchmarks::kernels

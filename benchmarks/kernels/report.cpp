@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.hpp"
+
+#include <cstdint>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "../common/machine_json.hpp"
+#include "../common/table_text.hpp"
+
+namespace benchmarks::kernels {
+
+namespace {
+
+std::string_view name(KernelKind kernel) { return kernel_names[static_cast<std::size_t>(kernel)]; }
+std::string_view name(DataType type) { return type_names[static_cast<std::size_t>(type)]; }
+
+}  // namespace
+
+std::string table_head(const Options& o, const Machine& machine) {
+    std::string text = "# shardkit kernels: host, " + counted(o.ranks, "rank") +
+                       (o.ranks > 1 ? " at once, the slowest reported\n" : "\n");
+    text += machine_head(machine, o.pin, o.ranks) + method_head(o) + "#\n";
+    text += formatted("# %10s %8s %7s %11s %12s  %9s %7s %6s  %9s %7s %8s\n", "kernel", "type", "B/elem", "size",
+                      "count", "time", "bw", "#wrong", "copy", "bw", "of copy");
+    text += formatted("# %10s %8s %7s %11s %12s  %9s %7s %6s  %9s %7s %8s\n", "", "", "", "(B)", "(elements)", "(us)",
+                      "(GB/s)", "", "(us)", "(GB/s)", "(%)");
+    return text;
+}
+
+std::string table_row(const Row& row, const Options& o) {
+    const Figure& figure = row.figure;
+    const auto gigabytes = [&](const Summary& time) { return four_digits(row.bandwidth(o.ranks, time) / 1e9); };
+    const std::string kernel(name(row.kernel));
+    const std::string type(name(row.type));
+    return formatted("  %10s %8s %7llu %11llu %12llu  %9s %7s %6s  %9s %7s %8.1f\n", kernel.c_str(), type.c_str(),
+                     static_cast<unsigned long long>(bytes_per_element(row.kernel, row.type)),
+                     static_cast<unsigned long long>(row.bytes), static_cast<unsigned long long>(row.elements),
+                     four_digits(figure.time.median * 1e6).c_str(), gigabytes(figure.time).c_str(),
+                     figure.wrong ? std::to_string(*figure.wrong).c_str() : "N/A",
+                     four_digits(figure.copy->time.median * 1e6).c_str(), gigabytes(figure.copy->time).c_str(),
+                     100 * row.share_of_copy());
+}
+
+std::string json_report(const Options& o, const Machine& machine, const std::vector<Row>& rows) {
+    using nlohmann::json;
+    std::uint64_t wrong = 0;
+    json measured = json::array();
+    for (const Row& row : rows) {
+        const Figure& figure = row.figure;
+        wrong += figure.wrong.value_or(0);
+        measured.push_back(json{{"kernel", name(row.kernel)},
+                                {"type", name(row.type)},
+                                {"bytes_per_element", bytes_per_element(row.kernel, row.type)},
+                                {"size", row.bytes},
+                                {"count", row.elements},
+                                {"calls_per_round", figure.calls},
+                                {"time_us", to_json(figure.time)},
+                                {"bandwidth_gb_s", row.bandwidth(o.ranks, figure.time) / 1e9},
+                                {"wrong", figure.wrong ? json(*figure.wrong) : json(nullptr)},
+                                {"copy",
+                                 {{"bytes_per_rank", figure.copy->bytes},
+                                  {"stores", figure.copy->streams ? "non-temporal" : "memcpy"},
+                                  {"time_us", to_json(figure.copy->time)},
+                                  {"bandwidth_gb_s", row.bandwidth(o.ranks, figure.copy->time) / 1e9}}},
+                                {"share_of_copy", row.share_of_copy()}});
+    }
+    const json report{
+        {"benchmark", "kernels"},       {"format", 1},        {"date", machine.date}, {"machine", to_json(machine)},
+        {"build", build_json(machine)}, {"engine", "host"},   {"ranks", o.ranks},     {"pinned", o.pin},
+        {"warmup", o.warmup},           {"rounds", o.rounds}, {"checks", o.checks},   {"wrong", wrong},
+        {"rows", std::move(measured)}};
+    return report.dump(2) + "\n";
+}
+
+}  // namespace benchmarks::kernels

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "../common/figure.hpp"
+#include "options.hpp"
+
+namespace benchmarks::kernels {
+
+/// One kernel on one element type and size.
+struct Row {
+    KernelKind kernel{};
+    DataType type{};
+    std::uint64_t bytes = 0;     ///< read and written by each rank in a call
+    std::uint64_t elements = 0;  ///< of each rank
+    Figure figure;
+
+    /// Bytes per second of all ranks together.
+    double bandwidth(std::size_t ranks, const Summary& time) const noexcept {
+        return static_cast<double>(bytes * ranks) / time.median;
+    }
+    double share_of_copy() const noexcept { return figure.copy->time.median / figure.time.median; }
+};
+
+/// Takes each row as soon as it is measured; called by rank 0.
+using RowSink = std::function<void(const Row&)>;
+
+/// Everything that the options ask for, on threads that work at the same time.
+void run(const Options& options, const RowSink& sink);
+
+}  // namespace benchmarks::kernels
