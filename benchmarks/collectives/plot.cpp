@@ -79,7 +79,8 @@ std::string plot_script(const Options& o, const std::vector<Row>& rows) {
                               o.mesh.describe() + ", axis " + o.axes_text();
     std::ostringstream script;
     script << data.str() << "set multiplot layout 2,1 title " << gnuplot_text(title)
-           << " noenhanced\nset key outside right noenhanced\nset rmargin 44\nset grid\nset logscale x 2\n"
+           << " noenhanced\nset key outside right noenhanced\nset lmargin 10\nset rmargin 44\nset grid\nset logscale "
+              "x 2\n"
               "set format x '%.0b %BB'\nset xlabel 'size'\n"
               "set ylabel 'bus bandwidth (GB/s)'\nset yrange [0:*]\nplot "
            << bandwidths.str() << "\nset ylabel 'time of a call (us)'\nset yrange [*:*]\nset logscale y\nplot "
