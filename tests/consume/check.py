@@ -33,7 +33,7 @@ def install(root, outside, environment):
     """An installed prefix, moved afterwards: the installed files must not hold on to their first place."""
     build, prefix = outside / "build-shardkit", outside / "first-prefix"
     run("meson", "setup", build, copy_library(root, outside / "shardkit"), "--prefix", prefix, "-Dtests=disabled",
-        "-Dexamples=disabled", env=environment)
+        "-Dexamples=disabled", "-Dbenchmarks=disabled", env=environment)
     run("meson", "install", "-C", build, "--quiet", env=environment)
     return prefix
 
