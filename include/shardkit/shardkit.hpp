@@ -141,6 +141,7 @@
 #include <shardkit/plan/plan_options.hpp>
 #include <shardkit/plan/plan_table.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
@@ -81,6 +82,7 @@ static_assert(!ShardPolicy<LacksRelease>);
 
 static_assert(ShardPolicy<NoShard> && ShardPolicy<ShardOptimizer> && ShardPolicy<ShardGradOp>);
 static_assert(ShardPolicy<FullShard> && ShardPolicy<HybridShard<7>> && ShardPolicy<HybridShard<dynamic>>);
+static_assert(ShardPolicy<DynamicPolicy> && PolicyRules<DynamicPolicy>::hold);
 static_assert(ShardPolicy<ShardOver<Minimal, Axes<DpShard, Cp>>>, "also of the user's own");
 
 }  // namespace

@@ -27,6 +27,7 @@ Results train_on(const MeshExtents& mesh, SequenceParallel sequence_parallel, Co
     Options options;
     options.mesh = mesh;
     options.model = {8, 1, 8, 2, HeadKind::tied};
+    options.policy = PolicyKind::full_shard;
     options.sequence_parallel = sequence_parallel;
     options.context = context;
     options.batch = 4;
@@ -41,7 +42,7 @@ Results train_on(const MeshExtents& mesh, SequenceParallel sequence_parallel, Co
     results.grad_norms.resize(options.steps);
     sk::threads::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
         sk::Context<sk::threads::Engine>& context_of_rank = rank;
-        train_on_rank<double>(context_of_rank, sk::FullShard{}, job, results);
+        train_on_rank<double>(context_of_rank, job, results);
     });
     return results;
 }

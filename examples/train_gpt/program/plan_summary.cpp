@@ -28,40 +28,24 @@ sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh_of(const Options& opt
     return sk::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
 }
 
-/// A group and how often a microbatch opens a window on it.
-struct PlannedGroup {
-    sk::GroupDescription description;
-    std::size_t windows;
-};
-
-template <class T, class Policy>
-std::vector<PlannedGroup> planned_groups(const Options& options, const Policy& policy) {
+template <class T>
+std::vector<sk::GroupDescription> planned_groups(const Options& options) {
     const ModelConfig& config = options.model;
     const auto grid = mesh_of(options).grid();
+    const auto policy = policy_of(options);
     const bool tied = config.head == HeadKind::tied;
-    const auto embedding =
-        sk::describe_group<EmbeddingGroup<T>>("embedding", embedding_shapes<T>(config), grid, policy);
-    const auto block = sk::describe_group<BlockGroup<T>>("blocks", block_shapes<T>(config), grid, policy);
-    const auto head = sk::describe_group<HeadGroup<T>>("head", head_shapes<T>(config), grid, policy);
-    const auto logits = sk::describe_group<LogitsGroup<T>>("logits", logits_shapes<T>(config), grid, policy);
+    std::vector<sk::GroupDescription> groups;
+    const auto add = [&](sk::GroupDescription group, std::size_t windows) {
+        group.windows_per_microbatch = windows;
+        groups.push_back(group);
+    };
     // The embedding's own backward pass reads no weights, and the head's two passes share a window.
-    std::vector<PlannedGroup> groups{{embedding, tied ? 2U : 1U}};
-    groups.insert(groups.end(), config.layers, {block, 2});
-    groups.push_back({head, 1});
-    if (!tied) { groups.push_back({logits, 1}); }
+    add(sk::describe_group<EmbeddingGroup<T>>("embedding", embedding_shapes<T>(config), grid, policy), tied ? 2 : 1);
+    const auto block = sk::describe_group<BlockGroup<T>>("blocks", block_shapes<T>(config), grid, policy);
+    for (std::size_t l = 0; l < config.layers; ++l) { add(block, 2); }
+    add(sk::describe_group<HeadGroup<T>>("head", head_shapes<T>(config), grid, policy), 1);
+    if (!tied) { add(sk::describe_group<LogitsGroup<T>>("logits", logits_shapes<T>(config), grid, policy), 1); }
     return groups;
-}
-
-/// All but what is owed over tp.
-void add(sk::TrafficPlan& sum, const sk::TrafficPlan& one, std::size_t times) {
-    for (const sk::Verb verb : sk::TrafficPlan::verbs) {
-        for (const sk::TrafficAxes axes : sk::TrafficPlan::all_axes) {
-            const sk::PlannedTraffic& row = one(verb, axes);
-            if (row.calls > 0 && axes != sk::TrafficAxes::tp) {
-                sum.add(verb, axes, times * row.calls, row.payload.value / row.calls, row.moved.value / row.calls);
-            }
-        }
-    }
 }
 
 /// What a step's passes add over tp and cp; `element` is the size of an activation's number.
@@ -154,51 +138,26 @@ std::vector<CollectiveCount> collectives_of(const sk::TrafficPlan& plan, const s
 
 template <class T>
 PlanSummary plan_for(const Options& options) {
-    return with_policy(options, [&](const auto& policy) {
-        const auto groups = planned_groups<T>(options, policy);
-        const auto grid = mesh_of(options).grid();
-        std::vector<sk::GroupDescription> descriptions;
-        for (const auto& group : groups) { descriptions.push_back(group.description); }
-
-        sk::PlanOptions each;
-        each.microbatches = options.microbatches;
-        each.optimizer_states = options.optimizer == OptimizerKind::adamw ? 2 : 1;
-        if (options.engine == EngineKind::mpi) { each.engine = mpi_traits(); }
-        PlanSummary summary;
-        summary.library = sk::plan(descriptions, grid, each);
-        const auto norm = summary.library.traffic(sk::Verb::all_reduce, sk::TrafficAxes::world);
-
-        // Windows per microbatch differ between the groups, so each kind of group has a traffic plan of its own.
-        sk::TrafficPlan traffic;
-        each.norms_per_step = 0;
-        for (std::size_t i = 0; i < groups.size();) {
-            const bool block = i > 0 && i <= options.model.layers;
-            const std::size_t times = block ? options.model.layers : 1;
-            each.windows_per_microbatch = groups[i].windows;
-            add(traffic, sk::plan_traffic({&groups[i].description, 1}, grid, each), times);
-            i += times;
-        }
-        // Not every rank makes a group's sum over tp; the mean was rounded once, for all groups.
-        const auto owed = summary.library.traffic(sk::Verb::all_reduce, sk::TrafficAxes::tp);
-        traffic.add_mean(sk::Verb::all_reduce, sk::TrafficAxes::tp, static_cast<double>(owed.calls),
-                         static_cast<double>(owed.payload.value), static_cast<double>(owed.moved.value));
-        if (const std::size_t world = grid.size(); world > 1) {
-            traffic.add(sk::Verb::all_reduce, sk::TrafficAxes::world, 1, norm.payload.value, norm.moved.value);
-        }
-        if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1) {
-            // The loss: one double.
-            constexpr std::size_t loss = sizeof(double);
-            traffic.add(sk::Verb::all_reduce, sk::TrafficAxes::data, 1, loss,
-                        sk::all_reduce_moved(loss, loss, data_ranks, each.engine));
-        }
-        add_activations(traffic, options, sizeof(Arithmetic<T>), each.engine);
-        summary.library.traffic = traffic;
-        summary.collectives = collectives_of(traffic, grid, policy.shard_group(options.mesh.dp));
-        const Split split = options.split();
-        summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
-                                  exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);
-        return summary;
-    });
+    sk::PlanOptions assumed;
+    assumed.microbatches = options.microbatches;
+    assumed.optimizer_states = options.optimizer == OptimizerKind::adamw ? 2 : 1;
+    if (options.engine == EngineKind::mpi) { assumed.engine = mpi_traits(); }
+    const auto grid = mesh_of(options).grid();
+    PlanSummary summary;
+    summary.library = sk::plan(planned_groups<T>(options), grid, assumed);
+    if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1) {
+        // The loss: one double.
+        constexpr std::size_t loss = sizeof(double);
+        summary.library.traffic.add(sk::Verb::all_reduce, sk::TrafficAxes::data, 1, loss,
+                                    sk::all_reduce_moved(loss, loss, data_ranks, assumed.engine));
+    }
+    add_activations(summary.library.traffic, options, sizeof(Arithmetic<T>), assumed.engine);
+    const std::size_t shard_group = policy_of(options).shard_group(options.mesh.dp);
+    summary.collectives = collectives_of(summary.library.traffic, grid, shard_group);
+    const Split split = options.split();
+    summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
+                              exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);
+    return summary;
 }
 
 }  // namespace

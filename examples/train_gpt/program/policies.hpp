@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
@@ -13,22 +14,23 @@
 
 namespace train_gpt {
 
-/// f(policy) with the policy that the options name.
-template <class F>
-auto with_policy(const Options& options, F f) {
+namespace sk = shardkit;
+
+/// The policy that the options name.
+inline sk::DynamicPolicy policy_of(const Options& options) {
     switch (options.policy) {
         case PolicyKind::no_shard:
-            return f(shardkit::NoShard{});
+            return sk::DynamicPolicy(sk::NoShard{});
         case PolicyKind::shard_optimizer:
-            return f(shardkit::ShardOptimizer{});
+            return sk::DynamicPolicy(sk::ShardOptimizer{});
         case PolicyKind::shard_grad_op:
-            return f(shardkit::ShardGradOp{});
+            return sk::DynamicPolicy(sk::ShardGradOp{});
         case PolicyKind::full_shard:
-            return f(shardkit::FullShard{});
+            return sk::DynamicPolicy(sk::FullShard{});
         case PolicyKind::hybrid_shard:
-            return f(shardkit::HybridShard<shardkit::dynamic>{options.hybrid_group});
+            return sk::DynamicPolicy(sk::HybridShard<sk::dynamic>{options.hybrid_group});
     }
-    throw std::logic_error("with_policy: unknown policy");
+    throw std::logic_error("policy_of: unknown policy");
 }
 
 }  // namespace train_gpt

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/sharded/groups.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
@@ -13,16 +14,17 @@
 
 namespace train_gpt {
 
-/// The GPT's parameters in sharded groups: every transformer block is one.
-template <class Policy, class Engine, class ElementType>
+/// The GPT's parameters in sharded groups: every transformer block is one. Its policy comes from the command
+/// line: a trainer that knows it says Sharded<Group, FullShard, Engine>.
+template <class Engine, class ElementType>
 class ShardedModel {
   public:
     using T = ElementType;
     template <class Group>
-    using Layer = sk::Sharded<Group, Policy, Engine>;
+    using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
 
     /// Collective over the mesh. Parameters are zero until `groups()` are initialized.
-    ShardedModel(sk::Context<Engine>& context, const ModelConfig& config, Policy policy)
+    ShardedModel(sk::Context<Engine>& context, const ModelConfig& config, const sk::DynamicPolicy& policy)
         : embedding(context, "embedding", embedding_shapes<T>(config), {policy}),
           head(context, "head", head_shapes<T>(config), {policy}) {
         // Places before groups: a vector that grew would move what an optimizer refers to.

@@ -7,7 +7,6 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "policies.hpp"
 #include "trainer.hpp"
 
 namespace train_gpt {
@@ -17,20 +16,18 @@ Results train_as(const Job& job) {
     Results results;
     results.losses.resize(job.options.steps);
     results.grad_norms.resize(job.options.steps);
-    with_policy(job.options, [&](auto policy) {
-        const auto on_rank = [&](auto& rank) {
-            using Engine = sk::EngineOf<decltype(rank)>;
-            sk::Context<Engine>& context = rank;
-            train_on_rank<T>(context, policy, job, results);
-        };
-        const auto& mesh = job.options.mesh;
-        const sk::DeviceMesh ranks(mesh.dp, mesh.tp, mesh.cp);
-        if (job.options.engine == EngineKind::self) {
-            sk::self::run(ranks, on_rank);
-        } else {
-            sk::threads::run(ranks, on_rank);
-        }
-    });
+    const auto on_rank = [&](auto& rank) {
+        using Engine = sk::EngineOf<decltype(rank)>;
+        sk::Context<Engine>& context = rank;
+        train_on_rank<T>(context, job, results);
+    };
+    const auto& mesh = job.options.mesh;
+    const sk::DeviceMesh ranks(mesh.dp, mesh.tp, mesh.cp);
+    if (job.options.engine == EngineKind::self) {
+        sk::self::run(ranks, on_rank);
+    } else {
+        sk::threads::run(ranks, on_rank);
+    }
     return results;
 }
 

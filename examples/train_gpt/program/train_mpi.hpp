@@ -5,7 +5,6 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "mpi_job.hpp"
-#include "policies.hpp"
 #include "trainer.hpp"
 
 namespace train_gpt {
@@ -15,13 +14,11 @@ Results train_mpi(const Job& job) {
     Results results;
     results.losses.resize(job.options.steps);
     results.grad_norms.resize(job.options.steps);
-    with_policy(job.options, [&](auto policy) {
-        const auto& mesh = job.options.mesh;
-        sk::mpi::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
-            using Engine = sk::EngineOf<decltype(rank)>;
-            sk::Context<Engine>& context = rank;
-            train_on_rank<T>(context, policy, job, results);
-        });
+    const auto& mesh = job.options.mesh;
+    sk::mpi::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
+        using Engine = sk::EngineOf<decltype(rank)>;
+        sk::Context<Engine>& context = rank;
+        train_on_rank<T>(context, job, results);
     });
     return results;
 }

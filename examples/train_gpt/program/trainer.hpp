@@ -25,17 +25,18 @@
 #include "forward_backward.hpp"
 #include "job.hpp"
 #include "optimizer.hpp"
+#include "policies.hpp"
 #include "sample.hpp"
 #include "workspace.hpp"
 
 namespace train_gpt {
 
-/// One rank's training run. The source is the same for every policy, engine and element type.
-template <class Policy, class Engine, class T>
+/// One rank's training run. The source is the same for every engine and element type, the program for every policy.
+template <class Engine, class T>
 class Trainer {
   public:
     /// Takes all memory of the run. Collective over the mesh.
-    Trainer(sk::Context<Engine>& context, Policy policy, const Job& job)
+    Trainer(sk::Context<Engine>& context, const Job& job)
         : context_(context),
           options_(job.options),
           split_(options_.split(context.grid().coordinate(sk::Tp::name, context.rank()),
@@ -43,7 +44,7 @@ class Trainer {
           part_(sk::cp::CausalChunks::of(options_.model.sequence, split_.cp, split_.cp_index)),
           data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
           data_(job.text, options_.model.sequence, options_.seed),
-          model_(context, options_.model, policy),
+          model_(context, options_.model, policy_of(options_)),
           optimizer_(model_.groups(), options_),
           links_(context, split_, options_.context,
                  attention_shape(options_.model, split_, split_.local(options_.pass_shape())).keys_values()),
@@ -106,7 +107,7 @@ class Trainer {
         if (context_.rank() == 0) { all.push_back({layer.path(), std::string(P::name), std::move(values)}); }
     }
 
-    using Model = ShardedModel<Policy, Engine, T>;
+    using Model = ShardedModel<Engine, T>;
     template <class Groups>
     struct OptimizerOf;
     template <class... Parts>
@@ -162,8 +163,8 @@ Work work_of_ranks(sk::Context<Engine>& context, const MultiplyAdds& before) {
 }
 
 /// Trains on one rank; rank 0 writes `results`, whose vectors have their sizes already.
-template <class T, class Policy, class Engine>
-void train_on_rank(sk::Context<Engine>& context, Policy policy, const Job& job, Results& results) {
+template <class T, class Engine>
+void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& results) {
     using Clock = std::chrono::steady_clock;
     const CountedAllocations counted;
     const bool reports = context.rank() == 0;
@@ -171,7 +172,7 @@ void train_on_rank(sk::Context<Engine>& context, Policy policy, const Job& job, 
     // The first steps may still take memory (communicators' and libraries' lazy buffers).
     const std::size_t warm_up = std::min<std::size_t>(2, steps - 1);
 
-    Trainer<Policy, Engine, T> trainer(context, policy, job);
+    Trainer<Engine, T> trainer(context, job);
     std::uint64_t allocations = 0;
     MultiplyAdds multiply_adds_before;
     auto start = Clock::now();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
 #include <shardkit/mesh/axis_grid.hpp>
@@ -45,6 +46,7 @@ struct GroupDescription {
     PolicyTraits policy;
     ElementSizes sizes;
     bool trainable = true;
+    std::optional<std::size_t> windows_per_microbatch{};  ///< where it is not what PlanOptions say of all groups
 };
 
 namespace detail {
@@ -72,7 +74,7 @@ constexpr GroupDescription describe_group(std::string_view path, const Shapes<Gr
     group.path = path;
     group.policy = policy_traits(policy, dp, cp);
     if (group.policy.shard_group == 0 || dp % group.policy.shard_group != 0) {
-        throw std::invalid_argument(detail::concat("'", path, "': policy ", Policy::name, " with shard groups of ",
+        throw std::invalid_argument(detail::concat("'", path, "': policy ", policy.name, " with shard groups of ",
                                                    group.policy.shard_group, " does not divide dp = ", dp));
     }
     const PlacedParameters<GroupOf<ParamOrGroup>> placed(path, shapes, mesh, 0,

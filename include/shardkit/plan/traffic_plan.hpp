@@ -91,7 +91,8 @@ namespace detail {
 constexpr void add_gathers(TrafficPlan& plan, const GroupDescription& g, const PlanOptions& options) {
     std::uint64_t gathers = 0;
     if (g.policy.parameters == Placement::sharded) {
-        gathers = g.policy.release == Release::at_reshard ? options.microbatches * options.windows_per_microbatch
+        const std::size_t windows = g.windows_per_microbatch.value_or(options.windows_per_microbatch);
+        gathers = g.policy.release == Release::at_reshard ? options.microbatches * windows
                   : g.trainable                           ? 1U
                                                           : 0U;
     } else if (g.policy.optimizer == Placement::sharded && g.trainable) {

@@ -7,10 +7,19 @@
 
 namespace shardkit {
 
+namespace detail {
+template <class Policy>
+struct ShardAxesRule {
+    static constexpr bool shards_over_dp =
+        std::is_same_v<ShardAxes<Policy>, Axes<DpShard>> || std::is_same_v<ShardAxes<Policy>, Axes<DpShard, Cp>>;
+    static_assert(shards_over_dp, "impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>");
+};
+}  // namespace detail
+
 /// Refuses, at compile time and each with its own sentence, combinations of placements that cannot work.
 /// @post PolicyRules<P>::hold is true when P is possible
 template <class Policy>
-struct PolicyRules {
+struct PolicyRules : detail::ShardAxesRule<Policy> {
     static constexpr bool parameters_at_rest = Policy::parameters != Placement::partial &&
                                                Policy::gradients != Placement::partial &&
                                                Policy::optimizer != Placement::partial;
@@ -42,12 +51,9 @@ struct PolicyRules {
                   "impossible policy: sharded parameters are released at_update or at_reshard, replicated ones "
                   "never");
 
-    static constexpr bool shards_over_dp =
-        std::is_same_v<ShardAxes<Policy>, Axes<DpShard>> || std::is_same_v<ShardAxes<Policy>, Axes<DpShard, Cp>>;
-    static_assert(shards_over_dp, "impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>");
-
     static constexpr bool hold = parameters_at_rest && optimizer_reaches_parameters && optimizer_sees_gradients &&
-                                 accumulates_into_a_shard && release_has_something_to_free && shards_over_dp;
+                                 accumulates_into_a_shard && release_has_something_to_free &&
+                                 PolicyRules::shards_over_dp;
 };
 
 }  // namespace shardkit

@@ -24,12 +24,12 @@ struct PolicyTraits {
 template <ShardPolicy Policy>
 constexpr PolicyTraits policy_traits(const Policy& policy, std::size_t dp, std::size_t cp) {
     static_assert(PolicyRules<Policy>::hold);
-    return {Policy::name,
-            Policy::parameters,
-            Policy::gradients,
-            Policy::optimizer,
-            Policy::accumulate,
-            Policy::release,
+    return {policy.name,
+            policy.parameters,
+            policy.gradients,
+            policy.optimizer,
+            policy.accumulate,
+            policy.release,
             static_cast<std::size_t>(policy.shard_group(dp)),
             ShardAxes<Policy>::template contains<Cp> ? cp : 1};
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/policy/placement.hpp>
@@ -21,18 +22,24 @@ enum class Accumulate : std::uint8_t {
 enum class Release : std::uint8_t { never, at_update, at_reshard };
 
 /// What decides how a group's parameters, gradients and optimizer states lie over the data ranks.
-/// A plain struct with these members; `policy/full_shard.hpp` is a model to copy. `shard_group(dp)` is the
-/// number of data-parallel ranks that share one copy; it must divide dp. Optional: `using shard_axes =
+/// A plain struct with these members, constants all; `policy/full_shard.hpp` is a model to copy. `shard_group(dp)` is
+/// the number of data-parallel ranks that share one copy; it must divide dp. Optional: `using shard_axes =
 /// Axes<DpShard, Cp>` to shard over the context-parallel ranks as well.
 template <class P>
 concept ShardPolicy = std::copyable<P> && requires(const P policy, std::size_t dp) {
-    { P::name } -> std::convertible_to<std::string_view>;
-    { P::parameters } -> std::convertible_to<Placement>;
-    { P::gradients } -> std::convertible_to<Placement>;
-    { P::optimizer } -> std::convertible_to<Placement>;
-    { P::accumulate } -> std::convertible_to<Accumulate>;
-    { P::release } -> std::convertible_to<Release>;
+    { policy.name } -> std::convertible_to<std::string_view>;
+    { policy.parameters } -> std::convertible_to<Placement>;
+    { policy.gradients } -> std::convertible_to<Placement>;
+    { policy.optimizer } -> std::convertible_to<Placement>;
+    { policy.accumulate } -> std::convertible_to<Accumulate>;
+    { policy.release } -> std::convertible_to<Release>;
     { policy.shard_group(dp) } -> std::convertible_to<std::size_t>;
+};
+
+/// A policy whose placements are known to the compiler: every one but a DynamicPolicy.
+template <class P>
+concept StaticPolicy = ShardPolicy<P> && requires {
+    typename std::bool_constant<(P::parameters == P::optimizer)>;
 };
 
 namespace detail {

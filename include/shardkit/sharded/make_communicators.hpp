@@ -19,7 +19,7 @@ GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::str
     const std::size_t dp = context.grid().extent(Dp::name);
     const std::size_t group = policy.shard_group(dp);
     if (group == 0 || dp % group != 0) {
-        throw_invalid_argument(where, "'", path, "': policy ", Policy::name, " with shard groups of ", group,
+        throw_invalid_argument(where, "'", path, "': policy ", policy.name, " with shard groups of ", group,
                                " does not divide dp = ", dp);
     }
     return {context.template communicator<ShardAxes<Policy>>(group, where),

@@ -89,13 +89,15 @@ class Sharded {
     /// parameters here; what the user writes into them later does not reach it: use `load`.
     /// Shapes:  parameters (and gradients, unless empty) hold exactly the layout's buffer: with Packing::exact
     ///          the parameters one behind the other without padding.
-    /// @throws std::invalid_argument when a span has another size; nothing is touched
+    /// @throws std::invalid_argument when a span has another size, or a DynamicPolicy shards; nothing is touched
     static Sharded adopt(Context<Engine>& context, std::string path, Shapes<Group> shapes,
                          AdoptedMemory<Gather, Gradient> memory, Options options = {{}, Packing::exact, {}},
                          SourceLocation where = SourceLocation::current()) {
-        constexpr bool replicates =
-            Policy::parameters == Placement::replicated && Policy::optimizer == Placement::replicated;
-        static_assert(replicates, "Sharded::adopt: only a policy that replicates everything works in place");
+        if constexpr (StaticPolicy<Policy>) {
+            constexpr bool replicates =
+                Policy::parameters == Placement::replicated && Policy::optimizer == Placement::replicated;
+            static_assert(replicates, "Sharded::adopt: only a policy that replicates everything works in place");
+        }
         check_adopted(context, path, shapes, memory, options, where);
         context.require_memory(memory.parameters.data(), memory.parameters.size_bytes(), "adopted parameters", where);
         context.require_memory(memory.gradients.data(), memory.gradients.size_bytes(), "adopted gradients", where);
@@ -178,7 +180,12 @@ class Sharded {
     static void check_adopted(const Context<Engine>& context, const std::string& path, const Shapes<Group>& shapes,
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
                               SourceLocation where) {
-        std::size_t shards = options.policy.shard_group(context.grid().extent(Dp::name));
+        const Policy& policy = options.policy;
+        if (policy.parameters != Placement::replicated || policy.optimizer != Placement::replicated) {
+            throw_invalid_argument(where, "'", path, "': adopt with policy ", policy.name,
+                                   ", expected one that replicates everything: no other works in place");
+        }
+        std::size_t shards = policy.shard_group(context.grid().extent(Dp::name));
         if (ShardAxes<Policy>::template contains<Cp>) { shards *= context.grid().extent(Cp::name); }
         const PlacedParameters<Group> placed(path, shapes, context.grid(), context.rank(),
                                              std::max<std::size_t>(shards, 1), alignment_for(Precision::narrowest),

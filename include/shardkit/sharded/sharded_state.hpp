@@ -59,8 +59,8 @@ class ShardedState : PlacedParameters<GroupType>, public GroupState<EngineType, 
 
     GroupGeometry place(const AxisGrid& grid, std::string&& path, const GroupCommunicators<Engine>& communicators,
                         const Options& options, SourceLocation where) const {
-        if (Policy::optimizer == Placement::sharded && options.packing == Packing::exact) {
-            throw_invalid_argument(where, "'", path, "': Packing::exact given, but ", Policy::name,
+        if (options.policy.optimizer == Placement::sharded && options.packing == Packing::exact) {
+            throw_invalid_argument(where, "'", path, "': Packing::exact given, but ", options.policy.name,
                                    " shards; expected aligned or packed");
         }
         GroupGeometry g;
@@ -83,7 +83,7 @@ class ShardedState : PlacedParameters<GroupType>, public GroupState<EngineType, 
         g.tp_index = communicators.tp.rank();
         g.tp_sum = Placed::tp_sum();
         g.own = layout().shard(g.shard_index);
-        g.updated = Policy::optimizer == Placement::sharded ? g.own : IndexRange{0, g.buffer_numel};
+        g.updated = options.policy.optimizer == Placement::sharded ? g.own : IndexRange{0, g.buffer_numel};
         g.trainable = !options.frozen.all();
         return g;
     }

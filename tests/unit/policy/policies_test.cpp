@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/core/dynamic.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
@@ -106,6 +107,32 @@ static_assert(PolicyRules<AllReduceThenShard>::hold && PolicyRules<KeepUntilUpda
               PolicyRules<ReduceOnce>::hold);
 
 }  // namespace
+
+TEST_CASE("DynamicPolicy: has the placements, name and groups of what it holds, whatever dp is") {
+    const auto same = [](const auto& policy) {
+        const DynamicPolicy chosen(policy);
+        for (const std::size_t dp : {1U, 2U, 6U, 64U}) {
+            const PolicyTraits given = policy_traits(chosen, dp, 3);
+            const PolicyTraits expected = policy_traits(policy, dp, 3);
+            CHECK(given.shard_group == expected.shard_group);
+            CHECK(given.cp_shards == 1);
+            CHECK(is(given, {expected.name, expected.parameters, expected.accumulate, expected.gradients,
+                             expected.optimizer, expected.release}));
+        }
+    };
+    same(NoShard{});
+    same(ShardOptimizer{});
+    same(ShardGradOp{});
+    same(FullShard{});
+    same(HybridShard<4>{});
+    same(HybridShard<dynamic>{3});
+    same(AllReduceThenShard{});
+    // Over cp as well, as any other policy.
+    const ShardOver<DynamicPolicy, Axes<DpShard, Cp>> both{FullShard{}};
+    CHECK(policy_traits(both, 8, 3).cp_shards == 3);
+    CHECK(policy_traits(both, 8, 3).shard_group == 8);
+    CHECK(is(policy_traits(both, 8, 3), stage3));
+}
 
 TEST_CASE("HybridShard: a group of no ranks is refused") {
     CHECK(thrown_message<std::invalid_argument>([] { HybridShard<dynamic>{0}; }) ==
