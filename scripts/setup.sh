@@ -16,13 +16,15 @@ needs_tests="$needs_build
 header doctest/doctest.h doctest-dev
 command cmake cmake
 "
-needs_train_gpt="$needs_build
+# Of a program with a command line.
+needs_program="$needs_build
 header CLI/CLI.hpp libcli11-dev
+"
+needs_train_gpt="$needs_program
 header nlohmann/json.hpp nlohmann-json3-dev
 module openblas libopenblas-dev
 "
-needs_benchmarks="$needs_build
-header CLI/CLI.hpp libcli11-dev
+needs_benchmarks="$needs_program
 header nlohmann/json.hpp nlohmann-json3-dev
 "
 needs_mpi="

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "../common/attempt.hpp"
-#include "../common/gnuplot.hpp"
-#include "../common/output_file.hpp"
+#include "../../examples/common/attempt.hpp"
+#include "../../examples/common/gnuplot.hpp"
+#include "../../examples/common/output_file.hpp"
+#include "../../examples/common/processes.hpp"
 #include "command_line.hpp"
 #include "engines.hpp"
 #include "json_report.hpp"
 #include "plot.hpp"
-#include "processes.hpp"
 #include "table.hpp"
 
 namespace {
@@ -28,11 +28,11 @@ void print(const std::string& text) {
 /// What has to be there before anything is measured.
 struct Prepared {
     Options options;
-    std::unique_ptr<OutputFile> json;  // of the process that reports
-    std::unique_ptr<OutputFile> plot;
+    std::unique_ptr<program::OutputFile> json;  // of the process that reports
+    std::unique_ptr<program::OutputFile> plot;
 };
 
-std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
+std::optional<Prepared> prepare(int count, char** arguments, const program::Processes& processes) {
     std::string help;
     const auto options = parse_command_line(count, arguments, help, processes.count());
     if (!options) {
@@ -41,9 +41,9 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
     }
     Prepared prepared{*options, nullptr, nullptr};
     if (processes.reports()) {
-        if (!options->plot.empty()) { require_plotter(options->plot); }
-        prepared.json = std::make_unique<OutputFile>("--json", options->json);
-        prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
+        if (!options->plot.empty()) { program::require_plotter(options->plot); }
+        prepared.json = std::make_unique<program::OutputFile>("--json", options->json);
+        prepared.plot = std::make_unique<program::OutputFile>("--plot", options->plot);
     }
     return prepared;
 }
@@ -69,7 +69,7 @@ std::vector<Row> measure_and_print(const Options& options) {
     return rows;
 }
 
-void measure_and_report(const Prepared& prepared, const Processes& processes) {
+void measure_and_report(const Prepared& prepared, const program::Processes& processes) {
     const Options& options = prepared.options;
     const Machine machine = Machine::read();
     const std::string mpi = options.engine == EngineKind::mpi ? mpi_version() : "";
@@ -79,7 +79,7 @@ void measure_and_report(const Prepared& prepared, const Processes& processes) {
 
     if (prepared.json->wanted()) { prepared.json->write(json_report(options, machine, mpi, rows)); }
     if (prepared.plot->wanted()) {
-        run_gnuplot(options.plot, 1100, 900, plot_script(options, rows));
+        program::run_gnuplot(options.plot, 1100, 900, plot_script(options, rows));
         prepared.plot->keep();
     }
     std::uint64_t wrong = 0;
@@ -88,16 +88,16 @@ void measure_and_report(const Prepared& prepared, const Processes& processes) {
 }
 
 int run(int count, char** arguments) {
-    const Processes processes(count, arguments);
+    const program::Processes processes(count, arguments);
     std::optional<Prepared> prepared;
-    const Failure unprepared = attempt([&] { prepared = prepare(count, arguments, processes); });
+    const program::Failure unprepared = program::attempt([&] { prepared = prepare(count, arguments, processes); });
     // No process starts unless all can; what all of them find wrong is said once.
-    const Processes::Agreement agreed = processes.agree(unprepared.code);
-    if (agreed.speaks) { print_failure("collectives", unprepared.text); }
+    const program::Processes::Agreement agreed = processes.agree(unprepared.code);
+    if (agreed.speaks) { program::print_failure("collectives", unprepared.text); }
     if (agreed.code != EXIT_SUCCESS || !prepared) { return agreed.code; }
 
-    const Failure failed = attempt([&] { measure_and_report(*prepared, processes); });
-    if (failed.code != EXIT_SUCCESS) { print_failure("collectives", failed.text); }
+    const program::Failure failed = program::attempt([&] { measure_and_report(*prepared, processes); });
+    if (failed.code != EXIT_SUCCESS) { program::print_failure("collectives", failed.text); }
     return failed.code;
 }
 
@@ -105,8 +105,8 @@ int run(int count, char** arguments) {
 
 int main(int count, char** arguments) {
     int code = EXIT_FAILURE;
-    const Failure failed = attempt([&] { code = run(count, arguments); });
+    const program::Failure failed = program::attempt([&] { code = run(count, arguments); });
     if (failed.code == EXIT_SUCCESS) { return code; }
-    print_failure("collectives", failed.text);
+    program::print_failure("collectives", failed.text);
     return failed.code;
 }

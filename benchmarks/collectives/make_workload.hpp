@@ -7,7 +7,7 @@
 
 #include <shardkit/mesh/context.hpp>
 
-#include "../common/input_error.hpp"
+#include "../../examples/common/input_error.hpp"
 #include "options.hpp"
 #include "shape.hpp"
 #include "verb_workload.hpp"
@@ -47,10 +47,10 @@ std::unique_ptr<Workload> make_workload(shardkit::Context<Engine>& context,
         }
     });
     if (!made) {
-        throw InputError("--engine " + std::string(Engine::name) + ": has no " +
-                         std::string(verb_names[static_cast<std::size_t>(verb)]) + " of " +
-                         std::string(type_names[static_cast<std::size_t>(type)]) +
-                         ": expected another --verb or --datatype");
+        throw program::InputError("--engine " + std::string(Engine::name) + ": has no " +
+                                  std::string(verb_names[static_cast<std::size_t>(verb)]) + " of " +
+                                  std::string(type_names[static_cast<std::size_t>(type)]) +
+                                  ": expected another --verb or --datatype");
     }
     return made;
 }

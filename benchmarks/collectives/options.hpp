@@ -10,7 +10,8 @@
 
 #include <shardkit/comm/reduce_op.hpp>
 
-#include "../common/repeats.hpp"
+#include "../../examples/common/mesh_extents.hpp"
+#include "../common/sweep.hpp"
 
 namespace benchmarks {
 
@@ -37,37 +38,21 @@ inline constexpr std::array<std::string_view, 7> type_names{"double", "float", "
 inline constexpr std::array<std::string_view, 3> op_names{"sum", "max", "min"};
 inline constexpr std::array<std::string_view, 3> axis_names{"dp", "tp", "cp"};
 inline constexpr std::array<std::string_view, 3> in_place_names{"off", "on", "both"};
-inline constexpr std::array<std::string_view, 2> switch_names{"off", "on"};
 inline constexpr std::size_t most_ranks = 4096;
 
-struct MeshExtents {
-    std::size_t dp = 1;
-    std::size_t tp = 1;
-    std::size_t cp = 1;
-
-    constexpr std::size_t world() const noexcept { return dp * tp * cp; }
-    constexpr std::size_t extent(std::size_t axis) const noexcept { return axis == 0 ? dp : axis == 1 ? tp : cp; }
-    std::string describe() const { return std::to_string(dp) + "x" + std::to_string(tp) + "x" + std::to_string(cp); }
-};
-
 /// What the command line says, checked.
-struct Options : Repeats {
+struct Options : Sweep {
     EngineKind engine = EngineKind::threads;
     std::vector<VerbKind> verbs;
     std::string left_out;  ///< verbs of --verb all that have no placement that was asked for, as a text
     std::vector<DataType> types{DataType::fp32};
     std::vector<shardkit::ReduceOp> ops{shardkit::ReduceOp::sum};
-    MeshExtents mesh;
+    program::MeshExtents mesh;
     std::vector<std::size_t> axes{0};  ///< indices into axis_names, slowest first
     std::size_t root = 0;
     bool out_of_place = true;
     bool in_place = true;
-    std::uint64_t min_bytes = 256;
-    std::uint64_t max_bytes = std::uint64_t{64} << 20U;
-    std::uint64_t step_factor = 8;
-    bool pin = false;
-    std::string json;  ///< file names; empty: not asked for
-    std::string plot;
+    std::string plot;  ///< file name; empty: not asked for
 
     /// Ranks of one sub-mesh.
     std::size_t group_size() const noexcept {

@@ -4,8 +4,8 @@
 #include <map>
 #include <sstream>
 
-#include "../common/gnuplot.hpp"
-#include "../common/text_format.hpp"
+#include "../../examples/common/gnuplot.hpp"
+#include "../../examples/common/text_format.hpp"
 
 namespace benchmarks {
 
@@ -40,7 +40,7 @@ void add(Curves& curves, const std::string& name, const Row& row, const std::opt
     if (!figure || !Row::moves(*figure)) { return; }
     Curve& curve = curves.of(name);
     const auto point = [&](double y) {
-        return formatted("%llu %.6g\n", static_cast<unsigned long long>(row.bytes), y);
+        return program::formatted("%llu %.6g\n", static_cast<unsigned long long>(row.bytes), y);
     };
     curve.bandwidth += point(row.bus_bandwidth(*figure) / 1e9);
     curve.time += point(figure->time.median * 1e6);
@@ -68,7 +68,7 @@ std::string plot_script(const Options& o, const std::vector<Row>& rows) {
              << curve.time << "EOD\n$l" << id << " << EOD\n"
              << curve.limit << "EOD\n";
         const auto line = [&](const char* style, const std::string& title) {
-            return std::string(style) + " linecolor " + std::to_string(id) + " title " + gnuplot_text(title);
+            return std::string(style) + " linecolor " + std::to_string(id) + " title " + program::gnuplot_text(title);
         };
         bandwidths << comma << "$b" << id << line(" with linespoints linewidth 2", name) << ", $l" << id
                    << line(" with lines dashtype 2", name + ", limit (copy)");
@@ -78,7 +78,7 @@ std::string plot_script(const Options& o, const std::vector<Row>& rows) {
                               std::string(engine_names[static_cast<std::size_t>(o.engine)]) + ", mesh " +
                               o.mesh.describe() + ", axis " + o.axes_text();
     std::ostringstream script;
-    script << data.str() << "set multiplot layout 2,1 title " << gnuplot_text(title)
+    script << data.str() << "set multiplot layout 2,1 title " << program::gnuplot_text(title)
            << " noenhanced\nset key outside right noenhanced\nset lmargin 10\nset rmargin 44\nset grid\nset logscale "
               "x 2\n"
               "set format x '%.0b %BB'\nset xlabel 'size'\n"

@@ -8,19 +8,19 @@ namespace benchmarks {
 namespace {
 
 std::string figure_columns(const Row& row, const std::optional<Figure>& figure) {
-    if (!figure) { return formatted("  %9s %7s %7s %6s", "-", "-", "-", "-"); }
+    if (!figure) { return program::formatted("  %9s %7s %7s %6s", "-", "-", "-", "-"); }
     const auto bandwidth = [&](double value) {
         return Row::moves(*figure) ? four_digits(value / 1e9) : std::string("-");
     };
     const std::string wrong = !row.moves_data ? "-" : figure->wrong ? std::to_string(*figure->wrong) : "N/A";
-    return formatted("  %9s %7s %7s %6s", four_digits(figure->time.median * 1e6).c_str(),
-                     bandwidth(row.algorithm_bandwidth(*figure)).c_str(),
-                     bandwidth(row.bus_bandwidth(*figure)).c_str(), wrong.c_str());
+    return program::formatted("  %9s %7s %7s %6s", four_digits(figure->time.median * 1e6).c_str(),
+                              bandwidth(row.algorithm_bandwidth(*figure)).c_str(),
+                              bandwidth(row.bus_bandwidth(*figure)).c_str(), wrong.c_str());
 }
 
 std::string share_column(const std::optional<Figure>& figure) {
-    if (!figure || !figure->copy) { return formatted(" %6s", "-"); }
-    return formatted(" %6.1f", 100 * figure->copy->time.median / figure->time.median);
+    if (!figure || !figure->copy) { return program::formatted(" %6s", "-"); }
+    return program::formatted(" %6.1f", 100 * figure->copy->time.median / figure->time.median);
 }
 
 }  // namespace
@@ -38,13 +38,14 @@ std::string table_head(const Options& o, const Machine& machine, const std::stri
 
 std::string verb_head(VerbKind verb) {
     std::string text = "#\n# " + std::string(verb_names[static_cast<std::size_t>(verb)]) + "\n";
-    text += formatted("# %47s  %20s %13s %20s %12s   %s\n", "", "out-of-place", "", "in-place", "", "of copy (%)");
-    const std::string figure = formatted("  %9s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
-    const std::string units = formatted("  %9s %7s %7s", "(us)", "(GB/s)", "(GB/s)");
-    text += formatted("# %11s %12s %8s %6s %6s", "size", "count", "type", "redop", "root") + figure + figure +
-            formatted(" %6s %6s\n", "out", "in");
-    text += formatted("# %11s %12s %8s %6s %6s", "(B)", "(elements)", "", "", "") + units + formatted(" %6s", "") +
-            units + "\n";
+    text += program::formatted("# %47s  %20s %13s %20s %12s   %s\n", "", "out-of-place", "", "in-place", "",
+                               "of copy (%)");
+    const std::string figure = program::formatted("  %9s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
+    const std::string units = program::formatted("  %9s %7s %7s", "(us)", "(GB/s)", "(GB/s)");
+    text += program::formatted("# %11s %12s %8s %6s %6s", "size", "count", "type", "redop", "root") + figure +
+            figure + program::formatted(" %6s %6s\n", "out", "in");
+    text += program::formatted("# %11s %12s %8s %6s %6s", "(B)", "(elements)", "", "", "") + units +
+            program::formatted(" %6s", "") + units + "\n";
     return text;
 }
 
@@ -52,8 +53,8 @@ std::string table_row(const Row& row, const Options& o) {
     const std::string type(row.moves_data ? type_names[static_cast<std::size_t>(row.type)] : "-");
     const std::string op(row.reduces ? op_names[static_cast<std::size_t>(row.op)] : "-");
     const std::string root = row.has_root ? std::to_string(o.root) : "-";
-    return formatted("  %11llu %12llu %8s %6s %6s", static_cast<unsigned long long>(row.bytes),
-                     static_cast<unsigned long long>(row.count), type.c_str(), op.c_str(), root.c_str()) +
+    return program::formatted("  %11llu %12llu %8s %6s %6s", static_cast<unsigned long long>(row.bytes),
+                              static_cast<unsigned long long>(row.count), type.c_str(), op.c_str(), root.c_str()) +
            figure_columns(row, row.out_of_place) + figure_columns(row, row.in_place) +
            share_column(row.out_of_place) + share_column(row.in_place) + "\n";
 }

@@ -4,16 +4,16 @@
 #include <cstddef>
 #include <string>
 
+#include "../../examples/common/text_format.hpp"
 #include "machine.hpp"
 #include "repeats.hpp"
-#include "text_format.hpp"
 
 namespace benchmarks {
 
 /// Four significant digits, so that columns keep their width.
 inline std::string four_digits(double value) {
     const int decimals = value < 9.9995 ? 3 : value < 99.995 ? 2 : value < 999.95 ? 1 : 0;
-    return formatted("%.*f", decimals, value);
+    return program::formatted("%.*f", decimals, value);
 }
 
 /// "1 rank", "2 ranks"
@@ -24,9 +24,9 @@ inline std::string counted(std::size_t n, const char* what) {
 /// The lines of a table's head that say where it was measured.
 inline std::string machine_head(const Machine& machine, bool pinned, std::size_t ranks) {
     return "# machine: " + machine.processor + ", " + counted(machine.processors, "processor") +
-           " usable, last-level cache " + bytes_text(machine.last_cache) + ", " + machine.system +
-           formatted(", load %.2f\n", machine.load) + "# build:   " + machine.compiler + ", " + machine.flags +
-           "\n# pinning: " + (pinned ? "rank r on the r-th processor" : "none") +
+           " usable, last-level cache " + program::bytes_text(machine.last_cache) + ", " + machine.system +
+           program::formatted(", load %.2f\n", machine.load) + "# build:   " + machine.compiler + ", " +
+           machine.flags + "\n# pinning: " + (pinned ? "rank r on the r-th processor" : "none") +
            (ranks > machine.processors ? "; ranks share processors\n" : "\n");
 }
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "../common/attempt.hpp"
-#include "../common/output_file.hpp"
+#include "../../examples/common/attempt.hpp"
+#include "../../examples/common/output_file.hpp"
 #include "command_line.hpp"
 #include "report.hpp"
 #include "row.hpp"
@@ -29,7 +29,7 @@ void measure_and_report(int count, char** arguments) {
         print(help);
         return;
     }
-    OutputFile json("--json", options->json);
+    program::OutputFile json("--json", options->json);
     const Machine machine = Machine::read();
     print(kernels::table_head(*options, machine));
     std::vector<kernels::Row> rows;
@@ -46,7 +46,7 @@ void measure_and_report(int count, char** arguments) {
 }  // namespace
 
 int main(int count, char** arguments) {
-    const Failure failed = attempt([&] { measure_and_report(count, arguments); });
-    if (failed.code != EXIT_SUCCESS) { print_failure("kernels", failed.text); }
+    const program::Failure failed = program::attempt([&] { measure_and_report(count, arguments); });
+    if (failed.code != EXIT_SUCCESS) { program::print_failure("kernels", failed.text); }
     return failed.code;
 }

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "../common/repeats.hpp"
+#include "../common/sweep.hpp"
 
 namespace benchmarks::kernels {
 
@@ -17,18 +17,12 @@ enum class DataType : std::uint8_t { fp32, bf16 };
 
 inline constexpr std::array<std::string_view, 5> kernel_names{"adamw", "sgd", "norm", "cast", "accumulate"};
 inline constexpr std::array<std::string_view, 2> type_names{"float", "bfloat16"};
-inline constexpr std::array<std::string_view, 2> switch_names{"off", "on"};
 
 /// What the command line says, checked.
-struct Options : Repeats {
+struct Options : Sweep {
     std::vector<KernelKind> kernels;
     std::vector<DataType> types{DataType::fp32, DataType::bf16};
     std::size_t ranks = 1;
-    std::uint64_t min_bytes = std::uint64_t{256} << 10U;  ///< read and written by each rank in a call
-    std::uint64_t max_bytes = std::uint64_t{256} << 20U;
-    std::uint64_t step_factor = 32;
-    bool pin = false;
-    std::string json;  ///< file name; empty: not asked for
 };
 
 /// Bytes that a kernel reads and writes per element of type float or bfloat16.

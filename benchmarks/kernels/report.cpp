@@ -22,10 +22,10 @@ std::string table_head(const Options& o, const Machine& machine) {
     std::string text = "# shardkit kernels: host, " + counted(o.ranks, "rank") +
                        (o.ranks > 1 ? " at once, the slowest reported\n" : "\n");
     text += machine_head(machine, o.pin, o.ranks) + method_head(o) + "#\n";
-    text += formatted("# %10s %8s %7s %11s %12s  %9s %7s %6s  %9s %7s %8s\n", "kernel", "type", "B/elem", "size",
-                      "count", "time", "bw", "#wrong", "copy", "bw", "of copy");
-    text += formatted("# %10s %8s %7s %11s %12s  %9s %7s %6s  %9s %7s %8s\n", "", "", "", "(B)", "(elements)", "(us)",
-                      "(GB/s)", "", "(us)", "(GB/s)", "(%)");
+    text += program::formatted("# %10s %8s %7s %11s %12s  %9s %7s %6s  %9s %7s %8s\n", "kernel", "type", "B/elem",
+                               "size", "count", "time", "bw", "#wrong", "copy", "bw", "of copy");
+    text += program::formatted("# %10s %8s %7s %11s %12s  %9s %7s %6s  %9s %7s %8s\n", "", "", "", "(B)",
+                               "(elements)", "(us)", "(GB/s)", "", "(us)", "(GB/s)", "(%)");
     return text;
 }
 
@@ -34,13 +34,14 @@ std::string table_row(const Row& row, const Options& o) {
     const auto gigabytes = [&](const Summary& time) { return four_digits(row.bandwidth(o.ranks, time) / 1e9); };
     const std::string kernel(name(row.kernel));
     const std::string type(name(row.type));
-    return formatted("  %10s %8s %7llu %11llu %12llu  %9s %7s %6s  %9s %7s %8.1f\n", kernel.c_str(), type.c_str(),
-                     static_cast<unsigned long long>(bytes_per_element(row.kernel, row.type)),
-                     static_cast<unsigned long long>(row.bytes), static_cast<unsigned long long>(row.elements),
-                     four_digits(figure.time.median * 1e6).c_str(), gigabytes(figure.time).c_str(),
-                     figure.wrong ? std::to_string(*figure.wrong).c_str() : "N/A",
-                     four_digits(figure.copy->time.median * 1e6).c_str(), gigabytes(figure.copy->time).c_str(),
-                     100 * row.share_of_copy());
+    return program::formatted("  %10s %8s %7llu %11llu %12llu  %9s %7s %6s  %9s %7s %8.1f\n", kernel.c_str(),
+                              type.c_str(), static_cast<unsigned long long>(bytes_per_element(row.kernel, row.type)),
+                              static_cast<unsigned long long>(row.bytes),
+                              static_cast<unsigned long long>(row.elements),
+                              four_digits(figure.time.median * 1e6).c_str(), gigabytes(figure.time).c_str(),
+                              figure.wrong ? std::to_string(*figure.wrong).c_str() : "N/A",
+                              four_digits(figure.copy->time.median * 1e6).c_str(),
+                              gigabytes(figure.copy->time).c_str(), 100 * row.share_of_copy());
 }
 
 std::string json_report(const Options& o, const Machine& machine, const std::vector<Row>& rows) {

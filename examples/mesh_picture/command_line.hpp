@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
+#include <optional>
 #include <string>
 
 #include "options.hpp"
 
 namespace mesh_picture {
 
-/// What --help prints.
-std::string usage();
-
-/// Flags and their values by turns.
+/// What the flags say, or nothing when --help was among them; `help` is what it prints.
 /// @throws InputError for an unknown flag, a value that cannot be used, or no --mesh or --out
-Options parse_command_line(std::span<const char* const> arguments);
+std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help);
 
 }  // namespace mesh_picture

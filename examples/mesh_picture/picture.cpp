@@ -11,23 +11,24 @@ namespace mesh_picture {
 std::string picture(const Options& o, const Facts& facts) {
     constexpr double least_width = 1000;
     const double width = std::max(least_width, width_of_ranks(facts));
-    const std::string title = "Mesh " + o.mesh_text() + ", policy " + o.policy_text();
+    const std::string title = "Mesh " + o.mesh.describe() + ", policy " + o.policy.text();
     const std::string passes =
         std::to_string(o.microbatches) + (o.microbatches == 1 ? " microbatch" : " microbatches");
     Svg svg;
     svg.text(margin, 44, title, {24, ink, "start", true});
     svg.text(margin, 68,
              std::to_string(facts.ranks.size()) + (facts.ranks.size() == 1 ? " rank: " : " ranks: ") +
-                 std::to_string(o.dp) + " data parallel (dp) x " + std::to_string(o.tp) + " tensor parallel (tp) x " +
-                 std::to_string(o.cp) + " context parallel (cp); a step of " + passes,
+                 std::to_string(o.mesh.dp) + " data parallel (dp) x " + std::to_string(o.mesh.tp) +
+                 " tensor parallel (tp) x " + std::to_string(o.mesh.cp) + " context parallel (cp); a step of " +
+                 passes,
              {14, grey});
     double y = draw_legend(svg, facts, 92);
     y = draw_group(svg, facts, y + 38, width);
     y = draw_ranks(svg, facts, y + 36, width);
     y = draw_collectives(svg, facts, y + 36, width);
     svg.text(margin, y + 34,
-             "Recorded from the containers' shards and the traffic log by mesh_picture --mesh " + o.mesh_text() +
-                 " --policy " + o.policy_text() + " --microbatches " + std::to_string(o.microbatches),
+             "Recorded from the containers' shards and the traffic log by mesh_picture --mesh " + o.mesh.describe() +
+                 " --policy " + o.policy.text() + " --microbatches " + std::to_string(o.microbatches),
              {11, grey});
     return svg.finish(width, y + 54, title);
 }

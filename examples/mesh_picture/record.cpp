@@ -11,11 +11,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/global_norm.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/hybrid_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/sharded/groups.hpp>
 #include <shardkit/sharded/list_shards.hpp>
 
@@ -75,15 +71,14 @@ void train(Layer& layer, Optimizer& optimizer, std::size_t microbatches, RankFac
 
 template <class Layer, class Optimizer>
 void list_held(const Layer& layer, Optimizer& optimizer, RankFacts& facts) {
-    using Policy = typename Layer::Policy;
     using Gradient = const typename Layer::Precision::Gradient;
     auto& state = layer.state();
     auto& gradients = state.gradients();
     const std::span<Gradient> reduced = gradients.reduced();
     const std::size_t origin = gradients.reduced_range().begin;
     facts.held[0] = layer.shards();
-    sk::list_shards(state.geometry(), "gradient", Policy::gradients, reduced, origin, facts.held[2]);
-    if constexpr (Policy::accumulate == sk::Accumulate::reduced) {
+    sk::list_shards(state.geometry(), "gradient", layer.policy().gradients, reduced, origin, facts.held[2]);
+    if (layer.policy().accumulate == sk::Accumulate::reduced) {
         facts.held[1] = facts.held[2];
     } else {
         const std::span<Gradient> full = gradients.full();
@@ -94,14 +89,16 @@ void list_held(const Layer& layer, Optimizer& optimizer, RankFacts& facts) {
     }
 }
 
-template <class Policy>
-Facts record_policy(const Options& options, Policy policy) {
-    const Mesh mesh(options.dp, options.tp, options.cp);
+}  // namespace
+
+Facts record(const Options& options) {
+    const sk::DynamicPolicy policy = options.policy.policy();
+    const Mesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
     Facts facts;
-    facts.grid = mesh.grid().split_axis("dp", policy.shard_group(options.dp), "dp_replicate", "dp_shard");
+    facts.grid = mesh.grid().split_axis("dp", policy.shard_group(options.mesh.dp), "dp_replicate", "dp_shard");
     facts.ranks.resize(mesh.size());
     sk::threads::run(mesh, [&](auto& rank) {
-        using Layer = sk::Sharded<Group, Policy, sk::threads::Engine>;
+        using Layer = sk::Sharded<Group, sk::DynamicPolicy, sk::threads::Engine>;
         Layer layer(static_cast<sk::Context<sk::threads::Engine>&>(rank), "model", {},
                     typename Layer::Options{policy});
         layer.initialize([](auto, auto, std::uint64_t i) { return std::sin(static_cast<double>(i)); });
@@ -115,23 +112,13 @@ Facts record_policy(const Options& options, Policy policy) {
         mine.parts.assign(geometry.parts.begin(), geometry.parts.end());
         if (rank.rank() != 0) { return; }
         facts.buffer_numel = geometry.buffer_numel;
-        if (Policy::optimizer == sk::Placement::sharded) { facts.shards = geometry.shards; }
+        if (policy.optimizer == sk::Placement::sharded) { facts.shards = geometry.shards; }
         for (std::size_t p = 0; p < Group::count; ++p) {
             facts.parameters.push_back(
                 {Group::names[p], geometry.shapes[p], geometry.tp_placements[p], geometry.ranges[p]});
         }
     });
     return facts;
-}
-
-}  // namespace
-
-Facts record(const Options& options) {
-    if (options.policy == sk::NoShard::name) { return record_policy(options, sk::NoShard{}); }
-    if (options.policy == sk::ShardOptimizer::name) { return record_policy(options, sk::ShardOptimizer{}); }
-    if (options.policy == sk::ShardGradOp::name) { return record_policy(options, sk::ShardGradOp{}); }
-    if (options.policy == sk::FullShard::name) { return record_policy(options, sk::FullShard{}); }
-    return record_policy(options, sk::HybridShard<sk::dynamic>{options.hybrid_group});
 }
 
 }  // namespace mesh_picture

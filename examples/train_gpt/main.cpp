@@ -7,11 +7,12 @@
 #include <optional>
 #include <string>
 
+#include "../common/attempt.hpp"
+#include "../common/gnuplot.hpp"
+#include "../common/output_file.hpp"
+#include "../common/processes.hpp"
 #include "program/command_line.hpp"
-#include "program/input_error.hpp"
 #include "program/job.hpp"
-#include "program/mpi_job.hpp"
-#include "program/output_file.hpp"
 #include "program/plan_summary.hpp"
 #include "program/plot.hpp"
 #include "program/progress.hpp"
@@ -21,8 +22,7 @@
 namespace {
 
 using namespace train_gpt;
-
-constexpr int bad_input = 2;
+using namespace program;
 
 void print(const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -38,9 +38,9 @@ struct Prepared {
     std::unique_ptr<OutputFile> plot;
 };
 
-std::optional<Prepared> prepare(int count, char** arguments, const MpiJob& processes) {
+std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
     std::string help;
-    const auto options = parse_command_line(count, arguments, help, processes.processes());
+    const auto options = parse_command_line(count, arguments, help, processes.count());
     if (!options) {
         if (processes.reports()) { print(help); }
         return std::nullopt;
@@ -52,14 +52,14 @@ std::optional<Prepared> prepare(int count, char** arguments, const MpiJob& proce
     }
     prepared.text = read_text(options->text, options->model.sequence);
     if (processes.reports()) {
-        if (!options->plot.empty()) { require_plotter(); }
+        if (!options->plot.empty()) { require_plotter(options->plot); }
         prepared.json = std::make_unique<OutputFile>("--json", options->json);
         prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
     }
     return prepared;
 }
 
-void train_and_report(const Prepared& prepared, const MpiJob& processes) {
+void train_and_report(const Prepared& prepared, const Processes& processes) {
     const Options& options = prepared.options;
     const bool reports = processes.reports();
     if (reports) {
@@ -78,45 +78,24 @@ void train_and_report(const Prepared& prepared, const MpiJob& processes) {
     print(summary(options, prepared.plan, results));
     if (prepared.json->wanted()) { prepared.json->write(json_report(options, prepared.plan, results, resident)); }
     if (prepared.plot->wanted()) {
-        plot_losses(prepared.plot->name(), "train_gpt " + options.policy_text() + " on " + options.mesh.describe(),
+        plot_losses(prepared.plot->name(), "train_gpt " + options.policy.text() + " on " + options.mesh.describe(),
                     results.losses);
         prepared.plot->keep();
     }
 }
 
-struct Failure {
-    int code = EXIT_SUCCESS;
-    std::string text;
-};
-
-/// f(), with what it throws as an exit code and a text.
-template <class F>
-Failure attempt(F f) {
-    try {
-        f();
-        return {};
-    } catch (const InputError& error) { return {bad_input, error.what()}; } catch (const std::bad_alloc&) {
-        return {EXIT_FAILURE, "not enough memory for this run; --plan prints what it needs"};
-    } catch (const std::exception& error) { return {EXIT_FAILURE, error.what()}; }
-}
-
-void print(const Failure& failure) {
-    // On a line of its own, whatever the progress line left behind.
-    std::fflush(stdout);
-    std::fprintf(stderr, "train_gpt: error: %s\n", failure.text.c_str());
-}
-
 int run(int count, char** arguments) {
-    const MpiJob processes(count, arguments);
+    const Processes processes(count, arguments);
     std::optional<Prepared> prepared;
     const Failure unprepared = attempt([&] { prepared = prepare(count, arguments, processes); });
     // No process starts unless all can; what all of them find wrong is said once.
-    const MpiJob::Agreement agreed = processes.agree(unprepared.code);
-    if (agreed.speaks) { print(unprepared); }
+    const Processes::Agreement agreed = processes.agree(unprepared.code);
+    if (agreed.speaks) { print_failure("train_gpt", unprepared.text); }
     if (agreed.code != EXIT_SUCCESS || !prepared) { return agreed.code; }
 
-    const Failure failed = attempt([&] { train_and_report(*prepared, processes); });
-    if (failed.code != EXIT_SUCCESS) { print(failed); }
+    const Failure failed = attempt([&] { train_and_report(*prepared, processes); },
+                                   "not enough memory for this run; --plan prints what it needs");
+    if (failed.code != EXIT_SUCCESS) { print_failure("train_gpt", failed.text); }
     return failed.code;
 }
 
@@ -126,6 +105,6 @@ int main(int count, char** arguments) {
     int code = EXIT_FAILURE;
     const Failure failed = attempt([&] { code = run(count, arguments); });
     if (failed.code == EXIT_SUCCESS) { return code; }
-    print(failed);
+    print_failure("train_gpt", failed.text);
     return failed.code;
 }

@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include "../../examples/common/input_error.hpp"
 #include "../../examples/train_gpt/program/command_line.hpp"
-#include "../../examples/train_gpt/program/input_error.hpp"
 #include "../../examples/train_gpt/program/plan_summary.hpp"
 
 using namespace train_gpt;
@@ -31,7 +31,7 @@ std::optional<Options> parse(const std::string& line, std::string* help = nullpt
 std::string error_of(const std::string& line) {
     try {
         parse(line);
-    } catch (const InputError& error) { return error.what(); }
+    } catch (const program::InputError& error) { return error.what(); }
     return "no error";
 }
 
@@ -46,7 +46,7 @@ TEST_SUITE("gpt.command_line") {
             "--clip 0 --seed 18446744073709551615 --text a.txt --json b.json --plot c.svg --sample 5");
         REQUIRE(o);
         CHECK(o->mesh.describe() == "4x1x1");
-        CHECK(o->policy_text() == "hybrid_shard:2");
+        CHECK(o->policy.text() == "hybrid_shard:2");
         CHECK(o->engine == EngineKind::threads);
         CHECK(o->steps == 7);
         CHECK(o->batch == 24);

@@ -18,16 +18,16 @@ using namespace train_gpt;
 namespace {
 
 struct Ranks {
-    MeshExtents mesh;
-    PolicyKind policy;
+    program::MeshExtents mesh;
+    program::PolicyKind policy;
 };
 
 /// The meshes that have to agree with PyTorch's one process; each is trained with every case of the file.
 constexpr Ranks all_ranks[] = {
-    {{1, 1, 1}, PolicyKind::no_shard},        {{2, 1, 1}, PolicyKind::full_shard},
-    {{3, 1, 1}, PolicyKind::shard_optimizer}, {{1, 2, 1}, PolicyKind::no_shard},
-    {{1, 1, 2}, PolicyKind::shard_grad_op},   {{2, 2, 2}, PolicyKind::full_shard},
-    {{1, 4, 2}, PolicyKind::full_shard},
+    {{1, 1, 1}, program::PolicyKind::no_shard},        {{2, 1, 1}, program::PolicyKind::full_shard},
+    {{3, 1, 1}, program::PolicyKind::shard_optimizer}, {{1, 2, 1}, program::PolicyKind::no_shard},
+    {{1, 1, 2}, program::PolicyKind::shard_grad_op},   {{2, 2, 2}, program::PolicyKind::full_shard},
+    {{1, 4, 2}, program::PolicyKind::full_shard},
 };
 
 nlohmann::json golden() {
@@ -92,7 +92,7 @@ TEST_SUITE("gpt.golden_training") {
             const std::vector<std::uint8_t> text = make_text(expected.at("config").at("text_bytes"));
             for (const Ranks& ranks : all_ranks) {
                 options.mesh = ranks.mesh;
-                options.policy = ranks.policy;
+                options.policy = {ranks.policy};
                 for (const std::size_t microbatches : {1U, 2U}) {
                     options.microbatches = microbatches;
                     validate(options);
@@ -109,7 +109,7 @@ TEST_SUITE("gpt.golden_training") {
                     }
                     CAPTURE(expected.at("config").dump());
                     CAPTURE(options.mesh.describe());
-                    CAPTURE(options.policy_text());
+                    CAPTURE(options.policy.text());
                     CAPTURE(microbatches);
                     CHECK(numbers);
                     CHECK(loss <= 1e-12);

@@ -20,10 +20,11 @@ Options base_of_meshes() {
     return options;
 }
 
-const std::vector<MeshExtents>& meshes() {
-    static const std::vector<MeshExtents> all{{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2}, {2, 2, 1}, {2, 1, 2},
-                                              {1, 2, 2}, {2, 2, 2}, {4, 2, 1}, {3, 1, 2}, {1, 4, 1}, {1, 1, 4}};
-    static const std::vector<MeshExtents> few{{1, 2, 2}, {2, 2, 2}, {3, 1, 2}};
+const std::vector<program::MeshExtents>& meshes() {
+    static const std::vector<program::MeshExtents> all{{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2},
+                                                       {2, 2, 1}, {2, 1, 2}, {1, 2, 2}, {2, 2, 2},
+                                                       {4, 2, 1}, {3, 1, 2}, {1, 4, 1}, {1, 1, 4}};
+    static const std::vector<program::MeshExtents> few{{1, 2, 2}, {2, 2, 2}, {3, 1, 2}};
     return test_size::reduced() ? few : all;
 }
 
@@ -31,7 +32,7 @@ const std::vector<MeshExtents>& meshes() {
 template <class F>
 void for_each_training(Options options, F f) {
     std::size_t turn = 0;
-    for (const MeshExtents& mesh : meshes()) {
+    for (const program::MeshExtents& mesh : meshes()) {
         options.mesh = mesh;
         for_each_policy(options, [&](Options each) {
             each.sequence_parallel = turn % 2 == 0 ? SequenceParallel::on : SequenceParallel::off;
@@ -86,7 +87,7 @@ TEST_SUITE("gpt.meshes") {
     }
 
     TEST_CASE("collectives by axis, peak bytes and allocations of meshes are the planned ones") {
-        for (const MeshExtents mesh : {MeshExtents{1, 2, 1}, {1, 1, 2}, {2, 2, 2}}) {
+        for (const program::MeshExtents mesh : {program::MeshExtents{1, 2, 1}, {1, 1, 2}, {2, 2, 2}}) {
             for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
                 if (test_size::reduced() && (mesh.world() < 8 || dtype == Dtype::bf16)) { continue; }
                 for (const SequenceParallel sequence_parallel : {SequenceParallel::off, SequenceParallel::on}) {
@@ -111,7 +112,7 @@ TEST_SUITE("gpt.meshes") {
         Options options = base_of_meshes();
         options.steps = 2;
         const Results one = run(options);
-        for (const MeshExtents& mesh : meshes()) {
+        for (const program::MeshExtents& mesh : meshes()) {
             options.mesh = mesh;
             const Results other = run(options);
             CAPTURE(mesh.describe());
@@ -167,7 +168,7 @@ TEST_SUITE("gpt.meshes") {
         options.sample = 40;
         const std::string one = run(options).sample;
         REQUIRE(one.size() == 40);
-        for (const MeshExtents mesh : {MeshExtents{1, 2, 1}, {1, 1, 4}, {2, 2, 2}}) {
+        for (const program::MeshExtents mesh : {program::MeshExtents{1, 2, 1}, {1, 1, 4}, {2, 2, 2}}) {
             options.mesh = mesh;
             for (const SequenceParallel sequence_parallel : {SequenceParallel::off, SequenceParallel::on}) {
                 options.sequence_parallel = sequence_parallel;

@@ -85,11 +85,12 @@ TEST_SUITE("gpt.policies") {
                 options.clip = 0.05;
                 options.steps = 12;
                 const Results first = run(options);
-                for (const PolicyKind policy :
-                     {PolicyKind::shard_optimizer, PolicyKind::shard_grad_op, PolicyKind::full_shard}) {
-                    options.policy = policy;
+                for (const program::PolicyKind policy :
+                     {program::PolicyKind::shard_optimizer, program::PolicyKind::shard_grad_op,
+                      program::PolicyKind::full_shard}) {
+                    options.policy = {policy};
                     const Results other = run(options);
-                    CAPTURE(options.policy_text());
+                    CAPTURE(options.policy.text());
                     CAPTURE(world);
                     CHECK(other.losses == first.losses);
                     CHECK(other.grad_norms == first.grad_norms);

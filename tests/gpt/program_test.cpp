@@ -16,11 +16,11 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "../../examples/common/input_error.hpp"
+#include "../../examples/common/output_file.hpp"
 #include "../../examples/train_gpt/allocation_counter.hpp"
 #include "../../examples/train_gpt/program/data_order.hpp"
-#include "../../examples/train_gpt/program/input_error.hpp"
 #include "../../examples/train_gpt/program/job.hpp"
-#include "../../examples/train_gpt/program/output_file.hpp"
 #include "../../examples/train_gpt/program/report.hpp"
 #include "../../examples/train_gpt/program/text.hpp"
 
@@ -122,7 +122,7 @@ TEST_SUITE("gpt.program") {
         const auto message = [&](const std::string& file) -> std::string {
             try {
                 read_text(file, 8);
-            } catch (const InputError& error) { return error.what(); }
+            } catch (const program::InputError& error) { return error.what(); }
             return "no error";
         };
         std::ofstream(folder.file("empty")).flush();
@@ -138,17 +138,18 @@ TEST_SUITE("gpt.program") {
 
     TEST_CASE("result files: an unwritable one is refused at once, an unwritten one leaves nothing behind") {
         const Folder folder;
-        CHECK_THROWS_WITH_AS(OutputFile("--json", folder.file("no/such/folder.json")), doctest::Contains("--json '"),
-                             InputError);
-        CHECK_THROWS_WITH_AS(OutputFile("--plot", folder.file("")), doctest::Contains("can be written"), InputError);
-        { const OutputFile unused("--json", folder.file("a.json")); }
+        CHECK_THROWS_WITH_AS(program::OutputFile("--json", folder.file("no/such/folder.json")),
+                             doctest::Contains("--json '"), program::InputError);
+        CHECK_THROWS_WITH_AS(program::OutputFile("--plot", folder.file("")), doctest::Contains("can be written"),
+                             program::InputError);
+        { const program::OutputFile unused("--json", folder.file("a.json")); }
         CHECK_FALSE(fs::exists(folder.file("a.json")));
         std::ofstream(folder.file("old.json")) << "old";
-        { const OutputFile unused("--json", folder.file("old.json")); }
+        { const program::OutputFile unused("--json", folder.file("old.json")); }
         CHECK(fs::file_size(folder.file("old.json")) == 3);
-        OutputFile("--json", folder.file("old.json")).write("new!");
+        program::OutputFile("--json", folder.file("old.json")).write("new!");
         CHECK(fs::file_size(folder.file("old.json")) == 4);
-        CHECK_FALSE(OutputFile("--json", "").wanted());
+        CHECK_FALSE(program::OutputFile("--json", "").wanted());
     }
 
     TEST_CASE("the JSON object has every field, and a sample has as many bytes as asked for on every mesh") {

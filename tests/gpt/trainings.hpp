@@ -31,7 +31,7 @@ inline const std::vector<std::uint8_t>& corpus() {
 inline Options base() {
     Options options;
     options.mesh = {1, 1, 1};
-    options.policy = PolicyKind::no_shard;
+    options.policy = {program::PolicyKind::no_shard};
     options.model = {16, 2, 8, 2, HeadKind::tied};
     options.batch = 120;
     options.steps = test_size::reduced() ? 20 : 50;
@@ -84,7 +84,7 @@ inline void check_close(const Options& options, const Results& one, const Result
         loss = std::max(loss, std::abs(one.losses[s] - other.losses[s]));
         norm = std::max(norm, std::abs(one.grad_norms[s] - other.grad_norms[s]) / one.grad_norms[s]);
     }
-    CAPTURE(options.policy_text());
+    CAPTURE(options.policy.text());
     CAPTURE(options.mesh.describe());
     CAPTURE(options.microbatches);
     CHECK(loss <= bounds.loss);
@@ -95,15 +95,14 @@ inline void check_close(const Options& options, const Results& one, const Result
 /// f(options) with every policy, hybrid groups included, that the options' data-parallel ranks take.
 template <class F>
 void for_each_policy(Options options, F f) {
-    for (const PolicyKind policy :
-         {PolicyKind::no_shard, PolicyKind::shard_optimizer, PolicyKind::shard_grad_op, PolicyKind::full_shard}) {
-        options.policy = policy;
+    using enum program::PolicyKind;
+    for (const program::PolicyKind policy : {no_shard, shard_optimizer, shard_grad_op, full_shard}) {
+        options.policy = {policy};
         f(options);
     }
-    options.policy = PolicyKind::hybrid_shard;
     for (std::size_t group = 1; group <= options.mesh.dp; ++group) {
         if (options.mesh.dp % group != 0) { continue; }
-        options.hybrid_group = group;
+        options.policy = {hybrid_shard, group};
         f(options);
     }
 }
@@ -113,7 +112,7 @@ void for_each_policy(Options options, F f) {
 inline void check_plan(const Options& options) {
     const PlanSummary plan = make_plan(options);
     const Results results = run(options);
-    CAPTURE(options.policy_text());
+    CAPTURE(options.policy.text());
     CAPTURE(options.mesh.describe());
     CAPTURE(options.microbatches);
     const auto& expected = plan.collectives;

@@ -21,13 +21,13 @@ using namespace train_gpt;
 
 namespace {
 
-Results train_on(const MeshExtents& mesh, SequenceParallel sequence_parallel, ContextExchange context) {
+Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_parallel, ContextExchange context) {
     std::vector<std::uint8_t> text;
     for (std::size_t i = 0; i < 500; ++i) { text.push_back(static_cast<std::uint8_t>(11 * (i * i % 23))); }
     Options options;
     options.mesh = mesh;
     options.model = {8, 1, 8, 2, HeadKind::tied};
-    options.policy = PolicyKind::full_shard;
+    options.policy = {program::PolicyKind::full_shard};
     options.sequence_parallel = sequence_parallel;
     options.context = context;
     options.batch = 4;

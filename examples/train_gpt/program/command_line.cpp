@@ -1,56 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.hpp"
 
-#include <map>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
-#include "parse.hpp"
+#include "../../common/flags.hpp"
+#include "../../common/parse.hpp"
 
 namespace train_gpt {
 
 namespace {
 
-/// Every value stays text until it is parsed here, so that all messages name flag, value and expectation.
-class Flags {
-  public:
-    Flags() : app_("Trains a byte-level GPT with sharded parameters, gradients and optimizer states.", "train_gpt") {}
-
-    void add(const std::string& name, const std::string& value, const std::string& help) {
-        app_.add_option(name, given_[name], help)->type_name(value);
-    }
-    void parse(int count, const char* const* arguments) {
-        bool plan = false;
-        app_.add_flag("--plan", plan, "print memory and traffic per rank for --mesh, of any size, and stop");
-        try {
-            app_.parse(count, arguments);
-        } catch (const CLI::CallForHelp&) { help_ = app_.help(); } catch (const CLI::ExtrasError&) {
-            const auto rest = app_.remaining();
-            throw InputError("unknown argument '" + (rest.empty() ? "" : rest.front()) +
-                             "': expected one of the flags that --help lists");
-        } catch (const CLI::ParseError& error) {
-            std::string what = error.what();
-            for (char& c : what) { c = c == '\n' ? ' ' : c; }
-            throw InputError(what);
-        }
-        plan_ = plan;
-    }
-    template <class F>
-    void use(const std::string& name, F f) const {
-        if (app_.count(name) > 0) { f(given_.at(name)); }
-    }
-    const std::string& help() const { return help_; }
-    bool plan() const { return plan_; }
-
-  private:
-    CLI::App app_;
-    std::map<std::string, std::string> given_;
-    std::string help_;
-    bool plan_ = false;
-};
-
-void add_flags(Flags& flags) {
+void add_flags(program::Flags& flags) {
+    flags.add_switch("--plan", "print memory and traffic per rank for --mesh, of any size, and stop");
     flags.add("--mesh", "DPxTPxCP",
               "data x tensor x context parallel ranks [2x1x1; 1x1x1 with --engine self; with mpi all processes]");
     flags.add("--policy", "NAME",
@@ -83,7 +44,8 @@ void add_flags(Flags& flags) {
 
 std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
                                           std::size_t processes) {
-    Flags flags;
+    program::Flags flags("Trains a byte-level GPT with sharded parameters, gradients and optimizer states.",
+                         "train_gpt");
     add_flags(flags);
     flags.parse(count, arguments);
     if (!flags.help().empty()) {
@@ -92,28 +54,29 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     }
 
     Options o;
-    const auto count_into = [&](const std::string& flag, std::size_t& target, std::uint64_t least) {
-        flags.use(flag, [&](const std::string& given) { target = parse_count(flag, given, least); });
+    const auto count_into = [&](const std::string& name, std::size_t& target, std::uint64_t least) {
+        flags.use(name,
+                  [&](const auto& flag, const auto& given) { target = program::parse_count(flag, given, least); });
     };
-    const auto number_into = [&](const std::string& flag, double& target) {
-        flags.use(flag, [&](const std::string& given) { target = parse_not_negative(flag, given); });
+    const auto number_into = [&](const std::string& name, double& target) {
+        flags.use(name,
+                  [&](const auto& flag, const auto& given) { target = program::parse_not_negative(flag, given); });
     };
-    const auto text_into = [&](const std::string& flag, std::string& target) {
-        flags.use(flag, [&](const std::string& given) {
-            if (given.empty()) { throw bad_flag(flag, given, "a file name"); }
-            target = given;
+    const auto text_into = [&](const std::string& name, std::string& target) {
+        flags.use(name, [&](const auto& flag, const auto& given) { target = program::parse_file(flag, given); });
+    };
+    const auto name_into = [&]<class Enum>(const std::string& name, Enum& target, const auto& names) {
+        flags.use(name, [&](const auto& flag, const auto& given) {
+            target = static_cast<Enum>(program::parse_name(flag, given, names));
         });
-    };
-    const auto name_into = [&]<class Enum, std::size_t N>(const std::string& flag, Enum& target,
-                                                          const std::array<std::string_view, N>& names) {
-        flags.use(flag, [&](const std::string& given) { target = parse_name<Enum>(flag, given, names); });
     };
 
     name_into("--engine", o.engine, engine_names);
     if (o.engine == EngineKind::self) { o.mesh = {1, 1, 1}; }
     if (o.engine == EngineKind::mpi) { o.mesh = {processes, 1, 1}; }
-    flags.use("--mesh", [&](const std::string& given) { o.mesh = parse_mesh(given); });
-    flags.use("--policy", [&](const std::string& given) { parse_policy(given, o); });
+    flags.use("--mesh", [&](const auto& flag, const auto& given) { o.mesh = program::parse_mesh(flag, given); });
+    flags.use("--policy",
+              [&](const auto& flag, const auto& given) { o.policy = program::parse_policy(flag, given); });
     count_into("--steps", o.steps, 1);
     count_into("--batch", o.batch, 1);
     count_into("--microbatches", o.microbatches, 1);
@@ -122,7 +85,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     count_into("--width", o.model.width, 1);
     count_into("--heads", o.model.heads, 1);
     name_into("--head", o.model.head, head_names);
-    name_into("--sequence-parallel", o.sequence_parallel, switch_names);
+    name_into("--sequence-parallel", o.sequence_parallel, program::switch_names);
     name_into("--context", o.context, exchange_names);
     name_into("--dtype", o.dtype, dtype_names);
     name_into("--optimizer", o.optimizer, optimizer_names);
@@ -135,12 +98,12 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     text_into("--json", o.json);
     text_into("--plot", o.plot);
     count_into("--sample", o.sample, 0);
-    o.action = flags.plan() ? Options::Action::plan : Options::Action::train;
+    o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;
     if (o.engine == EngineKind::mpi && o.action == Options::Action::train && o.mesh.world() != processes) {
-        throw InputError("--mesh " + o.mesh.describe() + " has " + std::to_string(o.mesh.world()) +
-                         " ranks, but this job of --engine mpi has " + std::to_string(processes) +
-                         " processes: expected mpirun -n " + std::to_string(o.mesh.world()) + ", or --mesh " +
-                         std::to_string(processes) + "x1x1");
+        throw program::InputError("--mesh " + o.mesh.describe() + " has " + std::to_string(o.mesh.world()) +
+                                  " ranks, but this job of --engine mpi has " + std::to_string(processes) +
+                                  " processes: expected mpirun -n " + std::to_string(o.mesh.world()) +
+                                  ", or --mesh " + std::to_string(processes) + "x1x1");
     }
     validate(o);
     return o;
@@ -155,18 +118,20 @@ void validate_split(const Options& o) {
                std::to_string(extent);
     };
     if (o.model.heads % o.mesh.tp != 0) {
-        throw InputError("--heads " + std::to_string(o.model.heads) + by("tp", o.mesh.tp) + ", which splits them");
+        throw program::InputError("--heads " + std::to_string(o.model.heads) + by("tp", o.mesh.tp) +
+                                  ", which splits them");
     }
     if (vocabulary % o.mesh.tp != 0) {
-        throw InputError("--mesh " + o.mesh.describe() + ": expected a tp that divides the vocabulary of " +
-                         std::to_string(vocabulary));
+        throw program::InputError("--mesh " + o.mesh.describe() + ": expected a tp that divides the vocabulary of " +
+                                  std::to_string(vocabulary));
     }
     const Split split = o.split();
     if (o.model.sequence % split.token_unit() != 0) {
         const std::string tokens =
             split.splits_tokens() ? "2 * cp and, with --sequence-parallel on, of cp * tp" : "2 * cp";
-        throw InputError("--sequence " + std::to_string(o.model.sequence) + " with --mesh " + o.mesh.describe() +
-                         ": expected a multiple of " + std::to_string(split.token_unit()) + ", of " + tokens);
+        throw program::InputError("--sequence " + std::to_string(o.model.sequence) + " with --mesh " +
+                                  o.mesh.describe() + ": expected a multiple of " +
+                                  std::to_string(split.token_unit()) + ", of " + tokens);
     }
 }
 
@@ -175,41 +140,46 @@ void validate_split(const Options& o) {
 void validate(const Options& o) {
     const std::string mesh = o.mesh.describe();
     if (o.engine == EngineKind::self && o.action == Options::Action::train && o.mesh.world() != 1) {
-        throw InputError("--mesh " + mesh + " has " + std::to_string(o.mesh.world()) +
-                         " ranks, but the world of --engine self has 1: expected 1x1x1, or --engine threads");
+        throw program::InputError(
+            "--mesh " + mesh + " has " + std::to_string(o.mesh.world()) +
+            " ranks, but the world of --engine self has 1: expected 1x1x1, or --engine threads");
     }
     if (o.engine == EngineKind::threads && o.action == Options::Action::train && o.mesh.world() > 1024) {
-        throw InputError("--mesh " + mesh +
-                         ": expected at most 1024 ranks as threads of one process; --plan takes any");
+        throw program::InputError("--mesh " + mesh +
+                                  ": expected at most 1024 ranks as threads of one process; --plan takes any");
     }
-    if (o.policy == PolicyKind::hybrid_shard && (o.hybrid_group > o.mesh.dp || o.mesh.dp % o.hybrid_group != 0)) {
-        throw InputError("--policy " + o.policy_text() + ": expected a group that divides the " +
-                         std::to_string(o.mesh.dp) + " data-parallel ranks of --mesh " + mesh);
+    o.policy.require_fits("--policy", o.mesh.dp, mesh);
+    if (o.mesh.dp > 0xffff'ffffU || o.mesh.tp > 0xffffU || o.mesh.cp > 0xffffU) {
+        throw program::bad_flag("--mesh", mesh, "at most 4294967295x65535x65535 ranks");
     }
     const std::string batch = "--batch " + std::to_string(o.batch);
     if (o.batch % o.mesh.dp != 0) {
-        throw InputError(batch + ": expected a multiple of the " + std::to_string(o.mesh.dp) +
-                         " data-parallel ranks of --mesh " + mesh);
+        throw program::InputError(batch + ": expected a multiple of the " + std::to_string(o.mesh.dp) +
+                                  " data-parallel ranks of --mesh " + mesh);
     }
     if (o.batch % o.microbatches != 0) {
-        throw InputError(batch + ": expected a multiple of --microbatches " + std::to_string(o.microbatches));
+        throw program::InputError(batch + ": expected a multiple of --microbatches " +
+                                  std::to_string(o.microbatches));
     }
     if (o.sequences_per_rank() < o.microbatches) {
-        throw InputError(batch + ": expected at least " + std::to_string(o.mesh.dp) + " x " +
-                         std::to_string(o.microbatches) + ", a sequence for each data-parallel rank and microbatch");
+        throw program::InputError(batch + ": expected at least " + std::to_string(o.mesh.dp) + " x " +
+                                  std::to_string(o.microbatches) +
+                                  ", a sequence for each data-parallel rank and microbatch");
     }
     validate_split(o);
     constexpr std::size_t many = 1'000'000'000;
-    if (o.steps > many) { throw bad_flag("--steps", std::to_string(o.steps), "at most 1000000000"); }
-    if (o.sample > many) { throw bad_flag("--sample", std::to_string(o.sample), "at most 1000000000"); }
+    if (o.steps > many) { throw program::bad_flag("--steps", std::to_string(o.steps), "at most 1000000000"); }
+    if (o.sample > many) { throw program::bad_flag("--sample", std::to_string(o.sample), "at most 1000000000"); }
     try {
         validate(o.model, o.pass_shape().batch);
         checked_product(o.batch, o.model.sequence, "--batch x --sequence");
-    } catch (const std::invalid_argument& error) { throw InputError(error.what()); }
+    } catch (const std::invalid_argument& error) { throw program::InputError(error.what()); }
     if (!o.plot.empty() && !o.plot.ends_with(".png") && !o.plot.ends_with(".svg")) {
-        throw bad_flag("--plot", o.plot, "a name that ends in .png or .svg");
+        throw program::bad_flag("--plot", o.plot, "a name that ends in .png or .svg");
     }
-    if (!o.plot.empty() && o.plot == o.json) { throw bad_flag("--plot", o.plot, "another file than that of --json"); }
+    if (!o.plot.empty() && o.plot == o.json) {
+        throw program::bad_flag("--plot", o.plot, "another file than that of --json");
+    }
 }
 
 }  // namespace train_gpt

@@ -7,41 +7,29 @@
 #include <string>
 #include <string_view>
 
+#include "../../common/mesh_extents.hpp"
+#include "../../common/policy_choice.hpp"
 #include "../model/config.hpp"
 #include "../model/split.hpp"
 
 namespace train_gpt {
 
-enum class PolicyKind : std::uint8_t { no_shard, shard_optimizer, shard_grad_op, full_shard, hybrid_shard };
 enum class EngineKind : std::uint8_t { self, threads, mpi };
 enum class Dtype : std::uint8_t { fp64, fp32, bf16 };
 /// How keys and values get to the queries of other cp ranks.
 enum class ContextExchange : std::uint8_t { ring, gather };
 enum class OptimizerKind : std::uint8_t { adamw, sgd };
 
-inline constexpr std::array<std::string_view, 5> policy_names{"no_shard", "shard_optimizer", "shard_grad_op",
-                                                              "full_shard", "hybrid_shard"};
 inline constexpr std::array<std::string_view, 3> engine_names{"self", "threads", "mpi"};
 inline constexpr std::array<std::string_view, 3> dtype_names{"fp64", "fp32", "bf16"};
 inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"};
-inline constexpr std::array<std::string_view, 2> switch_names{"off", "on"};
 inline constexpr std::array<std::string_view, 2> exchange_names{"ring", "gather"};
 inline constexpr std::array<std::string_view, 2> head_names{"tied", "untied"};
 
-struct MeshExtents {
-    std::size_t dp = 2;
-    std::size_t tp = 1;
-    std::size_t cp = 1;
-
-    constexpr std::size_t world() const noexcept { return dp * tp * cp; }
-    std::string describe() const { return std::to_string(dp) + "x" + std::to_string(tp) + "x" + std::to_string(cp); }
-};
-
 /// What the command line says, checked: see validate(const Options&).
 struct Options {
-    MeshExtents mesh;
-    PolicyKind policy = PolicyKind::full_shard;
-    std::size_t hybrid_group = 1;  // ranks that share one copy, of hybrid_shard:N
+    program::MeshExtents mesh{2, 1, 1};
+    program::PolicyChoice policy;
     EngineKind engine = EngineKind::threads;
     ModelConfig model;
     SequenceParallel sequence_parallel = SequenceParallel::off;
@@ -79,11 +67,6 @@ struct Options {
         return {(sequences_per_rank() + microbatches - 1) / microbatches, model.sequence};
     }
     constexpr std::size_t tokens_per_step() const noexcept { return batch * model.sequence; }
-    /// As on the command line: "hybrid_shard:2"
-    std::string policy_text() const {
-        const std::string name(policy_names[static_cast<std::size_t>(policy)]);
-        return policy == PolicyKind::hybrid_shard ? name + ":" + std::to_string(hybrid_group) : name;
-    }
 };
 
 }  // namespace train_gpt

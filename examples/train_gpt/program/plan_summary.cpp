@@ -13,10 +13,9 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/plan/plan_table.hpp>
 
+#include "../../common/input_error.hpp"
 #include "../model/parameters.hpp"
-#include "input_error.hpp"
-#include "mpi_job.hpp"
-#include "policies.hpp"
+#include "mpi_engine.hpp"
 #include "text_format.hpp"
 #include "workspace.hpp"
 
@@ -32,7 +31,7 @@ template <class T>
 std::vector<sk::GroupDescription> planned_groups(const Options& options) {
     const ModelConfig& config = options.model;
     const auto grid = mesh_of(options).grid();
-    const auto policy = policy_of(options);
+    const auto policy = options.policy.policy();
     const bool tied = config.head == HeadKind::tied;
     std::vector<sk::GroupDescription> groups;
     const auto add = [&](sk::GroupDescription group, std::size_t windows) {
@@ -152,7 +151,7 @@ PlanSummary plan_for(const Options& options) {
                                     sk::all_reduce_moved(loss, loss, data_ranks, assumed.engine));
     }
     add_activations(summary.library.traffic, options, sizeof(Arithmetic<T>), assumed.engine);
-    const std::size_t shard_group = policy_of(options).shard_group(options.mesh.dp);
+    const std::size_t shard_group = options.policy.policy().shard_group(options.mesh.dp);
     summary.collectives = collectives_of(summary.library.traffic, grid, shard_group);
     const Split split = options.split();
     summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
@@ -173,8 +172,8 @@ PlanSummary make_plan(const Options& options) {
                 return plan_for<sk::bf16>(options);
         }
     } catch (const std::length_error& error) {
-        throw InputError("--width " + std::to_string(options.model.width) + " and --layers " +
-                         std::to_string(options.model.layers) + ": " + error.what());
+        throw program::InputError("--width " + std::to_string(options.model.width) + " and --layers " +
+                                  std::to_string(options.model.layers) + ": " + error.what());
     }
     throw std::logic_error("make_plan: unknown element type");
 }
@@ -185,14 +184,16 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     const auto name = [](const auto& names, auto value) { return names[static_cast<std::size_t>(value)]; };
     out << "model: " << grouped(plan.library.numel) << " parameters, " << m.layers << " blocks of width " << m.width
         << ", " << m.heads << " heads, " << name(head_names, m.head) << " head, sequence " << m.sequence << '\n'
-        << "run:   mesh " << options.mesh.describe() << ", " << options.policy_text() << ", engine "
+        << "run:   mesh " << options.mesh.describe() << ", " << options.policy.text() << ", engine "
         << name(engine_names, options.engine) << split_text(options) << ", " << name(dtype_names, options.dtype)
         << ", " << name(optimizer_names, options.optimizer) << ", " << grouped(options.tokens_per_step())
         << " tokens per step in " << options.microbatches << (options.microbatches == 1 ? " pass" : " passes")
         << " per rank\n"
         << "memory per rank, planned:\n";
     const auto& memory = plan.library.memory;
-    const auto row = [&](const char* kind, std::uint64_t bytes) { out << table_row(kind, bytes_text(bytes)); };
+    const auto row = [&](const char* kind, std::uint64_t bytes) {
+        out << table_row(kind, program::bytes_text(bytes));
+    };
     row("parameters", memory.parameters.value);
     row("master weights", memory.master.value);
     row("gradients", memory.gradients.value);
@@ -205,8 +206,8 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     out << "on the wire per rank and step, planned:\n";
     if (plan.collectives.empty()) { out << "  (nothing: one rank)\n"; }
     for (const CollectiveCount& c : plan.collectives) {
-        out << formatted("  %-15s %-20s %6llu calls %14s\n", c.verb.c_str(), c.axes.c_str(),
-                         static_cast<unsigned long long>(c.count), bytes_text(c.bytes).c_str());
+        out << program::formatted("  %-15s %-20s %6llu calls %14s\n", c.verb.c_str(), c.axes.c_str(),
+                                  static_cast<unsigned long long>(c.count), program::bytes_text(c.bytes).c_str());
     }
     return out.str();
 }

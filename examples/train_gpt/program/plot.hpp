@@ -6,9 +6,6 @@
 
 namespace train_gpt {
 
-/// @throws InputError when gnuplot, which draws, is not installed
-void require_plotter();
-
 /// Draws the losses over the steps into a .png or .svg file, by way of gnuplot.
 /// @throws std::runtime_error when gnuplot fails
 void plot_losses(const std::string& file, const std::string& title, const std::vector<double>& losses);

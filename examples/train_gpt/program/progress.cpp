@@ -35,9 +35,9 @@ void Progress::after_step(const StepReport& report) {
     const double seconds = std::max(1e-9, std::chrono::duration<double>(now - start_).count());
     const double rate = static_cast<double>(done * tokens_per_step_) / seconds;
     const double left = seconds / static_cast<double>(done) * static_cast<double>(steps_ - done);
-    const std::string state =
-        formatted("step %zu/%zu  loss %.4f  norm %.3f  %s tokens/s  %s left", done, steps_, report.loss,
-                  report.grad_norm, grouped(static_cast<std::uint64_t>(rate)).c_str(), duration_text(left).c_str());
+    const std::string state = program::formatted(
+        "step %zu/%zu  loss %.4f  norm %.3f  %s tokens/s  %s left", done, steps_, report.loss, report.grad_norm,
+        grouped(static_cast<std::uint64_t>(rate)).c_str(), duration_text(left).c_str());
     if (style_ == Style::moving_line) {
         constexpr std::size_t cells = 24;
         const std::size_t full = cells * done / steps_;

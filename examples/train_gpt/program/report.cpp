@@ -46,10 +46,10 @@ std::string table(const std::vector<CollectiveCount>& measured, const std::vecto
     std::string text;
     for (const auto& [key, row] : rows) {
         const auto& [real, expected] = row;
-        text +=
-            formatted("  %-15s %-20s %6llu calls %14s   %6llu calls %14s\n", key.second.c_str(), key.first.c_str(),
-                      static_cast<unsigned long long>(real.count), bytes_text(real.bytes).c_str(),
-                      static_cast<unsigned long long>(expected.count), bytes_text(expected.bytes).c_str());
+        text += program::formatted(
+            "  %-15s %-20s %6llu calls %14s   %6llu calls %14s\n", key.second.c_str(), key.first.c_str(),
+            static_cast<unsigned long long>(real.count), program::bytes_text(real.bytes).c_str(),
+            static_cast<unsigned long long>(expected.count), program::bytes_text(expected.bytes).c_str());
     }
     return text.empty() ? "  none: one rank\n" : text;
 }
@@ -59,11 +59,11 @@ std::string table(const std::vector<CollectiveCount>& measured, const std::vecto
 std::string json_report(const Options& options, const PlanSummary& plan, const Results& results,
                         const ResidentMemories& resident) {
     nlohmann::json report{
-        {"policy", options.policy_text()},
+        {"policy", options.policy.text()},
         {"mesh", options.mesh.describe()},
         {"engine", engine_names[static_cast<std::size_t>(options.engine)]},
         {"dtype", dtype_names[static_cast<std::size_t>(options.dtype)]},
-        {"sequence_parallel", switch_names[static_cast<std::size_t>(options.sequence_parallel)]},
+        {"sequence_parallel", program::switch_names[static_cast<std::size_t>(options.sequence_parallel)]},
         {"context", exchange_names[static_cast<std::size_t>(options.context)]},
         {"optimizer", optimizer_names[static_cast<std::size_t>(options.optimizer)]},
         {"world", options.mesh.world()},
@@ -96,13 +96,13 @@ std::string summary(const Options& options, const PlanSummary& plan, const Resul
     std::ostringstream out;
     const double planned = static_cast<double>(plan.bytes_per_rank());
     const double measured = static_cast<double>(results.peak_bytes_per_rank);
-    out << "peak memory per rank: " << bytes_text(results.peak_bytes_per_rank) << " measured, "
-        << bytes_text(plan.bytes_per_rank()) << " planned"
-        << formatted(" (%+.2f %%)\n", 100 * (measured / planned - 1));
+    out << "peak memory per rank: " << program::bytes_text(results.peak_bytes_per_rank) << " measured, "
+        << program::bytes_text(plan.bytes_per_rank()) << " planned"
+        << program::formatted(" (%+.2f %%)\n", 100 * (measured / planned - 1));
     out << "collectives of one rank in one step, measured and planned:\n"
         << table(results.collectives, plan.collectives);
-    out << formatted("loss: %.4f first, %.4f last (%+.4f)\n", results.losses.front(), results.losses.back(),
-                     results.losses.back() - results.losses.front());
+    out << program::formatted("loss: %.4f first, %.4f last (%+.4f)\n", results.losses.front(), results.losses.back(),
+                              results.losses.back() - results.losses.front());
     out << "speed: " << grouped(static_cast<std::uint64_t>(results.tokens_per_second)) << " tokens/s\n";
     if (options.sample > 0) { out << "sample:\n" << results.sample << '\n'; }
     return out.str();

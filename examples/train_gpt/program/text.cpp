@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "input_error.hpp"
+#include "../../common/input_error.hpp"
 
 namespace train_gpt {
 
@@ -44,23 +44,26 @@ Text read_text(const std::string& file, std::size_t sequence) {
     if (file.empty()) {
         const auto files = repository_files(TRAIN_GPT_REPOSITORY);
         if (files.empty()) {
-            throw InputError(std::string("no --text given, and the repository's headers are no longer in '") +
-                             TRAIN_GPT_REPOSITORY + "': expected --text FILE");
+            throw program::InputError(
+                std::string("no --text given, and the repository's headers are no longer in '") +
+                TRAIN_GPT_REPOSITORY + "': expected --text FILE");
         }
         for (const auto& path : files) { append_file(path, text.bytes); }
         text.source = std::to_string(files.size()) + " headers and pages of this repository";
     } else {
         std::error_code ignored;
-        if (fs::is_directory(file, ignored)) { throw bad_flag("--text", file, "a file, this is a folder"); }
+        if (fs::is_directory(file, ignored)) { throw program::bad_flag("--text", file, "a file, this is a folder"); }
         if (!std::ifstream(file)) {
-            throw bad_flag("--text", file, std::string("a file that can be read (") + std::strerror(errno) + ")");
+            throw program::bad_flag("--text", file,
+                                    std::string("a file that can be read (") + std::strerror(errno) + ")");
         }
         append_file(file, text.bytes);
         text.source = file;
     }
     if (text.bytes.size() < sequence + 1) {
-        throw InputError("--text '" + text.source + "' has " + std::to_string(text.bytes.size()) +
-                         " bytes: expected at least " + std::to_string(sequence + 1) + ", one more than --sequence");
+        throw program::InputError("--text '" + text.source + "' has " + std::to_string(text.bytes.size()) +
+                                  " bytes: expected at least " + std::to_string(sequence + 1) +
+                                  ", one more than --sequence");
     }
     return text;
 }

@@ -5,7 +5,7 @@
 
 #include "blas_threads.hpp"
 #include "job.hpp"
-#include "mpi_job.hpp"
+#include "mpi_engine.hpp"
 
 namespace train_gpt {
 

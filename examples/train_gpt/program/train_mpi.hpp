@@ -4,7 +4,7 @@
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "mpi_job.hpp"
+#include "mpi_engine.hpp"
 #include "trainer.hpp"
 
 namespace train_gpt {

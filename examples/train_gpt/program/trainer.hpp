@@ -25,7 +25,6 @@
 #include "forward_backward.hpp"
 #include "job.hpp"
 #include "optimizer.hpp"
-#include "policies.hpp"
 #include "sample.hpp"
 #include "workspace.hpp"
 
@@ -44,7 +43,7 @@ class Trainer {
           part_(sk::cp::CausalChunks::of(options_.model.sequence, split_.cp, split_.cp_index)),
           data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
           data_(job.text, options_.model.sequence, options_.seed),
-          model_(context, options_.model, policy_of(options_)),
+          model_(context, options_.model, options_.policy.policy()),
           optimizer_(model_.groups(), options_),
           links_(context, split_, options_.context,
                  attention_shape(options_.model, split_, split_.local(options_.pass_shape())).keys_values()),

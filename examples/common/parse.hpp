@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -12,19 +14,41 @@
 #include "input_error.hpp"
 #include "text_format.hpp"
 
-namespace benchmarks {
+namespace program {
+
+/// Whether all of `text` is a number; `value` is written then.
+template <class Number>
+bool read_whole(std::string_view text, Number& value) {
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    return error == std::errc{} && stop == end;
+}
 
 /// A whole number from `least` to `most`.
 /// @throws InputError for anything else: signs, fractions, other characters, overflow
 inline std::uint64_t parse_count(const std::string& flag, const std::string& given, std::uint64_t least,
-                                 std::uint64_t most = std::numeric_limits<std::uint32_t>::max()) {
+                                 std::uint64_t most = std::numeric_limits<std::uint64_t>::max()) {
     std::uint64_t value = 0;
-    const char* end = given.data() + given.size();
-    const auto [stop, error] = std::from_chars(given.data(), end, value);
-    if (error != std::errc{} || stop != end || value < least || value > most) {
+    if (!read_whole(std::string_view(given), value) || value < least || value > most) {
         throw bad_flag(flag, given, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
     }
     return value;
+}
+
+/// A finite number of at least 0.
+/// @throws InputError for anything else: NaN, infinity, negative numbers, other characters
+inline double parse_not_negative(const std::string& flag, const std::string& given) {
+    double value = 0;
+    if (!read_whole(std::string_view(given), value) || !std::isfinite(value) || value < 0) {
+        throw bad_flag(flag, given, "a finite number of at least 0");
+    }
+    return value;
+}
+
+/// A name of a file that may be written.
+inline std::string parse_file(const std::string& flag, const std::string& given) {
+    if (given.empty()) { throw bad_flag(flag, given, "a file name"); }
+    return given;
 }
 
 /// Bytes: a whole number of at least 1, in units of 1024, 1024^2 or 1024^3 bytes with a K, M or G behind it.
@@ -34,11 +58,9 @@ inline std::uint64_t parse_bytes(const std::string& flag, const std::string& giv
     const std::size_t unit = given.empty() ? units.npos : units.find(given.back());
     const std::uint64_t scale = unit == units.npos ? 1 : std::uint64_t{1} << (10 * (unit + 1));
     const std::uint64_t most = (std::uint64_t{1} << 40U) / scale;
-    const std::string digits = unit == units.npos ? given : given.substr(0, given.size() - 1);
+    const std::string_view digits(given.data(), given.size() - (unit == units.npos ? 0 : 1));
     std::uint64_t value = 0;
-    const char* end = digits.data() + digits.size();
-    const auto [stop, error] = std::from_chars(digits.data(), end, value);
-    if (error != std::errc{} || stop != end || value == 0 || value > most) {
+    if (!read_whole(digits, value) || value == 0 || value > most) {
         throw bad_flag(flag, given, "bytes from 1 to 1024G, as a whole number or with K, M or G behind it");
     }
     return value * scale;
@@ -52,6 +74,9 @@ std::size_t parse_name(const std::string& flag, const std::string& given, const 
     }
     throw bad_flag(flag, given, listed(names, "or"));
 }
+
+/// Of a flag that turns something on or off.
+inline constexpr std::array<std::string_view, 2> switch_names{"off", "on"};
 
 /// "a,b,c" at its commas; parts may be empty.
 inline std::vector<std::string> split_list(const std::string& given) {
@@ -88,4 +113,4 @@ std::vector<std::size_t> parse_names(const std::string& flag, const std::string&
     return chosen;
 }
 
-}  // namespace benchmarks
+}  // namespace program

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace benchmarks {
+namespace program {
 
 /// @throws InputError when `file` is neither .png nor .svg, or gnuplot, which draws, is not installed
 void require_plotter(const std::string& file);
@@ -15,4 +15,4 @@ std::string gnuplot_text(const std::string& text);
 /// @throws std::runtime_error when gnuplot fails
 void run_gnuplot(const std::string& file, int width, int height, const std::string& script);
 
-}  // namespace benchmarks
+}  // namespace program

@@ -4,10 +4,10 @@
 #include <string>
 #include <string_view>
 
-namespace train_gpt {
+namespace program {
 
-/// A result file that is opened before training, so that an unwritable name costs nothing; an empty name is no
-/// file. If nothing is written, a file that was not there before is removed again.
+/// A result file that is opened before anything is measured, so that an unwritable name costs nothing; an empty name
+/// is no file. If nothing is written, a file that was not there before is removed again.
 class OutputFile {
   public:
     /// @throws InputError that names the flag, the file and the system's reason
@@ -30,4 +30,4 @@ class OutputFile {
     bool made_here_ = false;
 };
 
-}  // namespace train_gpt
+}  // namespace program

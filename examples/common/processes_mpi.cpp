@@ -4,7 +4,7 @@
 #include "asks_for_mpi.hpp"
 #include "processes.hpp"
 
-namespace benchmarks {
+namespace program {
 
 struct Processes::Environment {
     shardkit::mpi::Environment mpi;
@@ -26,4 +26,4 @@ Processes::Agreement Processes::agree(int code) const {
     return {most[0], code != 0 && -most[1] == rank};
 }
 
-}  // namespace benchmarks
+}  // namespace program

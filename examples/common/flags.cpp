@@ -5,7 +5,7 @@
 
 #include "input_error.hpp"
 
-namespace benchmarks {
+namespace program {
 
 struct Flags::App {
     App(const std::string& description, const std::string& program) : cli(description, program) {}
@@ -22,6 +22,8 @@ void Flags::add(const std::string& names, const std::string& value, const std::s
     const std::string flag = comma == names.npos ? names : names.substr(comma + 1);
     app_->cli.add_option(names, given_[flag], help)->type_name(value);
 }
+
+void Flags::add_switch(const std::string& name, const std::string& help) { app_->cli.add_flag(name, help); }
 
 void Flags::parse(int count, const char* const* arguments) {
     CLI::App& cli = app_->cli;
@@ -40,4 +42,4 @@ void Flags::parse(int count, const char* const* arguments) {
 
 bool Flags::is_given(const std::string& flag) const { return app_->cli.count(flag) > 0; }
 
-}  // namespace benchmarks
+}  // namespace program

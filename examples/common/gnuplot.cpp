@@ -9,7 +9,7 @@
 
 #include "input_error.hpp"
 
-namespace benchmarks {
+namespace program {
 
 void require_plotter(const std::string& file) {
     if (!file.ends_with(".svg") && !file.ends_with(".png")) {
@@ -39,4 +39,4 @@ void run_gnuplot(const std::string& file, int width, int height, const std::stri
     }
 }
 
-}  // namespace benchmarks
+}  // namespace program

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string>
 
-namespace benchmarks {
+namespace program {
 
 /// printf into a string of at most 399 characters.
 template <class... Values>
@@ -16,13 +16,13 @@ std::string formatted(const char* format, Values... values) {
     return line.data();
 }
 
-/// "12.3 MiB"
+/// "12.30 MiB"
 inline std::string bytes_text(std::uint64_t bytes) {
-    constexpr std::array<const char*, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
+    constexpr std::array<const char*, 7> units{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = static_cast<double>(bytes);
     std::size_t unit = 0;
     for (; value >= 1024 && unit + 1 < units.size(); ++unit) { value /= 1024; }
-    return formatted("%.4g %s", value, units[unit]);
+    return formatted(unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
 }
 
 /// "a, b and c", or with another last word
@@ -37,4 +37,4 @@ std::string listed(const Names& names, const char* last = "and") {
     return text;
 }
 
-}  // namespace benchmarks
+}  // namespace program

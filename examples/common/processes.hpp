@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace benchmarks {
+namespace program {
 
 /// The processes that belong to this run, from here to the end of the scope: those of the MPI job with --engine mpi,
 /// else this one, and nothing is initialised.
@@ -32,4 +32,4 @@ class Processes {
     std::unique_ptr<Environment> environment_;
 };
 
-}  // namespace benchmarks
+}  // namespace program

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace benchmarks {
+namespace program {
 
 /// Whether the flags name --engine mpi. Before they are checked: MPI must be there to say who prints what is wrong.
 inline bool asks_for_mpi(int count, const char* const* arguments) noexcept {
@@ -15,4 +15,4 @@ inline bool asks_for_mpi(int count, const char* const* arguments) noexcept {
     return false;
 }
 
-}  // namespace benchmarks
+}  // namespace program

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace benchmarks {
+namespace program {
 
 /// The caller's input cannot be used; the text names what was given and what was expected. Exit code 2.
 class InputError : public std::invalid_argument {
@@ -17,4 +17,4 @@ inline InputError bad_flag(const std::string& flag, const std::string& given, co
     return InputError(flag + " '" + given + "': expected " + expected);
 }
 
-}  // namespace benchmarks
+}  // namespace program

@@ -9,7 +9,7 @@
 
 #include "input_error.hpp"
 
-namespace benchmarks {
+namespace program {
 
 OutputFile::OutputFile(const std::string& flag, const std::string& name) : name_(name) {
     if (name.empty()) { return; }
@@ -34,4 +34,4 @@ void OutputFile::write(std::string_view content) {
     keep();
 }
 
-}  // namespace benchmarks
+}  // namespace program

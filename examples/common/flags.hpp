@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-namespace benchmarks {
+namespace program {
 
 /// The flags of a program. Every value stays text until the program parses it, so that all messages name flag, value
 /// and expectation.
@@ -18,6 +18,9 @@ class Flags {
 
     /// `names` as "-b,--minbytes", `value` as it stands in the help; the long name is the one for `use`.
     void add(const std::string& names, const std::string& value, const std::string& help);
+
+    /// A flag without a value; is_given tells.
+    void add_switch(const std::string& name, const std::string& help);
 
     /// @throws InputError for unknown flags, flags without a value and flags given twice
     void parse(int count, const char* const* arguments);
@@ -39,4 +42,4 @@ class Flags {
     std::string help_;
 };
 
-}  // namespace benchmarks
+}  // namespace program

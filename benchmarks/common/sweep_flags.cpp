@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sweep_flags.hpp"
+
+#include "../../examples/common/text_format.hpp"
+
+namespace benchmarks {
+
+namespace {
+
+/// As a flag takes it: with the largest unit that divides it.
+std::string size_text(std::uint64_t bytes) {
+    constexpr std::string_view units = "KMG";
+    std::string unit;
+    for (std::size_t i = 0; i < units.size() && bytes % 1024 == 0; ++i, bytes /= 1024) { unit = units[i]; }
+    return std::to_string(bytes) + unit;
+}
+
+}  // namespace
+
+void SweepFlags::add(program::Flags& flags) const {
+    flags.add("-b,--minbytes", "SIZE",
+              "smallest " + bytes + "; K, M and G are powers of 1024 [" + size_text(min_bytes) + "]");
+    flags.add("-e,--maxbytes", "SIZE",
+              "largest " + bytes + " [" + size_text(max_bytes) + "; --minbytes where that is larger]");
+    flags.add("-f,--stepfactor", "N", "each size is N times the one before [" + std::to_string(step_factor) + "]");
+    flags.add("-w,--warmup_iters", "N", "calls before the timing of each size [5]");
+    flags.add("-n,--iters", "N", "calls back to back in each round [64 MiB / size, from 1 to 200]");
+    flags.add("--rounds", "N", "rounds of calls and copies in turns; their median is reported [15]");
+    flags.add("-c,--check", "N", "untimed calls of each size whose results are checked; 0 for none [1]");
+    flags.add("--pin", "off|on", "bind rank r to the r-th processor that this process may use [off]");
+    flags.add("--json", "FILE", "write the results as one JSON object");
+}
+
+void SweepFlags::read(const program::Flags& flags, Sweep& sweep) const {
+    using program::parse_count;
+    sweep.min_bytes = min_bytes;
+    sweep.max_bytes = max_bytes;
+    sweep.step_factor = step_factor;
+    flags.use("--minbytes", [&](const std::string& flag, const std::string& given) {
+        sweep.min_bytes = program::parse_bytes(flag, given);
+        if (sweep.max_bytes < sweep.min_bytes) { sweep.max_bytes = sweep.min_bytes; }
+    });
+    flags.use("--maxbytes", [&](const std::string& flag, const std::string& given) {
+        sweep.max_bytes = program::parse_bytes(flag, given);
+        if (sweep.max_bytes < sweep.min_bytes) {
+            throw program::bad_flag(flag, given,
+                                    "at least --minbytes, " + std::to_string(sweep.min_bytes) + " bytes");
+        }
+    });
+    flags.use("--stepfactor", [&](const std::string& flag, const std::string& given) {
+        sweep.step_factor = parse_count(flag, given, 2, 1U << 20U);
+    });
+    const auto count_into = [&](const std::string& name, std::size_t& target, std::uint64_t least) {
+        flags.use(name, [&](const std::string& flag, const std::string& given) {
+            target = parse_count(flag, given, least, 1'000'000'000);
+        });
+    };
+    count_into("--warmup_iters", sweep.warmup, 0);
+    count_into("--iters", sweep.calls, 1);
+    count_into("--rounds", sweep.rounds, 1);
+    count_into("--check", sweep.checks, 0);
+    flags.use("--pin", [&](const std::string& flag, const std::string& given) {
+        sweep.pin = program::parse_name(flag, given, program::switch_names) == 1;
+    });
+    flags.use("--json", [&](const std::string& flag, const std::string& given) {
+        sweep.json = program::parse_file(flag, given);
+    });
+}
+
+}  // namespace benchmarks
