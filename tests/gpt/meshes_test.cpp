@@ -126,40 +126,30 @@ TEST_SUITE("gpt.meshes") {
     }
 
     TEST_CASE("memory falls with every axis: no rank holds a whole split weight, all logits, or in a ring all keys") {
-        const auto peak = [](const Options& options) {
+        const auto peak = [](const ModelConfig& model, std::size_t batch, const program::MeshExtents& mesh,
+                             ContextExchange context = ContextExchange::ring) {
+            Options options = base();
+            options.model = model;
+            options.batch = batch;
+            options.steps = 2;
+            options.mesh = mesh;
+            options.sequence_parallel = SequenceParallel::on;
+            options.context = context;
             return static_cast<double>(run(options).peak_bytes_per_rank);
         };
+        const program::MeshExtents one{1, 1, 1};
+        const program::MeshExtents four_tp{1, 4, 1};
         // Parameters, gradients and states of 12 matrices of 128 x 128: next to nothing else.
-        Options weights = base();
-        weights.model = {8, 1, 128, 4, HeadKind::tied};
-        weights.batch = 1;
-        weights.steps = 2;
-        const double all_weights = peak(weights);
-        weights.mesh = {1, 4, 1};
-        weights.sequence_parallel = SequenceParallel::on;
-        CHECK(peak(weights) < 0.29 * all_weights);
-
+        const ModelConfig weights{8, 1, 128, 4, HeadKind::tied};
+        CHECK(peak(weights, 1, four_tp) < 0.29 * peak(weights, 1, one));
         // Logits are 16 times as wide as all else.
-        Options logits = base();
-        logits.model = {64, 1, 4, 4, HeadKind::tied};
-        logits.batch = 16;
-        logits.steps = 2;
-        const double all_logits = peak(logits);
-        logits.mesh = {1, 4, 1};
-        logits.sequence_parallel = SequenceParallel::on;
-        CHECK(peak(logits) < 0.35 * all_logits);
-
+        const ModelConfig logits{64, 1, 4, 4, HeadKind::tied};
+        CHECK(peak(logits, 16, four_tp) < 0.35 * peak(logits, 16, one));
         // Activations of a long sequence.
-        Options sequence = base();
-        sequence.model = {512, 1, 32, 2, HeadKind::tied};
-        sequence.batch = 1;
-        sequence.steps = 2;
-        const double all_tokens = peak(sequence);
-        sequence.mesh = {1, 1, 8};
-        const double ring = peak(sequence);
-        CHECK(ring < 0.25 * all_tokens);
-        sequence.context = ContextExchange::gather;
-        CHECK(peak(sequence) > ring);
+        const ModelConfig sequence{512, 1, 32, 2, HeadKind::tied};
+        const double ring = peak(sequence, 1, {1, 1, 8});
+        CHECK(ring < 0.25 * peak(sequence, 1, one));
+        CHECK(peak(sequence, 1, {1, 1, 8}, ContextExchange::gather) > ring);
     }
 
     TEST_CASE("a sample is the same text on every mesh") {

@@ -165,7 +165,7 @@ class CausalAttention {
     };
 
     shardkit::cp::CausalChunks chunks(std::size_t rank) const {
-        return shardkit::cp::CausalChunks::of(shape_.batch.sequence * split_.cp, split_.cp, rank);
+        return split_.chunks(shape_.batch.sequence * split_.cp, rank);
     }
     std::size_t half() const { return shape_.keys_values() / 2; }
     A scale() const { return A(1) / std::sqrt(static_cast<A>(shape_.head_width)); }

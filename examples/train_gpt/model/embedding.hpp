@@ -16,8 +16,7 @@ namespace train_gpt {
 /// The position in its sequence of each of a rank's tokens of norms and residuals.
 template <class A>
 auto positions(const RankPass<A>& pass) {
-    const auto chunks =
-        shardkit::cp::CausalChunks::of(pass.batch.sequence * pass.split.cp, pass.split.cp, pass.split.cp_index);
+    const auto chunks = pass.split.chunks(pass.batch.sequence * pass.split.cp);
     return [chunks, length = pass.batch.sequence, first = pass.split.first_outer_token(pass.batch)](std::size_t t) {
         return chunks.position((first + t) % length);
     };

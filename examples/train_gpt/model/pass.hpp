@@ -76,9 +76,9 @@ class Pass {
     const A* logits() const noexcept { return head_.logits; }
     /// Writes what this rank has of the logits at `position` of the first sequence to their places in `row` [256].
     void copy_logits(std::size_t position, std::span<A> row) const {
-        const auto position_of = positions_of_tokens();
+        const auto chunks = split_.chunks(batch_.sequence * split_.cp);
         for (std::size_t i = 0; i < batch_.sequence; ++i) {
-            if (position_of.position(i) != position) { continue; }
+            if (chunks.position(i) != position) { continue; }
             std::copy_n(head_.logits + i * split_.rows_of_vocabulary(), split_.rows_of_vocabulary(),
                         row.data() + split_.first_of_vocabulary());
         }
@@ -92,9 +92,6 @@ class Pass {
     };
 
     RankPass<A> rank() const { return {config_, split_, batch_, links_, scratch_}; }
-    shardkit::cp::CausalChunks positions_of_tokens() const {
-        return shardkit::cp::CausalChunks::of(batch_.sequence * split_.cp, split_.cp, split_.cp_index);
-    }
     template <class Gradients>
     Gradients added(const Gradients& d) const {
         return split_.adds_whole_gradients() ? d : without_whole(d);

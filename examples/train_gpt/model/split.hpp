@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 
+#include <shardkit/context_parallel/causal_chunks.hpp>
+
 #include "config.hpp"
 
 namespace train_gpt {
@@ -40,6 +42,12 @@ struct Split {
     constexpr std::size_t first_outer_token(BatchShape local) const noexcept {
         return splits_tokens() ? tp_index * outer_tokens(local) : 0;
     }
+
+    /// Which tokens of a sequence of `length` rank `cp_rank` has.
+    shardkit::cp::CausalChunks chunks(std::size_t length, std::size_t cp_rank) const {
+        return shardkit::cp::CausalChunks::of(length, cp, cp_rank);
+    }
+    shardkit::cp::CausalChunks chunks(std::size_t length) const { return chunks(length, cp_index); }
 
     /// Sequences that can be split have a multiple of so many tokens.
     constexpr std::size_t token_unit() const noexcept {

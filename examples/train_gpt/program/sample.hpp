@@ -49,7 +49,7 @@ std::string sample(sk::Context<Engine>& context, Model& model, Pass<T>& pass, co
     for (std::size_t i = 0; i < count; ++i) {
         const std::size_t seen = std::min(text.size(), config.sequence);
         const std::size_t length = (seen + split.token_unit() - 1) / split.token_unit() * split.token_unit();
-        const auto part = sk::cp::CausalChunks::of(length, split.cp, split.cp_index);
+        const auto part = split.chunks(length);
         tokens.assign(part.tokens(), 0);
         for (std::size_t t = 0; t < tokens.size(); ++t) {
             const std::size_t position = part.position(t);

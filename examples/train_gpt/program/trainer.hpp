@@ -40,7 +40,7 @@ class Trainer {
           options_(job.options),
           split_(options_.split(context.grid().coordinate(sk::Tp::name, context.rank()),
                                 context.grid().coordinate(sk::Cp::name, context.rank()))),
-          part_(sk::cp::CausalChunks::of(options_.model.sequence, split_.cp, split_.cp_index)),
+          part_(split_.chunks(options_.model.sequence)),
           data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
           data_(job.text, options_.model.sequence, options_.seed),
           model_(context, options_.model, options_.policy.policy()),

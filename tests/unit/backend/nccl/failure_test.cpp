@@ -24,7 +24,7 @@ using rank_checks::Outcome;
 constexpr std::size_t ranks = 3;
 
 /// A sum over all ranks for which the host waits.
-void sum(const Comm& comm) { check_all_reduce<float, float>(comm, 1000, 1); }
+void sum_and_wait(const Comm& comm) { check_all_reduce<float, float>(comm, 1000, 1); }
 
 /// What each rank ended with; all of them ended soon after the impatient World's timeout.
 template <class F>
@@ -52,9 +52,9 @@ void check_all_are_comm_errors(const std::vector<Outcome>& outcomes) {
 TEST_CASE("nccl: an asynchronous error of one rank ends all ranks") {
     for (const standin::Pace pace : gpu_ranks::paces) {
         const auto outcomes = outcomes_of(pace, [](const Comm& world, nccl::World&) {
-            sum(world);
+            sum_and_wait(world);
             if (world.rank() == 1) { standin::set_async_error(world.native(), ncclRemoteError); }
-            sum(world);
+            sum_and_wait(world);
         });
         check_all_are_comm_errors(outcomes);
         CHECK(contains(outcomes[1].text, "returned 6"));
@@ -69,7 +69,7 @@ TEST_CASE("nccl: an asynchronous error that comes while the host waits is thrown
         if (world.rank() != 2) { all_reduce_in_place(world, ReduceOp::sum, values.span(), stream); }
         standin::set_async_error(world.native(), ncclRemoteError);
         stream.synchronize();
-        sum(world);  // rank 2 had nothing to wait for
+        sum_and_wait(world);  // rank 2 had nothing to wait for
     });
     check_all_are_comm_errors(outcomes);
     CHECK(contains(outcomes[0].text, "synchronize at "));
@@ -79,12 +79,12 @@ TEST_CASE("nccl: an asynchronous error that comes while the host waits is thrown
 TEST_CASE("nccl: a rank that is gone without a word ends the others after their timeout") {
     for (const standin::Pace pace : gpu_ranks::paces) {
         const auto outcomes = outcomes_of(pace, [](const Comm& world, nccl::World&) {
-            sum(world);
+            sum_and_wait(world);
             if (world.rank() == 2) {
                 standin::kill_rank(world.native());
                 throw rank_checks::Planted("gone");
             }
-            sum(world);
+            sum_and_wait(world);
         });
         CHECK(outcomes[2].kind == Kind::planted);
         CHECK(outcomes[0].kind == Kind::comm);
@@ -98,7 +98,7 @@ TEST_CASE("nccl: a rank that leaves with an exception ends the others, and so do
         const auto outcomes = outcomes_of(pace, [](const Comm& world, nccl::World&) {
             const Comm reversed = world.split(0, world.size() - world.rank(), "reversed");
             if (world.rank() == 0) { throw rank_checks::Planted("gone"); }
-            sum(reversed);
+            sum_and_wait(reversed);
         });
         CHECK(outcomes[0].kind == Kind::planted);
         CHECK(outcomes[1].kind == Kind::comm);
@@ -167,7 +167,7 @@ TEST_CASE("nccl: an error inside a group of calls is thrown once the group has e
     for (const char* const call : {"ncclSend", "ncclRecv", "ncclGroupEnd"}) {
         CAPTURE(call);
         const auto outcomes = outcomes_of(standin::Pace::lazy, [&](const Comm& world, nccl::World&) {
-            sum(world);
+            sum_and_wait(world);
             if (world.rank() == 0) { standin::fail_next(call, ncclSystemError, 0); }
             check_copies<float>(world, 10, 1);
         });
@@ -185,7 +185,7 @@ TEST_CASE("nccl: a group that is left without submit is ended, and its errors ar
         together.add("ncclSend", ncclInvalidArgument);
     }
     CHECK(standin::calls("ncclGroupStart") == standin::calls("ncclGroupEnd"));
-    CHECK_NOTHROW(sum(Comm(world)));
+    CHECK_NOTHROW(sum_and_wait(Comm(world)));
 }
 
 TEST_CASE("nccl: ranks that disagree about a call all end with an error") {
@@ -223,8 +223,8 @@ TEST_CASE("nccl: a rank that cannot connect, or has no memory, fails the World o
         } else {
             standin::fail_next(plan.call, cudaErrorMemoryAllocation, 1);
         }
-        const auto outcomes =
-            gpu_ranks::with_world(ranks, gpu_ranks::impatient(), [](const Comm& world, nccl::World&) { sum(world); });
+        const auto outcomes = gpu_ranks::with_world(ranks, gpu_ranks::impatient(),
+                                                    [](const Comm& world, nccl::World&) { sum_and_wait(world); });
         CHECK(outcomes[1].kind == plan.own);
         CHECK(contains(outcomes[1].text, plan.call));
         CHECK(outcomes[0].kind == Kind::comm);
