@@ -133,13 +133,17 @@
 #include <shardkit/param/tp_parts.hpp>
 #include <shardkit/param/tp_placement.hpp>
 #include <shardkit/plan/all_reduce_moved.hpp>
+#include <shardkit/plan/communication_seconds.hpp>
 #include <shardkit/plan/engine_traits.hpp>
 #include <shardkit/plan/group_description.hpp>
+#include <shardkit/plan/link_model.hpp>
 #include <shardkit/plan/memory_plan.hpp>
 #include <shardkit/plan/part_from_peers.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/plan/plan_options.hpp>
 #include <shardkit/plan/plan_table.hpp>
+#include <shardkit/plan/ring_messages.hpp>
+#include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>

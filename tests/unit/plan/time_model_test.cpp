@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The time model against the closed forms of ring collectives, in literals.
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/param/param.hpp>
+#include <shardkit/plan/communication_seconds.hpp>
+#include <shardkit/plan/link_model.hpp>
+#include <shardkit/plan/plan.hpp>
+#include <shardkit/plan/ring_messages.hpp>
+#include <shardkit/plan/time_model.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+
+namespace sk = shardkit;
+
+namespace {
+
+/// 1 us and 1 GB/s within a node, 10 us and 0.1 GB/s across.
+constexpr sk::TimeModel model(std::size_t ranks_per_node) {
+    return {sk::TimeModel::links({1e-6, 1e9}), sk::TimeModel::links({1e-5, 1e8}), ranks_per_node};
+}
+
+/// One group of 2^22 fp32 elements, 16 MiB, without a norm.
+template <class Policy>
+constexpr double seconds(const sk::AxisGrid& mesh, std::size_t ranks_per_node, std::size_t microbatches = 1,
+                         const Policy& policy = {}) {
+    struct Weight : sk::Param<"weight", float, 1U << 22U> {};
+    const std::array group{sk::describe_group<Weight, Policy>("model", {}, mesh, policy)};
+    const auto plan = sk::plan_traffic(group, mesh, {.microbatches = microbatches, .norms_per_step = 0});
+    return sk::communication_seconds(plan, mesh, group[0].policy, model(ranks_per_node));
+}
+
+constexpr double bytes = 4.0 * (1U << 22U);
+constexpr sk::AxisGrid mesh_of(std::size_t dp, std::size_t tp = 1, std::size_t cp = 1) {
+    return sk::DeviceMesh(dp, tp, cp).grid();
+}
+
+}  // namespace
+
+static_assert(seconds<sk::FullShard>(mesh_of(1), 8) == 0);
+
+TEST_CASE("a link: latency for each message, bytes over bandwidth; the default costs nothing") {
+    CHECK(sk::LinkModel{2e-6, 4e9}.seconds(3, 8e9) == doctest::Approx(2 + 6e-6).epsilon(1e-12));
+    CHECK(sk::LinkModel{}.seconds(5, 1e12) == 0);
+    CHECK(slower(sk::LinkModel{1, 10}, sk::LinkModel{2, 20}) == sk::LinkModel{2, 10});
+}
+
+TEST_CASE("messages of a ring: n - 1, twice that for an all-reduce, none alone") {
+    CHECK(sk::ring_messages(sk::Verb::all_gather, 8) == 7);
+    CHECK(sk::ring_messages(sk::Verb::reduce_scatter, 8) == 7);
+    CHECK(sk::ring_messages(sk::Verb::all_reduce, 8) == 14);
+    CHECK(sk::ring_messages(sk::Verb::receive, 8) == 1);
+    CHECK(sk::ring_messages(sk::Verb::all_reduce, 1) == 0);
+    CHECK(sk::ring_messages(sk::Verb::receive, 1) == 0);
+}
+
+TEST_CASE("policies on one node of four: (n - 1) a + (n - 1) / n S / B for each collective") {
+    const double one = 3e-6 + 0.75 * bytes / 1e9;
+    CHECK(seconds<sk::NoShard>(mesh_of(4), 4) == doctest::Approx(2 * one).epsilon(1e-12));
+    CHECK(seconds<sk::ShardOptimizer>(mesh_of(4), 4, 3) == doctest::Approx(2 * one).epsilon(1e-12));
+    CHECK(seconds<sk::ShardGradOp>(mesh_of(4), 4, 3) == doctest::Approx(4 * one).epsilon(1e-12));
+    CHECK(seconds<sk::FullShard>(mesh_of(4), 4, 3) == doctest::Approx(9 * one).epsilon(1e-12));
+    CHECK(seconds<sk::FullShard>(mesh_of(4), 0) == doctest::Approx(3 * one).epsilon(1e-12));
+}
+
+TEST_CASE("a ring over two nodes waits for the links across") {
+    const double one = 7e-5 + 0.875 * bytes / 1e8;
+    CHECK(seconds<sk::FullShard>(mesh_of(8), 4) == doctest::Approx(3 * one).epsilon(1e-12));
+    // Groups of three on nodes of four: ranks 3 to 5 lie on two nodes, and so do ranks 1 and 4; all wait for them.
+    const double uneven = 3 * (2e-5 + 2.0 / 3 * bytes / 1e8) + 2e-5 + bytes / 3 / 1e8;
+    const sk::HybridShard<sk::dynamic> policy{3};
+    CHECK(seconds(mesh_of(6), 4, 1, policy) == doctest::Approx(uneven).epsilon(1e-5));
+}
+
+TEST_CASE("hybrid groups stay on their node, and a shard goes across") {
+    const double inside = 3e-6 + 0.75 * bytes / 1e9;
+    const double across = 2e-5 + bytes / 4 / 1e8;  // two replicas: 2 (n - 1) a + 2 (n - 1) / n S / 4 / B
+    const sk::HybridShard<sk::dynamic> policy{4};
+    CHECK(seconds(mesh_of(8), 4, 1, policy) == doctest::Approx(3 * inside + across).epsilon(1e-12));
+    CHECK(seconds(mesh_of(8), 4, 2, policy) == doctest::Approx(6 * inside + across).epsilon(1e-12));
+}
+
+TEST_CASE("cp and tp lie between the ranks of dp: a group of two can span nodes") {
+    // dp 2, cp 4 on nodes of four: a shard group is ranks 0 and 4; its replicas over cp share a node.
+    const double gather = 1e-5 + 0.5 * bytes / 1e8;
+    const double replicas = 6e-6 + 1.5 * bytes / 2 / 1e9;
+    CHECK(seconds<sk::FullShard>(mesh_of(2, 1, 4), 4) == doctest::Approx(3 * gather + replicas).epsilon(1e-12));
+    CHECK(seconds<sk::FullShard>(mesh_of(2, 4, 1), 4) == doctest::Approx(3 * gather).epsilon(1e-12));
+    CHECK(seconds<sk::NoShard>(mesh_of(2, 1, 4), 8) == doctest::Approx(1.4e-5 + 1.75 * bytes / 1e9).epsilon(1e-12));
+}
+
+TEST_CASE("the norm's all-reduce runs over the world; a message is counted where it is received") {
+    sk::TrafficPlan plan;
+    plan.add(sk::Verb::all_reduce, sk::TrafficAxes::world, 1, 64, 96);
+    plan.add(sk::Verb::send, sk::TrafficAxes::cp, 2, 1000, 1000);
+    plan.add(sk::Verb::receive, sk::TrafficAxes::cp, 2, 1000, 1000);
+    const auto mesh = mesh_of(2, 1, 2);
+    const auto policy = sk::policy_traits(sk::FullShard{}, 2, 2);
+    const double expected = 6e-5 + 96 / 1e8 + 2e-6 + 2000 / 1e9;
+    CHECK(sk::communication_seconds(plan, mesh, policy, model(2)) == doctest::Approx(expected).epsilon(1e-12));
+}
