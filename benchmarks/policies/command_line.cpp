@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command_line.hpp"
+
+#include "../common/flags.hpp"
+#include "../common/parse.hpp"
+#include "parse_mesh.hpp"
+#include "parse_model.hpp"
+#include "parse_number.hpp"
+
+namespace benchmarks::policies {
+
+namespace {
+
+void add_flags(Flags& flags) {
+    flags.add("--engine", "NAME", "self (one rank), threads (ranks in this process) or mpi (processes) [threads]");
+    flags.add("--ranks", "N", "ranks, all data-parallel [2; 1 with --engine self; with mpi all processes]");
+    flags.add("--mesh", "LIST", "meshes DPxTPxCP with commas, in place of --ranks; tp holds copies");
+    flags.add("--policy", "LIST", "all, or a list with commas of " + listed(policy_names) + " [all]");
+    flags.add("--hybrid-group", "N",
+              "data-parallel ranks that share a copy under hybrid_shard [the smallest divisor of dp from 2 on; with "
+              "--predict those of a node]");
+    flags.add("--layers", "N", "blocks of 12 width^2 elements, each a group [4]");
+    flags.add("--width", "N", "of the model [256]");
+    flags.add("--vocabulary", "N", "a group of N width elements; 0 for none [4096]");
+    flags.add("--shapes", "LIST", "groups of other sizes in place of these: element counts or shapes, 768x3072,1000");
+    flags.add("-d,--datatype", "NAME", "double, float or bfloat16 (with fp32 sums and master weights) [float]");
+    flags.add("--optimizer", "NAME", "adamw or sgd, which has momentum [adamw]");
+    flags.add("--microbatches", "N", "per step [1]");
+    flags.add("--prefetch", "off|on", "begin the next group's window before the work of this one [on]");
+    flags.add("--compute-us", "T", "busy work of each group's forward pass; the backward pass takes 2 T [1000]");
+    flags.add("--tokens", "N",
+              "busy work from operations instead: 2 N for each element, 4 N backward; needs --gflops");
+    flags.add("--gflops", "R", "10^9 operations a second for --tokens");
+    flags.add("-w,--warmup_iters", "N", "steps before the timing [3]");
+    flags.add("--rounds", "N", "rounds in which all policies and variants take turns [21]");
+    flags.add("--pin", "off|on", "bind rank r to the r-th processor that this process may use [off]");
+    flags.add("--fit", "LIST",
+              "files that collectives --json wrote: latency and bandwidth are fitted to them [to a few "
+              "collectives of this run]");
+    flags.add("--predict", "LIST", "train nothing; predict meshes DPxTPxCP, or default for 8 to 4096 ranks");
+    flags.add("--ranks-per-node", "N", "of predicted meshes [8]");
+    flags.add("--link-latency-us", "A[,B]",
+              "in place of a fit, with --link-gbs: within a node, and across nodes [A]");
+    flags.add("--link-gbs", "A[,B]", "10^9 bytes a second of each rank: within a node, and across nodes [A]");
+    flags.add("--json", "FILE", "write the results as one JSON object");
+    flags.add("--plot", "FILE", "draw the times of a step by policy, .png or .svg");
+}
+
+/// --engine, --ranks, --mesh
+void read_ranks(const Flags& flags, Options& o, std::size_t processes) {
+    flags.use("--engine", [&](const std::string& flag, const std::string& given) {
+        o.engine = static_cast<EngineKind>(parse_name(flag, given, engine_names));
+    });
+    o.meshes = {{o.engine == EngineKind::self ? 1 : o.engine == EngineKind::mpi ? processes : 2, 1, 1}};
+    flags.use("--ranks", [&](const std::string& flag, const std::string& given) {
+        o.meshes[0].dp = parse_count(flag, given, 1, most_ranks);
+    });
+    flags.use("--mesh", [&](const std::string& flag, const std::string& given) {
+        if (flags.is_given("--ranks")) { throw InputError("--ranks and --mesh: expected one of the two"); }
+        o.meshes = parse_meshes(flag, given);
+    });
+    for (const MeshExtents& mesh : o.meshes) {
+        const std::string ranks = std::to_string(mesh.world()) + " ranks";
+        if (o.engine == EngineKind::self && mesh.world() != 1) {
+            throw InputError("--engine self: has one rank, but " + ranks + " were given: expected --ranks 1");
+        }
+        if (o.engine == EngineKind::mpi && mesh.world() != processes) {
+            throw InputError("--engine mpi: this job has " + std::to_string(processes) + " processes, but " + ranks +
+                             " were given: expected mpirun -n " + std::to_string(mesh.world()));
+        }
+    }
+}
+
+/// --predict, --ranks-per-node, --policy, --hybrid-group
+void read_policies(const Flags& flags, Options& o) {
+    flags.use("--predict", [&](const std::string& flag, const std::string& given) {
+        if (given == "default") {
+            for (std::size_t dp = 8; dp <= most_ranks; dp *= dp < 64 ? 8 : 4) { o.predict.push_back({dp, 1, 1}); }
+        } else {
+            o.predict = parse_meshes(flag, given);
+        }
+    });
+    flags.use("--ranks-per-node", [&](const std::string& flag, const std::string& given) {
+        if (o.predict.empty()) { throw bad_flag(flag, given, "a --predict with it"); }
+        o.links.ranks_per_node = parse_count(flag, given, 1, most_ranks);
+    });
+    std::string policies = "all";
+    flags.use("--policy", [&](const std::string&, const std::string& given) { policies = given; });
+    for (const std::size_t i : parse_names("--policy", policies, policy_names)) {
+        o.policies.push_back(static_cast<PolicyKind>(i));
+    }
+    flags.use("--hybrid-group", [&](const std::string& flag, const std::string& given) {
+        o.hybrid_group = parse_count(flag, given, 1, most_ranks);
+        for (const MeshExtents& mesh : o.predict.empty() ? o.meshes : o.predict) {
+            if (mesh.dp % o.hybrid_group != 0) {
+                throw bad_flag(flag, given, "a divisor of dp = " + std::to_string(mesh.dp));
+            }
+        }
+    });
+}
+
+/// --compute-us, or --tokens and --gflops
+void read_compute(const Flags& flags, Options& o) {
+    flags.use("--compute-us", [&](const std::string& flag, const std::string& given) {
+        if (flags.is_given("--tokens")) { throw InputError("--compute-us and --tokens: expected one of the two"); }
+        o.compute_us = parse_number(flag, given, 0, 1e8);
+    });
+    if (flags.is_given("--tokens") != flags.is_given("--gflops")) {
+        throw InputError("--tokens and --gflops: expected both or none of the two");
+    }
+    flags.use("--tokens",
+              [&](const std::string& flag, const std::string& given) { o.tokens = parse_count(flag, given, 1); });
+    flags.use("--gflops", [&](const std::string& flag, const std::string& given) {
+        o.gflops = parse_number(flag, given, 1e-3, 1e9);
+    });
+}
+
+/// "A" or "A,B"
+std::vector<double> parse_pair(const std::string& flag, const std::string& given, double least, double most) {
+    std::vector<double> values;
+    for (const std::string& part : split_list(given)) { values.push_back(parse_number(flag, part, least, most)); }
+    if (values.size() > 2) { throw bad_flag(flag, given, "one number, or two with a comma"); }
+    if (values.size() == 1) { values.push_back(values[0]); }
+    return values;
+}
+
+/// --fit, or --link-latency-us and --link-gbs
+void read_links(const Flags& flags, Options& o) {
+    flags.use("--fit", [&](const std::string&, const std::string& given) { o.links.fit = split_list(given); });
+    const bool given_links = flags.is_given("--link-latency-us");
+    if (given_links != flags.is_given("--link-gbs")) {
+        throw InputError("--link-latency-us and --link-gbs: expected both or none of the two");
+    }
+    if (!given_links) { return; }
+    if (!o.links.fit.empty()) { throw InputError("--fit and --link-gbs: expected one of the two"); }
+    std::vector<double> latency;
+    std::vector<double> bandwidth;
+    flags.use("--link-latency-us",
+              [&](const std::string& flag, const std::string& given) { latency = parse_pair(flag, given, 0, 1e6); });
+    flags.use("--link-gbs", [&](const std::string& flag, const std::string& given) {
+        bandwidth = parse_pair(flag, given, 1e-6, 1e6);
+    });
+    o.links.within = shardkit::LinkModel{latency[0] * 1e-6, bandwidth[0] * 1e9};
+    o.links.across = shardkit::LinkModel{latency[1] * 1e-6, bandwidth[1] * 1e9};
+}
+
+}  // namespace
+
+std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
+                                          std::size_t processes) {
+    Flags flags("Times training steps of a sharded model under each policy, or predicts them for other meshes.",
+                "policies");
+    add_flags(flags);
+    flags.parse(count, arguments);
+    if (!flags.help().empty()) {
+        help = flags.help();
+        return std::nullopt;
+    }
+
+    Options o;
+    const auto count_into = [&](const std::string& name, std::size_t& target, std::uint64_t least,
+                                std::uint64_t most) {
+        flags.use(name, [&](const std::string& flag, const std::string& given) {
+            target = parse_count(flag, given, least, most);
+        });
+    };
+    const auto name_into = [&](const std::string& name, const auto& names, auto& target) {
+        flags.use(name, [&](const std::string& flag, const std::string& given) {
+            target = static_cast<std::remove_reference_t<decltype(target)>>(parse_name(flag, given, names));
+        });
+    };
+    const auto file_into = [&](const std::string& name, std::string& target) {
+        flags.use(name, [&](const std::string& flag, const std::string& given) {
+            if (given.empty()) { throw bad_flag(flag, given, "a file name"); }
+            target = given;
+        });
+    };
+    read_ranks(flags, o, processes);
+    read_policies(flags, o);
+    read_model(flags, o);
+    read_compute(flags, o);
+    read_links(flags, o);
+    name_into("--datatype", element_names, o.element);
+    name_into("--optimizer", optimizer_names, o.optimizer);
+    name_into("--prefetch", switch_names, o.prefetch);
+    name_into("--pin", switch_names, o.pin);
+    count_into("--microbatches", o.microbatches, 1, most_microbatches);
+    count_into("--warmup_iters", o.warmup, 0, 1'000'000);
+    count_into("--rounds", o.rounds, 1, 1'000'000);
+    file_into("--json", o.json);
+    file_into("--plot", o.plot);
+    return o;
+}
+
+}  // namespace benchmarks::policies

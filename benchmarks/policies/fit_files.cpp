@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fit_files.hpp"
+
+#include <array>
+#include <fstream>
+#include <stdexcept>
+
+#include <nlohmann/json.hpp>
+#include <shardkit/plan/ring_messages.hpp>
+
+#include "../common/input_error.hpp"
+
+namespace benchmarks::policies {
+
+namespace {
+
+using nlohmann::json;
+using Samples = std::array<std::vector<LinkSample>, step_verbs.size()>;
+
+/// The figure out of place, or in place where there is no other.
+void add_row(const json& row, std::size_t ranks, Samples& samples) {
+    const auto verb = row.at("verb").get<std::string>();
+    for (std::size_t i = 0; i < step_verbs.size(); ++i) {
+        if (verb != shardkit::name(step_verbs[i])) { continue; }
+        const json& figure = row.at("out_of_place").is_null() ? row.at("in_place") : row.at("out_of_place");
+        samples[i].push_back({shardkit::ring_messages(step_verbs[i], ranks),
+                              row.at("size").get<double>() * row.at("bus_factor").get<double>(),
+                              figure.at("time_us").at("median").get<double>() * 1e-6});
+    }
+}
+
+void read(const std::string& file, Samples& samples) {
+    std::ifstream stream(file);
+    if (!stream) { throw bad_flag("--fit", file, "a file that can be read"); }
+    try {
+        const json report = json::parse(stream);
+        if (report.at("benchmark") != "collectives" || report.at("format") != 1) {
+            throw std::invalid_argument("another benchmark or format");
+        }
+        const auto ranks = report.at("group_size").get<std::size_t>();
+        if (ranks < 2) { throw std::invalid_argument("one rank"); }
+        for (const json& row : report.at("rows")) { add_row(row, ranks, samples); }
+    } catch (const std::exception& error) {
+        throw bad_flag("--fit", file,
+                       std::string("what collectives --json writes for at least 2 ranks (") + error.what() + ")");
+    }
+}
+
+}  // namespace
+
+FittedLinks fit_files(const std::vector<std::string>& files) {
+    Samples samples;
+    FittedLinks fitted;
+    std::string all;
+    for (const std::string& file : files) {
+        read(file, samples);
+        all += (all.empty() ? "" : ",") + file;
+    }
+    fitted.source = "fitted to " + all;
+    for (std::size_t i = 0; i < step_verbs.size(); ++i) {
+        try {
+            fitted.verbs[i] = fit_link(samples[i]);
+        } catch (const std::invalid_argument&) {
+            throw bad_flag("--fit", all, "at least two sizes of " + std::string(shardkit::name(step_verbs[i])));
+        }
+    }
+    return fitted;
+}
+
+}  // namespace benchmarks::policies

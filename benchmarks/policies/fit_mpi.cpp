@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include <shardkit/backend/mpi/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "../common/pin.hpp"
+#include "engines.hpp"
+#include "fit_here.hpp"
+
+namespace benchmarks::policies {
+
+FittedLinks fit_mpi(const MeshExtents& mesh, bool pin) {
+    FittedLinks fitted;
+    shardkit::mpi::run(shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
+        if (pin) { pin_to(allowed_processors(), rank.rank()); }
+        fitted = fit_here<shardkit::mpi::Engine<>>(rank);
+    });
+    return fitted;
+}
+
+std::string mpi_version() {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    MPI_Get_library_version(text.data(), &length);
+    const std::string version(text.data());
+    return version.substr(0, version.find_first_of(",\n"));
+}
+
+}  // namespace benchmarks::policies

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <shardkit/core/bf16.hpp>
+
+#include "../collectives/processes.hpp"
+#include "../common/attempt.hpp"
+#include "../common/gnuplot.hpp"
+#include "../common/output_file.hpp"
+#include "command_line.hpp"
+#include "engines.hpp"
+#include "fit_files.hpp"
+#include "json_report.hpp"
+#include "plot.hpp"
+#include "table.hpp"
+#include "with_element.hpp"
+
+namespace {
+
+using namespace benchmarks;
+using namespace benchmarks::policies;
+
+void print(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+}
+
+/// What has to be there before anything is measured.
+struct Prepared {
+    policies::Options options;
+    std::optional<Links> links;        // none: to be fitted to this run
+    std::unique_ptr<OutputFile> json;  // of the process that reports
+    std::unique_ptr<OutputFile> plot;
+};
+
+std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
+    std::string help;
+    const auto options = policies::parse_command_line(count, arguments, help, processes.count());
+    if (!options) {
+        if (processes.reports()) { print(help); }
+        return std::nullopt;
+    }
+    Prepared prepared{*options, std::nullopt, nullptr, nullptr};
+    const LinkOptions& links = options->links;
+    if (links.within) { prepared.links = Links::given(*links.within, *links.across); }
+    if (!links.fit.empty()) { prepared.links = Links::of(fit_files(links.fit)); }
+    if (!prepared.links && !options->predict.empty() && options->meshes[0].world() < 2) {
+        throw InputError("--predict: one rank has no links to fit: expected --fit, --link-gbs, or more ranks");
+    }
+    if (processes.reports()) {
+        if (!options->plot.empty()) { require_plotter(options->plot); }
+        prepared.json = std::make_unique<OutputFile>("--json", options->json);
+        prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
+    }
+    return prepared;
+}
+
+/// As given, or fitted to the first mesh with more than one rank; none where every mesh has one.
+std::optional<Links> links_of(const Prepared& prepared) {
+    if (prepared.links) { return prepared.links; }
+    const policies::Options& o = prepared.options;
+    for (const MeshExtents& mesh : o.meshes) {
+        if (mesh.world() < 2) { continue; }
+        return Links::of(o.engine == EngineKind::mpi ? fit_mpi(mesh, o.pin) : fit_threads(mesh, o.pin));
+    }
+    return std::nullopt;
+}
+
+std::vector<policies::Row> measure_and_print(const policies::Options& o, const std::optional<Links>& links,
+                                             bool reports) {
+    std::vector<policies::Row> rows;
+    const BusyWork busy = BusyWork::calibrate();
+    for (const MeshExtents& mesh : o.meshes) {
+        std::vector<policies::Row> of_mesh;
+        const Job job{o, mesh, busy, links ? &links->within : nullptr};
+        const policies::RowSink sink = [&](const policies::Row& row) { of_mesh.push_back(row); };
+        with_element(o.element, [&]<class T>(std::type_identity<T>) {
+            o.engine == EngineKind::mpi ? policies::run_on_mpi<T>(job, sink) : run_in_process<T>(job, sink);
+        });
+        if (reports) { print(mesh_table(of_mesh)); }
+        rows.insert(rows.end(), of_mesh.begin(), of_mesh.end());
+    }
+    return rows;
+}
+
+void report(const Prepared& prepared, const std::string& json, const std::string& plot) {
+    if (prepared.json->wanted()) { prepared.json->write(json); }
+    if (prepared.plot->wanted()) {
+        run_gnuplot(prepared.options.plot, 1100, 600, plot);
+        prepared.plot->keep();
+    }
+}
+
+void measure_and_report(const Prepared& prepared, const Processes& processes) {
+    const policies::Options& o = prepared.options;
+    const Machine machine = Machine::read();
+    const std::string mpi = o.engine == EngineKind::mpi ? policies::mpi_version() : "";
+    const bool reports = processes.reports();
+    if (reports) { print(policies::table_head(o, machine, mpi)); }
+    const std::optional<Links> links = links_of(prepared);
+    if (reports && links) { print(links_head(*links)); }
+    const Links* const used = links ? &*links : nullptr;
+    if (!o.predict.empty()) {
+        if (!reports) { return; }
+        const std::vector<PredictedRow> rows = predict(o, *links);
+        print(prediction_table(o, rows));
+        report(prepared, policies::json_report(o, machine, mpi, used, {}, rows), policies::plot_script(o, rows));
+        return;
+    }
+    const std::vector<policies::Row> rows = measure_and_print(o, links, reports);
+    if (!reports) { return; }
+    report(prepared, policies::json_report(o, machine, mpi, used, rows, {}), policies::plot_script(o, rows));
+    std::string wrong;
+    for (const policies::Row& row : rows) {
+        for (const std::string& text : row.wrong()) { wrong.append(wrong.empty() ? "" : "; ").append(text); }
+    }
+    if (!wrong.empty()) { throw std::runtime_error("wrong data: " + wrong); }
+}
+
+int run(int count, char** arguments) {
+    const Processes processes(count, arguments);
+    std::optional<Prepared> prepared;
+    const Failure unprepared = attempt([&] { prepared = prepare(count, arguments, processes); });
+    // No process starts unless all can; what all of them find wrong is said once.
+    const Processes::Agreement agreed = processes.agree(unprepared.code);
+    if (agreed.speaks) { print_failure("policies", unprepared.text); }
+    if (agreed.code != EXIT_SUCCESS || !prepared) { return agreed.code; }
+
+    const Failure failed = attempt([&] { measure_and_report(*prepared, processes); });
+    if (failed.code != EXIT_SUCCESS) { print_failure("policies", failed.text); }
+    return failed.code;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    int code = EXIT_FAILURE;
+    const Failure failed = attempt([&] { code = run(count, arguments); });
+    if (failed.code == EXIT_SUCCESS) { return code; }
+    print_failure("policies", failed.text);
+    return failed.code;
+}

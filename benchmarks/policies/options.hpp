@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/plan/link_model.hpp>
+
+#include "../collectives/options.hpp"
+#include "group_size.hpp"
+
+namespace benchmarks::policies {
+
+enum class PolicyKind : std::uint8_t { no_shard, shard_optimizer, shard_grad_op, full_shard, hybrid_shard };
+enum class ElementKind : std::uint8_t { fp64, fp32, bf16 };
+enum class OptimizerKind : std::uint8_t { adamw, sgd };
+
+/// More could round sums of 16-bit gradients, which the check takes to be exact.
+inline constexpr std::size_t most_microbatches = 32;
+
+inline constexpr std::array<std::string_view, 5> policy_names{"no_shard", "shard_optimizer", "shard_grad_op",
+                                                              "full_shard", "hybrid_shard"};
+inline constexpr std::array<std::string_view, 3> element_names{"double", "float", "bfloat16"};
+inline constexpr std::array<std::size_t, 3> element_bytes{8, 4, 2};
+inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"};
+
+/// What the command line says of the links; what it does not say is fitted.
+struct LinkOptions {
+    std::vector<std::string> fit;               ///< files of `benchmarks/run collectives --json`
+    std::optional<shardkit::LinkModel> within;  ///< given in place of a fit
+    std::optional<shardkit::LinkModel> across;  ///< none: as within
+    std::size_t ranks_per_node = 8;             ///< of predicted meshes
+};
+
+/// What the command line says, checked.
+struct Options {
+    EngineKind engine = EngineKind::threads;
+    std::vector<MeshExtents> meshes;
+    std::vector<PolicyKind> policies;
+    std::size_t hybrid_group = 0;  ///< 0: not given
+    std::string model;             ///< in words
+    std::vector<GroupSize> groups;
+    ElementKind element = ElementKind::fp32;
+    OptimizerKind optimizer = OptimizerKind::adamw;
+    std::size_t microbatches = 1;
+    bool prefetch = true;
+    double compute_us = 1000;             ///< of a group's forward
+    std::optional<std::uint64_t> tokens;  ///< then from floating-point operations at `gflops`
+    double gflops = 0;
+    std::size_t warmup = 3;
+    std::size_t rounds = 21;
+    bool pin = false;
+    LinkOptions links;
+    std::vector<MeshExtents> predict;  ///< not empty: nothing is trained
+    std::string json;
+    std::string plot;
+
+    std::size_t in_flight() const noexcept { return prefetch ? 2 : 1; }
+    std::size_t optimizer_states() const noexcept { return optimizer == OptimizerKind::adamw ? 2 : 1; }
+    std::size_t element_size() const noexcept { return element_bytes[static_cast<std::size_t>(element)]; }
+    std::size_t numel() const noexcept {
+        std::size_t all = 0;
+        for (const GroupSize& group : groups) { all += group.numel; }
+        return all;
+    }
+    /// Seconds of busy work in the forward pass of a group and microbatch; the backward pass takes twice as long.
+    double forward_seconds(std::size_t group) const noexcept {
+        return tokens ? 2 * static_cast<double>(*tokens) * static_cast<double>(groups[group].numel) / (gflops * 1e9)
+                      : compute_us * 1e-6;
+    }
+    /// Of a whole step.
+    double busy_seconds() const noexcept {
+        double all = 0;
+        for (std::size_t g = 0; g < groups.size(); ++g) { all += 3 * forward_seconds(g); }
+        return all * static_cast<double>(microbatches);
+    }
+    /// Data-parallel ranks that share one copy under hybrid_shard: as given; else a node's where predicted, and the
+    /// smallest divisor of dp from 2 on where measured.
+    std::size_t hybrid_group_of(const MeshExtents& mesh) const noexcept;
+};
+
+}  // namespace benchmarks::policies

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "prediction.hpp"
+
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/plan/communication_seconds.hpp>
+
+#include "plan_model.hpp"
+
+namespace benchmarks::policies {
+
+Links Links::given(const shardkit::LinkModel& within, const shardkit::LinkModel& across) {
+    return {shardkit::TimeModel::links(within), shardkit::TimeModel::links(across), std::nullopt, "given by flags"};
+}
+
+Links Links::of(const FittedLinks& fitted) { return {fitted.links(), fitted.links(), fitted, fitted.source}; }
+
+std::vector<PredictedRow> predict(const Options& o, const Links& links) {
+    const shardkit::TimeModel model{links.within, links.across, o.links.ranks_per_node};
+    std::vector<PredictedRow> rows;
+    for (const MeshExtents& mesh : o.predict) {
+        const shardkit::AxisGrid grid = shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp).grid();
+        for (const PolicyKind policy : o.policies) {
+            const shardkit::Plan plan = plan_model(o, mesh, policy);
+            const shardkit::PolicyTraits traits = traits_of(o, mesh, policy);
+            PredictedRow row;
+            row.mesh = mesh;
+            row.nodes = (mesh.world() + o.links.ranks_per_node - 1) / o.links.ranks_per_node;
+            row.policy = policy;
+            row.shard_group = policy == PolicyKind::no_shard ? 1 : traits.shard_group;
+            row.memory = plan.memory.total().value;
+            for (const shardkit::Verb verb : step_verbs) {
+                row.calls += static_cast<double>(plan.traffic.total(verb).calls);
+                row.bytes += static_cast<double>(plan.traffic.total(verb).moved.value);
+            }
+            row.compute = o.busy_seconds();
+            row.communication = shardkit::communication_seconds(plan.traffic, grid, traits, model);
+            rows.push_back(row);
+        }
+    }
+    return rows;
+}
+
+}  // namespace benchmarks::policies

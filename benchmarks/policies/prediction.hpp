@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/plan/time_model.hpp>
+
+#include "fit_link.hpp"
+#include "options.hpp"
+
+namespace benchmarks::policies {
+
+/// What predictions rest on: links that were given, or fitted ones.
+struct Links {
+    shardkit::TimeModel::Links within{};
+    shardkit::TimeModel::Links across{};
+    std::optional<FittedLinks> fitted;
+    std::string source;  ///< in words
+
+    static Links given(const shardkit::LinkModel& within, const shardkit::LinkModel& across);
+    /// The same links within a node and across.
+    static Links of(const FittedLinks& fitted);
+};
+
+/// One policy on a mesh that need not be there. Nothing of it was measured.
+struct PredictedRow {
+    MeshExtents mesh;
+    std::size_t nodes = 0;
+    PolicyKind policy{};
+    std::size_t shard_group = 1;
+    std::uint64_t memory = 0;  ///< of a rank
+    double calls = 0;          ///< of a step
+    double bytes = 0;          ///< that a rank moves
+    double compute = 0;        ///< seconds of busy work
+    double communication = 0;  ///< seconds
+
+    double no_overlap() const noexcept { return compute + communication; }
+    double full_overlap() const noexcept { return compute > communication ? compute : communication; }
+    /// Of the step, as in measurements; with full overlap and with none.
+    double least_exposed() const noexcept { return 1 - compute / full_overlap(); }
+    double most_exposed() const noexcept { return 1 - compute / no_overlap(); }
+};
+
+inline constexpr std::array<std::string_view, 6> assumptions{
+    "every collective is a ring: n - 1 messages one after the other (2 (n - 1) for an all-reduce), each with the "
+    "link's latency",
+    "a ring that spans nodes waits for the slower of both links in latency and in bandwidth; every rank has its own",
+    "ranks lie on nodes in rank order, cp fastest, then tp, then dp",
+    "the step lies between perfect overlap, the longer of computation and communication, and none, their sum",
+    "computation is the busy work asked for; the optimizer's and the norm's own work are not in it",
+    "memory and bytes are the planner's, without activations; tp holds copies"};
+
+std::vector<PredictedRow> predict(const Options& options, const Links& links);
+
+}  // namespace benchmarks::policies

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "engines.hpp"
+#include "reference.hpp"
+#include "run_rank.hpp"
+
+namespace benchmarks::policies {
+
+template <class T>
+void run_in_process(const Job& job, const RowSink& sink) {
+    const Reference<T> reference = train_alone<T>(job);
+    const shardkit::DeviceMesh mesh(job.mesh.dp, job.mesh.tp, job.mesh.cp);
+    const auto on_rank = [&]<class Engine>(shardkit::Context<Engine>& context) {
+        run_rank<Engine, T>(context, job, reference, sink);
+    };
+    if (job.options.engine == EngineKind::self) {
+        shardkit::self::run(mesh, on_rank);
+    } else {
+        shardkit::threads::run(mesh, on_rank);
+    }
+}
+
+}  // namespace benchmarks::policies

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/backend/mpi/run.hpp>
+#include <shardkit/backend/self/engine.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "engines.hpp"
+#include "reference.hpp"
+#include "run_rank.hpp"
+
+namespace benchmarks::policies {
+
+template <class T>
+void run_on_mpi(const Job& job, const RowSink& sink) {
+    const Reference<T> reference = train_alone<T>(job);
+    shardkit::mpi::run(shardkit::DeviceMesh(job.mesh.dp, job.mesh.tp, job.mesh.cp),
+                       [&]<class Engine>(shardkit::Context<Engine>& context) {
+                           run_rank<Engine, T>(context, job, reference, sink);
+                       });
+}
+
+}  // namespace benchmarks::policies

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <shardkit/mesh/context.hpp>
+#include <shardkit/plan/communication_seconds.hpp>
+#include <shardkit/plan/engine_traits.hpp>
+
+#include "../common/measure.hpp"
+#include "../common/pin.hpp"
+#include "job.hpp"
+#include "plan_model.hpp"
+#include "policy_trainer.hpp"
+#include "with_policy.hpp"
+
+namespace benchmarks::policies {
+
+/// By how much a result may differ from one rank's: the norm is summed in another order, and what that does to the
+/// last bit of an update may round a 16-bit parameter the other way.
+template <class T>
+constexpr double difference_bound() noexcept {
+    using Number = shardkit::Arithmetic<T>;
+    return sizeof(T) == 2 ? 1.0 / 128 : 256 * static_cast<double>(std::numeric_limits<Number>::epsilon());
+}
+
+template <class Engine, class T>
+std::unique_ptr<Trainer<T>> make_trainer(shardkit::Context<Engine>& context, const Job& job, PolicyKind kind) {
+    return with_policy(kind, job.options, job.mesh, [&]<class Policy>(const Policy& policy) {
+        return std::unique_ptr<Trainer<T>>(
+            std::make_unique<PolicyTrainer<Engine, T, Policy>>(context, job.options, job.busy, policy));
+    });
+}
+
+/// One step's collectives by the log, the closed form and the plan.
+template <class Engine, class T>
+void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<T>& trainer, Row& row) {
+    context.traffic().clear();
+    trainer.record();
+    std::array<std::uint64_t, 2 * step_verbs.size()> counted{};
+    for (std::size_t i = 0; i < step_verbs.size(); ++i) {
+        const auto total = context.traffic().total(step_verbs[i]);
+        counted[2 * i] = total.calls;
+        counted[2 * i + 1] = total.moved.value;
+    }
+    reduce_over_world(context, shardkit::ReduceOp::sum, std::span<std::uint64_t>(counted));
+    const auto ranks = static_cast<double>(context.world_size());
+    const shardkit::Plan plan = trainer.plan();
+    const Theory expected = theory(job.options, job.mesh, row.policy, shardkit::detail::engine_traits<Engine>());
+    for (std::size_t i = 0; i < step_verbs.size(); ++i) {
+        const auto planned = plan.traffic.total(step_verbs[i]);
+        row.traffic[i] = {static_cast<double>(counted[2 * i]) / ranks,
+                          static_cast<double>(counted[2 * i + 1]) / ranks, expected[i],
+                          static_cast<double>(planned.calls), static_cast<double>(planned.moved.value)};
+    }
+    const auto traits = traits_of(job.options, job.mesh, row.policy);
+    row.shard_group = row.policy == PolicyKind::no_shard ? 1 : traits.shard_group;
+    row.planned_bytes = plan.memory.total().value;
+    if (job.links != nullptr) {
+        const shardkit::TimeModel model{*job.links, *job.links, 0};
+        row.predicted = shardkit::communication_seconds(plan.traffic, context.grid(), traits, model);
+    }
+}
+
+/// Rounds in which every policy makes a step, its computation and its communication, all ranks at once.
+template <class Engine, class T>
+void time_steps(shardkit::Context<Engine>& context, const Options& options,
+                const std::vector<std::unique_ptr<Trainer<T>>>& trainers, std::vector<Row>& rows) {
+    const std::size_t rounds = options.rounds;
+    std::vector<double> seconds(trainers.size() * 3 * rounds);
+    for (std::size_t round = 0; round < rounds; ++round) {
+        for (std::size_t p = 0; p < trainers.size(); ++p) {
+            double* const each = seconds.data() + 3 * p * rounds + round;
+            each[0] = timed(context, [&] { trainers[p]->step(); });
+            each[rounds] = timed(context, [&] { trainers[p]->compute(); });
+            each[2 * rounds] = timed(context, [&] { trainers[p]->communicate(); });
+        }
+    }
+    reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(seconds));
+    for (std::size_t p = 0; p < trainers.size(); ++p) {
+        const auto spread = [&](std::size_t variant) {
+            const auto begin = seconds.begin() + static_cast<std::ptrdiff_t>((3 * p + variant) * rounds);
+            return spread_of({begin, begin + static_cast<std::ptrdiff_t>(rounds)});
+        };
+        rows[p].step = spread(0);
+        rows[p].compute = spread(1);
+        rows[p].communication = spread(2);
+    }
+}
+
+/// Everything that the options ask for on one mesh, on one of its ranks. Collective over the world.
+/// @throws std::runtime_error when the world has other ranks than were asked for
+template <class Engine, class T>
+void run_rank(shardkit::Context<Engine>& context, const Job& job, const Reference<T>& reference,
+              const RowSink& sink) {
+    if (context.world_size() != job.mesh.world()) {
+        throw std::runtime_error("the engine gave " + std::to_string(context.world_size()) + " ranks, expected " +
+                                 std::to_string(job.mesh.world()));
+    }
+    if (job.options.pin) { pin_to(allowed_processors(), context.rank()); }
+    std::vector<std::unique_ptr<Trainer<T>>> trainers;
+    std::vector<Row> rows;
+    for (const PolicyKind policy : job.options.policies) {
+        trainers.push_back(make_trainer<Engine, T>(context, job, policy));
+        Trainer<T>& trainer = *trainers.back();
+        Row row;
+        row.mesh = job.mesh;
+        row.policy = policy;
+        row.difference = trainer.largest_difference(reference);
+        row.bound = difference_bound<T>();
+        reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(&row.difference, 1));
+        for (std::size_t i = 0; i < job.options.warmup; ++i) { trainer.step(); }
+        count_traffic(context, job, trainer, row);
+        row.peak_bytes = trainer.peak_bytes();
+        reduce_over_world(context, shardkit::ReduceOp::max, std::span<std::uint64_t>(&row.peak_bytes, 1));
+        rows.push_back(row);
+    }
+    time_steps(context, job.options, trainers, rows);
+    if (context.rank() != 0) { return; }
+    for (const Row& row : rows) { sink(row); }
+}
+
+}  // namespace benchmarks::policies
