@@ -20,11 +20,11 @@ std::string name_of(PolicyKind policy, std::size_t shard_group) {
 }
 
 std::string compute_text(const Options& o) {
-    const std::string backward = " forward for each group and microbatch, twice that backward";
-    return o.tokens ? formatted("%llu tokens at %g GFLOP/s: 2 operations for each element and token",
-                                static_cast<unsigned long long>(*o.tokens), o.gflops) +
-                          backward
-                    : formatted("%g us", o.compute_us) + backward;
+    return o.tokens ? formatted(
+                          "%llu tokens a microbatch at %g GFLOP/s: 2 operations for each element and token "
+                          "forward, 4 backward",
+                          static_cast<unsigned long long>(*o.tokens), o.gflops)
+                    : formatted("%g us forward for each group and microbatch, twice that backward", o.compute_us);
 }
 
 std::string model_head(const Options& o) {
@@ -33,7 +33,7 @@ std::string model_head(const Options& o) {
            "\n# step:    " + std::to_string(o.microbatches) +
            (o.microbatches == 1 ? " microbatch" : " microbatches") + ", " +
            std::string(optimizer_names[static_cast<std::size_t>(o.optimizer)]) + ", prefetch " +
-           (o.prefetch ? "on" : "off") + "\n# compute: busy work of " + compute_text(o) + "\n";
+           (o.prefetch ? "on" : "off") + "\n# compute: busy work, " + compute_text(o) + "\n";
 }
 
 std::string policy_line(const Row& row) {

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_policies.py PROGRAM PAGE -- [LAUNCHER...]: the program measures what its flags say and nothing else, its
+figures agree with each other and its predictions with the links that they are made from, and it refuses what it cannot
+do; PAGE, its documentation, names flags, columns and JSON members that there are. LAUNCHER starts MPI processes;
+without one there is no MPI.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = sys.argv[1]
+PAGE = pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")
+LAUNCHER = sys.argv[sys.argv.index("--") + 1:]
+POLICIES = ["no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"]
+VERBS = ["all_gather", "reduce_scatter", "all_reduce"]
+BYTES = {"double": 8, "float": 4, "bfloat16": 2}
+QUICK = ["--rounds", "3", "--warmup_iters", "1", "--compute-us", "20"]
+LINKS = ["--link-latency-us", "5,20", "--link-gbs", "100,10"]
+SMALL = ["--shapes", "3000,20x30,500"]
+wrong = []
+
+
+def expect(condition, what, done=None):
+    print(("ok: " if condition else "WRONG: ") + what)
+    if not condition:
+        wrong.append(what)
+        if done is not None:
+            print(done.stdout[-3000:] + done.stderr[-3000:])
+
+
+def run(flags, launcher=()):
+    return subprocess.run([*launcher, PROGRAM, *map(str, flags)], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=120, check=False)
+
+
+def near(a, b, share=1e-6):
+    return abs(a - b) <= share * max(abs(a), abs(b))
+
+
+def check_spread(time):
+    return set(time) == {"median", "min", "p99"} and 0 <= time["min"] <= time["median"] <= time["p99"]
+
+
+def expected_calls(policy, groups, dp, cp, shard_group, microbatches):
+    """Per verb, the norm's included."""
+    world_norm = 1 if dp * cp > 1 else 0
+    gathers, scatters = {"no_shard": (0, 0), "shard_optimizer": (1, 1), "shard_grad_op": (1, microbatches),
+                         "full_shard": (2 * microbatches, microbatches),
+                         "hybrid_shard": (2 * microbatches, microbatches)}[policy]
+    if shard_group == 1:
+        gathers = scatters = 0
+    replicas = groups if dp * cp > shard_group else 0
+    return [gathers * groups, scatters * groups, replicas + world_norm]
+
+
+def check_row(row, report):
+    what = f"{report['engine']} {row['mesh']} {row['policy']} {report['model']['type']}"
+    step, compute, communication = (row[name]["median"] for name in ("step_us", "compute_us", "communication_us"))
+    expect(all(check_spread(row[name]) for name in ("step_us", "compute_us", "communication_us")), f"{what}: times")
+    expect(step > 0 and near(row["exposed"], (step - compute) / step), f"{what}: exposed is (step - compute) / step")
+    dp, tp, cp = map(int, row["mesh"].split("x"))
+    expect(row["ranks"] == dp * tp * cp, f"{what}: ranks")
+    calls = expected_calls(row["policy"], len(report["model"]["groups"]), dp, cp, row["shard_group"],
+                           report["microbatches"])
+    if tp > 1 and dp * cp == 1:
+        calls[2] += 1  # the norm's
+    expect([c["verb"] for c in row["collectives"]] == VERBS and [c["calls"] for c in row["collectives"]] == calls,
+           f"{what}: calls {calls}")
+    for c in row["collectives"]:
+        expect(c["calls"] == c["theory_calls"] == c["planned_calls"], f"{what} {c['verb']}: calls agree")
+        expect(abs(c["bytes"] - c["theory_bytes"]) <= 1 and
+               abs(c["bytes"] - c["planned_bytes"]) <= 2 * c["calls"], f"{what} {c['verb']}: bytes agree")
+    for name in ("calls", "bytes"):
+        expect(near(row[name], sum(c[name] for c in row["collectives"])), f"{what}: {name} in all")
+    # Besides the buffers that are planned an optimizer has tables of a few hundred bytes for each group.
+    over = row["peak_bytes"] - row["planned_peak_bytes"]
+    expect(0 <= over <= 0.02 * row["planned_peak_bytes"] + 1000 * len(report["model"]["groups"]), f"{what}: peak bytes")
+    expect(row["difference"] <= row["difference_bound"] <= 1 / 128, f"{what}: differs from one rank by a rounding")
+    predicted = row["predicted_communication_us"]
+    expect((predicted is None) == (report["links"] is None), f"{what}: predicted with links")
+    if predicted is not None and communication > 0:
+        expect(near(row["prediction_error"], predicted / communication - 1), f"{what}: error of the prediction")
+
+
+def report_of(folder, flags, launcher=()):
+    path = folder / "result.json"
+    done = run([*flags, "--json", path], launcher)
+    text = " ".join(map(str, flags))
+    expect(done.returncode == 0 and done.stderr == "", f"{text}: ends well", done)
+    report = json.loads(path.read_text(encoding="utf-8"))
+    path.unlink()
+    expect(report["benchmark"] == "policies" and report["format"] == 1 and report["wrong"] == [], f"{text}: head")
+    return report, done
+
+
+def measured(folder, flags, launcher=()):
+    """Runs and checks everything that holds for every run."""
+    report, done = report_of(folder, [*QUICK, *flags], launcher)
+    for row in report["rows"]:
+        check_row(row, report)
+    printed = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
+    expect([line[0].split("<")[0] for line in printed] == [row["policy"] for row in report["rows"]] and
+           [line[3] for line in printed] == [f"{row['calls']:.0f}" for row in report["rows"]],
+           "lines and rows agree", done)
+    expect(report["predicted"] is None and "PREDICTED" not in done.stdout, "nothing predicted but communication", done)
+    return report, done
+
+
+def check_runs(folder):
+    report, done = measured(folder, ["--layers", "2", "--width", "16", "--vocabulary", "50"])
+    expect([r["policy"] for r in report["rows"]] == POLICIES and {r["ranks"] for r in report["rows"]} == {2} and
+           report["engine"] == "threads", "defaults", done)
+    expect([g["numel"] for g in report["model"]["groups"]] == [800, 3072, 3072], "shapes of a GPT")
+    expect(report["model"]["numel"] == 6944 and near(report["busy_work_us"], 180), "elements and busy work")
+    links = report["links"]["verbs"]
+    expect([v["verb"] for v in links] == VERBS and all(v["samples"] == 5 for v in links), "links are fitted here")
+    for row in report["rows"]:
+        expect(row["shard_group"] == (1 if row["policy"] == "no_shard" else 2), "shard groups")
+
+    for flags in (["-d", "bfloat16", "--microbatches", "3"], ["-d", "double", "--optimizer", "sgd"],
+                  ["--prefetch", "off", "--microbatches", "2"]):
+        report, _ = measured(folder, [*SMALL, *LINKS, *flags])
+        expect([g["numel"] for g in report["model"]["groups"]] == [3000, 600, 500], "given shapes")
+        expect(all(v["samples"] is None for v in report["links"]["verbs"]), "given links are not fitted")
+    report, _ = measured(folder, [*SMALL, *LINKS, "--mesh", "3x1x1,2x1x2,1x2x1,4x1x1", "-d", "bfloat16"])
+    expect([r["mesh"] for r in report["rows"]] == [m for m in ("3x1x1", "2x1x2", "1x2x1", "4x1x1") for _ in POLICIES],
+           "every mesh and policy")
+    report, _ = measured(folder, [*SMALL, *LINKS, "--mesh", "6x1x1", "--hybrid-group", "3", "--policy",
+                                  "hybrid_shard,full_shard"])
+    expect([(r["policy"], r["shard_group"]) for r in report["rows"]] == [("hybrid_shard", 3), ("full_shard", 6)],
+           "chosen policies and groups")
+    report, _ = measured(folder, [*SMALL, "--engine", "self"])
+    expect(report["links"] is None and all(r["bytes"] == 0 for r in report["rows"]), "one rank communicates nothing")
+
+    # Memory and bytes grow as they must: what a user chooses by.
+    report, done = measured(folder, [*LINKS, "--shapes", ",".join(["65536"] * 8), "--ranks", "4"])
+    peak = {r["policy"]: r["peak_bytes"] for r in report["rows"]}
+    expect(peak["no_shard"] > peak["shard_optimizer"] > peak["shard_grad_op"] > peak["full_shard"], "memory", done)
+
+
+def write_collectives(path, ranks, links, sizes=(1024, 65536, 1 << 24)):
+    """A file as the benchmark of the collectives writes it, of links that are exactly so."""
+    rows = []
+    for verb, (latency_us, gb_s) in links.items():
+        factor = (2 if verb == "all_reduce" else 1) * (ranks - 1) / ranks
+        messages = (2 if verb == "all_reduce" else 1) * (ranks - 1)
+        for size in sizes:
+            time = messages * latency_us + size * factor / gb_s / 1e3
+            figure = {"time_us": {"median": time, "min": time, "p95": time}}
+            rows.append({"verb": verb, "size": size, "bus_factor": factor, "out_of_place": figure, "in_place": None})
+    path.write_text(json.dumps({"benchmark": "collectives", "format": 1, "group_size": ranks, "rows": rows}))
+
+
+def predicted_us(row, links, numel, bytes_each):
+    """Ring costs of a single group of fp32 elements that divides by its shards, and of the norm."""
+    n, group = row["ranks"], row["shard_group"]
+
+    def ring(verb, ranks, size, link):
+        factor = 2 if verb == "all_reduce" else 1
+        latency_us, gb_s = link[verb]
+        return 0 if ranks < 2 else factor * (ranks - 1) * (latency_us + size / ranks / gb_s / 1e3)
+    within, across, per_node = links
+    size = numel * bytes_each
+    norm = 16 * (n if row["policy"] != "hybrid_shard" else group)
+    of_world = across if n > per_node else within
+    of_group = across if group > per_node else within
+    time = ring("all_reduce", n, norm, of_world)
+    if row["policy"] == "no_shard":
+        return time + ring("all_reduce", n, size, of_world)
+    gathers = 1 if row["policy"] in ("shard_optimizer", "shard_grad_op") else 2
+    time += gathers * ring("all_gather", group, size, of_group) + ring("reduce_scatter", group, size, of_group)
+    return time + ring("all_reduce", n // group, size / group, of_world)
+
+
+def check_predicted(folder, flags, links, meshes):
+    report, done = report_of(folder, ["--shapes", 1 << 22, "--compute-us", "500", *flags])
+    expect(report["rows"] == [] and "PREDICTED, nothing here was measured" in done.stdout, "nothing is measured", done)
+    rows = report["predicted"]["rows"]
+    expect([row["mesh"] for row in rows] == [mesh for mesh in meshes for _ in POLICIES], "predicted meshes", done)
+    for text in report["predicted"]["assumptions"]:
+        expect(f"# assumes: {text}" in done.stdout, "the table states the assumptions", done)
+    expect(report["predicted"]["ranks_per_node"] == links[2], "nodes")
+    for row in rows:
+        what = f"predicted {row['mesh']} {row['policy']}"
+        expect(near(row["communication_us"], predicted_us(row, links, 1 << 22, 4), 1e-3), f"{what}: ring costs")
+        expect(row["nodes"] == -(-row["ranks"] // links[2]), f"{what}: nodes")
+        compute, communication = row["compute_us"], row["communication_us"]
+        expect(near(compute, 1500) and near(row["step_no_overlap_us"], compute + communication) and
+               near(row["step_full_overlap_us"], max(compute, communication)), f"{what}: step")
+        expect(near(row["most_exposed"], communication / (compute + communication)) and
+               near(1 + row["least_exposed"], 2 - compute / max(compute, communication)), f"{what}: exposed")
+    full = [row for row in rows if row["policy"] == "full_shard"]
+    expect(all(a["memory_bytes"] >= b["memory_bytes"] for a, b in zip(full, full[1:])), "memory falls with ranks")
+
+
+def check_predictions(folder):
+    given = ({verb: (5, 100) for verb in VERBS}, {verb: (20, 10) for verb in VERBS})
+    defaults = ["8x1x1", "64x1x1", "256x1x1", "1024x1x1", "4096x1x1"]
+    check_predicted(folder, ["--predict", "default", *LINKS], (*given, 8), defaults)
+    check_predicted(folder, ["--predict", "2x1x1,32x1x1", "--ranks-per-node", "4", *LINKS], (*given, 4),
+                    ["2x1x1", "32x1x1"])
+
+    truth = {"all_gather": (2.0, 50.0), "reduce_scatter": (3.0, 25.0), "all_reduce": (4.0, 40.0)}
+    two, four = folder / "two.json", folder / "four.json"
+    write_collectives(two, 2, truth)
+    write_collectives(four, 4, truth, (4096, 1 << 20))
+    check_predicted(folder, ["--predict", "16x1x1", "--fit", f"{two},{four}"], (truth, truth, 8), ["16x1x1"])
+    report, done = measured(folder, [*SMALL, "--fit", two, "--policy", "full_shard"])
+    for verb in report["links"]["verbs"]:
+        link = verb["within_node"]
+        expect(near(link["latency_us"], truth[verb["verb"]][0]) and near(link["gb_s"], truth[verb["verb"]][1]) and
+               verb["samples"] == 3 and verb["fit_error"] < 1e-6, f"the fit finds the links of {verb['verb']}", done)
+
+    check_refused(["--fit", folder / "none.json"], "expected a file that can be read")
+    (folder / "other.json").write_text('{"benchmark": "kernels", "format": 1}')
+    check_refused(["--fit", folder / "other.json"], "expected what collectives --json writes for at least 2 ranks (")
+    (folder / "broken.json").write_text('{"benchmark": ')
+    check_refused(["--fit", folder / "broken.json"], "expected what collectives --json writes for at least 2 ranks (")
+    write_collectives(two, 1, truth)
+    check_refused(["--fit", two], "expected what collectives --json writes for at least 2 ranks (one rank)")
+    write_collectives(two, 2, {"all_gather": (1, 1)})
+    check_refused(["--fit", two], "expected at least two sizes of reduce_scatter")
+
+
+def check_plots(folder):
+    if shutil.which("gnuplot") is None:
+        print("skipped: pictures, without gnuplot")
+        return
+    picture = folder / "picture.svg"
+    for flags, labels in ((["--mesh", "2x1x1,1x1x2"], ["step", "communication, predicted", "full_shard", "time (ms)"]),
+                          (["--predict", "default"], ["PREDICTED step", "ranks", "hybrid_shard"])):
+        done = run([*QUICK, *SMALL, *LINKS, *flags, "--plot", picture])
+        expect(done.returncode == 0 and done.stderr == "", "a picture is drawn", done)
+        text = picture.read_text(encoding="utf-8")
+        for label in labels:
+            expect(label in text, f"the picture shows '{label}'")
+
+
+def members_of(value):
+    """Names of all members within."""
+    if isinstance(value, list):
+        return {name for element in value for name in members_of(element)}
+    if isinstance(value, dict):
+        return set(value) | {name for element in value.values() for name in members_of(element)}
+    return set()
+
+
+def check_page(folder):
+    """What the page says of flags, columns and JSON is so."""
+    text = run(["--help"]).stdout.replace(",", " ")
+    for line in PAGE.splitlines():
+        if line.startswith("benchmarks/run policies"):
+            for word in line.split("#")[0].split()[2:]:
+                expect(not word.startswith("-") or f" {word} " in text, f"the page's flag {word}")
+    report, done = measured(folder, [*SMALL, *LINKS])
+    heads = [line for line in done.stdout.splitlines() if line.startswith("# ") and " policy " in line]
+    report_2, done = report_of(folder, ["--predict", "8x1x1", *LINKS])
+    heads += [line for line in done.stdout.splitlines() if line.startswith("# ") and " policy " in line]
+    expect(len(heads) == 3, "three tables")
+    for line in heads:
+        expect(line in PAGE.splitlines(), f"the page shows the columns: {line}")
+    for name in members_of([report, report_2]) - members_of(report["machine"]) - members_of(report["build"]):
+        expect(f"`{name}`" in PAGE, f"the page names the JSON's member {name}")
+
+
+REFUSED = [
+    (["--policy", "zero"], "--policy 'zero': expected all, or a list with commas of no_shard, shard_optimizer,"),
+    (["--policy", "no_shard,no_shard"], "--policy 'no_shard,no_shard': expected each name once"),
+    (["--hybrid-group", "3"], "--hybrid-group '3': expected a divisor of dp = 2"),
+    (["-d", "half"], "--datatype 'half': expected double, float or bfloat16"),
+    (["--optimizer", "lamb"], "--optimizer 'lamb': expected adamw or sgd"),
+    (["--layers", "0"], "--layers '0': expected a whole number from 1 to 1000"),
+    (["--shapes", "3x"], "--shapes '3x': expected a list with commas of element counts or shapes"),
+    (["--shapes", "4294967295x4294967295"], "--shapes '4294967295x4294967295': expected at most 2^44 elements"),
+    (["--shapes", "5", "--width", "8"], "--shapes and --width: expected one of the two"),
+    (["--microbatches", "33"], "--microbatches '33': expected a whole number from 1 to 32"),
+    (["--compute-us", "-1"], "--compute-us '-1': expected a number from 0 to 1e+08"),
+    (["--compute-us", "nan"], "--compute-us 'nan': expected a number from 0"),
+    (["--compute-us", "1", "--tokens", "1", "--gflops", "1"], "--compute-us and --tokens: expected one of the two"),
+    (["--tokens", "1"], "--tokens and --gflops: expected both or none of the two"),
+    (["--rounds", "0"], "--rounds '0': expected a whole number from 1"),
+    (["--prefetch", "deep"], "--prefetch 'deep': expected off or on"),
+    (["--ranks", "0"], "--ranks '0': expected a whole number from 1 to 4096"),
+    (["--ranks", "2", "--mesh", "2x1x1"], "--ranks and --mesh: expected one of the two"),
+    (["--mesh", "2x2"], "--mesh '2x2': expected DPxTPxCP, three whole numbers of at least 1"),
+    (["--predict", "8192x1x1"], "--predict '8192x1x1': expected at most 4096 ranks"),
+    (["--predict", "8x1x1", "--ranks", "1"], "--predict: one rank has no links to fit: expected --fit, --link-gbs,"),
+    (["--ranks-per-node", "4"], "--ranks-per-node '4': expected a --predict with it"),
+    (["--link-gbs", "1"], "--link-latency-us and --link-gbs: expected both or none of the two"),
+    (["--link-gbs", "1,2,3", "--link-latency-us", "1"], "--link-gbs '1,2,3': expected one number, or two"),
+    (["--fit", "a", *LINKS], "--fit and --link-gbs: expected one of the two"),
+    (["--engine", "gloo"], "--engine 'gloo': expected self, threads or mpi"),
+    (["--engine", "self", "--ranks", "2"], "--engine self: has one rank, but 2 ranks were given: expected --ranks 1"),
+    (["--json", "no/such/folder/a.json"], "--json 'no/such/folder/a.json': expected a file that can be written"),
+    (["--plot", "a.pdf"], "--plot 'a.pdf': expected a file name that ends in .png or .svg"),
+    (["--verb", "all"], "unknown argument '--verb': expected one of the flags that --help lists"),
+]
+
+
+def check_refused(flags, text, launcher=()):
+    done = run(flags, launcher)
+    ours = [line for line in done.stderr.splitlines() if line.startswith("policies: error: ")]
+    expect(done.returncode == 2 and len(ours) == 1 and text in ours[0] and done.stdout == "",
+           f"{' '.join(map(str, flags))} is refused with '{text}'", done)
+    if not launcher:
+        expect(len(done.stderr.splitlines()) == 1, f"{' '.join(map(str, flags))}: one line", done)
+
+
+def check_mpi(folder):
+    if not LAUNCHER:
+        check_refused(["--engine", "mpi"], "--engine mpi: this program was built without MPI")
+        return
+    launch = [*LAUNCHER, "-n", "2"]
+    report, _ = measured(folder, [*SMALL, "--engine", "mpi", "--mesh", "2x1x1,1x1x2", "-d", "bfloat16"], launch)
+    expect(report["mpi"] and len(report["rows"]) == 10, "mpi")
+    check_refused(["--engine", "mpi", "--ranks", "3"],
+                  "--engine mpi: this job has 2 processes, but 3 ranks were given: expected mpirun -n 3", launch)
+
+
+def main():
+    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    done = run(["--help"])
+    expect(done.returncode == 0 and "--hybrid-group" in done.stdout and "--predict" in done.stdout, "--help", done)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        check_runs(folder)
+        check_predictions(folder)
+        check_page(folder)
+        check_plots(folder)
+        check_mpi(folder)
+    for flags, text in REFUSED:
+        check_refused(flags, text)
+    print(f"{len(wrong)} wrong")
+    sys.exit(1 if wrong else 0)
+
+
+main()
