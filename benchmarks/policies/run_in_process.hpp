@@ -12,6 +12,14 @@
 namespace benchmarks::policies {
 
 template <class T>
+Reference<T> train_alone(const Job& job) {
+    shardkit::self::World world;
+    shardkit::Context<shardkit::self::Engine> context(shardkit::DeviceMesh<1>{}.grid(),
+                                                      shardkit::self::Communicator(world), {});
+    return make_trainer<shardkit::self::Engine, T>(context, job, PolicyKind::no_shard)->reference();
+}
+
+template <class T>
 void run_in_process(const Job& job, const RowSink& sink) {
     const Reference<T> reference = train_alone<T>(job);
     const shardkit::DeviceMesh mesh(job.mesh.dp, job.mesh.tp, job.mesh.cp);

@@ -3,4 +3,6 @@
 
 #include "run_in_process.hpp"
 
+template benchmarks::policies::Reference<shardkit::bf16> benchmarks::policies::train_alone<shardkit::bf16>(
+    const Job&);
 template void benchmarks::policies::run_in_process<shardkit::bf16>(const Job&, const RowSink&);

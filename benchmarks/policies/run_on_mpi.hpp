@@ -2,7 +2,6 @@
 #pragma once
 
 #include <shardkit/backend/mpi/run.hpp>
-#include <shardkit/backend/self/engine.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "engines.hpp"
