@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
+#include <cmath>
 #include <cstdint>
 
 namespace benchmarks::policies {
@@ -18,7 +18,7 @@ class BusyWork {
 
     double per_second() const noexcept { return per_second_; }
     std::uint64_t links_for(double seconds) const noexcept {
-        return static_cast<std::uint64_t>(seconds * per_second_ + 0.5);
+        return static_cast<std::uint64_t>(std::llround(seconds * per_second_));
     }
     /// Does the work; nothing of it is left out.
     static void run(std::uint64_t links) noexcept;

@@ -33,7 +33,8 @@ Theory theory(const Options& o, const MeshExtents& mesh, PolicyKind policy, cons
     const double sum = element < 4 ? 4 : element;
     const std::size_t unit = shards * 128 / o.element_size();
     for (const GroupSize& group : o.groups) {
-        const auto padded = static_cast<double>((group.numel + unit - 1) / unit * unit);
+        const std::size_t units = (group.numel + unit - 1) / unit;
+        const auto padded = static_cast<double>(units * unit);
         const double bytes = padded * element;
         switch (policy) {
             case PolicyKind::no_shard:
