@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.hpp"
 
-#include "../common/flags.hpp"
-#include "../common/parse.hpp"
-#include "parse_mesh.hpp"
+#include "../../examples/common/flags.hpp"
+#include "../../examples/common/parse.hpp"
 #include "parse_model.hpp"
 #include "parse_number.hpp"
 
@@ -11,11 +10,12 @@ namespace benchmarks::policies {
 
 namespace {
 
-void add_flags(Flags& flags) {
+void add_flags(program::Flags& flags) {
     flags.add("--engine", "NAME", "self (one rank), threads (ranks in this process) or mpi (processes) [threads]");
     flags.add("--ranks", "N", "ranks, all data-parallel [2; 1 with --engine self; with mpi all processes]");
     flags.add("--mesh", "LIST", "meshes DPxTPxCP with commas, in place of --ranks; tp holds copies");
-    flags.add("--policy", "LIST", "all, or a list with commas of " + listed(policy_names) + " [all]");
+    flags.add("--policy", "LIST",
+              "all, or a list with commas of " + program::listed(program::policy_names) + " [all]");
     flags.add("--hybrid-group", "N",
               "data-parallel ranks that share a copy under hybrid_shard [the smallest divisor of dp from 2 on; with "
               "--predict those of a node]");
@@ -46,33 +46,42 @@ void add_flags(Flags& flags) {
     flags.add("--plot", "FILE", "draw the times of a step by policy, .png or .svg");
 }
 
+std::vector<program::MeshExtents> parse_meshes(const std::string& flag, const std::string& given) {
+    std::vector<program::MeshExtents> meshes;
+    for (const std::string& part : program::split_list(given)) {
+        meshes.push_back(program::parse_mesh(flag, part, most_ranks));
+    }
+    return meshes;
+}
+
 /// --engine, --ranks, --mesh
-void read_ranks(const Flags& flags, Options& o, std::size_t processes) {
+void read_ranks(const program::Flags& flags, Options& o, std::size_t processes) {
     flags.use("--engine", [&](const std::string& flag, const std::string& given) {
-        o.engine = static_cast<EngineKind>(parse_name(flag, given, engine_names));
+        o.engine = static_cast<EngineKind>(program::parse_name(flag, given, engine_names));
     });
     o.meshes = {{o.engine == EngineKind::self ? 1 : o.engine == EngineKind::mpi ? processes : 2, 1, 1}};
     flags.use("--ranks", [&](const std::string& flag, const std::string& given) {
-        o.meshes[0].dp = parse_count(flag, given, 1, most_ranks);
+        o.meshes[0].dp = program::parse_count(flag, given, 1, most_ranks);
     });
     flags.use("--mesh", [&](const std::string& flag, const std::string& given) {
-        if (flags.is_given("--ranks")) { throw InputError("--ranks and --mesh: expected one of the two"); }
+        if (flags.is_given("--ranks")) { throw program::InputError("--ranks and --mesh: expected one of the two"); }
         o.meshes = parse_meshes(flag, given);
     });
-    for (const MeshExtents& mesh : o.meshes) {
+    for (const program::MeshExtents& mesh : o.meshes) {
         const std::string ranks = std::to_string(mesh.world()) + " ranks";
         if (o.engine == EngineKind::self && mesh.world() != 1) {
-            throw InputError("--engine self: has one rank, but " + ranks + " were given: expected --ranks 1");
+            throw program::InputError("--engine self: has one rank, but " + ranks +
+                                      " were given: expected --ranks 1");
         }
         if (o.engine == EngineKind::mpi && mesh.world() != processes) {
-            throw InputError("--engine mpi: this job has " + std::to_string(processes) + " processes, but " + ranks +
-                             " were given: expected mpirun -n " + std::to_string(mesh.world()));
+            throw program::InputError("--engine mpi: this job has " + std::to_string(processes) + " processes, but " +
+                                      ranks + " were given: expected mpirun -n " + std::to_string(mesh.world()));
         }
     }
 }
 
 /// --predict, --ranks-per-node, --policy, --hybrid-group
-void read_policies(const Flags& flags, Options& o) {
+void read_policies(const program::Flags& flags, Options& o) {
     flags.use("--predict", [&](const std::string& flag, const std::string& given) {
         if (given == "default") {
             for (std::size_t dp = 8; dp <= most_ranks; dp *= dp < 64 ? 8 : 4) { o.predict.push_back({dp, 1, 1}); }
@@ -81,35 +90,38 @@ void read_policies(const Flags& flags, Options& o) {
         }
     });
     flags.use("--ranks-per-node", [&](const std::string& flag, const std::string& given) {
-        if (o.predict.empty()) { throw bad_flag(flag, given, "a --predict with it"); }
-        o.links.ranks_per_node = parse_count(flag, given, 1, most_ranks);
+        if (o.predict.empty()) { throw program::bad_flag(flag, given, "a --predict with it"); }
+        o.links.ranks_per_node = program::parse_count(flag, given, 1, most_ranks);
     });
     std::string policies = "all";
     flags.use("--policy", [&](const std::string&, const std::string& given) { policies = given; });
-    for (const std::size_t i : parse_names("--policy", policies, policy_names)) {
-        o.policies.push_back(static_cast<PolicyKind>(i));
+    for (const std::size_t i : program::parse_names("--policy", policies, program::policy_names)) {
+        o.policies.push_back(static_cast<program::PolicyKind>(i));
     }
     flags.use("--hybrid-group", [&](const std::string& flag, const std::string& given) {
-        o.hybrid_group = parse_count(flag, given, 1, most_ranks);
-        for (const MeshExtents& mesh : o.predict.empty() ? o.meshes : o.predict) {
+        o.hybrid_group = program::parse_count(flag, given, 1, most_ranks);
+        for (const program::MeshExtents& mesh : o.predict.empty() ? o.meshes : o.predict) {
             if (mesh.dp % o.hybrid_group != 0) {
-                throw bad_flag(flag, given, "a divisor of dp = " + std::to_string(mesh.dp));
+                throw program::bad_flag(flag, given, "a divisor of dp = " + std::to_string(mesh.dp));
             }
         }
     });
 }
 
 /// --compute-us, or --tokens and --gflops
-void read_compute(const Flags& flags, Options& o) {
+void read_compute(const program::Flags& flags, Options& o) {
     flags.use("--compute-us", [&](const std::string& flag, const std::string& given) {
-        if (flags.is_given("--tokens")) { throw InputError("--compute-us and --tokens: expected one of the two"); }
+        if (flags.is_given("--tokens")) {
+            throw program::InputError("--compute-us and --tokens: expected one of the two");
+        }
         o.compute_us = parse_number(flag, given, 0, 1e8);
     });
     if (flags.is_given("--tokens") != flags.is_given("--gflops")) {
-        throw InputError("--tokens and --gflops: expected both or none of the two");
+        throw program::InputError("--tokens and --gflops: expected both or none of the two");
     }
-    flags.use("--tokens",
-              [&](const std::string& flag, const std::string& given) { o.tokens = parse_count(flag, given, 1); });
+    flags.use("--tokens", [&](const std::string& flag, const std::string& given) {
+        o.tokens = program::parse_count(flag, given, 1);
+    });
     flags.use("--gflops", [&](const std::string& flag, const std::string& given) {
         o.gflops = parse_number(flag, given, 1e-3, 1e9);
     });
@@ -118,21 +130,24 @@ void read_compute(const Flags& flags, Options& o) {
 /// "A" or "A,B"
 std::vector<double> parse_pair(const std::string& flag, const std::string& given, double least, double most) {
     std::vector<double> values;
-    for (const std::string& part : split_list(given)) { values.push_back(parse_number(flag, part, least, most)); }
-    if (values.size() > 2) { throw bad_flag(flag, given, "one number, or two with a comma"); }
+    for (const std::string& part : program::split_list(given)) {
+        values.push_back(parse_number(flag, part, least, most));
+    }
+    if (values.size() > 2) { throw program::bad_flag(flag, given, "one number, or two with a comma"); }
     if (values.size() == 1) { values.push_back(values[0]); }
     return values;
 }
 
 /// --fit, or --link-latency-us and --link-gbs
-void read_links(const Flags& flags, Options& o) {
-    flags.use("--fit", [&](const std::string&, const std::string& given) { o.links.fit = split_list(given); });
+void read_links(const program::Flags& flags, Options& o) {
+    flags.use("--fit",
+              [&](const std::string&, const std::string& given) { o.links.fit = program::split_list(given); });
     const bool given_links = flags.is_given("--link-latency-us");
     if (given_links != flags.is_given("--link-gbs")) {
-        throw InputError("--link-latency-us and --link-gbs: expected both or none of the two");
+        throw program::InputError("--link-latency-us and --link-gbs: expected both or none of the two");
     }
     if (!given_links) { return; }
-    if (!o.links.fit.empty()) { throw InputError("--fit and --link-gbs: expected one of the two"); }
+    if (!o.links.fit.empty()) { throw program::InputError("--fit and --link-gbs: expected one of the two"); }
     std::vector<double> latency;
     std::vector<double> bandwidth;
     flags.use("--link-latency-us",
@@ -148,8 +163,8 @@ void read_links(const Flags& flags, Options& o) {
 
 std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
                                           std::size_t processes) {
-    Flags flags("Times training steps of a sharded model under each policy, or predicts them for other meshes.",
-                "policies");
+    program::Flags flags(
+        "Times training steps of a sharded model under each policy, or predicts them for other meshes.", "policies");
     add_flags(flags);
     flags.parse(count, arguments);
     if (!flags.help().empty()) {
@@ -161,18 +176,17 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     const auto count_into = [&](const std::string& name, std::size_t& target, std::uint64_t least,
                                 std::uint64_t most) {
         flags.use(name, [&](const std::string& flag, const std::string& given) {
-            target = parse_count(flag, given, least, most);
+            target = program::parse_count(flag, given, least, most);
         });
     };
     const auto name_into = [&](const std::string& name, const auto& names, auto& target) {
         flags.use(name, [&](const std::string& flag, const std::string& given) {
-            target = static_cast<std::remove_reference_t<decltype(target)>>(parse_name(flag, given, names));
+            target = static_cast<std::remove_reference_t<decltype(target)>>(program::parse_name(flag, given, names));
         });
     };
     const auto file_into = [&](const std::string& name, std::string& target) {
         flags.use(name, [&](const std::string& flag, const std::string& given) {
-            if (given.empty()) { throw bad_flag(flag, given, "a file name"); }
-            target = given;
+            target = program::parse_file(flag, given);
         });
     };
     read_ranks(flags, o, processes);
@@ -182,8 +196,8 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     read_links(flags, o);
     name_into("--datatype", element_names, o.element);
     name_into("--optimizer", optimizer_names, o.optimizer);
-    name_into("--prefetch", switch_names, o.prefetch);
-    name_into("--pin", switch_names, o.pin);
+    name_into("--prefetch", program::switch_names, o.prefetch);
+    name_into("--pin", program::switch_names, o.pin);
     count_into("--microbatches", o.microbatches, 1, most_microbatches);
     count_into("--warmup_iters", o.warmup, 0, 1'000'000);
     count_into("--rounds", o.rounds, 1, 1'000'000);

@@ -16,8 +16,8 @@ template <class T>
 void run_on_mpi(const Job& job, const RowSink& sink);
 
 /// Links of the engine on a mesh, fitted to a few collectives; the same in every process.
-FittedLinks fit_threads(const MeshExtents& mesh, bool pin);
-FittedLinks fit_mpi(const MeshExtents& mesh, bool pin);
+FittedLinks fit_threads(const program::MeshExtents& mesh, bool pin);
+FittedLinks fit_mpi(const program::MeshExtents& mesh, bool pin);
 
 /// What this program's MPI calls itself; empty without one.
 std::string mpi_version();

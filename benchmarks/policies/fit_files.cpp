@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <shardkit/plan/ring_messages.hpp>
 
-#include "../common/input_error.hpp"
+#include "../../examples/common/input_error.hpp"
 
 namespace benchmarks::policies {
 
@@ -31,7 +31,7 @@ void add_row(const json& row, std::size_t ranks, Samples& samples) {
 
 void read(const std::string& file, Samples& samples) {
     std::ifstream stream(file);
-    if (!stream) { throw bad_flag("--fit", file, "a file that can be read"); }
+    if (!stream) { throw program::bad_flag("--fit", file, "a file that can be read"); }
     try {
         const json report = json::parse(stream);
         if (report.at("benchmark") != "collectives" || report.at("format") != 1) {
@@ -41,8 +41,8 @@ void read(const std::string& file, Samples& samples) {
         if (ranks < 2) { throw std::invalid_argument("one rank"); }
         for (const json& row : report.at("rows")) { add_row(row, ranks, samples); }
     } catch (const std::exception& error) {
-        throw bad_flag("--fit", file,
-                       std::string("what collectives --json writes for at least 2 ranks (") + error.what() + ")");
+        throw program::bad_flag(
+            "--fit", file, std::string("what collectives --json writes for at least 2 ranks (") + error.what() + ")");
     }
 }
 
@@ -61,7 +61,8 @@ FittedLinks fit_files(const std::vector<std::string>& files) {
         try {
             fitted.verbs[i] = fit_link(samples[i]);
         } catch (const std::invalid_argument&) {
-            throw bad_flag("--fit", all, "at least two sizes of " + std::string(shardkit::name(step_verbs[i])));
+            throw program::bad_flag("--fit", all,
+                                    "at least two sizes of " + std::string(shardkit::name(step_verbs[i])));
         }
     }
     return fitted;

@@ -10,7 +10,7 @@
 
 namespace benchmarks::policies {
 
-FittedLinks fit_mpi(const MeshExtents& mesh, bool pin) {
+FittedLinks fit_mpi(const program::MeshExtents& mesh, bool pin) {
     FittedLinks fitted;
     shardkit::mpi::run(shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
         if (pin) { pin_to(allowed_processors(), rank.rank()); }

@@ -8,7 +8,7 @@
 
 namespace benchmarks::policies {
 
-FittedLinks fit_threads(const MeshExtents& mesh, bool pin) {
+FittedLinks fit_threads(const program::MeshExtents& mesh, bool pin) {
     FittedLinks fitted;
     shardkit::threads::run(shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
         if (pin) { pin_to(allowed_processors(), rank.rank()); }

@@ -14,7 +14,7 @@ namespace benchmarks::policies {
 /// What is to be measured on one mesh.
 struct Job {
     const Options& options;
-    MeshExtents mesh;
+    program::MeshExtents mesh;
     BusyWork busy;
     const shardkit::TimeModel::Links* links = nullptr;  ///< null: nothing is predicted
 };

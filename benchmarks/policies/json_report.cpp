@@ -17,7 +17,7 @@ json to_json(const Spread& seconds) {
     return {{"median", seconds.median * 1e6}, {"min", seconds.min * 1e6}, {"p99", seconds.p99 * 1e6}};
 }
 
-json to_json(const MeshExtents& mesh) { return mesh.describe(); }
+json to_json(const program::MeshExtents& mesh) { return mesh.describe(); }
 
 json to_json(const Row& row) {
     json collectives = json::array();
@@ -34,7 +34,7 @@ json to_json(const Row& row) {
     const auto error = row.prediction_error();
     return {{"mesh", to_json(row.mesh)},
             {"ranks", row.mesh.world()},
-            {"policy", policy_names[static_cast<std::size_t>(row.policy)]},
+            {"policy", program::policy_names[static_cast<std::size_t>(row.policy)]},
             {"shard_group", row.shard_group},
             {"step_us", to_json(row.step)},
             {"compute_us", to_json(row.compute)},
@@ -55,7 +55,7 @@ json to_json(const PredictedRow& row) {
     return {{"mesh", to_json(row.mesh)},
             {"ranks", row.mesh.world()},
             {"nodes", row.nodes},
-            {"policy", policy_names[static_cast<std::size_t>(row.policy)]},
+            {"policy", program::policy_names[static_cast<std::size_t>(row.policy)]},
             {"shard_group", row.shard_group},
             {"memory_bytes", row.memory},
             {"calls", row.calls},

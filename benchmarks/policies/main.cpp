@@ -9,10 +9,10 @@
 
 #include <shardkit/core/bf16.hpp>
 
-#include "../collectives/processes.hpp"
-#include "../common/attempt.hpp"
-#include "../common/gnuplot.hpp"
-#include "../common/output_file.hpp"
+#include "../../examples/common/attempt.hpp"
+#include "../../examples/common/gnuplot.hpp"
+#include "../../examples/common/output_file.hpp"
+#include "../../examples/common/processes.hpp"
 #include "command_line.hpp"
 #include "engines.hpp"
 #include "fit_files.hpp"
@@ -34,12 +34,12 @@ void print(const std::string& text) {
 /// What has to be there before anything is measured.
 struct Prepared {
     policies::Options options;
-    std::optional<Links> links;        // none: to be fitted to this run
-    std::unique_ptr<OutputFile> json;  // of the process that reports
-    std::unique_ptr<OutputFile> plot;
+    std::optional<Links> links;                 // none: to be fitted to this run
+    std::unique_ptr<program::OutputFile> json;  // of the process that reports
+    std::unique_ptr<program::OutputFile> plot;
 };
 
-std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
+std::optional<Prepared> prepare(int count, char** arguments, const program::Processes& processes) {
     std::string help;
     const auto options = policies::parse_command_line(count, arguments, help, processes.count());
     if (!options) {
@@ -51,12 +51,13 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
     if (links.within) { prepared.links = Links::given(*links.within, *links.across); }
     if (!links.fit.empty()) { prepared.links = Links::of(fit_files(links.fit)); }
     if (!prepared.links && !options->predict.empty() && options->meshes[0].world() < 2) {
-        throw InputError("--predict: one rank has no links to fit: expected --fit, --link-gbs, or more ranks");
+        throw program::InputError(
+            "--predict: one rank has no links to fit: expected --fit, --link-gbs, or more ranks");
     }
     if (processes.reports()) {
-        if (!options->plot.empty()) { require_plotter(options->plot); }
-        prepared.json = std::make_unique<OutputFile>("--json", options->json);
-        prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
+        if (!options->plot.empty()) { program::require_plotter(options->plot); }
+        prepared.json = std::make_unique<program::OutputFile>("--json", options->json);
+        prepared.plot = std::make_unique<program::OutputFile>("--plot", options->plot);
     }
     return prepared;
 }
@@ -65,7 +66,7 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
 std::optional<Links> links_of(const Prepared& prepared) {
     if (prepared.links) { return prepared.links; }
     const policies::Options& o = prepared.options;
-    for (const MeshExtents& mesh : o.meshes) {
+    for (const program::MeshExtents& mesh : o.meshes) {
         if (mesh.world() < 2) { continue; }
         return Links::of(o.engine == EngineKind::mpi ? fit_mpi(mesh, o.pin) : fit_threads(mesh, o.pin));
     }
@@ -76,7 +77,7 @@ std::vector<policies::Row> measure_and_print(const policies::Options& o, const s
                                              bool reports) {
     std::vector<policies::Row> rows;
     const BusyWork busy = BusyWork::calibrate();
-    for (const MeshExtents& mesh : o.meshes) {
+    for (const program::MeshExtents& mesh : o.meshes) {
         std::vector<policies::Row> of_mesh;
         const Job job{o, mesh, busy, links ? &links->within : nullptr};
         const policies::RowSink sink = [&](const policies::Row& row) { of_mesh.push_back(row); };
@@ -92,12 +93,12 @@ std::vector<policies::Row> measure_and_print(const policies::Options& o, const s
 void report(const Prepared& prepared, const std::string& json, const std::string& plot) {
     if (prepared.json->wanted()) { prepared.json->write(json); }
     if (prepared.plot->wanted()) {
-        run_gnuplot(prepared.options.plot, 1100, 600, plot);
+        program::run_gnuplot(prepared.options.plot, 1100, 600, plot);
         prepared.plot->keep();
     }
 }
 
-void measure_and_report(const Prepared& prepared, const Processes& processes) {
+void measure_and_report(const Prepared& prepared, const program::Processes& processes) {
     const policies::Options& o = prepared.options;
     const Machine machine = Machine::read();
     const std::string mpi = o.engine == EngineKind::mpi ? policies::mpi_version() : "";
@@ -124,16 +125,16 @@ void measure_and_report(const Prepared& prepared, const Processes& processes) {
 }
 
 int run(int count, char** arguments) {
-    const Processes processes(count, arguments);
+    const program::Processes processes(count, arguments);
     std::optional<Prepared> prepared;
-    const Failure unprepared = attempt([&] { prepared = prepare(count, arguments, processes); });
+    const program::Failure unprepared = program::attempt([&] { prepared = prepare(count, arguments, processes); });
     // No process starts unless all can; what all of them find wrong is said once.
-    const Processes::Agreement agreed = processes.agree(unprepared.code);
-    if (agreed.speaks) { print_failure("policies", unprepared.text); }
+    const program::Processes::Agreement agreed = processes.agree(unprepared.code);
+    if (agreed.speaks) { program::print_failure("policies", unprepared.text); }
     if (agreed.code != EXIT_SUCCESS || !prepared) { return agreed.code; }
 
-    const Failure failed = attempt([&] { measure_and_report(*prepared, processes); });
-    if (failed.code != EXIT_SUCCESS) { print_failure("policies", failed.text); }
+    const program::Failure failed = program::attempt([&] { measure_and_report(*prepared, processes); });
+    if (failed.code != EXIT_SUCCESS) { program::print_failure("policies", failed.text); }
     return failed.code;
 }
 
@@ -141,8 +142,8 @@ int run(int count, char** arguments) {
 
 int main(int count, char** arguments) {
     int code = EXIT_FAILURE;
-    const Failure failed = attempt([&] { code = run(count, arguments); });
+    const program::Failure failed = program::attempt([&] { code = run(count, arguments); });
     if (failed.code == EXIT_SUCCESS) { return code; }
-    print_failure("policies", failed.text);
+    program::print_failure("policies", failed.text);
     return failed.code;
 }

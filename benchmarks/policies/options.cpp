@@ -3,7 +3,7 @@
 
 namespace benchmarks::policies {
 
-std::size_t Options::hybrid_group_of(const MeshExtents& mesh) const noexcept {
+std::size_t Options::hybrid_group_of(const program::MeshExtents& mesh) const noexcept {
     if (hybrid_group > 0) { return hybrid_group; }
     if (!predict.empty()) {
         std::size_t group = links.ranks_per_node / (mesh.tp * mesh.cp);

@@ -11,20 +11,19 @@
 
 #include <shardkit/plan/link_model.hpp>
 
+#include "../../examples/common/mesh_extents.hpp"
+#include "../../examples/common/policy_choice.hpp"
 #include "../collectives/options.hpp"
 #include "group_size.hpp"
 
 namespace benchmarks::policies {
 
-enum class PolicyKind : std::uint8_t { no_shard, shard_optimizer, shard_grad_op, full_shard, hybrid_shard };
 enum class ElementKind : std::uint8_t { fp64, fp32, bf16 };
 enum class OptimizerKind : std::uint8_t { adamw, sgd };
 
 /// More could round sums of 16-bit gradients, which the check takes to be exact.
 inline constexpr std::size_t most_microbatches = 32;
 
-inline constexpr std::array<std::string_view, 5> policy_names{"no_shard", "shard_optimizer", "shard_grad_op",
-                                                              "full_shard", "hybrid_shard"};
 inline constexpr std::array<std::string_view, 3> element_names{"double", "float", "bfloat16"};
 inline constexpr std::array<std::size_t, 3> element_bytes{8, 4, 2};
 inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"};
@@ -40,8 +39,8 @@ struct LinkOptions {
 /// What the command line says, checked.
 struct Options {
     EngineKind engine = EngineKind::threads;
-    std::vector<MeshExtents> meshes;
-    std::vector<PolicyKind> policies;
+    std::vector<program::MeshExtents> meshes;
+    std::vector<program::PolicyKind> policies;
     std::size_t hybrid_group = 0;  ///< 0: not given
     std::string model;             ///< in words
     std::vector<GroupSize> groups;
@@ -56,7 +55,7 @@ struct Options {
     std::size_t rounds = 21;
     bool pin = false;
     LinkOptions links;
-    std::vector<MeshExtents> predict;  ///< not empty: nothing is trained
+    std::vector<program::MeshExtents> predict;  ///< not empty: nothing is trained
     std::string json;
     std::string plot;
 
@@ -81,7 +80,10 @@ struct Options {
     }
     /// Data-parallel ranks that share one copy under hybrid_shard: as given; else a node's where predicted, and the
     /// smallest divisor of dp from 2 on where measured.
-    std::size_t hybrid_group_of(const MeshExtents& mesh) const noexcept;
+    std::size_t hybrid_group_of(const program::MeshExtents& mesh) const noexcept;
+    shardkit::DynamicPolicy policy_on(const program::MeshExtents& mesh, program::PolicyKind kind) const {
+        return program::PolicyChoice{kind, hybrid_group_of(mesh)}.policy();
+    }
 };
 
 }  // namespace benchmarks::policies

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "../common/flags.hpp"
+#include "../../examples/common/flags.hpp"
 #include "options.hpp"
 
 namespace benchmarks::policies {
@@ -11,6 +11,6 @@ inline constexpr std::size_t most_elements = std::size_t{1} << 44U;
 
 /// Fills in the groups of the model and its description.
 /// @throws InputError for both ways at once, and for a model of more than most_elements
-void read_model(const Flags& flags, Options& options);
+void read_model(const program::Flags& flags, Options& options);
 
 }  // namespace benchmarks::policies

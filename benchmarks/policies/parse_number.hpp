@@ -4,8 +4,8 @@
 #include <charconv>
 #include <string>
 
-#include "../common/input_error.hpp"
-#include "../common/text_format.hpp"
+#include "../../examples/common/input_error.hpp"
+#include "../../examples/common/text_format.hpp"
 
 namespace benchmarks::policies {
 
@@ -16,7 +16,7 @@ inline double parse_number(const std::string& flag, const std::string& given, do
     const char* const end = given.data() + given.size();
     const auto [stop, error] = std::from_chars(given.data(), end, value);
     if (error != std::errc{} || stop != end || !(value >= least && value <= most)) {
-        throw bad_flag(flag, given, formatted("a number from %g to %g", least, most));
+        throw program::bad_flag(flag, given, program::formatted("a number from %g to %g", least, most));
     }
     return value;
 }

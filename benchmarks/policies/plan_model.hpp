@@ -8,10 +8,11 @@
 namespace benchmarks::policies {
 
 /// What the planner needs to know of a policy on a mesh.
-shardkit::PolicyTraits traits_of(const Options& options, const MeshExtents& mesh, PolicyKind policy);
+shardkit::PolicyTraits traits_of(const Options& options, const program::MeshExtents& mesh,
+                                 program::PolicyKind policy);
 
 /// The plan of the model on a mesh that need not be there, for an engine like threads.
 /// @throws std::length_error when a count overflows
-shardkit::Plan plan_model(const Options& options, const MeshExtents& mesh, PolicyKind policy);
+shardkit::Plan plan_model(const Options& options, const program::MeshExtents& mesh, program::PolicyKind policy);
 
 }  // namespace benchmarks::policies

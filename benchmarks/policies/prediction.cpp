@@ -17,16 +17,16 @@ Links Links::of(const FittedLinks& fitted) { return {fitted.links(), fitted.link
 std::vector<PredictedRow> predict(const Options& o, const Links& links) {
     const shardkit::TimeModel model{links.within, links.across, o.links.ranks_per_node};
     std::vector<PredictedRow> rows;
-    for (const MeshExtents& mesh : o.predict) {
+    for (const program::MeshExtents& mesh : o.predict) {
         const shardkit::AxisGrid grid = shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp).grid();
-        for (const PolicyKind policy : o.policies) {
+        for (const program::PolicyKind policy : o.policies) {
             const shardkit::Plan plan = plan_model(o, mesh, policy);
             const shardkit::PolicyTraits traits = traits_of(o, mesh, policy);
             PredictedRow row;
             row.mesh = mesh;
             row.nodes = (mesh.world() + o.links.ranks_per_node - 1) / o.links.ranks_per_node;
             row.policy = policy;
-            row.shard_group = policy == PolicyKind::no_shard ? 1 : traits.shard_group;
+            row.shard_group = policy == program::PolicyKind::no_shard ? 1 : traits.shard_group;
             row.memory = plan.memory.total().value;
             for (const shardkit::Verb verb : step_verbs) {
                 row.calls += static_cast<double>(plan.traffic.total(verb).calls);

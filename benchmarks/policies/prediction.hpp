@@ -30,9 +30,9 @@ struct Links {
 
 /// One policy on a mesh that need not be there. Nothing of it was measured.
 struct PredictedRow {
-    MeshExtents mesh;
+    program::MeshExtents mesh;
     std::size_t nodes = 0;
-    PolicyKind policy{};
+    program::PolicyKind policy{};
     std::size_t shard_group = 1;
     std::uint64_t memory = 0;  ///< of a rank
     double calls = 0;          ///< of a step

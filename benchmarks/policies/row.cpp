@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "../common/text_format.hpp"
+#include "../../examples/common/text_format.hpp"
 
 namespace benchmarks::policies {
 
@@ -22,7 +22,7 @@ VerbTraffic Row::total() const noexcept {
 
 std::vector<std::string> Row::wrong() const {
     const std::string where =
-        std::string(policy_names[static_cast<std::size_t>(policy)]) + " on " + mesh.describe() + ": ";
+        std::string(program::policy_names[static_cast<std::size_t>(policy)]) + " on " + mesh.describe() + ": ";
     std::vector<std::string> found;
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const VerbTraffic& t = traffic[i];
@@ -31,8 +31,8 @@ std::vector<std::string> Row::wrong() const {
             return calls != t.calls || std::abs(bytes - t.bytes) > rounding;
         };
         const auto text = [&](const char* source, double calls, double bytes) {
-            found.push_back(where + formatted("%s: %.17g calls, %.17g bytes; %s says %.17g and %.17g", verb.c_str(),
-                                              t.calls, t.bytes, source, calls, bytes));
+            found.push_back(where + program::formatted("%s: %.17g calls, %.17g bytes; %s says %.17g and %.17g",
+                                                       verb.c_str(), t.calls, t.bytes, source, calls, bytes));
         };
         if (differ(t.theory.calls, t.theory.bytes, 1)) { text("theory", t.theory.calls, t.theory.bytes); }
         // The planner rounds both halves of each all-reduce down to whole bytes.
@@ -41,7 +41,8 @@ std::vector<std::string> Row::wrong() const {
         }
     }
     if (!(difference <= bound)) {
-        found.push_back(where + formatted("differs from one rank by %.3g, more than %.3g", difference, bound));
+        found.push_back(where +
+                        program::formatted("differs from one rank by %.3g, more than %.3g", difference, bound));
     }
     return found;
 }

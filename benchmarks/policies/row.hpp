@@ -26,8 +26,8 @@ struct VerbTraffic {
 
 /// One policy on one mesh. Times are those of the slowest rank.
 struct Row {
-    MeshExtents mesh;
-    PolicyKind policy{};
+    program::MeshExtents mesh;
+    program::PolicyKind policy{};
     std::size_t shard_group = 1;  ///< data-parallel ranks that share one copy
     Spread step;
     Spread compute;

@@ -16,7 +16,8 @@ Reference<T> train_alone(const Job& job) {
     shardkit::self::World world;
     shardkit::Context<shardkit::self::Engine> context(shardkit::DeviceMesh<1>{}.grid(),
                                                       shardkit::self::Communicator(world), {});
-    return make_trainer<shardkit::self::Engine, T>(context, job, PolicyKind::no_shard)->reference();
+    const shardkit::DynamicPolicy alone(shardkit::NoShard{});
+    return Trainer<shardkit::self::Engine, T>(context, job.options, job.busy, alone).reference();
 }
 
 template <class T>

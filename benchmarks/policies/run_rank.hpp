@@ -18,8 +18,7 @@
 #include "../common/pin.hpp"
 #include "job.hpp"
 #include "plan_model.hpp"
-#include "policy_trainer.hpp"
-#include "with_policy.hpp"
+#include "trainer.hpp"
 
 namespace benchmarks::policies {
 
@@ -31,17 +30,9 @@ constexpr double difference_bound() noexcept {
     return sizeof(T) == 2 ? 1.0 / 128 : 256 * static_cast<double>(std::numeric_limits<Number>::epsilon());
 }
 
-template <class Engine, class T>
-std::unique_ptr<Trainer<T>> make_trainer(shardkit::Context<Engine>& context, const Job& job, PolicyKind kind) {
-    return with_policy(kind, job.options, job.mesh, [&]<class Policy>(const Policy& policy) {
-        return std::unique_ptr<Trainer<T>>(
-            std::make_unique<PolicyTrainer<Engine, T, Policy>>(context, job.options, job.busy, policy));
-    });
-}
-
 /// One step's collectives by the log, the closed form and the plan.
 template <class Engine, class T>
-void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<T>& trainer, Row& row) {
+void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<Engine, T>& trainer, Row& row) {
     context.traffic().clear();
     trainer.record();
     std::array<std::uint64_t, 2 * step_verbs.size()> counted{};
@@ -61,7 +52,7 @@ void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<T
                           static_cast<double>(planned.calls), static_cast<double>(planned.moved.value)};
     }
     const auto traits = traits_of(job.options, job.mesh, row.policy);
-    row.shard_group = row.policy == PolicyKind::no_shard ? 1 : traits.shard_group;
+    row.shard_group = row.policy == program::PolicyKind::no_shard ? 1 : traits.shard_group;
     row.planned_bytes = plan.memory.total().value;
     if (job.links != nullptr) {
         const shardkit::TimeModel model{*job.links, *job.links, 0};
@@ -72,7 +63,7 @@ void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<T
 /// Rounds in which every policy makes a step, its computation and its communication, all ranks at once.
 template <class Engine, class T>
 void time_steps(shardkit::Context<Engine>& context, const Options& options,
-                const std::vector<std::unique_ptr<Trainer<T>>>& trainers, std::vector<Row>& rows) {
+                const std::vector<std::unique_ptr<Trainer<Engine, T>>>& trainers, std::vector<Row>& rows) {
     const std::size_t rounds = options.rounds;
     std::vector<double> seconds(trainers.size() * 3 * rounds);
     for (std::size_t round = 0; round < rounds; ++round) {
@@ -105,11 +96,12 @@ void run_rank(shardkit::Context<Engine>& context, const Job& job, const Referenc
                                  std::to_string(job.mesh.world()));
     }
     if (job.options.pin) { pin_to(allowed_processors(), context.rank()); }
-    std::vector<std::unique_ptr<Trainer<T>>> trainers;
+    std::vector<std::unique_ptr<Trainer<Engine, T>>> trainers;
     std::vector<Row> rows;
-    for (const PolicyKind policy : job.options.policies) {
-        trainers.push_back(make_trainer<Engine, T>(context, job, policy));
-        Trainer<T>& trainer = *trainers.back();
+    for (const program::PolicyKind policy : job.options.policies) {
+        trainers.push_back(std::make_unique<Trainer<Engine, T>>(context, job.options, job.busy,
+                                                                job.options.policy_on(job.mesh, policy)));
+        Trainer<Engine, T>& trainer = *trainers.back();
         Row row;
         row.mesh = job.mesh;
         row.policy = policy;

@@ -12,19 +12,20 @@ namespace {
 
 std::string us(double seconds) { return four_digits(seconds * 1e6); }
 std::string mib(double bytes) { return four_digits(bytes / (1U << 20U)); }
-std::string percent(double share) { return formatted("%.1f", 100 * share); }
+std::string percent(double share) { return program::formatted("%.1f", 100 * share); }
 
-std::string name_of(PolicyKind policy, std::size_t shard_group) {
-    const std::string name(policy_names[static_cast<std::size_t>(policy)]);
-    return policy == PolicyKind::hybrid_shard ? name + "<" + std::to_string(shard_group) + ">" : name;
+std::string name_of(program::PolicyKind policy, std::size_t shard_group) {
+    const std::string name(program::policy_names[static_cast<std::size_t>(policy)]);
+    return policy == program::PolicyKind::hybrid_shard ? name + "<" + std::to_string(shard_group) + ">" : name;
 }
 
 std::string compute_text(const Options& o) {
-    return o.tokens ? formatted(
-                          "%llu tokens a microbatch at %g GFLOP/s: 2 operations for each element and token "
-                          "forward, 4 backward",
-                          static_cast<unsigned long long>(*o.tokens), o.gflops)
-                    : formatted("%g us forward for each group and microbatch, twice that backward", o.compute_us);
+    return o.tokens
+               ? program::formatted(
+                     "%llu tokens a microbatch at %g GFLOP/s: 2 operations for each element and token "
+                     "forward, 4 backward",
+                     static_cast<unsigned long long>(*o.tokens), o.gflops)
+               : program::formatted("%g us forward for each group and microbatch, twice that backward", o.compute_us);
 }
 
 std::string model_head(const Options& o) {
@@ -39,14 +40,14 @@ std::string model_head(const Options& o) {
 std::string policy_line(const Row& row) {
     const VerbTraffic all = row.total();
     const auto error = row.prediction_error();
-    return formatted("  %16s %9s %9s %7.0f %9s %9s %9s %7s %9s %9s %7s", name_of(row.policy, row.shard_group).c_str(),
-                     mib(static_cast<double>(row.peak_bytes)).c_str(),
-                     mib(static_cast<double>(row.planned_bytes)).c_str(), all.calls, mib(all.bytes).c_str(),
-                     us(row.step.median).c_str(), us(row.step.p99).c_str(), percent(row.exposed()).c_str(),
-                     us(row.compute.median).c_str(), us(row.communication.median).c_str(),
-                     formatted("%.1e", row.difference).c_str()) +
-           formatted(" %9s %7s\n", row.predicted ? us(*row.predicted).c_str() : "-",
-                     error ? formatted("%+.0f", 100 * *error).c_str() : "-");
+    return program::formatted(
+               "  %16s %9s %9s %7.0f %9s %9s %9s %7s %9s %9s %7s", name_of(row.policy, row.shard_group).c_str(),
+               mib(static_cast<double>(row.peak_bytes)).c_str(), mib(static_cast<double>(row.planned_bytes)).c_str(),
+               all.calls, mib(all.bytes).c_str(), us(row.step.median).c_str(), us(row.step.p99).c_str(),
+               percent(row.exposed()).c_str(), us(row.compute.median).c_str(), us(row.communication.median).c_str(),
+               program::formatted("%.1e", row.difference).c_str()) +
+           program::formatted(" %9s %7s\n", row.predicted ? us(*row.predicted).c_str() : "-",
+                              error ? program::formatted("%+.0f", 100 * *error).c_str() : "-");
 }
 
 std::string verb_lines(const Row& row) {
@@ -54,9 +55,9 @@ std::string verb_lines(const Row& row) {
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const VerbTraffic& t = row.traffic[i];
         if (t.calls == 0 && t.theory.calls == 0 && t.planned_calls == 0) { continue; }
-        text += formatted("#%17s %15s %7.0f %14.0f %14.0f %14.0f\n", name_of(row.policy, row.shard_group).c_str(),
-                          std::string(shardkit::name(step_verbs[i])).c_str(), t.calls, t.bytes, t.theory.bytes,
-                          t.planned_bytes);
+        text += program::formatted(
+            "#%17s %15s %7.0f %14.0f %14.0f %14.0f\n", name_of(row.policy, row.shard_group).c_str(),
+            std::string(shardkit::name(step_verbs[i])).c_str(), t.calls, t.bytes, t.theory.bytes, t.planned_bytes);
     }
     return text;
 }
@@ -66,7 +67,7 @@ std::string verb_lines(const Row& row) {
 std::string table_head(const Options& o, const Machine& machine, const std::string& mpi) {
     const std::string engine(engine_names[static_cast<std::size_t>(o.engine)]);
     std::size_t most = 0;
-    for (const MeshExtents& mesh : o.meshes) { most = std::max(most, mesh.world()); }
+    for (const program::MeshExtents& mesh : o.meshes) { most = std::max(most, mesh.world()); }
     if (!o.predict.empty()) { return "# shardkit policies: PREDICTED, nothing here was measured\n" + model_head(o); }
     return "# shardkit policies: engine " + engine + (mpi.empty() ? "" : " (" + mpi + ")") + "\n" + model_head(o) +
            machine_head(machine, o.pin, most) + "# method:  warm-up " + counted(o.warmup, "step") + ", " +
@@ -83,12 +84,12 @@ std::string links_head(const Links& links) {
             return four_digits(l.latency * 1e6) + " us, " +
                    (std::isinf(l.bandwidth) ? "no limit" : four_digits(l.bandwidth / 1e9) + " GB/s");
         };
-        text += formatted("#          %-14s ", std::string(shardkit::name(step_verbs[i])).c_str()) +
+        text += program::formatted("#          %-14s ", std::string(shardkit::name(step_verbs[i])).c_str()) +
                 link(links.within[verb]);
         if (links.across[verb] != links.within[verb]) { text += "; across nodes " + link(links.across[verb]); }
         if (links.fitted) {
-            text += formatted("; fit of %zu times, %.0f %% off on average", links.fitted->verbs[i].samples,
-                              100 * links.fitted->verbs[i].error);
+            text += program::formatted("; fit of %zu times, %.0f %% off on average", links.fitted->verbs[i].samples,
+                                       100 * links.fitted->verbs[i].error);
         }
         text += "\n";
     }
@@ -96,16 +97,17 @@ std::string links_head(const Links& links) {
 }
 
 std::string mesh_table(const std::vector<Row>& rows) {
-    const MeshExtents mesh = rows.front().mesh;
+    const program::MeshExtents mesh = rows.front().mesh;
     std::string text = "#\n# mesh " + mesh.describe() + ", " + counted(mesh.world(), "rank") + "\n";
-    text += formatted("# %16s %9s %9s %7s %9s %9s %9s %7s %9s %9s %7s %9s %7s\n", "policy", "peak", "planned",
-                      "calls", "moved", "step", "p99", "exposed", "compute", "comm", "differs", "predicted", "error");
-    text += formatted("# %16s %9s %9s %7s %9s %9s %9s %7s %9s %9s %7s %9s %7s\n", "", "(MiB)", "(MiB)", "", "(MiB)",
-                      "(us)", "(us)", "(%)", "(us)", "(us)", "", "comm (us)", "(%)");
+    text += program::formatted("# %16s %9s %9s %7s %9s %9s %9s %7s %9s %9s %7s %9s %7s\n", "policy", "peak",
+                               "planned", "calls", "moved", "step", "p99", "exposed", "compute", "comm", "differs",
+                               "predicted", "error");
+    text += program::formatted("# %16s %9s %9s %7s %9s %9s %9s %7s %9s %9s %7s %9s %7s\n", "", "(MiB)", "(MiB)", "",
+                               "(MiB)", "(us)", "(us)", "(%)", "(us)", "(us)", "", "comm (us)", "(%)");
     for (const Row& row : rows) { text += policy_line(row); }
     if (mesh.world() < 2) { return text + "# one rank: no collectives\n"; }
-    text += "#\n" + formatted("#%17s %15s %7s %14s %14s %14s\n", "policy", "collective", "calls", "moved (B)",
-                              "theory (B)", "planned (B)");
+    text += "#\n" + program::formatted("#%17s %15s %7s %14s %14s %14s\n", "policy", "collective", "calls",
+                                       "moved (B)", "theory (B)", "planned (B)");
     for (const Row& row : rows) { text += verb_lines(row); }
     return text;
 }
@@ -113,17 +115,17 @@ std::string mesh_table(const std::vector<Row>& rows) {
 std::string prediction_table(const Options& o, const std::vector<PredictedRow>& rows) {
     std::string text = "# nodes:   of " + counted(o.links.ranks_per_node, "rank") + "\n";
     for (const std::string_view line : assumptions) { text += "# assumes: " + std::string(line) + "\n"; }
-    text += formatted("#\n# %12s %6s %18s %9s %7s %9s %11s %11s %11s %11s %13s\n", "mesh", "nodes", "policy",
-                      "memory", "calls", "moved", "comm", "compute", "step, full", "step, no", "exposed");
-    text += formatted("# %12s %6s %18s %9s %7s %9s %11s %11s %11s %11s %13s\n", "", "", "", "(MiB)", "", "(MiB)",
-                      "(us)", "(us)", "overlap", "overlap", "(%)");
+    text += program::formatted("#\n# %12s %6s %18s %9s %7s %9s %11s %11s %11s %11s %13s\n", "mesh", "nodes", "policy",
+                               "memory", "calls", "moved", "comm", "compute", "step, full", "step, no", "exposed");
+    text += program::formatted("# %12s %6s %18s %9s %7s %9s %11s %11s %11s %11s %13s\n", "", "", "", "(MiB)", "",
+                               "(MiB)", "(us)", "(us)", "overlap", "overlap", "(%)");
     for (const PredictedRow& row : rows) {
-        text += formatted("  %12s %6zu %18s %9s %7.0f %9s %11s %11s %11s %11s %13s\n", row.mesh.describe().c_str(),
-                          row.nodes, name_of(row.policy, row.shard_group).c_str(),
-                          mib(static_cast<double>(row.memory)).c_str(), row.calls, mib(row.bytes).c_str(),
-                          us(row.communication).c_str(), us(row.compute).c_str(), us(row.full_overlap()).c_str(),
-                          us(row.no_overlap()).c_str(),
-                          (percent(row.least_exposed()) + "-" + percent(row.most_exposed())).c_str());
+        text += program::formatted(
+            "  %12s %6zu %18s %9s %7.0f %9s %11s %11s %11s %11s %13s\n", row.mesh.describe().c_str(), row.nodes,
+            name_of(row.policy, row.shard_group).c_str(), mib(static_cast<double>(row.memory)).c_str(), row.calls,
+            mib(row.bytes).c_str(), us(row.communication).c_str(), us(row.compute).c_str(),
+            us(row.full_overlap()).c_str(), us(row.no_overlap()).c_str(),
+            (percent(row.least_exposed()) + "-" + percent(row.most_exposed())).c_str());
     }
     return text;
 }

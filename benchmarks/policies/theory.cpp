@@ -21,11 +21,12 @@ void add(TheoryOfVerb& sum, double calls, double bytes, double ranks) {
 
 }  // namespace
 
-Theory theory(const Options& o, const MeshExtents& mesh, PolicyKind policy, const shardkit::EngineTraits& engine) {
+Theory theory(const Options& o, const program::MeshExtents& mesh, program::PolicyKind policy,
+              const shardkit::EngineTraits& engine) {
     Theory made{};
     auto& [gathers, scatters, reductions] = made;
     // Also no_shard's buffers are padded for as many shards, whose norms it sums one by one.
-    const std::size_t shards = policy == PolicyKind::hybrid_shard ? o.hybrid_group_of(mesh) : mesh.dp;
+    const std::size_t shards = policy == program::PolicyKind::hybrid_shard ? o.hybrid_group_of(mesh) : mesh.dp;
     const auto n = static_cast<double>(shards);
     const auto data_ranks = static_cast<double>(mesh.dp * mesh.cp);
     const auto m = static_cast<double>(o.microbatches);
@@ -37,19 +38,19 @@ Theory theory(const Options& o, const MeshExtents& mesh, PolicyKind policy, cons
         const auto padded = static_cast<double>(units * unit);
         const double bytes = padded * element;
         switch (policy) {
-            case PolicyKind::no_shard:
+            case program::PolicyKind::no_shard:
                 all_reduce(reductions, bytes, padded * sum, data_ranks, engine);
                 continue;
-            case PolicyKind::shard_optimizer:
+            case program::PolicyKind::shard_optimizer:
                 add(scatters, 1, bytes, n);
                 add(gathers, 1, bytes, n);
                 break;
-            case PolicyKind::shard_grad_op:
+            case program::PolicyKind::shard_grad_op:
                 add(scatters, m, bytes, n);
                 add(gathers, 1, bytes, n);
                 break;
-            case PolicyKind::full_shard:
-            case PolicyKind::hybrid_shard:
+            case program::PolicyKind::full_shard:
+            case program::PolicyKind::hybrid_shard:
                 add(scatters, m, bytes, n);
                 add(gathers, 2 * m, bytes, n);
                 break;

@@ -28,7 +28,7 @@ using Theory = std::array<TheoryOfVerb, step_verbs.size()>;
 /// and the norm's 16 n bytes over the world. G and R are those of flat buffers whose shards are padded to 128 bytes.
 /// `engine`: whether small all-reduces are gathered by everybody.
 /// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007
-Theory theory(const Options& options, const MeshExtents& mesh, PolicyKind policy,
+Theory theory(const Options& options, const program::MeshExtents& mesh, program::PolicyKind policy,
               const shardkit::EngineTraits& engine);
 
 }  // namespace benchmarks::policies

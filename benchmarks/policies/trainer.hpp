@@ -1,10 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
+#include <shardkit/mesh/context.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/global_norm.hpp>
+#include <shardkit/optim/sgd.hpp>
 #include <shardkit/plan/plan.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/sharded/accumulation.hpp>
+#include <shardkit/sharded/reduce.hpp>
+#include <shardkit/sharded/sharded.hpp>
+
+#include "busy_work.hpp"
+#include "elements.hpp"
+#include "measured_engine.hpp"
+#include "options.hpp"
+#include "values.hpp"
 
 namespace benchmarks::policies {
 
@@ -12,34 +33,186 @@ namespace benchmarks::policies {
 template <class T>
 using Reference = std::vector<std::vector<std::vector<T>>>;
 
-/// One policy's model on one rank, whatever policy and engine; its calls are collective over the world.
-template <class T>
+/// One policy's model on one rank, with its own context, pools and account, over the world of `context`. Its calls
+/// are collective over the world.
+template <class Engine, class T>
 class Trainer {
-  public:
-    Trainer() = default;
-    Trainer(const Trainer&) = delete;
-    Trainer& operator=(const Trainer&) = delete;
-    virtual ~Trainer() = default;
+    using Measured = MeasuredEngine<Engine>;
+    using Group = shardkit::Sharded<Elements<T>, shardkit::DynamicPolicy, Measured>;
+    using Model = std::vector<Group>;
+    using Number = shardkit::Arithmetic<T>;
 
     static constexpr std::size_t check_steps = 3;
 
+  public:
+    Trainer(shardkit::Context<Engine>& context, const Options& options, const BusyWork& busy,
+            const shardkit::DynamicPolicy& policy)
+        : options_(&options),
+          account_(std::make_shared<ByteAccount>()),
+          context_(context.grid(), {context.world(), log_, account_}, {.in_flight = options.in_flight()},
+                   {context.compute_stream(), context.communication_stream()}) {
+        groups_.reserve(options.groups.size());
+        for (std::size_t g = 0; g < options.groups.size(); ++g) {
+            groups_.emplace_back(context_, options.groups[g].path,
+                                 shardkit::Shapes<Elements<T>>{shardkit::shape<Elements<T>>(options.groups[g].numel)},
+                                 typename Group::Options{policy, {}, {}});
+            links_.push_back(busy.links_for(options.forward_seconds(g)));
+        }
+        if (options.optimizer == OptimizerKind::adamw) {
+            adamw_.emplace(shardkit::groups(groups_), shardkit::AdamWOptions{.learning_rate = 1.0 / 16});
+        } else {
+            sgd_.emplace(
+                shardkit::groups(groups_),
+                shardkit::SgdOptions{.learning_rate = 0.5, .rule = shardkit::Momentum::classical, .momentum = 0.5});
+        }
+    }
+
     /// Trains from the beginning with known gradients. The largest difference of any element that a window shows, or
     /// that is there at the end, from the reference, over the larger of 1 and the element.
-    virtual double largest_difference(const Reference<T>& reference) = 0;
+    double largest_difference(const Reference<T>& reference) {
+        double largest = 0;
+        check_run([&](std::size_t step, std::size_t g, std::span<const T> values) {
+            const std::vector<T>& expected = reference[step][g];
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                largest = std::max(largest, difference(values[i], expected[i]));
+            }
+        });
+        return largest;
+    }
+
     /// The same run as a reference.
-    virtual Reference<T> reference() = 0;
+    Reference<T> reference() {
+        Reference<T> parameters(check_steps + 1, std::vector<std::vector<T>>(groups_.size()));
+        check_run([&](std::size_t step, std::size_t g, std::span<const T> values) {
+            parameters[step][g].assign(values.begin(), values.end());
+        });
+        return parameters;
+    }
 
     /// One step with busy work.
-    virtual void step() = 0;
+    void step() {
+        const auto forward = [&](std::size_t g, std::span<const T>) { BusyWork::run(links_[g]); };
+        const auto backward = [&](std::size_t g, std::size_t, std::span<const T>, std::span<T> gradient) {
+            BusyWork::run(2 * links_[g]);
+            std::fill(gradient.begin(), gradient.end(), static_cast<T>(0.25F));
+        };
+        run_step(forward, backward);
+        context_.communication_stream().synchronize();
+        context_.compute_stream().synchronize();
+    }
     /// The same without its collectives.
-    virtual void compute() = 0;
+    void compute() {
+        log_.silently([&] { step(); });
+    }
     /// A step whose collectives are remembered.
-    virtual void record() = 0;
+    void record() {
+        log_.record([&] { step(); });
+    }
     /// These collectives alone, back to back.
-    virtual void communicate() = 0;
+    void communicate() {
+        log_.replay();
+        context_.communication_stream().synchronize();
+    }
 
-    virtual std::size_t peak_bytes() const = 0;
-    virtual shardkit::Plan plan() = 0;
+    std::size_t peak_bytes() const { return account_->peak; }
+    shardkit::Plan plan() {
+        return shardkit::plan(shardkit::groups(groups_), {.microbatches = options_->microbatches,
+                                                          .in_flight = options_->in_flight(),
+                                                          .optimizer_states = options_->optimizer_states()});
+    }
+
+  private:
+    static double difference(T value, T expected) noexcept {
+        const double a = static_cast<double>(static_cast<Number>(value));
+        const double b = static_cast<double>(static_cast<Number>(expected));
+        const double far = std::abs(a - b) / std::max(1.0, std::abs(b));
+        return std::isnan(far) ? std::numeric_limits<double>::infinity() : far;
+    }
+
+    /// forward(group, parameters), then backward(group, microbatch, parameters, gradient) in reverse, for every
+    /// microbatch; with --prefetch the next window begins before the work in this one.
+    template <class Forward, class Backward>
+    void run_step(Forward forward, Backward backward) {
+        using Pending = shardkit::PendingWindow<typename Group::State>;
+        const auto model = shardkit::groups(groups_);
+        const std::size_t n = groups_.size();
+        shardkit::Accumulation accumulation{model};
+        for (std::size_t m = 0; m < options_->microbatches; ++m) {
+            const auto last =
+                m + 1 == options_->microbatches ? shardkit::Microbatch::last : shardkit::Microbatch::more;
+            const auto pass = [&](auto group_at, auto work) {
+                std::optional<Pending> next;
+                for (std::size_t i = 0; i < n; ++i) {
+                    Group& group = groups_[group_at(i)];
+                    auto window = next ? std::move(*next).wait() : group.unshard();
+                    next.reset();
+                    if (options_->prefetch && i + 1 < n) { next.emplace(groups_[group_at(i + 1)].begin_unshard()); }
+                    const auto values = window[Elements<T>{}];
+                    work(group, group_at(i), std::span<const T>(values.data(), values.size()));
+                    group.reshard(std::move(window));
+                }
+            };
+            pass([](std::size_t i) { return i; },
+                 [&](Group&, std::size_t g, std::span<const T> values) { forward(g, values); });
+            pass([n](std::size_t i) { return n - 1 - i; },
+                 [&](Group& group, std::size_t g, std::span<const T> values) {
+                     auto gradients = accumulation.gradients(group);
+                     const auto gradient = gradients[Elements<T>{}];
+                     backward(g, m, values, std::span<T>(gradient.data(), gradient.size()));
+                     accumulation.add(std::move(gradients), last);
+                 });
+        }
+        auto reduced = shardkit::reduce(std::move(accumulation), shardkit::mean);
+        const auto norm = shardkit::global_norm(reduced);
+        // Low enough to clip, high enough for an error in the gradients to show.
+        const auto clip = shardkit::clip(norm, std::sqrt(static_cast<double>(options_->numel())) / 4);
+        if (adamw_) {
+            adamw_->step(std::move(reduced), clip);
+        } else {
+            sgd_->step(std::move(reduced), clip);
+        }
+    }
+
+    /// visit(step, group, parameters) in every window, and once more at the end.
+    template <class Visit>
+    void check_run(Visit visit) {
+        for (std::size_t g = 0; g < groups_.size(); ++g) {
+            groups_[g].initialize([&](auto, auto, std::uint64_t i) { return Values::parameter(g, i); });
+        }
+        const shardkit::AxisGrid& grid = context_.grid();
+        const std::size_t dp = grid.extent(shardkit::Dp::name);
+        const std::size_t cp = grid.extent(shardkit::Cp::name);
+        const std::size_t data_rank = grid.coordinate(shardkit::Dp::name, context_.rank()) * cp +
+                                      grid.coordinate(shardkit::Cp::name, context_.rank());
+        for (std::size_t step = 0; step < check_steps; ++step) {
+            const auto forward = [&](std::size_t g, std::span<const T> values) { visit(step, g, values); };
+            const auto backward = [&](std::size_t g, std::size_t m, std::span<const T> values,
+                                      std::span<T> gradient) {
+                visit(step, g, values);
+                for (std::size_t i = 0; i < gradient.size(); ++i) {
+                    const double value =
+                        Values::mean_gradient(g, i, step, m) + Values::deviation(i, data_rank, dp * cp);
+                    gradient[i] = static_cast<T>(static_cast<Number>(gradient[i]) + static_cast<Number>(value));
+                }
+            };
+            run_step(forward, backward);
+        }
+        for (std::size_t g = 0; g < groups_.size(); ++g) {
+            const auto window = groups_[g].unshard();
+            const auto values = window[Elements<T>{}];
+            visit(check_steps, g, std::span<const T>(values.data(), values.size()));
+        }
+        context_.communication_stream().synchronize();
+    }
+
+    const Options* options_;
+    CallLog log_;
+    std::shared_ptr<ByteAccount> account_;
+    shardkit::Context<Measured> context_;
+    Model groups_;
+    std::vector<std::uint64_t> links_;
+    std::optional<shardkit::AdamW<Model>> adamw_;
+    std::optional<shardkit::SGD<Model>> sgd_;
 };
 
 }  // namespace benchmarks::policies

@@ -3,17 +3,9 @@
 figures agree with each other, and it refuses what it cannot do; PAGE, its documentation, names flags, columns and JSON
 members that there are. LAUNCHER starts MPI processes; without one there is no MPI.
 """
-import json
-import os
-import pathlib
-import shutil
-import subprocess
-import sys
-import tempfile
+from program_check import (LAUNCHER, check, check_page, check_picture, check_refused_by_mpi, check_time, expect, near,
+                           printed_rows, report_of, run)
 
-PROGRAM = sys.argv[1]
-PAGE = pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")
-LAUNCHER = sys.argv[sys.argv.index("--") + 1:]
 VERBS = ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "send_receive", "barrier"]
 TYPES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int64": 8, "int32": 4, "uint8": 1}
 REDUCES = ("all_reduce", "reduce_scatter")
@@ -21,20 +13,6 @@ PIECES = ("all_gather", "reduce_scatter", "all_to_all")  # whose count is one ra
 OUT_OF_PLACE = [verb for verb in VERBS if verb != "broadcast"]
 IN_PLACE = ["all_gather", "reduce_scatter", "all_reduce", "broadcast"]
 QUICK = ["--rounds", "3", "--iters", "2", "--warmup_iters", "1"]
-wrong = []
-
-
-def expect(condition, what, done=None):
-    print(("ok: " if condition else "WRONG: ") + what)
-    if not condition:
-        wrong.append(what)
-        if done is not None:
-            print(done.stdout[-3000:] + done.stderr[-3000:])
-
-
-def run(flags, launcher=()):
-    return subprocess.run([*launcher, PROGRAM, *map(str, flags)], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=120, check=False)
 
 
 def bus_factor(verb, n):
@@ -49,14 +27,6 @@ def copied(verb, n, size, placement):
     return {"all_gather": size * (n - 1) / n if placement == "in_place" else size,
             "reduce_scatter": (size + size / n) / 2, "all_reduce": size, "broadcast": size * (n - 1) / n,
             "all_to_all": size, "send_receive": size}[verb]
-
-
-def near(a, b):
-    return abs(a - b) <= 1e-6 * max(abs(a), abs(b))
-
-
-def check_time(time):
-    return set(time) == {"median", "min", "p95"} and 0 < time["min"] <= time["median"] <= time["p95"]
 
 
 def check_figure(row, placement, n, what):
@@ -100,47 +70,21 @@ def check_row(row, report, out_of_place, in_place):
 
 def measured(folder, flags, launcher=(), out_of_place=True, in_place=True):
     """Runs with --json and checks everything that holds for every run."""
-    path = folder / "result.json"
-    done = run([*QUICK, *flags, "--json", path], launcher)
+    report, done = report_of(folder, [*QUICK, *flags], launcher)
     text = " ".join(map(str, flags))
-    expect(done.returncode == 0 and done.stderr == "", f"{text}: ends well", done)
-    report = json.loads(path.read_text(encoding="utf-8"))
-    path.unlink()
     for member in ("date", "machine", "build", "engine", "mpi", "pinned", "warmup", "rounds", "checks", "axis"):
         expect(member in report, f"{text}: {member} is recorded")
-    expect(report["benchmark"] == "collectives" and report["format"] == 1 and report["wrong"] == 0, f"{text}: head")
     expect(report["groups"] * report["group_size"] == report["ranks"], f"{text}: groups")
     for row in report["rows"]:
         check_row(row, report, out_of_place, in_place)
-    printed = [line for line in done.stdout.splitlines() if not line.startswith("#")]
-    expect(len(printed) == len(report["rows"]), f"{text}: as many lines as rows", done)
-    for line, row in zip(printed, report["rows"]):
-        expect(line.split()[:2] == [str(row["size"]), str(row["count"])], f"{text}: line and row agree")
+    expect([line[:2] for line in printed_rows(done)] == [[str(row["size"]), str(row["count"])] for row in
+                                                         report["rows"]], f"{text}: lines and rows agree", done)
     return report, done
 
 
-def members_of(value):
-    """Names of all members within."""
-    if isinstance(value, list):
-        return {name for element in value for name in members_of(element)}
-    if isinstance(value, dict):
-        return set(value) | {name for element in value.values() for name in members_of(element)}
-    return set()
-
-
-def check_page(folder):
-    """What the page says of flags, columns and JSON is so."""
+def check_documentation(folder):
     report, done = measured(folder, ["--verb", "all_reduce", "-b", "64", "-e", "64"])
-    text = run(["--help"]).stdout
-    for line in PAGE.splitlines():
-        if line.startswith("benchmarks/run collectives"):
-            for word in line.split("#")[0].split()[2:]:
-                expect(not word.startswith("-") or f" {word} " in text.replace(",", " "), f"the page's flag {word}")
-    head = [line for line in done.stdout.splitlines() if line.startswith("# ")][-4:]
-    for line in head:
-        expect(line in PAGE.splitlines(), "the page shows the columns", done)
-    for name in members_of(report) - members_of(report["machine"]) - members_of(report["build"]):
-        expect(f"`{name}`" in PAGE, f"the page names the JSON's member {name}")
+    check_page([report], [line for line in done.stdout.splitlines() if line.startswith("# ")][-4:])
 
 
 def verbs_of(report):
@@ -185,15 +129,8 @@ def check_meshes(folder):
 
 
 def check_plots(folder):
-    if shutil.which("gnuplot") is None:
-        print("skipped: pictures, without gnuplot")
-        return
-    picture = folder / "picture.svg"
-    done = run([*QUICK, "-b", "64", "-e", "4K", "--verb", "all_gather,all_reduce", "--plot", picture])
-    expect(done.returncode == 0, "a picture is drawn", done)
-    text = picture.read_text(encoding="utf-8")
-    for label in ("all_gather", "all_reduce, in place", "limit (copy)", "bus bandwidth (GB/s)", "time of a call (us)"):
-        expect(label in text, f"the picture shows '{label}'")
+    check_picture(folder, [*QUICK, "-b", "64", "-e", "4K", "--verb", "all_gather,all_reduce"],
+                  ("all_gather", "all_reduce, in place", "limit (copy)", "bus bandwidth (GB/s)", "time of a call (us)"))
 
 
 REFUSED = [
@@ -229,41 +166,11 @@ REFUSED = [
 ]
 
 
-def check_refused(flags, text, launcher=()):
-    done = run(flags, launcher)
-    ours = [line for line in done.stderr.splitlines() if line.startswith("collectives: error: ")]
-    expect(done.returncode == 2 and len(ours) == 1 and text in ours[0] and done.stdout == "",
-           f"{' '.join(flags)} is refused with '{text}'", done)
-    if not launcher:
-        expect(len(done.stderr.splitlines()) == 1, f"{' '.join(flags)}: one line", done)
-
-
 def check_mpi(folder):
-    if not LAUNCHER:
-        check_refused(["--engine", "mpi"], "--engine mpi: this program was built without MPI")
-        return
-    launch = [*LAUNCHER, "-n", "2"]
-    report, _ = measured(folder, ["--engine", "mpi", "-b", "64", "-e", "64K", "-f", "1024"], launch)
-    expect(report["ranks"] == 2 and report["mpi"] and verbs_of(report) == VERBS, "mpi")
-    check_refused(["--engine", "mpi", "--ranks", "3"],
-                  "--engine mpi: this job has 2 processes, but 3 ranks were given: expected mpirun -n 3", launch)
+    check_refused_by_mpi()
+    if LAUNCHER:
+        report, _ = measured(folder, ["--engine", "mpi", "-b", "64", "-e", "64K", "-f", "1024"], [*LAUNCHER, "-n", "2"])
+        expect(report["ranks"] == 2 and report["mpi"] and verbs_of(report) == VERBS, "mpi")
 
 
-def main():
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    done = run(["--help"])
-    expect(done.returncode == 0 and "-b,--minbytes" in done.stdout and "--in-place" in done.stdout, "--help", done)
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        check_runs(folder)
-        check_meshes(folder)
-        check_page(folder)
-        check_plots(folder)
-        check_mpi(folder)
-    for flags, text in REFUSED:
-        check_refused(flags, text)
-    print(f"{len(wrong)} wrong")
-    sys.exit(1 if wrong else 0)
-
-
-main()
+check([check_runs, check_meshes, check_documentation, check_plots, check_mpi], ["-b,--minbytes", "--in-place"], REFUSED)

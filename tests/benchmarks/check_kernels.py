@@ -2,39 +2,11 @@
 """check_kernels.py PROGRAM PAGE: the program measures what its flags say and nothing else, its figures agree with each
 other, and it refuses what it cannot do; PAGE, its documentation, names flags, columns and JSON members that there are.
 """
-import json
-import pathlib
-import subprocess
-import sys
-import tempfile
+from program_check import check, check_page, check_time, expect, near, printed_rows, report_of, run
 
-PROGRAM = sys.argv[1]
-PAGE = pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")
 BYTES = {"adamw": (28, 28), "sgd": (20, 20), "norm": (4, 2), "cast": (6, 6), "accumulate": (12, 10)}
 TYPES = ("float", "bfloat16")
 QUICK = ["--rounds", "3", "--iters", "2", "--warmup_iters", "1"]
-wrong = []
-
-
-def expect(condition, what, done=None):
-    print(("ok: " if condition else "WRONG: ") + what)
-    if not condition:
-        wrong.append(what)
-        if done is not None:
-            print(done.stdout[-3000:] + done.stderr[-3000:])
-
-
-def run(flags):
-    return subprocess.run([PROGRAM, *map(str, flags)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=120, check=False)
-
-
-def near(a, b):
-    return abs(a - b) <= 1e-6 * max(abs(a), abs(b))
-
-
-def check_time(time):
-    return set(time) == {"median", "min", "p95"} and 0 < time["min"] <= time["median"] <= time["p95"]
 
 
 def check_row(row, ranks):
@@ -52,38 +24,19 @@ def check_row(row, ranks):
 
 
 def measured(folder, flags):
-    path = folder / "result.json"
-    done = run([*QUICK, *flags, "--json", path])
-    text = " ".join(map(str, flags))
-    expect(done.returncode == 0 and done.stderr == "", f"{text}: ends well", done)
-    report = json.loads(path.read_text(encoding="utf-8"))
-    path.unlink()
-    expect(report["benchmark"] == "kernels" and report["format"] == 1 and report["wrong"] == 0, f"{text}: head")
+    report, done = report_of(folder, [*QUICK, *flags])
     for row in report["rows"]:
         check_row(row, report["ranks"])
-    printed = [line for line in done.stdout.splitlines() if not line.startswith("#")]
-    expect([line.split()[:2] for line in printed] == [[row["kernel"], row["type"]] for row in report["rows"]],
-           f"{text}: lines and rows agree", done)
+    expect([line[:2] for line in printed_rows(done)] == [[row["kernel"], row["type"]] for row in report["rows"]],
+           "lines and rows agree", done)
     return report, done
-
-
-def members_of(value):
-    """Names of all members within."""
-    if isinstance(value, list):
-        return {name for element in value for name in members_of(element)}
-    if isinstance(value, dict):
-        return set(value) | {name for element in value.values() for name in members_of(element)}
-    return set()
 
 
 def check_runs(folder):
     report, done = measured(folder, ["-b", "1K", "-e", "64K", "-f", "64"])
     expect([(r["kernel"], r["type"]) for r in report["rows"]] == [(k, t) for k in BYTES for t in TYPES for _ in (0, 1)],
            "all kernels and types", done)
-    for line in [line for line in done.stdout.splitlines() if line.startswith("# ")][-2:]:
-        expect(line in PAGE.splitlines(), "the page shows the columns", done)
-    for name in members_of(report) - members_of(report["machine"]) - members_of(report["build"]):
-        expect(f"`{name}`" in PAGE, f"the page names the JSON's member {name}")
+    check_page([report], [line for line in done.stdout.splitlines() if line.startswith("# ")][-2:])
 
     report, _ = measured(folder, ["--ranks", "3", "--kernel", "norm,adamw", "-d", "bfloat16", "-b", "1M", "-e", "1M"])
     expect([r["kernel"] for r in report["rows"]] == ["norm", "adamw"] and report["ranks"] == 3, "three ranks")
@@ -91,12 +44,6 @@ def check_runs(folder):
     expect([r["count"] for r in report["rows"]] == [1], "sizes that are equal are measured once")
     done = run([*QUICK, "--kernel", "norm", "-b", "1K", "-e", "1K", "-c", "0"])
     expect(done.returncode == 0 and done.stdout.split().count("N/A") == 2, "nothing checked, nothing said", done)
-
-    text = run(["--help"]).stdout.replace(",", " ")
-    for line in PAGE.splitlines():
-        if line.startswith("benchmarks/run kernels"):
-            for word in line.split("#")[0].split()[2:]:
-                expect(not word.startswith("-") or f" {word} " in text, f"the page's flag {word}")
 
 
 REFUSED = [
@@ -113,16 +60,4 @@ REFUSED = [
 ]
 
 
-def main():
-    with tempfile.TemporaryDirectory() as name:
-        check_runs(pathlib.Path(name))
-    for flags, text in REFUSED:
-        done = run(flags)
-        lines = done.stderr.splitlines()
-        expect(done.returncode == 2 and len(lines) == 1 and lines[0].startswith("kernels: error: " + text) and
-               done.stdout == "", f"{' '.join(flags)} is refused with '{text}'", done)
-    print(f"{len(wrong)} wrong")
-    sys.exit(1 if wrong else 0)
-
-
-main()
+check([check_runs], ["--kernel", "-b,--minbytes"], REFUSED)

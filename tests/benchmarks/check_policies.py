@@ -5,40 +5,16 @@ do; PAGE, its documentation, names flags, columns and JSON members that there ar
 without one there is no MPI.
 """
 import json
-import os
-import pathlib
-import shutil
-import subprocess
-import sys
-import tempfile
 
-PROGRAM = sys.argv[1]
-PAGE = pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")
-LAUNCHER = sys.argv[sys.argv.index("--") + 1:]
+from program_check import (LAUNCHER, check, check_page, check_picture, check_refused, check_refused_by_mpi, expect,
+                           near, printed_rows, report_of)
+
 POLICIES = ["no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"]
 VERBS = ["all_gather", "reduce_scatter", "all_reduce"]
 BYTES = {"double": 8, "float": 4, "bfloat16": 2}
 QUICK = ["--rounds", "3", "--warmup_iters", "1", "--compute-us", "20"]
 LINKS = ["--link-latency-us", "5,20", "--link-gbs", "100,10"]
 SMALL = ["--shapes", "3000,20x30,500"]
-wrong = []
-
-
-def expect(condition, what, done=None):
-    print(("ok: " if condition else "WRONG: ") + what)
-    if not condition:
-        wrong.append(what)
-        if done is not None:
-            print(done.stdout[-3000:] + done.stderr[-3000:])
-
-
-def run(flags, launcher=()):
-    return subprocess.run([*launcher, PROGRAM, *map(str, flags)], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=120, check=False)
-
-
-def near(a, b, share=1e-6):
-    return abs(a - b) <= share * max(abs(a), abs(b))
 
 
 def check_spread(time):
@@ -86,23 +62,12 @@ def check_row(row, report):
         expect(near(row["prediction_error"], predicted / communication - 1), f"{what}: error of the prediction")
 
 
-def report_of(folder, flags, launcher=()):
-    path = folder / "result.json"
-    done = run([*flags, "--json", path], launcher)
-    text = " ".join(map(str, flags))
-    expect(done.returncode == 0 and done.stderr == "", f"{text}: ends well", done)
-    report = json.loads(path.read_text(encoding="utf-8"))
-    path.unlink()
-    expect(report["benchmark"] == "policies" and report["format"] == 1 and report["wrong"] == [], f"{text}: head")
-    return report, done
-
-
 def measured(folder, flags, launcher=()):
     """Runs and checks everything that holds for every run."""
     report, done = report_of(folder, [*QUICK, *flags], launcher)
     for row in report["rows"]:
         check_row(row, report)
-    printed = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
+    printed = printed_rows(done)
     expect([line[0].split("<")[0] for line in printed] == [row["policy"] for row in report["rows"]] and
            [line[3] for line in printed] == [f"{row['calls']:.0f}" for row in report["rows"]],
            "lines and rows agree", done)
@@ -227,44 +192,18 @@ def check_predictions(folder):
 
 
 def check_plots(folder):
-    if shutil.which("gnuplot") is None:
-        print("skipped: pictures, without gnuplot")
-        return
-    picture = folder / "picture.svg"
     for flags, labels in ((["--mesh", "2x1x1,1x1x2"], ["step", "communication, predicted", "full_shard", "time (ms)"]),
                           (["--predict", "default"], ["PREDICTED step", "ranks", "hybrid_shard"])):
-        done = run([*QUICK, *SMALL, *LINKS, *flags, "--plot", picture])
-        expect(done.returncode == 0 and done.stderr == "", "a picture is drawn", done)
-        text = picture.read_text(encoding="utf-8")
-        for label in labels:
-            expect(label in text, f"the picture shows '{label}'")
+        check_picture(folder, [*QUICK, *SMALL, *LINKS, *flags], labels)
 
 
-def members_of(value):
-    """Names of all members within."""
-    if isinstance(value, list):
-        return {name for element in value for name in members_of(element)}
-    if isinstance(value, dict):
-        return set(value) | {name for element in value.values() for name in members_of(element)}
-    return set()
-
-
-def check_page(folder):
-    """What the page says of flags, columns and JSON is so."""
-    text = run(["--help"]).stdout.replace(",", " ")
-    for line in PAGE.splitlines():
-        if line.startswith("benchmarks/run policies"):
-            for word in line.split("#")[0].split()[2:]:
-                expect(not word.startswith("-") or f" {word} " in text, f"the page's flag {word}")
+def check_documentation(folder):
     report, done = measured(folder, [*SMALL, *LINKS])
-    heads = [line for line in done.stdout.splitlines() if line.startswith("# ") and " policy " in line]
-    report_2, done = report_of(folder, ["--predict", "8x1x1", *LINKS])
-    heads += [line for line in done.stdout.splitlines() if line.startswith("# ") and " policy " in line]
+    predicted, done_2 = report_of(folder, ["--predict", "8x1x1", *LINKS])
+    printed = (done.stdout + done_2.stdout).splitlines()
+    heads = [line for line in printed if line.startswith("# ") and " policy " in line]
     expect(len(heads) == 3, "three tables")
-    for line in heads:
-        expect(line in PAGE.splitlines(), f"the page shows the columns: {line}")
-    for name in members_of([report, report_2]) - members_of(report["machine"]) - members_of(report["build"]):
-        expect(f"`{name}`" in PAGE, f"the page names the JSON's member {name}")
+    check_page([report, predicted], heads)
 
 
 REFUSED = [
@@ -301,41 +240,13 @@ REFUSED = [
 ]
 
 
-def check_refused(flags, text, launcher=()):
-    done = run(flags, launcher)
-    ours = [line for line in done.stderr.splitlines() if line.startswith("policies: error: ")]
-    expect(done.returncode == 2 and len(ours) == 1 and text in ours[0] and done.stdout == "",
-           f"{' '.join(map(str, flags))} is refused with '{text}'", done)
-    if not launcher:
-        expect(len(done.stderr.splitlines()) == 1, f"{' '.join(map(str, flags))}: one line", done)
-
-
 def check_mpi(folder):
-    if not LAUNCHER:
-        check_refused(["--engine", "mpi"], "--engine mpi: this program was built without MPI")
-        return
-    launch = [*LAUNCHER, "-n", "2"]
-    report, _ = measured(folder, [*SMALL, "--engine", "mpi", "--mesh", "2x1x1,1x1x2", "-d", "bfloat16"], launch)
-    expect(report["mpi"] and len(report["rows"]) == 10, "mpi")
-    check_refused(["--engine", "mpi", "--ranks", "3"],
-                  "--engine mpi: this job has 2 processes, but 3 ranks were given: expected mpirun -n 3", launch)
+    check_refused_by_mpi()
+    if LAUNCHER:
+        report, _ = measured(folder, [*SMALL, "--engine", "mpi", "--mesh", "2x1x1,1x1x2", "-d", "bfloat16"],
+                             [*LAUNCHER, "-n", "2"])
+        expect(report["mpi"] and len(report["rows"]) == 10, "mpi")
 
 
-def main():
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    done = run(["--help"])
-    expect(done.returncode == 0 and "--hybrid-group" in done.stdout and "--predict" in done.stdout, "--help", done)
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        check_runs(folder)
-        check_predictions(folder)
-        check_page(folder)
-        check_plots(folder)
-        check_mpi(folder)
-    for flags, text in REFUSED:
-        check_refused(flags, text)
-    print(f"{len(wrong)} wrong")
-    sys.exit(1 if wrong else 0)
-
-
-main()
+check([check_runs, check_predictions, check_documentation, check_plots, check_mpi], ["--hybrid-group", "--predict"],
+      REFUSED)

@@ -15,16 +15,15 @@
 
 #include "../../benchmarks/policies/fit_link.hpp"
 #include "../../benchmarks/policies/plan_model.hpp"
-#include "../../benchmarks/policies/policy_trainer.hpp"
 #include "../../benchmarks/policies/prediction.hpp"
 #include "../../benchmarks/policies/row.hpp"
 #include "../../benchmarks/policies/spread.hpp"
 #include "../../benchmarks/policies/theory.hpp"
+#include "../../benchmarks/policies/trainer.hpp"
 
 namespace {
 
 using namespace benchmarks::policies;
-using benchmarks::MeshExtents;
 
 /// Groups that every world size used here divides without padding.
 Options model(std::size_t microbatches, ElementKind element = ElementKind::fp32) {
@@ -32,14 +31,15 @@ Options model(std::size_t microbatches, ElementKind element = ElementKind::fp32)
     o.element = element;
     o.groups = {{"a", std::size_t{1} << 20U}, {"b", std::size_t{1} << 12U}};
     o.microbatches = microbatches;
-    o.policies = {PolicyKind::no_shard, PolicyKind::shard_optimizer, PolicyKind::shard_grad_op,
-                  PolicyKind::full_shard, PolicyKind::hybrid_shard};
+    o.policies = {program::PolicyKind::no_shard, program::PolicyKind::shard_optimizer,
+                  program::PolicyKind::shard_grad_op, program::PolicyKind::full_shard,
+                  program::PolicyKind::hybrid_shard};
     return o;
 }
 
 constexpr double numel = (1U << 20U) + (1U << 12U);
 
-double bytes_of(const Options& o, const MeshExtents& mesh, PolicyKind policy) {
+double bytes_of(const Options& o, const program::MeshExtents& mesh, program::PolicyKind policy) {
     double sum = 0;
     for (const TheoryOfVerb& verb : theory(o, mesh, policy, {})) { sum += verb.bytes; }
     return sum;
@@ -72,29 +72,30 @@ struct SpoiledEngine : shardkit::self::Engine {
 TEST_CASE("theory: what a step moves under each policy, and the norm's bytes") {
     for (const std::size_t m : {1U, 3U}) {
         const Options o = model(m, ElementKind::bf16);
-        const MeshExtents mesh{4, 1, 1};
+        const program::MeshExtents mesh{4, 1, 1};
         const double g = 2 * numel * 3 / 4;  // gathered and reduced as bf16; results of an all-reduce as fp32
         const double norm = 2 * 64 * 3.0 / 4;
         const auto count = static_cast<double>(m);
-        CHECK(bytes_of(o, mesh, PolicyKind::no_shard) == 3 * g + norm);
-        CHECK(bytes_of(o, mesh, PolicyKind::shard_optimizer) == 2 * g + norm);
-        CHECK(bytes_of(o, mesh, PolicyKind::shard_grad_op) == (count + 1) * g + norm);
-        CHECK(bytes_of(o, mesh, PolicyKind::full_shard) == 3 * count * g + norm);
+        CHECK(bytes_of(o, mesh, program::PolicyKind::no_shard) == 3 * g + norm);
+        CHECK(bytes_of(o, mesh, program::PolicyKind::shard_optimizer) == 2 * g + norm);
+        CHECK(bytes_of(o, mesh, program::PolicyKind::shard_grad_op) == (count + 1) * g + norm);
+        CHECK(bytes_of(o, mesh, program::PolicyKind::full_shard) == 3 * count * g + norm);
         // Groups of two: half of everything, and fp32 halves of the sums across.
         const double hybrid = 3 * count * 2 * numel / 2 + 2 * (4 * numel / 2) / 2;
-        CHECK(bytes_of(o, mesh, PolicyKind::hybrid_shard) == hybrid + 2 * 32 * 3.0 / 4);
+        CHECK(bytes_of(o, mesh, program::PolicyKind::hybrid_shard) == hybrid + 2 * 32 * 3.0 / 4);
     }
 }
 
 TEST_CASE("theory: cp holds replicas of shards, tp copies") {
     const Options o = model(1);
     const double across_cp = 2 * (4 * numel / 2) / 2;
-    CHECK(bytes_of(o, {2, 1, 2}, PolicyKind::full_shard) == 3 * 4 * numel / 2 + across_cp + 2 * 32 * 3.0 / 4);
-    CHECK(bytes_of(o, {2, 2, 1}, PolicyKind::full_shard) == 3 * 4 * numel / 2 + 2 * 32 * 3.0 / 4);
-    CHECK(bytes_of(o, {1, 1, 1}, PolicyKind::full_shard) == 0);
-    const Theory gathered = theory(o, {2, 1, 1}, PolicyKind::full_shard, {.gathered_all_reduce_bytes = 64});
+    CHECK(bytes_of(o, {2, 1, 2}, program::PolicyKind::full_shard) ==
+          3 * 4 * numel / 2 + across_cp + 2 * 32 * 3.0 / 4);
+    CHECK(bytes_of(o, {2, 2, 1}, program::PolicyKind::full_shard) == 3 * 4 * numel / 2 + 2 * 32 * 3.0 / 4);
+    CHECK(bytes_of(o, {1, 1, 1}, program::PolicyKind::full_shard) == 0);
+    const Theory gathered = theory(o, {2, 1, 1}, program::PolicyKind::full_shard, {.gathered_all_reduce_bytes = 64});
     CHECK(gathered[2].bytes == 32);
-    const Theory counted = theory(o, {2, 1, 1}, PolicyKind::full_shard, {});
+    const Theory counted = theory(o, {2, 1, 1}, program::PolicyKind::full_shard, {});
     CHECK(counted[0].calls == 4);
     CHECK(counted[1].calls == 2);
     CHECK(counted[2].calls == 1);
@@ -104,8 +105,9 @@ TEST_CASE("theory and planner agree on every policy, mesh, type, and on sizes th
     for (const ElementKind element : {ElementKind::fp64, ElementKind::fp32, ElementKind::bf16}) {
         Options o = model(2, element);
         o.groups.push_back({"odd", 12345});
-        for (const MeshExtents mesh : {MeshExtents{6, 1, 1}, MeshExtents{4, 2, 3}, MeshExtents{512, 1, 8}}) {
-            for (const PolicyKind policy : o.policies) {
+        for (const program::MeshExtents mesh :
+             {program::MeshExtents{6, 1, 1}, program::MeshExtents{4, 2, 3}, program::MeshExtents{512, 1, 8}}) {
+            for (const program::PolicyKind policy : o.policies) {
                 Row row;
                 const shardkit::Plan plan = plan_model(o, mesh, policy);
                 const Theory expected = theory(o, mesh, policy, {});
@@ -148,14 +150,16 @@ TEST_CASE("the check run finds an element that a gather spoils, and nothing with
     o.groups = {{"a", 100}, {"b", 100}, {"c", 50}};
     shardkit::self::World world;
     shardkit::Context<SpoiledEngine> context(shardkit::DeviceMesh<1>{}.grid(), SpoiledCommunicator(world), {});
-    using Spoiled = PolicyTrainer<SpoiledEngine, float, shardkit::FullShard>;
-    const Reference<float> reference = Spoiled(context, o, BusyWork(1), {}).reference();
+    using Spoiled = Trainer<SpoiledEngine, float>;
+    const shardkit::DynamicPolicy full(shardkit::FullShard{});
+    const Reference<float> reference = Spoiled(context, o, BusyWork(1), full).reference();
     REQUIRE(reference.size() == 4);
     CHECK(reference[0][1][7] == static_cast<float>(Values::parameter(1, 7)));
     CHECK(reference[3][1][7] != reference[0][1][7]);
-    CHECK(Spoiled(context, o, BusyWork(1), {}).largest_difference(reference) == 0);
+    CHECK(Spoiled(context, o, BusyWork(1), full).largest_difference(reference) == 0);
     SpoiledCommunicator::spoils = true;
-    CHECK(Spoiled(context, o, BusyWork(1), {}).largest_difference(reference) == doctest::Approx(0.125).epsilon(1e-3));
+    CHECK(Spoiled(context, o, BusyWork(1), full).largest_difference(reference) ==
+          doctest::Approx(0.125).epsilon(1e-3));
     SpoiledCommunicator::spoils = false;
 }
 
@@ -207,7 +211,7 @@ TEST_CASE("a fit has no negative latency or bandwidth, says how far off it is, a
 TEST_CASE("predictions: ring costs over the given links, the step between its bounds") {
     Options o = model(1);
     o.groups = {{"a", std::size_t{1} << 20U}};
-    o.policies = {PolicyKind::full_shard, PolicyKind::hybrid_shard};
+    o.policies = {program::PolicyKind::full_shard, program::PolicyKind::hybrid_shard};
     o.predict = {{16, 1, 1}};
     o.links.ranks_per_node = 8;
     o.compute_us = 1000;

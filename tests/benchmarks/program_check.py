@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the checks of the benchmark programs have in common. Each is called as check_NAME.py PROGRAM PAGE [--
+LAUNCHER...]: PAGE documents the program, LAUNCHER starts MPI processes; without one there is no MPI.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = sys.argv[1]
+NAME = pathlib.Path(PROGRAM).name
+PAGE = pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")
+LAUNCHER = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else []
+wrong = []
+
+
+def expect(condition, what, done=None):
+    print(("ok: " if condition else "WRONG: ") + what)
+    if not condition:
+        wrong.append(what)
+        if done is not None:
+            print(done.stdout[-3000:] + done.stderr[-3000:])
+
+
+def run(flags, launcher=()):
+    return subprocess.run([*launcher, PROGRAM, *map(str, flags)], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=120, check=False)
+
+
+def near(a, b, share=1e-6):
+    return abs(a - b) <= share * max(abs(a), abs(b))
+
+
+def check_time(time):
+    return set(time) == {"median", "min", "p95"} and 0 < time["min"] <= time["median"] <= time["p95"]
+
+
+def report_of(folder, flags, launcher=()):
+    """The JSON of a run that ends well, and the run."""
+    path = folder / "result.json"
+    done = run([*flags, "--json", path], launcher)
+    text = " ".join(map(str, flags))
+    expect(done.returncode == 0 and done.stderr == "", f"{text}: ends well", done)
+    report = json.loads(path.read_text(encoding="utf-8"))
+    path.unlink()
+    expect(report["benchmark"] == NAME and report["format"] == 1 and not report["wrong"], f"{text}: head")
+    return report, done
+
+
+def printed_rows(done):
+    return [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
+
+
+def check_refused(flags, text, launcher=()):
+    done = run(flags, launcher)
+    what = f"{' '.join(map(str, flags))} is refused with '{text}'"
+    ours = [line for line in done.stderr.splitlines() if line.startswith(f"{NAME}: error: ")]
+    expect(done.returncode == 2 and len(ours) == 1 and text in ours[0] and done.stdout == "", what, done)
+    if not launcher:
+        expect(len(done.stderr.splitlines()) == 1, f"{what}, in one line", done)
+
+
+def check_refused_by_mpi():
+    """Without MPI the program says so; with it, that a job has other processes than were asked for."""
+    if not LAUNCHER:
+        check_refused(["--engine", "mpi"], "--engine mpi: this program was built without MPI")
+        return
+    check_refused(["--engine", "mpi", "--ranks", "3"],
+                  "--engine mpi: this job has 2 processes, but 3 ranks were given: expected mpirun -n 3",
+                  [*LAUNCHER, "-n", "2"])
+
+
+def members_of(value):
+    """Names of all members within."""
+    if isinstance(value, list):
+        return {name for element in value for name in members_of(element)}
+    if isinstance(value, dict):
+        return set(value) | {name for element in value.values() for name in members_of(element)}
+    return set()
+
+
+def check_page(reports, heads):
+    """The flags that the page gives the program are there, and it names the reports' members and shows the heads."""
+    text = run(["--help"]).stdout.replace(",", " ")
+    for line in PAGE.splitlines():
+        if line.startswith(f"benchmarks/run {NAME}"):
+            for word in line.split("#")[0].split()[2:]:
+                expect(not word.startswith("-") or f" {word} " in text, f"the page's flag {word}")
+    for head in heads:
+        expect(head in PAGE.splitlines(), f"the page shows the columns: {head}")
+    for name in members_of(reports) - members_of([[r["machine"], r["build"]] for r in reports]):
+        expect(f"`{name}`" in PAGE, f"the page names the JSON's member {name}")
+
+
+def check_picture(folder, flags, labels):
+    if shutil.which("gnuplot") is None:
+        print("skipped: pictures, without gnuplot")
+        return
+    picture = folder / "picture.svg"
+    done = run([*flags, "--plot", picture])
+    expect(done.returncode == 0 and done.stderr == "", "a picture is drawn", done)
+    text = picture.read_text(encoding="utf-8")
+    for label in labels:
+        expect(label in text, f"the picture shows '{label}'")
+
+
+def check(checks, help_names, refused):
+    """Calls every check with a folder for files, then looks at the help and at what must be refused."""
+    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    done = run(["--help"])
+    expect(done.returncode == 0 and all(name in done.stdout for name in help_names), "--help", done)
+    with tempfile.TemporaryDirectory() as name:
+        for each in checks:
+            each(pathlib.Path(name))
+    for flags, text in refused:
+        check_refused(flags, text)
+    print(f"{len(wrong)} wrong")
+    sys.exit(1 if wrong else 0)
