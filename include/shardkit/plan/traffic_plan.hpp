@@ -92,9 +92,7 @@ constexpr void add_gathers(TrafficPlan& plan, const GroupDescription& g, const P
     std::uint64_t gathers = 0;
     if (g.policy.parameters == Placement::sharded) {
         const std::size_t windows = g.windows_per_microbatch.value_or(options.windows_per_microbatch);
-        gathers = g.policy.release == Release::at_reshard ? options.microbatches * windows
-                  : g.trainable                           ? 1U
-                                                          : 0U;
+        gathers = g.policy.release == Release::at_reshard ? options.microbatches * windows : g.trainable ? 1U : 0U;
     } else if (g.policy.optimizer == Placement::sharded && g.trainable) {
         gathers = 1;
     }
