@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/mesh/context.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/sharded/accumulation.hpp>
+#include <shardkit/sharded/groups.hpp>
+#include <shardkit/sharded/reduce.hpp>
+
+namespace benchmarks::peers {
+
+struct Weight : shardkit::Param<"weight", float, shardkit::dynamic> {};
+
+/// A few verbs of a `Sharded`, and the engine calls that they come down to, on memory of the same size.
+class OverheadCase {
+  public:
+    OverheadCase() = default;
+    OverheadCase(const OverheadCase&) = delete;
+    OverheadCase& operator=(const OverheadCase&) = delete;
+    virtual ~OverheadCase() = default;
+
+    virtual std::size_t verbs() const = 0;
+    /// Collective.
+    virtual void wrapped(std::size_t times) = 0;
+    /// Collective.
+    virtual void bare(std::size_t times) = 0;
+    /// Values that are not what both have to leave. Collective.
+    virtual std::uint64_t count_wrong() = 0;
+
+  protected:
+    static void keep() noexcept { asm volatile("" ::: "memory"); }
+    static std::uint64_t count_other_than(float right, std::span<const float> values) {
+        std::uint64_t wrong = 0;
+        for (const float value : values) { wrong += value == right ? 0U : 1U; }
+        return wrong;
+    }
+};
+
+/// What every case has: a group of n elements, and buffers for the bare calls.
+template <class Engine, class Policy>
+class GroupCase : public OverheadCase {
+  protected:
+    GroupCase(shardkit::Context<Engine>& context, std::size_t n)
+        : context_(context),
+          layer_(context, "layer", {shardkit::shape<Weight>(n)}),
+          model_(shardkit::groups(layer_)),
+          full_(context.template buffer<float>(layer_.layout().buffer_numel())),
+          shard_(context.template buffer<float>(layer_.layout().buffer_numel() / context.world_size())) {
+        layer_.initialize([](std::string_view, std::string_view, std::uint64_t) { return 1.0; });
+        for (float& value : shard_.span()) { value = 1; }
+    }
+    float ranks() const { return static_cast<float>(context_.world_size()); }
+
+    using Layer = shardkit::Sharded<Weight, Policy, Engine>;
+    shardkit::Context<Engine>& context_;
+    Layer layer_;
+    decltype(shardkit::groups(std::declval<Layer&>())) model_;
+    typename Engine::template Buffer<float> full_;
+    typename Engine::template Buffer<float> shard_;
+};
+
+/// unshard and reshard: an all-gather with FullShard, and nothing with NoShard.
+template <class Engine, class Policy>
+class WindowCase final : public GroupCase<Engine, Policy> {
+    using Base = GroupCase<Engine, Policy>;
+
+  public:
+    WindowCase(shardkit::Context<Engine>& context, std::size_t n) : Base(context, n) {}
+    std::size_t verbs() const override { return 2; }
+    void wrapped(std::size_t times) override {
+        for (std::size_t i = 0; i < times; ++i) {
+            auto window = this->layer_.unshard();
+            this->keep();
+            this->layer_.reshard(std::move(window));
+        }
+    }
+    void bare(std::size_t times) override {
+        for (std::size_t i = 0; i < times; ++i) {
+            if constexpr (Policy::parameters == shardkit::Placement::sharded) {
+                shardkit::all_gather(this->context_.world(), std::span<const float>(this->shard_.span()),
+                                     this->full_.span(), this->context_.communication_stream());
+            }
+            this->keep();
+        }
+    }
+    std::uint64_t count_wrong() override {
+        wrapped(1);
+        bare(1);
+        const auto window = this->layer_.unshard();
+        std::uint64_t wrong = this->count_other_than(1, window[Weight{}]);
+        if constexpr (Policy::parameters == shardkit::Placement::sharded) {
+            wrong += this->count_other_than(1, this->full_.span());
+        }
+        return wrong;
+    }
+};
+
+/// An accumulation, its gradients, add and reduce: the zeroing of the gradients, and a reduce-scatter with FullShard
+/// or an all-reduce with NoShard.
+template <class Engine, class Policy>
+class ReduceCase final : public GroupCase<Engine, Policy> {
+    using Base = GroupCase<Engine, Policy>;
+
+  public:
+    ReduceCase(shardkit::Context<Engine>& context, std::size_t n) : Base(context, n) {}
+    std::size_t verbs() const override { return 4; }
+    void wrapped(std::size_t times) override {
+        for (std::size_t i = 0; i < times; ++i) { step(0); }
+    }
+    void bare(std::size_t times) override {
+        for (std::size_t i = 0; i < times; ++i) { bare_step(0); }
+    }
+    std::uint64_t count_wrong() override {
+        step(1);
+        const std::uint64_t wrong =
+            this->count_other_than(this->ranks(), shardkit::gradient_shard(this->layer_).first(own_elements()));
+        bare_step(1);
+        return wrong + this->count_other_than(this->ranks(), bare_result());
+    }
+
+  private:
+    static constexpr bool shards = Policy::gradients == shardkit::Placement::sharded;
+
+    /// Of this rank's gradients those that are no padding.
+    std::size_t own_elements() {
+        for (const auto& shard : this->layer_.shards()) { return shard.range.size(); }
+        return 0;
+    }
+    void step(float gradient) {
+        shardkit::Accumulation accumulation{this->model_};
+        auto gradients = accumulation.gradients(this->layer_);
+        if (gradient != 0) {
+            for (float& value : gradients[Weight{}]) { value += gradient; }
+        }
+        this->keep();
+        accumulation.add(std::move(gradients), shardkit::Microbatch::last);
+        const auto reduced = shardkit::reduce(std::move(accumulation), shardkit::mean);
+        this->keep();
+    }
+    void bare_step(float gradient) {
+        const auto stream = this->context_.communication_stream();
+        Engine::Kernels::fill(this->context_.compute_stream(), this->full_.span(), gradient);
+        this->keep();
+        if constexpr (shards) {
+            shardkit::reduce_scatter(this->context_.world(), shardkit::ReduceOp::sum,
+                                     std::span<const float>(this->full_.span()), this->shard_.span(), stream);
+        } else {
+            shardkit::all_reduce_in_place(this->context_.world(), shardkit::ReduceOp::sum, this->full_.span(),
+                                          stream);
+        }
+        this->keep();
+    }
+    std::span<const float> bare_result() {
+        if constexpr (shards) { return this->shard_.span(); }
+        return this->full_.span();
+    }
+};
+
+inline constexpr std::array<std::string_view, 4> overhead_names{"full_shard_window", "full_shard_reduce",
+                                                                "no_shard_window", "no_shard_reduce"};
+
+/// @throws std::invalid_argument for another name
+template <class Engine>
+std::unique_ptr<OverheadCase> make_overhead_case(shardkit::Context<Engine>& context, std::string_view name,
+                                                 std::size_t n) {
+    using shardkit::FullShard;
+    using shardkit::NoShard;
+    if (name == overhead_names[0]) { return std::make_unique<WindowCase<Engine, FullShard>>(context, n); }
+    if (name == overhead_names[1]) { return std::make_unique<ReduceCase<Engine, FullShard>>(context, n); }
+    if (name == overhead_names[2]) { return std::make_unique<WindowCase<Engine, NoShard>>(context, n); }
+    if (name == overhead_names[3]) { return std::make_unique<ReduceCase<Engine, NoShard>>(context, n); }
+    throw std::invalid_argument("case '" + std::string(name) + "': unknown");
+}
+
+}  // namespace benchmarks::peers
