@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,13 +13,32 @@
 #include "../common/machine.hpp"
 #include "../common/measure.hpp"
 #include "../common/pin.hpp"
+#include "../common/summary.hpp"
 #include "console.hpp"
 #include "overhead_cases.hpp"
 
 namespace benchmarks::peers {
 
-/// Every case at a tiny and a middle size: rounds of verbs and of bare calls in turns, seconds of the slowest rank
-/// for one pass each. One line of JSON from rank 0. Collective over the world.
+template <class Work>
+double seconds_of(Work work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Of every round of passes the median, of what stands at even (0) or odd (1) places.
+inline std::vector<double> medians(const std::vector<double>& seconds, std::size_t which, std::size_t passes) {
+    std::vector<double> found;
+    for (std::size_t begin = 0; begin < seconds.size(); begin += 2 * passes) {
+        std::vector<double> round;
+        for (std::size_t pass = 0; pass < passes; ++pass) { round.push_back(seconds[begin + 2 * pass + which]); }
+        found.push_back(summarise(round).median);
+    }
+    return found;
+}
+
+/// Every case at a tiny and a middle size: rounds of passes, seconds of the slowest rank for a pass of the verbs and
+/// of the bare calls. One line of JSON from rank 0. Collective over the world.
 template <class Engine>
 void measure_overhead(shardkit::Context<Engine>& context, std::size_t rounds) {
     pin_to(allowed_processors(), context.rank());
@@ -29,23 +48,22 @@ void measure_overhead(shardkit::Context<Engine>& context, std::size_t rounds) {
             const auto measured = make_overhead_case(context, name, elements);
             std::uint64_t wrong = measured->count_wrong();
             reduce_over_world(context, shardkit::ReduceOp::sum, std::span<std::uint64_t>(&wrong, 1));
-            const std::size_t passes = elements <= 64 ? 2000 : 40;
+            const std::size_t passes = elements <= 64 ? 1000 : 100;
             measured->wrapped(passes / 4);
             measured->bare(passes / 4);
-            std::vector<double> seconds(2 * rounds);
-            for (std::size_t round = 0; round < rounds; ++round) {
-                seconds[round] = timed(context, [&] { measured->wrapped(passes); });
-                seconds[rounds + round] = timed(context, [&] { measured->bare(passes); });
+            // Verbs and bare calls one by one in turns: on a machine that others use, neighbours alone compare.
+            std::vector<double> seconds(2 * rounds * passes);
+            for (std::size_t pass = 0; pass < rounds * passes; ++pass) {
+                seconds[2 * pass] = seconds_of([&] { measured->wrapped(1); });
+                seconds[2 * pass + 1] = seconds_of([&] { measured->bare(1); });
             }
             reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(seconds));
-            for (double& value : seconds) { value /= static_cast<double>(passes); }
-            const auto half = seconds.begin() + static_cast<std::ptrdiff_t>(rounds);
             rows.push_back({{"case", name},
                             {"bytes", elements * sizeof(float)},
                             {"verbs", measured->verbs()},
                             {"wrong", wrong},
-                            {"wrapped", std::vector<double>(seconds.begin(), half)},
-                            {"bare", std::vector<double>(half, seconds.end())}});
+                            {"wrapped", medians(seconds, 0, passes)},
+                            {"bare", medians(seconds, 1, passes)}});
         }
     }
     if (context.rank() != 0) { return; }

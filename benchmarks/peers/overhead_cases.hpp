@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +26,7 @@ namespace benchmarks::peers {
 
 struct Weight : shardkit::Param<"weight", float, shardkit::dynamic> {};
 
-/// A few verbs of a `Sharded`, and the engine calls that they come down to, on memory of the same size.
+/// A few verbs of a `Sharded`, and the engine calls that they come down to, on the same memory.
 class OverheadCase {
   public:
     OverheadCase() = default;
@@ -50,18 +51,15 @@ class OverheadCase {
     }
 };
 
-/// What every case has: a group of n elements, and buffers for the bare calls.
+/// What every case has: a group of n elements, all 1.
 template <class Engine, class Policy>
 class GroupCase : public OverheadCase {
   protected:
     GroupCase(shardkit::Context<Engine>& context, std::size_t n)
         : context_(context),
           layer_(context, "layer", {shardkit::shape<Weight>(n)}),
-          model_(shardkit::groups(layer_)),
-          full_(context.template buffer<float>(layer_.layout().buffer_numel())),
-          shard_(context.template buffer<float>(layer_.layout().buffer_numel() / context.world_size())) {
+          model_(shardkit::groups(layer_)) {
         layer_.initialize([](std::string_view, std::string_view, std::uint64_t) { return 1.0; });
-        for (float& value : shard_.span()) { value = 1; }
     }
     float ranks() const { return static_cast<float>(context_.world_size()); }
 
@@ -69,8 +67,6 @@ class GroupCase : public OverheadCase {
     shardkit::Context<Engine>& context_;
     Layer layer_;
     decltype(shardkit::groups(std::declval<Layer&>())) model_;
-    typename Engine::template Buffer<float> full_;
-    typename Engine::template Buffer<float> shard_;
 };
 
 /// unshard and reshard: an all-gather with FullShard, and nothing with NoShard.
@@ -79,7 +75,11 @@ class WindowCase final : public GroupCase<Engine, Policy> {
     using Base = GroupCase<Engine, Policy>;
 
   public:
-    WindowCase(shardkit::Context<Engine>& context, std::size_t n) : Base(context, n) {}
+    WindowCase(shardkit::Context<Engine>& context, std::size_t n) : Base(context, n) {
+        const auto window = this->layer_.unshard();
+        const auto full = this->layer_.state().parameters().full();
+        full_ = {const_cast<float*>(full.data()), full.size()};  // leased again by every window
+    }
     std::size_t verbs() const override { return 2; }
     void wrapped(std::size_t times) override {
         for (std::size_t i = 0; i < times; ++i) {
@@ -90,23 +90,28 @@ class WindowCase final : public GroupCase<Engine, Policy> {
     }
     void bare(std::size_t times) override {
         for (std::size_t i = 0; i < times; ++i) {
-            if constexpr (Policy::parameters == shardkit::Placement::sharded) {
-                shardkit::all_gather(this->context_.world(), std::span<const float>(this->shard_.span()),
-                                     this->full_.span(), this->context_.communication_stream());
+            if constexpr (shards) {
+                shardkit::all_gather(this->context_.world(),
+                                     std::span<const float>(this->layer_.state().parameters().resting()), full_,
+                                     this->context_.communication_stream());
             }
             this->keep();
         }
     }
     std::uint64_t count_wrong() override {
-        wrapped(1);
+        std::fill(full_.begin(), full_.end(), shards ? 0.0F : 1.0F);
         bare(1);
+        std::uint64_t wrong = this->count_other_than(1, full_.first(this->layer_.shapes()[0].numel()));
+        if (shards) { std::fill(full_.begin(), full_.end(), 0.0F); }
+        wrapped(1);
+        wrong += this->count_other_than(1, full_.first(this->layer_.shapes()[0].numel()));
         const auto window = this->layer_.unshard();
-        std::uint64_t wrong = this->count_other_than(1, window[Weight{}]);
-        if constexpr (Policy::parameters == shardkit::Placement::sharded) {
-            wrong += this->count_other_than(1, this->full_.span());
-        }
-        return wrong;
+        return wrong + this->count_other_than(1, window[Weight{}]);
     }
+
+  private:
+    static constexpr bool shards = Policy::parameters == shardkit::Placement::sharded;
+    std::span<float> full_;
 };
 
 /// An accumulation, its gradients, add and reduce: the zeroing of the gradients, and a reduce-scatter with FullShard
@@ -116,7 +121,12 @@ class ReduceCase final : public GroupCase<Engine, Policy> {
     using Base = GroupCase<Engine, Policy>;
 
   public:
-    ReduceCase(shardkit::Context<Engine>& context, std::size_t n) : Base(context, n) {}
+    ReduceCase(shardkit::Context<Engine>& context, std::size_t n) : Base(context, n) {
+        step(0);
+        shardkit::Accumulation accumulation{this->model_};
+        const auto gradients = accumulation.gradients(this->layer_);
+        full_ = this->layer_.state().gradients().full();  // leased again by every step
+    }
     std::size_t verbs() const override { return 4; }
     void wrapped(std::size_t times) override {
         for (std::size_t i = 0; i < times; ++i) { step(0); }
@@ -125,11 +135,17 @@ class ReduceCase final : public GroupCase<Engine, Policy> {
         for (std::size_t i = 0; i < times; ++i) { bare_step(0); }
     }
     std::uint64_t count_wrong() override {
+        std::uint64_t wrong = 0;
+        const auto check = [&] {
+            const std::span<float> reduced = shardkit::gradient_shard(this->layer_).first(own_elements());
+            wrong += this->count_other_than(this->ranks(), reduced);
+            std::fill(reduced.begin(), reduced.end(), 0.0F);
+        };
         step(1);
-        const std::uint64_t wrong =
-            this->count_other_than(this->ranks(), shardkit::gradient_shard(this->layer_).first(own_elements()));
+        check();
         bare_step(1);
-        return wrong + this->count_other_than(this->ranks(), bare_result());
+        check();
+        return wrong;
     }
 
   private:
@@ -153,21 +169,18 @@ class ReduceCase final : public GroupCase<Engine, Policy> {
     }
     void bare_step(float gradient) {
         const auto stream = this->context_.communication_stream();
-        Engine::Kernels::fill(this->context_.compute_stream(), this->full_.span(), gradient);
+        Engine::Kernels::fill(this->context_.compute_stream(), full_, gradient);
         this->keep();
         if constexpr (shards) {
-            shardkit::reduce_scatter(this->context_.world(), shardkit::ReduceOp::sum,
-                                     std::span<const float>(this->full_.span()), this->shard_.span(), stream);
+            shardkit::reduce_scatter(this->context_.world(), shardkit::ReduceOp::sum, std::span<const float>(full_),
+                                     shardkit::gradient_shard(this->layer_), stream);
         } else {
-            shardkit::all_reduce_in_place(this->context_.world(), shardkit::ReduceOp::sum, this->full_.span(),
-                                          stream);
+            shardkit::all_reduce_in_place(this->context_.world(), shardkit::ReduceOp::sum, full_, stream);
         }
         this->keep();
     }
-    std::span<const float> bare_result() {
-        if constexpr (shards) { return this->shard_.span(); }
-        return this->full_.span();
-    }
+
+    std::span<float> full_;
 };
 
 inline constexpr std::array<std::string_view, 4> overhead_names{"full_shard_window", "full_shard_reduce",

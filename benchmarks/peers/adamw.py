@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AdamW on the host against PyTorch's fused and foreach optimizers, one thread each."""
+import contextlib
+import pathlib
+import tempfile
+
+import row
+from refusal import Unavailable, WrongData
+from worker import Worker, take_turns
+
+PART = "adamw"
+# 28 bytes an element are read and written: a core's cache, the machine's cache, and memory.
+SIZES = (32 << 10, 512 << 10, 16 << 20)
+QUICK_SIZES = (32 << 10, 1 << 20)
+CHECKED_STEPS = 10
+ALLOWED = 1e-6
+TARGETS = {"fused": row.at_least(1)}
+
+
+def steps_for(elements):
+    return max(1, min(2000, (64 << 20) // (elements * 28)))
+
+
+def check(ours, peer, elements, folder):
+    """Both take the same steps from the same numbers; how far they end from each other."""
+    for side in (ours, peer):
+        side.ask("prepare", elements)
+        side.ask("go", CHECKED_STEPS)
+    file = folder / "parameters"
+    ours.ask("dump", file)
+    difference = peer.ask("compare", file).get("difference")
+    file.unlink(missing_ok=True)
+    if not isinstance(difference, float) or not difference <= ALLOWED:
+        raise WrongData(f"AdamW of {elements} elements after {CHECKED_STEPS} steps: {peer.name} differs from shardkit "
+                        f"by {difference} of the largest parameter, more than {ALLOWED:g}")
+    return {"what": f"parameters after {CHECKED_STEPS} steps, largest difference over the largest value",
+            "largest": difference, "allowed": ALLOWED}
+
+
+def compare(ours, peers, elements, folder, options, report):
+    """One size: checked against each peer, then all in turns."""
+    checks = [check(ours, peer, elements, folder) for peer in peers]
+    steps = steps_for(elements)
+    seconds = take_turns(options.rounds, *[lambda side=side: side.ask("go", steps).get("seconds")
+                                           for side in (ours, *peers)])
+    mine, *others = [[value / steps for value in values] for values in seconds]
+    for peer, found, times in zip(peers, checks, others):
+        form = peer.name.rsplit(" ", 1)[-1]
+        report.add(row.make_row(
+            PART, f"AdamW, {elements} elements fp32", row.side(ours.name, mine), row.side(peer.name, times),
+            "times_faster", [b / a for a, b in zip(mine, times)], TARGETS.get(form), found, elements=elements,
+            bytes=28 * elements, steps=steps))
+
+
+def run(options, report):
+    try:
+        python = options.setup.torch_python()
+    except Unavailable as error:
+        report.leave_out(PART, "torch.optim.AdamW", str(error))
+        return
+    script = pathlib.Path(__file__).with_name("torch_adamw.py")
+    with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ours = stack.enter_context(Worker("shardkit AdamW", [[options.setup.program("peer_adamw")]]))
+        peers = [stack.enter_context(Worker(f"PyTorch {form}", [[python, "-B", script, form]],
+                                            [{"OMP_NUM_THREADS": "1"}])) for form in ("fused", "foreach")]
+        for side in (ours, *peers):
+            report.record_side(side.name, side.facts)
+        for elements in QUICK_SIZES if options.quick else SIZES:
+            compare(ours, peers, elements, folder, options, report)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives of the engines against those of MPI implementations, of gloo, and std::barrier."""
+import contextlib
+import pathlib
+import tempfile
+
+import row
+from refusal import Unavailable, WrongData
+from worker import Worker, take_turns
+
+PART = "collectives"
+VERBS = ("all_reduce", "reduce_scatter", "all_gather")
+SIZES = (256, 4 << 10, 1 << 20, 8 << 20, 64 << 20)
+QUICK_SIZES = (256, 1 << 20)
+# Of the threads engine over Open MPI, where the data is large.
+LARGE = {"all_reduce": row.at_least(4), "reduce_scatter": row.at_least(8), "all_gather": row.at_least(1.5)}
+MPI_FLAGS = {"openmpi": ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"], "mpich": []}
+
+
+def size_text(size):
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB" if size >= 1 << 10 else f"{size} B"
+
+
+def calls_for(size):
+    """Back to back in a round: as many as move 64 MiB, or 2000 where latency counts."""
+    return max(1, min(2000 if size <= 4096 else 200, (64 << 20) // max(size, 1)))
+
+
+def target(verb, size, ranks, peer, processors):
+    """The project's own aims: see docs/benchmarks.md."""
+    if peer == "openmpi":
+        if verb in LARGE and size >= 8 << 20:
+            return LARGE[verb]
+        return row.at_least(1) if verb == "all_reduce" and size == 256 else None
+    if peer == "std::barrier":
+        return row.at_least(1 / 1.5) if ranks > processors else None
+    return None
+
+
+class Side:
+    """A variant of a worker: what it is called, and what it was told it would run."""
+
+    def __init__(self, label, worker, variant):
+        self.label, self.worker, self.variant = label, worker, variant
+
+    def prepare(self, verb, size):
+        found = self.worker.ask("prepare", self.variant, verb, size)
+        if found.get("wrong") != 0:
+            raise WrongData(f"{self.label}: {verb} of {size} bytes: {found.get('wrong')} wrong values")
+
+    def go(self, calls):
+        return self.worker.ask("go", self.variant, calls).get("seconds")
+
+
+def require_ranks(worker, ranks):
+    if worker.facts.get("ranks") != ranks:
+        raise WrongData(f"{worker.name}: has {worker.facts.get('ranks')} ranks, asked for {ranks}")
+    return worker
+
+
+def open_sides(stack, options, report, ranks):
+    """Starts the workers of all sides; what cannot be had is left out. The first side is the threads engine."""
+
+    def opened(name, commands, environments=None):
+        return require_ranks(stack.enter_context(Worker(name, commands, environments)), ranks)
+
+    threads = opened("threads engine", [[options.setup.program("peer_threads_collectives"), ranks]])
+    report.record_side("shardkit threads", threads.facts)
+    sides = [Side("shardkit threads", threads, "library"), Side("std::barrier", threads, "std")]
+    for mpi in ("openmpi", "mpich"):
+        if mpi not in options.peers:
+            continue
+        try:
+            launcher = options.setup.launcher(mpi)
+            program = options.setup.program(f"peer_mpi_collectives_{mpi}")
+        except Unavailable as error:
+            report.leave_out(PART, f"{mpi}, {ranks} ranks", str(error))
+            continue
+        launch = [launcher, *MPI_FLAGS[mpi], "-n", ranks, program]
+        compares = opened(mpi, [[*launch, "compare"]])
+        trusts = opened(mpi, [[*launch, "trust"]])
+        report.record_side(mpi, {**compares.facts, "launch": " ".join(map(str, [mpi, *MPI_FLAGS[mpi]]))})
+        sides += [Side(mpi, compares, "raw"), Side(f"shardkit on {mpi}", compares, "library"),
+                  Side(f"shardkit on {mpi}, trusting", trusts, "library")]
+    if "gloo" in options.peers:
+        try:
+            python = options.setup.torch_python()
+            folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            script = pathlib.Path(__file__).with_name("torch_collectives.py")
+            commands = [[python, "-B", script, r, ranks, folder / "meeting"] for r in range(ranks)]
+            gloo = opened("gloo", commands, [{"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}] * ranks)
+            report.record_side("gloo", gloo.facts)
+            sides.append(Side("gloo", gloo, "gloo"))
+        except Unavailable as error:
+            report.leave_out(PART, f"gloo, {ranks} ranks", str(error))
+    return sides
+
+
+def compared(sides, verb):
+    """Which side stands against which; the first of a pair is the library's."""
+    by_label = {side.label: side for side in sides}
+    ours = by_label["shardkit threads"]
+    pairs = [(ours, by_label[label]) for label in ("openmpi", "mpich", "gloo") if label in by_label]
+    if verb == "barrier":
+        pairs.append((ours, by_label["std::barrier"]))
+    for mpi in ("openmpi", "mpich"):
+        for mine in (f"shardkit on {mpi}", f"shardkit on {mpi}, trusting"):
+            if mine in by_label:
+                pairs.append((by_label[mine], by_label[mpi]))
+    return pairs
+
+
+def measure(sides, verb, size, ranks, options, report):
+    """One verb and size on all sides in turns, and a row for each pair."""
+    active = [side for side in sides if side.label != "std::barrier" or verb == "barrier"]
+    for side in active:
+        side.prepare(verb, size)
+    calls = calls_for(size)
+    seconds = take_turns(options.rounds, *[lambda side=side: side.go(calls) for side in active])
+    times = {side.label: [value / calls for value in values] for side, values in zip(active, seconds)}
+    name = f"{verb}, {ranks} ranks" if verb == "barrier" else f"{verb} {size_text(size)}, {ranks} ranks"
+    for ours, peer in compared(active, verb):
+        values = [b / a for a, b in zip(times[ours.label], times[peer.label])]
+        aim = target(verb, size, ranks, peer.label, options.processors) if ours.label == "shardkit threads" else None
+        report.add(row.make_row(
+            PART, name, row.side(ours.label, times[ours.label]), row.side(peer.label, times[peer.label]),
+            "times_faster", values, aim, {"what": "every element of every rank, exactly", "wrong": 0}, ranks=ranks,
+            size=size, calls=calls))
+
+
+def run(options, report):
+    sizes = QUICK_SIZES if options.quick else SIZES
+    for ranks in options.ranks:
+        with contextlib.ExitStack() as stack:
+            sides = open_sides(stack, options, report, ranks)
+            measure(sides, "barrier", 0, ranks, options, report)
+            for verb in VERBS:
+                for size in sizes:
+                    measure(sides, verb, size, ranks, options, report)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What it costs to include the library's headers, against standard headers and other libraries: processor time of the
+compiler, and lines after preprocessing."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+import machine
+import row
+from refusal import WrongData
+
+PART = "includes"
+FOLDERS = ("layout", "policy", "mesh")
+LIGHT = row.at_most(3)
+WHOLE = row.at_most(1.6)
+UMBRELLA = "shardkit/shardkit.hpp"
+FLAGS = ["-std=c++20", "-pthread"]
+
+
+def standard_headers(include):
+    """What the umbrella includes, directly or not, that is not the library's own."""
+    reached, waiting, standard = set(), [UMBRELLA], set()
+    while waiting:
+        header = waiting.pop()
+        if header in reached:
+            continue
+        reached.add(header)
+        text = (include / header).read_text(encoding="utf-8")
+        for name in re.findall(r"^\s*#\s*include\s*<([^>]+)>", text, re.MULTILINE):
+            if name.startswith("shardkit/"):
+                waiting.append(name)
+            else:
+                standard.add(name)
+    return sorted(standard)
+
+
+class Source:
+    """A file that includes something and nothing else."""
+
+    def __init__(self, name, folder, headers, number):
+        self.name = name
+        self.file = folder / f"{number}.cpp"
+        self.file.write_text("".join(f"#if __has_include(<{header}>)\n#include <{header}>\n#endif\n" for header in
+                                     headers) if len(headers) > 1 else f"#include <{headers[0]}>\n", encoding="utf-8")
+
+
+class Compiler:
+    """A compiler with the flags that every source gets."""
+
+    def __init__(self, command, include, more=()):
+        self.command = command
+        self.version = machine.first_line([command, "--version"])
+        self.flags = ["-I", str(include), *more, *FLAGS]
+        if pathlib.Path(command).name == "nvcc":
+            lines = subprocess.run([command, "--version"], stdout=subprocess.PIPE, check=False).stdout.decode()
+            self.version = "nvcc " + (re.search(r"release [\d.]+", lines) or ["?"])[0]
+            self.flags = [flag for flag in self.flags if flag != "-pthread"] + ["-x", "cu"]
+
+    def seconds(self, source, output):
+        """Processor time of one compilation, of the compiler and what it starts."""
+        process = subprocess.Popen([self.command, *self.flags, "-c", str(source.file), "-o", str(output)],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        log = process.stderr.read()
+        process.stderr.close()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise WrongData(f"{self.command}: {source.name} does not compile: "
+                            f"{log.decode(errors='replace').strip()[:300]}")
+        return usage.ru_utime + usage.ru_stime
+
+    def compiles(self, source, output):
+        try:
+            self.seconds(source, output)
+            return True
+        except WrongData:
+            return False
+
+    def lines(self, source):
+        """That are left after preprocessing, without empty ones."""
+        done = subprocess.run([self.command, *self.flags, "-E", str(source.file)], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=120, check=True)
+        return sum(1 for line in done.stdout.splitlines() if line.strip() and not line.startswith(b"#"))
+
+
+def light_headers(include, quick):
+    """The headers of the folders that are to be light; for a quick run one of each."""
+    for folder in FOLDERS:
+        found = sorted((include / "shardkit" / folder).glob("*.hpp"))
+        for path in found[:1] if quick else found:
+            yield path.relative_to(include).as_posix()
+
+
+def make_sources(compiler, include, folder, quick, light_too):
+    """Sources by name; those of other libraries only where they compile."""
+    wanted = [("<vector>", ["vector"]), ("its standard headers", standard_headers(include)),
+              ("shardkit.hpp", [UMBRELLA])]
+    if light_too:
+        wanted += [(name.removeprefix("shardkit/"), [name]) for name in light_headers(include, quick)]
+    others = [("nlohmann/json.hpp", ["nlohmann/json.hpp"]), ("nccl.h", ["nccl.h"])]
+    sources = [Source(name, folder, headers, number) for number, (name, headers) in enumerate(wanted)]
+    for name, headers in others:
+        source = Source(name, folder, headers, len(sources))
+        if compiler.compiles(source, folder / "output.o"):
+            sources.append(source)
+    return {source.name: source for source in sources}
+
+
+def compared(names):
+    """Which source stands against which, and the aim."""
+    for name in names:
+        if "/" in name and not name.startswith("nlohmann/"):
+            yield name, "<vector>", LIGHT
+    yield "shardkit.hpp", "its standard headers", WHOLE
+    yield "shardkit.hpp", "<vector>", None
+    for other in ("nlohmann/json.hpp", "nccl.h"):
+        if other in names:
+            yield "shardkit.hpp", other, None
+
+
+def measure(compiler, include, options, report, light_too=True, rounds=None):
+    """All sources in turns, in rounds."""
+    label = pathlib.Path(compiler.command).name
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        sources = make_sources(compiler, include, folder, options.quick, light_too)
+        seconds = {each: [] for each in sources}
+        for source in sources.values():
+            compiler.seconds(source, folder / "output.o")  # files into the system's cache
+        for _ in range(rounds or options.rounds):
+            for each, source in sources.items():
+                seconds[each].append(compiler.seconds(source, folder / "output.o"))
+        lines = {each: compiler.lines(source) for each, source in sources.items()}
+    report.record_side(label, {"version": compiler.version, "flags": " ".join(["-I include", *compiler.flags[2:],
+                                                                              "-c"])})
+    for ours, peer, aim in compared(list(sources)):
+        report.add(row.make_row(
+            PART, f"{ours}, {label}", row.side(ours, seconds[ours], lines=lines[ours]),
+            row.side(peer, seconds[peer], lines=lines[peer]), "times_the_cost",
+            [a / b for a, b in zip(seconds[ours], seconds[peer])], aim, None, compiler=label))
+
+
+def run(options, report):
+    include = options.setup.root / "include"
+    nvcc = shutil.which("nvcc")
+    toolkit = ["-isystem", str(pathlib.Path(nvcc).resolve().parents[1] / "include")] if nvcc else []
+    for command in options.compilers:
+        if shutil.which(command) is None:
+            report.leave_out(PART, command, "it is not in PATH")
+            continue
+        if command == "nvcc":
+            # Slow, and what is to be light is light where it is smallest.
+            measure(Compiler(command, include), include, options, report, False, min(options.rounds, 5))
+        else:
+            measure(Compiler(command, include, toolkit), include, options, report)

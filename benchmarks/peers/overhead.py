@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verbs of a Sharded cost over the engine calls that they come down to: time, and instructions."""
+import json
+import re
+import subprocess
+
+import row
+from collectives import MPI_FLAGS, size_text
+from refusal import Unavailable, WrongData
+
+PART = "overhead"
+NANOSECONDS = row.at_most(150)
+INSTRUCTIONS = row.at_most(2000)
+TITLES = {"full_shard_window": "FullShard window", "full_shard_reduce": "FullShard gradients",
+          "no_shard_window": "NoShard window", "no_shard_reduce": "NoShard gradients"}
+COUNTED = (100, 600)  # passes of the two runs whose difference is counted
+
+
+def finished(name, command):
+    """What a program that has ended well prints on its standard output, and the rest."""
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=600, check=False)
+    if done.returncode != 0:
+        raise WrongData(f"{name}: {done.stderr.decode(errors='replace').strip()[-300:]}")
+    return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+def rows_of(found, engine, ranks, rounds):
+    """The rows of one program's JSON.
+    @raise WrongData when it measured something else than it was asked to, or data was wrong"""
+    if found.get("ranks") != ranks:
+        raise WrongData(f"overhead on {engine}: has {found.get('ranks')} ranks, asked for {ranks}")
+    for case in found["rows"]:
+        name = f"{TITLES[case['case']]} {size_text(case['bytes'])}, {ranks} rank{'s' if ranks > 1 else ''}"
+        if case["wrong"] != 0:
+            raise WrongData(f"{name} on {engine}: {case['wrong']} wrong values")
+        wrapped, bare = case["wrapped"], case["bare"]
+        if len(wrapped) != rounds or len(bare) != rounds:
+            raise WrongData(f"{name} on {engine}: {len(wrapped)} rounds, asked for {rounds}")
+        values = [(a - b) / case["verbs"] * 1e9 for a, b in zip(wrapped, bare)]
+        yield row.make_row(
+            PART, name, row.side(f"Sharded, {case['verbs']} verbs", wrapped),
+            row.side(f"bare calls of {engine}", bare), "ns_per_verb", values, NANOSECONDS,
+            {"what": "every value that both leave, exactly", "wrong": 0}, ranks=ranks, size=case["bytes"],
+            engine=engine, case=case["case"], verbs=case["verbs"])
+
+
+def measure(engine, command, ranks, options, report):
+    name = f"overhead on {engine}, {ranks} ranks"
+    try:
+        output, _ = finished(name, command)
+        lines = [line for line in output.splitlines() if line.startswith("{")]
+        if not lines:
+            raise WrongData(f"{name}: printed no result")
+        found = json.loads(lines[-1])
+        for made in rows_of(found, engine, ranks, options.rounds):
+            report.add(made)
+        report.record_side(f"overhead on {engine}", {key: found[key] for key in found if key not in (
+            "rows", "ranks")})
+    except WrongData as error:
+        report.fail(PART, name, str(error))
+
+
+def instructions(program, case, side, elements):
+    """Of one pass, by the difference of two runs, so that what happens once is not counted; and its verbs."""
+    counts = []
+    for times in COUNTED:
+        output, log = finished("valgrind", ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program,
+                                            case, side, elements, times])
+        found = re.search(r"Collected\s*:\s*(\d+)", log)
+        if not found:
+            raise WrongData("valgrind printed no count of instructions")
+        counts.append(int(found.group(1)))
+        verbs = json.loads(output)["verbs"]
+    return (counts[1] - counts[0]) / (COUNTED[1] - COUNTED[0]), verbs
+
+
+def count(options, report):
+    try:
+        options.setup.need("valgrind")
+    except Unavailable as error:
+        report.leave_out(PART, "instructions", str(error))
+        return
+    program = options.setup.program("peer_overhead_counted")
+    for case, title in TITLES.items():
+        for elements in (64,) if options.quick else (64, 1 << 18):
+            try:
+                wrapped, verbs = instructions(program, case, "wrapped", elements)
+                bare, _ = instructions(program, case, "bare", elements)
+            except WrongData as error:
+                report.fail(PART, f"{title}, instructions", str(error))
+                continue
+            report.add(row.make_row(
+                PART, f"{title} {size_text(4 * elements)}, 1 rank",
+                row.side(f"Sharded, {verbs} verbs", instructions=wrapped),
+                row.side("bare calls of self", instructions=bare), "instructions_per_verb",
+                [(wrapped - bare) / verbs], INSTRUCTIONS, None, ranks=1, size=4 * elements, engine="self", case=case,
+                verbs=verbs))
+
+
+def run(options, report):
+    program = options.setup.program("peer_overhead")
+    for ranks in (1, 2):
+        measure("threads", [program, ranks, options.rounds], ranks, options, report)
+    for mpi in ("openmpi", "mpich"):
+        if mpi not in options.peers:
+            continue
+        try:
+            launch = [options.setup.launcher(mpi), *MPI_FLAGS[mpi], "-n", 2]
+            measure(mpi, [*launch, options.setup.program(f"peer_overhead_mpi_{mpi}"), options.rounds],
+                    2, options, report)
+        except Unavailable as error:
+            report.leave_out(PART, f"{mpi}, 2 ranks", str(error))
+    count(options, report)

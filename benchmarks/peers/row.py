@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A line of the table: two sides that were measured in turns, and how they compare."""
+import summary
+
+# What a row's figure can be. The first column of units is for people.
+FIGURES = {
+    "times_faster": "the peer's time over the library's, median of rounds",
+    "times_the_cost": "the library's cost over the peer's, median of rounds",
+    "ns_per_verb": "nanoseconds of one verb over the bare call, median of rounds",
+    "instructions_per_verb": "instructions of one verb over the bare call",
+}
+
+
+def at_least(value):
+    return {"least": value}
+
+
+def at_most(value):
+    return {"most": value}
+
+
+def target_text(target):
+    if target is None:
+        return "-"
+    return f">= {target['least']:g}" if "least" in target else f"<= {target['most']:g}"
+
+
+def is_met(target, value):
+    if target is None:
+        return None
+    return value >= target["least"] if "least" in target else value <= target["most"]
+
+
+def make_row(part, what, ours, peer, figure, values, target=None, check=None, **details):
+    """ours, peer: dicts with `name` and where it makes sense `time_us`; values: the figure of each round; check: what
+    was compared before anything was timed."""
+    if figure not in FIGURES:
+        raise ValueError(figure)
+    found = summary.summarise(values)
+    return {"part": part, "what": what, **details, "ours": ours, "peer": peer, "figure": figure, "value": found,
+            "target": target, "met": is_met(target, found["median"]), "check": check}
+
+
+def side(name, seconds=None, unit=1e6, **details):
+    """A side of a row, with its times in microseconds."""
+    made = {"name": name, **details}
+    if seconds is not None:
+        made["time_us"] = summary.summarise([value * unit for value in seconds])
+    return made
+
+
+HEAD = (f"# {'what':44} {'ours':26} {'peer':30} {'figure':>21} {'value':>9} {'least':>9} {'most':>9} {'target':>8}  "
+        "met")
+
+
+def four_digits(value):
+    size = abs(value)
+    return f"{value:.3f}" if size < 9.9995 else f"{value:.2f}" if size < 99.995 else f"{value:.1f}" if size < 999.95 \
+        else f"{value:.0f}"
+
+
+def met_text(row):
+    return {None: "-", True: "yes", False: "NO"}[row["met"]]
+
+
+def line_of(row):
+    value = row["value"]
+    return (f"  {row['what']:44} {row['ours']['name']:26} {row['peer']['name']:30} {row['figure']:>21} "
+            f"{four_digits(value['median']):>9} {four_digits(value['min']):>9} {four_digits(value['max']):>9} "
+            f"{target_text(row['target']):>8}  {met_text(row)}")

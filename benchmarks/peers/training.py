@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training step of the GPT example against PyTorch on gloo: the same model, first values, data, type and threads."""
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+
+import row
+from refusal import Unavailable, WrongData
+from worker import Worker, take_turns
+
+PART = "training"
+POLICIES = ("no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard")
+PEERS = {"no_shard": "DDP", "shard_optimizer": "DDP + ZeroRedundancyOptimizer", "shard_grad_op": "FSDP2, no reshard",
+         "full_shard": "FSDP2", "hybrid_shard": "FSDP2, 2D mesh"}
+SHAPE = {"sequence": 64, "layers": 4, "width": 128, "heads": 4, "batch": 16}
+# train_gpt's own defaults, given to both sides all the same.
+TRAINING = {"seed": 1, "learning_rate": 1e-3, "weight_decay": 0.01, "clip": 1.0}
+CHECKED_STEPS = 6
+ALLOWED = 1e-3
+# FSDP2 on two ranks is what the project wants to beat.
+BEATEN = ("shard_grad_op", "full_shard")
+
+
+def text_bytes(root):
+    """What both sides train on: the repository's pages."""
+    return b"".join(path.read_bytes() for path in sorted((root / "docs").glob("*.md")))
+
+
+def policies_for(ranks, asked):
+    """hybrid_shard needs ranks to share out twice."""
+    return [f"{policy}:{ranks // 2}" if policy == "hybrid_shard" else policy for policy in asked
+            if policy != "hybrid_shard" or ranks >= 4 and ranks % 2 == 0]
+
+
+def train_gpt_command(program, config, policy, ranks, steps, report):
+    return [str(program), "--engine", "threads", "--mesh", f"{ranks}x1x1", "--policy", policy, "--dtype", "fp32",
+            "--steps", str(steps), "--batch", str(config["batch"]), "--sequence", str(config["sequence"]),
+            "--layers", str(config["layers"]), "--width", str(config["width"]), "--heads", str(config["heads"]),
+            "--optimizer", "adamw", "--lr", repr(config["learning_rate"]),
+            "--weight-decay", repr(config["weight_decay"]), "--clip", repr(config["clip"]),
+            "--seed", str(config["seed"]), "--text", config["text"], "--json", str(report)]
+
+
+def train_gpt(program, config, policy, ranks, steps, folder):
+    """A run of its own; gives its JSON."""
+    file = folder / "train_gpt.json"
+    command = train_gpt_command(program, config, policy, ranks, steps, file)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}, timeout=600,
+                          check=False)
+    if done.returncode != 0:
+        raise WrongData(f"train_gpt {policy}: {done.stderr.decode(errors='replace').strip()[-300:]}")
+    with open(file, encoding="utf-8") as text:
+        found = json.load(text)
+    if found["world"] != ranks or found["policy"] != policy or len(found["losses"]) != steps:
+        raise WrongData(f"train_gpt has run {found['policy']} on {found['world']} ranks for {len(found['losses'])} "
+                        f"steps, asked for {policy}, {ranks} and {steps}")
+    return found
+
+
+def largest_difference(ours, peer):
+    """Relative to the value; of lists that are of one length and finite."""
+    if len(ours) != len(peer) or not all(isinstance(x, float) and abs(x) < float("inf") for x in [*ours, *peer]):
+        return float("inf")
+    return max(abs(a - b) / max(abs(a), 1e-12) for a, b in zip(ours, peer))
+
+
+def check(found, peer, what):
+    """Losses and norms of the two sides, step by step.
+    @raise WrongData when they are not those of one training run"""
+    answer = peer.ask("check", CHECKED_STEPS)
+    largest = {}
+    for member in ("losses", "grad_norms"):
+        largest[member] = largest_difference(found[member], answer.get(member, []))
+        if not largest[member] <= ALLOWED:
+            raise WrongData(f"{what}: {member} of {peer.name} and train_gpt differ by {largest[member]:g}, more than "
+                            f"{ALLOWED:g}: {answer.get(member)} and {found[member]}")
+    return {"what": f"losses and gradient norms of {CHECKED_STEPS} steps, largest relative difference",
+            "largest": max(largest.values()), "allowed": ALLOWED}
+
+
+class Files:
+    """What both sides read, in a folder."""
+
+    def __init__(self, folder, options):
+        self.folder = folder
+        self.config = {**SHAPE, **TRAINING, "text": str(folder / "text"), "pinned": False}
+        (folder / "text").write_bytes(text_bytes(options.setup.root))
+        self.config_file = folder / "config.json"
+        self.config_file.write_text(json.dumps(self.config), encoding="utf-8")
+        self.values = folder / "values.pt"
+
+    def make_values(self, python, script):
+        done = subprocess.run([str(python), "-B", str(script), "values", str(self.config_file), str(self.values)],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
+                              check=False)
+        if done.returncode != 0:
+            raise Unavailable("PyTorch's side cannot make its first values: "
+                              + done.stdout.decode(errors="replace").strip()[-300:])
+
+
+def measure(python, program, policy, ranks, files, options, report):
+    """One policy: both forms of PyTorch's side checked, then all three sides in turns."""
+    script = pathlib.Path(__file__).with_name("torch_training.py")
+    steps = 5 if options.quick else 20
+    what = f"GPT step, {policy}, {ranks} ranks"
+    peer_name = PEERS[policy.partition(":")[0]]
+    environment = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
+                   "TORCHINDUCTOR_CACHE_DIR": str(options.setup.folder / "inductor")}
+    found = train_gpt(program, files.config, policy, ranks, CHECKED_STEPS, files.folder)
+    with contextlib.ExitStack() as stack:
+        peers = []
+        for form in options.compile:
+            name = f"{peer_name}, compiled" if form == "compile" else peer_name
+            meeting = files.folder / f"meeting_{policy.replace(':', '_')}_{ranks}_{form}"
+            commands = [[python, "-B", script, "train", files.config_file, files.values, policy, form, r, ranks,
+                         meeting] for r in range(ranks)]
+            try:
+                peer = stack.enter_context(Worker(name, commands, [environment] * ranks, timeout=600))
+                if peer.facts.get("ranks") != ranks:
+                    raise WrongData(f"{name}: has {peer.facts.get('ranks')} ranks, asked for {ranks}")
+                checked = check(found, peer, what)
+            except WrongData as error:
+                report.fail(PART, f"{what}, {name}", str(error))
+                continue
+            report.record_side(f"PyTorch {name}", {key: peer.facts[key] for key in peer.facts if key != "ranks"})
+            peers.append((peer, checked))
+        if not peers:
+            return
+
+        def ours():
+            tokens = files.config["batch"] * files.config["sequence"]
+            run_of = train_gpt(program, files.config, policy, ranks, steps + 1, files.folder)
+            return steps * tokens / run_of["tokens_per_second"]
+
+        seconds = take_turns(options.rounds, ours,
+                             *[lambda peer=peer: peer.ask("go", steps).get("seconds") for peer, _ in peers])
+        mine, *others = [[value / steps for value in values] for values in seconds]
+        for (peer, checked), times in zip(peers, others):
+            aim = row.at_least(1) if ranks == 2 and policy in BEATEN else None
+            report.add(row.make_row(
+                PART, what, row.side("train_gpt", mine), row.side(peer.name, times), "times_faster",
+                [b / a for a, b in zip(mine, times)], aim, checked, ranks=ranks, policy=policy, steps=steps,
+                **SHAPE, dtype="fp32"))
+
+
+def run(options, report):
+    try:
+        python = options.setup.torch_python()
+    except Unavailable as error:
+        report.leave_out(PART, "FSDP2 and DDP on gloo", str(error))
+        return
+    program = options.setup.train_gpt()
+    script = pathlib.Path(__file__).with_name("torch_training.py")
+    with tempfile.TemporaryDirectory() as name:
+        files = Files(pathlib.Path(name), options)
+        files.make_values(python, script)
+        report.record_side("train_gpt", {
+            "flags": options.setup.flags_of_train_gpt, "pinned": False, "threads": 1,
+            "command": " ".join(["train_gpt", *train_gpt_command("", {**files.config, "text": "TEXT"}, "POLICY",
+                                                                 "N", "STEPS", "FILE")[1:]])})
+        for ranks in options.ranks:
+            for policy in policies_for(ranks, options.policies):
+                try:
+                    measure(python, program, policy, ranks, files, options, report)
+                except WrongData as error:
+                    report.fail(PART, f"{policy}, {ranks} ranks", str(error))
