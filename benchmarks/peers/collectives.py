@@ -9,11 +9,14 @@ from refusal import Unavailable, WrongData
 from worker import Worker, take_turns
 
 PART = "collectives"
+MOST_CALLS = 20000
 VERBS = ("all_reduce", "reduce_scatter", "all_gather")
 SIZES = (256, 4 << 10, 1 << 20, 8 << 20, 64 << 20)
 QUICK_SIZES = (256, 1 << 20)
 # Of the threads engine over Open MPI, where the data is large.
 LARGE = {"all_reduce": row.at_least(4), "reduce_scatter": row.at_least(8), "all_gather": row.at_least(1.5)}
+# It has threads of its own, which bound ranks may leave no room.
+GLOO = {"gloo": "pinned", "gloo, not bound": "free"}
 MPI_FLAGS = {"openmpi": ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"], "mpich": []}
 
 
@@ -21,9 +24,17 @@ def size_text(size):
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB" if size >= 1 << 10 else f"{size} B"
 
 
-def calls_for(size):
-    """Back to back in a round: as many as move 64 MiB, or 2000 where latency counts."""
-    return max(1, min(2000 if size <= 4096 else 200, (64 << 20) // max(size, 1)))
+def calls_for(side, options):
+    """Back to back in a turn: as many as fill a part of a second on this side, found by trying."""
+    budget = 0.05 if options.quick else 0.25
+    calls = 2
+    while True:
+        seconds = side.go(calls)
+        if not isinstance(seconds, (int, float)) or not seconds > 0:
+            raise WrongData(f"{side.label}: answered {seconds!r} where seconds are expected")
+        if seconds >= budget / 10 or calls >= MOST_CALLS:
+            return max(2, min(MOST_CALLS, int(calls * budget / seconds)))
+        calls *= 8
 
 
 def target(verb, size, ranks, peer, processors):
@@ -87,22 +98,26 @@ def open_sides(stack, options, report, ranks):
             python = options.setup.torch_python()
             folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
             script = pathlib.Path(__file__).with_name("torch_collectives.py")
-            commands = [[python, "-B", script, r, ranks, folder / "meeting"] for r in range(ranks)]
-            gloo = opened("gloo", commands, [{"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}] * ranks)
-            report.record_side("gloo", gloo.facts)
-            sides.append(Side("gloo", gloo, "gloo"))
+            for label, placing in GLOO.items():
+                commands = [[python, "-B", script, placing, r, ranks, folder / placing] for r in range(ranks)]
+                gloo = opened(label, commands, [{"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}] * ranks)
+                report.record_side(label, gloo.facts)
+                sides.append(Side(label, gloo, "gloo"))
         except Unavailable as error:
             report.leave_out(PART, f"gloo, {ranks} ranks", str(error))
     return sides
 
 
-def compared(sides, verb):
+def beside_barrier(verb, size):
+    """The smallest all-reduce is little more than a barrier."""
+    return verb == "barrier" or verb == "all_reduce" and size == 256
+
+
+def compared(sides):
     """Which side stands against which; the first of a pair is the library's."""
     by_label = {side.label: side for side in sides}
     ours = by_label["shardkit threads"]
-    pairs = [(ours, by_label[label]) for label in ("openmpi", "mpich", "gloo") if label in by_label]
-    if verb == "barrier":
-        pairs.append((ours, by_label["std::barrier"]))
+    pairs = [(ours, by_label[label]) for label in ("openmpi", "mpich", *GLOO, "std::barrier") if label in by_label]
     for mpi in ("openmpi", "mpich"):
         for mine in (f"shardkit on {mpi}", f"shardkit on {mpi}, trusting"):
             if mine in by_label:
@@ -112,20 +127,21 @@ def compared(sides, verb):
 
 def measure(sides, verb, size, ranks, options, report):
     """One verb and size on all sides in turns, and a row for each pair."""
-    active = [side for side in sides if side.label != "std::barrier" or verb == "barrier"]
+    active = [side for side in sides if side.label != "std::barrier" or beside_barrier(verb, size)]
     for side in active:
         side.prepare(verb, size)
-    calls = calls_for(size)
-    seconds = take_turns(options.rounds, *[lambda side=side: side.go(calls) for side in active])
-    times = {side.label: [value / calls for value in values] for side, values in zip(active, seconds)}
+    calls = {side.label: calls_for(side, options) for side in active}
+    seconds = take_turns(options.rounds, *[lambda side=side: side.go(calls[side.label]) for side in active])
+    times = {side.label: [value / calls[side.label] for value in values] for side, values in zip(active, seconds)}
     name = f"{verb}, {ranks} ranks" if verb == "barrier" else f"{verb} {size_text(size)}, {ranks} ranks"
-    for ours, peer in compared(active, verb):
+    for ours, peer in compared(active):
         values = [b / a for a, b in zip(times[ours.label], times[peer.label])]
         aim = target(verb, size, ranks, peer.label, options.processors) if ours.label == "shardkit threads" else None
         report.add(row.make_row(
-            PART, name, row.side(ours.label, times[ours.label]), row.side(peer.label, times[peer.label]),
+            PART, name, row.side(ours.label, times[ours.label], calls=calls[ours.label]),
+            row.side(peer.label, times[peer.label], calls=calls[peer.label]),
             "times_faster", values, aim, {"what": "every element of every rank, exactly", "wrong": 0}, ranks=ranks,
-            size=size, calls=calls))
+            size=size))
 
 
 def run(options, report):

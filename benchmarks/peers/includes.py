@@ -57,7 +57,7 @@ class Compiler:
         if pathlib.Path(command).name == "nvcc":
             lines = subprocess.run([command, "--version"], stdout=subprocess.PIPE, check=False).stdout.decode()
             self.version = "nvcc " + (re.search(r"release [\d.]+", lines) or ["?"])[0]
-            self.flags = [flag for flag in self.flags if flag != "-pthread"] + ["-x", "cu"]
+            self.flags = ["-I", str(include), "-std=c++20", "-x", "cu"]
 
     def seconds(self, source, output):
         """Processor time of one compilation, of the compiler and what it starts."""
@@ -128,14 +128,13 @@ def measure(compiler, include, options, report, light_too=True, rounds=None):
         folder = pathlib.Path(name)
         sources = make_sources(compiler, include, folder, options.quick, light_too)
         seconds = {each: [] for each in sources}
-        for source in sources.values():
+        for source in sources.values() if not options.quick else ():
             compiler.seconds(source, folder / "output.o")  # files into the system's cache
         for _ in range(rounds or options.rounds):
             for each, source in sources.items():
                 seconds[each].append(compiler.seconds(source, folder / "output.o"))
         lines = {each: compiler.lines(source) for each, source in sources.items()}
-    report.record_side(label, {"version": compiler.version, "flags": " ".join(["-I include", *compiler.flags[2:],
-                                                                              "-c"])})
+    report.record_side(label, {"version": compiler.version, "flags": " ".join([*FLAGS, "-c"])})
     for ours, peer, aim in compared(list(sources)):
         report.add(row.make_row(
             PART, f"{ours}, {label}", row.side(ours, seconds[ours], lines=lines[ours]),

@@ -22,7 +22,7 @@ def at_most(value):
 def target_text(target):
     if target is None:
         return "-"
-    return f">= {target['least']:g}" if "least" in target else f"<= {target['most']:g}"
+    return f">= {target['least']:.4g}" if "least" in target else f"<= {target['most']:.4g}"
 
 
 def is_met(target, value):

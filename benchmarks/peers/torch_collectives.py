@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch_collectives.py RANK RANKS FILE: collectives of gloo through torch.distributed, on one of several processes that
-meet in FILE."""
+"""torch_collectives.py pinned|free RANK RANKS FILE: collectives of gloo through torch.distributed, on one of several
+processes that meet in FILE. Free: gloo's own threads may run where no rank is bound."""
 import sys
 import time
 
@@ -8,8 +8,9 @@ from torch_worker import pin_to, serve
 
 
 def main():
-    rank, ranks, file = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    pin_to(rank)
+    pinned, rank, ranks, file = sys.argv[1] == "pinned", int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    if pinned:
+        pin_to(rank)
     import torch  # after pinning: its threads are bound as this process is
     import torch.distributed as dist
     torch.set_num_threads(1)
@@ -63,7 +64,7 @@ def main():
             call()
         return {"seconds": time.perf_counter() - begin}
 
-    serve({"ranks": dist.get_world_size(), "torch": torch.__version__, "backend": dist.get_backend(), "pinned": True,
+    serve({"ranks": dist.get_world_size(), "torch": torch.__version__, "backend": dist.get_backend(), "pinned": pinned,
            "threads": torch.get_num_threads()}, {"prepare": prepare, "go": go})
     dist.destroy_process_group()
 

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_peers.py ROOT BUILD: benchmarks/run peers refuses what makes no sense, its results have their members, and an
+error planted into a peer is found; BUILD is the build folder with the programs. Needs neither PyTorch nor MPI."""
+import contextlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import types
+
+ROOT = pathlib.Path(sys.argv[1])
+BUILD = pathlib.Path(sys.argv[2])
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "benchmarks/peers"))
+import adamw  # noqa: E402
+import collectives  # noqa: E402
+import overhead  # noqa: E402
+import row  # noqa: E402
+import summary  # noqa: E402
+import table  # noqa: E402
+import training  # noqa: E402
+from refusal import Unavailable, WrongData  # noqa: E402
+from report import Report  # noqa: E402
+from worker import Worker, take_turns  # noqa: E402
+
+PAGE = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+wrong = []
+
+
+def expect(condition, what, text=""):
+    print(("ok: " if condition else "WRONG: ") + what)
+    if not condition:
+        wrong.append(what)
+        print(text)
+
+
+def expect_raises(kind, words, what, call):
+    try:
+        call()
+    except kind as error:
+        expect(all(word in str(error) for word in words), f"{what}: says so", str(error))
+    else:
+        expect(False, f"{what}: is found")
+
+
+def peers(*flags, script="main.py"):
+    return subprocess.run([sys.executable, "-B", ROOT / "benchmarks/peers" / script, *map(str, flags)],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+
+
+def fake(facts=None, timeout=20, processes=1, name="fake", **answers):
+    command = [sys.executable, "-B", HERE / "fake_worker.py", json.dumps(facts or {}), json.dumps(answers)]
+    return Worker(name, [command] * processes, timeout=timeout)
+
+
+REFUSED = [
+    (["collect"], "part 'collect': expected collectives, adamw, training, overhead, includes"),
+    (["--rounds", "0"], "--rounds '0': expected a whole number from 1"),
+    (["--rounds", "1.5"], "--rounds '1.5': expected a whole number"),
+    (["--ranks", "1"], "--ranks '1': expected a whole number from 2 to 64"),
+    (["--ranks", "2,x"], "--ranks 'x': expected a whole number"),
+    (["--ranks", "2,2"], "--ranks: expected each number once"),
+    (["training", "--ranks", "3"], "--ranks '3': expected a divisor of the 16 sequences"),
+    (["--peer", "nccl"], "--peer 'nccl': expected a list with commas of openmpi, mpich, gloo"),
+    (["--peer", "gloo,gloo"], "--peer 'gloo,gloo': expected each name once"),
+    (["--policy", "zero"], "--policy 'zero': expected a list with commas of no_shard"),
+    (["--policy", "hybrid_shard", "--ranks", "2"], "--policy 'hybrid_shard': expected --ranks of at least 4"),
+    (["--compile", "maybe"], "--compile 'maybe': expected off, on or both"),
+    (["--compiler", "icc"], "--compiler 'icc': expected a list with commas of c++, clang++, nvcc"),
+    (["--programs", "no/such"], "--programs 'no/such': expected a build folder"),
+    (["--json", "no/such/folder/a.json"], "--json 'no/such/folder/a.json': expected a file that can be written"),
+    (["--json", ""], "--json '': expected a file name"),
+    (["--size", "5"], "unrecognized arguments: --size"),
+]
+
+
+def check_refusals():
+    for flags, text in REFUSED:
+        done = peers(*flags)
+        lines = done.stderr.splitlines()
+        expect(done.returncode == 2 and len(lines) == 1 and lines[0].startswith("peers: error: " + text)
+               and done.stdout == "", f"{' '.join(flags)} is refused with '{text}'", done.stdout + done.stderr)
+    text = peers("--help").stdout
+    for line in PAGE.splitlines():
+        if line.startswith("benchmarks/run peers"):
+            for word in line.split("#")[0].split()[2:]:
+                expect(not word.startswith("-") or word in text, f"the page's flag {word}")
+
+
+def check_figures():
+    expect(summary.summarise([3.0, 1.0, 2.0, 10.0]) == {"median": 2.5, "min": 1.0, "p95": 10.0, "max": 10.0},
+           "median, least and largest")
+    expect(row.is_met(row.at_least(4), 4.0) and not row.is_met(row.at_least(4), 3.999)
+           and row.is_met(row.at_most(3), 3.0) and not row.is_met(row.at_most(3), 3.1)
+           and row.is_met(None, 1.0) is None, "targets")
+    expect(collectives.target("all_reduce", 64 << 20, 2, "openmpi", 2) == row.at_least(4)
+           and collectives.target("reduce_scatter", 8 << 20, 2, "openmpi", 2) == row.at_least(8)
+           and collectives.target("all_gather", 8 << 20, 4, "openmpi", 2) == row.at_least(1.5)
+           and collectives.target("all_gather", 4096, 4, "openmpi", 2) is None
+           and collectives.target("all_reduce", 256, 2, "openmpi", 2) == row.at_least(1), "targets of collectives")
+    expect(training.policies_for(2, training.POLICIES) == list(training.POLICIES[:-1])
+           and training.policies_for(4, training.POLICIES)[-1] == "hybrid_shard:2", "policies of 2 and 4 ranks")
+    turns = []
+    take_turns(2, lambda: turns.append("a") or 1.0, lambda: turns.append("b") or 1.0)
+    expect(turns == ["a", "b", "a", "b"], "sides take turns")
+    for value in (0, -1.0, None, "1", float("nan"), float("inf"), True):
+        expect_raises(WrongData, ["where seconds above 0"], f"a time of {value!r}",
+                      lambda value=value: take_turns(1, lambda: value))
+
+
+def check_workers():
+    with fake({"ranks": 2}, go={"seconds": 1.5}) as worker:
+        expect(worker.facts == {"ranks": 2} and worker.ask("go", 3) == {"seconds": 1.5}, "a worker answers")
+        expect_raises(WrongData, ["fake", "no answer to stop"], "a worker that ends", lambda: worker.ask("stop"))
+    with fake(go="silence", timeout=0.5) as worker:
+        expect_raises(WrongData, ["no answer for 0.5 seconds"], "a worker that hangs", lambda: worker.ask("go"))
+    expect_raises(Unavailable, ["cannot be started"], "a program that is not there",
+                  lambda: Worker("none", [["/no/such/program"]]))
+    with fake({"ranks": 2}, processes=3, go={"seconds": 0.5}) as worker:
+        expect(worker.ask("go") == {"seconds": 0.5}, "a side of several processes")
+    with fake({"ranks": 2}) as worker:
+        expect_raises(WrongData, ["has 2 ranks, asked for 4"], "fewer ranks than asked",
+                      lambda: collectives.require_ranks(worker, 4))
+
+
+def check_planted():
+    """A peer that computes something else must not get a row."""
+    with fake(prepare={"wrong": 3}) as worker:
+        expect_raises(WrongData, ["all_reduce of 256 bytes: 3 wrong values"], "a planted wrong sum",
+                      lambda: collectives.Side("fake", worker, "raw").prepare("all_reduce", 256))
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for difference, right in ((1e-7, True), (2e-6, False), ("none", False)):
+            with fake(prepare={}, go={"seconds": 1.0}, dump={}) as ours, \
+                    fake(prepare={}, go={"seconds": 1.0}, compare={"difference": difference}) as peer:
+                if right:
+                    expect(adamw.check(ours, peer, 100, folder)["largest"] == difference, "parameters that agree")
+                else:
+                    expect_raises(WrongData, ["differs from shardkit", str(difference)],
+                                  f"parameters that differ by {difference}",
+                                  lambda: adamw.check(ours, peer, 100, folder))
+    found = {"losses": [5.5, 5.0], "grad_norms": [2.0, 1.0]}
+    with fake(check={"losses": [5.501, 5.0], "grad_norms": [2.0, 1.0005]}) as peer:
+        expect(abs(training.check(found, peer, "x")["largest"] - 5e-4) < 1e-9, "losses and norms that agree")
+    for losses, norms in (([5.5, 5.01], [2.0, 1.0]), ([5.5, 5.0], [4.0, 2.0]), ([5.5], [2.0, 1.0]),
+                          ([5.5, None], [2.0, 1.0])):
+        with fake(check={"losses": losses, "grad_norms": norms}) as peer:
+            expect_raises(WrongData, ["of fake and train_gpt differ"], f"losses {losses} and norms {norms}",
+                          lambda: training.check(found, peer, "x"))
+    case = {"case": "no_shard_window", "bytes": 256, "verbs": 2, "wrong": 0, "wrapped": [2e-7], "bare": [1e-7]}
+    made = list(overhead.rows_of({"ranks": 2, "rows": [case]}, "fake", 2, 1))
+    expect(abs(made[0]["value"]["median"] - 50) < 1e-9 and made[0]["met"], "50 ns a verb")
+    for change, text in (({"wrong": 1}, "1 wrong values"), ({"bare": []}, "1 rounds, asked for 1")):
+        expect_raises(WrongData, [text.split(",", maxsplit=1)[-1]], f"overhead with {change}", lambda change=change: list(
+            overhead.rows_of({"ranks": 2, "rows": [{**case, **change}]}, "fake", 2, 1)))
+    expect_raises(WrongData, ["has 1 ranks, asked for 2"], "overhead on fewer ranks",
+                  lambda: list(overhead.rows_of({"ranks": 1, "rows": []}, "fake", 2, 1)))
+
+
+def check_planted_run():
+    """The same through a whole part: the exit code's reason is recorded, and no row is printed."""
+    out = io.StringIO()
+    report = Report({}, out)
+    options = types.SimpleNamespace(rounds=1, quick=True, peers=[], setup=types.SimpleNamespace(
+        program=lambda name: HERE / "fake_worker.py"))
+    planted = json.dumps({"ranks": 2, "rows": [{"case": "no_shard_window", "bytes": 256, "verbs": 2, "wrong": 7,
+                                                "wrapped": [1.0], "bare": [1.0]}]})
+    overhead.measure("fake", [sys.executable, "-c", f"print({planted!r})"], 2, options, report)
+    expect(report.rows == [] and "7 wrong values" in report.failed[0]["why"] and "FAILED" in out.getvalue(),
+           "a planted wrong value of a program fails its part", out.getvalue())
+
+
+MEMBERS = {"benchmark", "format", "date", "machine", "versions", "parts", "rounds", "quick", "figures", "sides", "rows",
+           "left_out", "failed"}
+
+
+def check_json(found, parts, rounds):
+    expect(set(found) == MEMBERS and found["benchmark"] == "peers" and found["format"] == 1, "members of a result")
+    expect(found["parts"] == parts and found["rounds"] == rounds and found["quick"], "what was asked for")
+    for member in MEMBERS | {"what", "ours", "peer", "value", "target", "met", "check", "why"}:
+        expect(f"`{member}`" in PAGE, f"the page names the JSON's member {member}")
+    for made in found["rows"]:
+        value = made["value"]
+        good = made["part"] in parts and made["figure"] in found["figures"] and \
+            value["min"] <= value["median"] <= value["max"] and \
+            made["met"] == row.is_met(made["target"], value["median"]) and made["ours"]["name"] and made["peer"]["name"]
+        if not good:
+            expect(False, f"{made['what']}: a row's figures", json.dumps(made))
+    expect(bool(found["rows"]), "there are rows")
+
+
+def check_runs(folder):
+    """Real runs of what needs nothing but this build."""
+    file = folder / "result.json"
+    done = peers("includes", "overhead", "--quick", "--rounds", 1, "--peer", "gloo", "--compiler", "c++", "--programs",
+                 BUILD, "--json", file)
+    found = json.loads(file.read_text(encoding="utf-8"))
+    check_json(found, ["overhead", "includes"], 1)
+    left_out = [entry["what"] for entry in found["left_out"]]
+    expect(found["failed"] == [] and done.returncode == (1 if left_out else 0) and left_out in ([], ["instructions"]),
+           "overhead and includes are measured", done.stdout + done.stderr)
+    for made in found["rows"]:
+        if made["figure"] == "times_the_cost":
+            expect(made["ours"]["lines"] > 0 and made["peer"]["lines"] > 0, f"{made['what']}: lines are counted")
+        lines = [line for line in done.stdout.splitlines() if line.startswith(f"  {made['what']} ")]
+        expect(bool(lines), f"{made['what']} is printed")
+
+    done = peers("adamw", "--quick", "--programs", BUILD, "--json", file)
+    found = json.loads(file.read_text(encoding="utf-8"))
+    expect(done.returncode == 1 and found["rows"] == [] and found["left_out"][0]["part"] == "adamw"
+           and "left out: adamw" in done.stdout and "--programs installs nothing" in done.stderr,
+           "without PyTorch its rows are left out, with the reason", done.stdout + done.stderr)
+
+    done = peers("collectives", "--quick", "--rounds", 1, "--ranks", 2, "--peer", "gloo", "--programs", BUILD,
+                 "--json", file)
+    found = json.loads(file.read_text(encoding="utf-8"))
+    expect(done.returncode == 1 and {made["peer"]["name"] for made in found["rows"]} == {"std::barrier"}
+           and found["sides"]["shardkit threads"]["ranks"] == 2, "collectives without any peer", done.stdout)
+
+
+def check_worker_programs():
+    """The real workers refuse what they do not know."""
+    folder = BUILD / "benchmarks/peers"
+    with Worker("threads", [[folder / "peer_threads_collectives", 3]]) as threads:
+        expect(threads.facts["ranks"] == 3, "three ranks")
+        for verb in collectives.VERBS:
+            expect(threads.ask("prepare", "library", verb, 4800)["wrong"] == 0, f"{verb} is right")
+            expect(threads.ask("go", "library", 2)["seconds"] > 0, f"{verb} takes time")
+        expect_raises(WrongData, ["verb 'scan': expected"], "an unknown verb",
+                      lambda: threads.ask("prepare", "library", "scan", 4800))
+    with Worker("adamw", [[folder / "peer_adamw"]]) as step, tempfile.TemporaryDirectory() as name:
+        step.ask("prepare", 1000)
+        expect(step.ask("go", 3)["seconds"] > 0, "AdamW takes time")
+        step.ask("dump", pathlib.Path(name) / "values")
+        expect((pathlib.Path(name) / "values").stat().st_size == 4000, "as many parameters as asked for")
+        expect_raises(WrongData, ["command 'walk': expected"], "an unknown command", lambda: step.ask("walk"))
+
+
+def check_table(folder):
+    done = peers("--check", script="table.py")
+    expect(done.returncode == 0, "the page is what the results say", done.stderr)
+    results = folder / "benchmarks/results"
+    results.mkdir(parents=True)
+    done = peers("--root", folder, script="table.py")
+    page = folder / "docs/benchmark_results.md"
+    expect(done.returncode == 0 and "no results yet" in page.read_text(encoding="utf-8"), "a page without results")
+
+    made = row.make_row("collectives", "all_reduce | 8 MiB", row.side("ours", [1e-3, 2e-3]), row.side("peer", [5e-3]),
+                        "times_faster", [5.0, 4.0, 3.0], row.at_least(4))
+    report = Report({"date": "2026-01-31T00:00:00Z", "machine": {
+        "processor": "p", "processors": 2, "last_cache_bytes": 0, "memory_bytes": 0, "system": "s", "load_before": 0.1},
+        "versions": {"compiler": "c"}, "parts": ["collectives"], "rounds": 3, "quick": False}, io.StringIO())
+    report.add(made)
+    report.record_side("peer", {"flags": "-O3"})
+    report.leave_out("training", "FSDP2", "no network")
+    (results / "one.json").write_text(report.to_json(), encoding="utf-8")
+    expect(peers("--root", folder, "--check", script="table.py").returncode == 1, "a page that is not up to date")
+    done = peers("--root", folder, script="table.py")
+    text = page.read_text(encoding="utf-8")
+    for words in ("all_reduce \\| 8 MiB", "| 4.000 | 3.000 | 5.000 | >= 4 | yes |", "no network", "flags -O3",
+                  "pictures/results/one_collectives_times_faster.svg"):
+        expect(words in text, f"the page says {words}", text)
+    picture = folder / "docs/pictures/results/one_collectives_times_faster.svg"
+    expect(picture.exists() and "all_reduce | 8 MiB" in picture.read_text(encoding="utf-8"), "a picture")
+    expect(peers("--root", folder, "--check", script="table.py").returncode == 0, "a page that is up to date")
+    (results / "one.json").unlink()
+    expect(peers("--root", folder, "--check", script="table.py").returncode == 1, "a result that is gone")
+    peers("--root", folder, script="table.py")
+    expect(not picture.exists(), "a picture without a result is removed")
+    (results / "two.json").write_text('{"benchmark": "other", "format": 1}', encoding="utf-8")
+    done = peers("--root", folder, script="table.py")
+    expect(done.returncode == 1 and "two.json" in done.stderr, "a file that is no result", done.stderr)
+    expect(table.cell("a|b\nc") == "a\\|b c", "cells")
+
+
+def main():
+    check_refusals()
+    check_figures()
+    check_workers()
+    check_planted()
+    check_planted_run()
+    check_worker_programs()
+    with tempfile.TemporaryDirectory() as name, contextlib.suppress(BrokenPipeError):
+        check_runs(pathlib.Path(name))
+        check_table(pathlib.Path(name) / "tree")
+    print(f"{len(wrong)} wrong")
+    sys.exit(1 if wrong else 0)
+
+
+main()
