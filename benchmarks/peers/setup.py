@@ -86,7 +86,8 @@ class Setup:
                 for entry in json.load(file):
                     if entry["file"].endswith("pass_instances.cpp"):
                         words = shlex.split(entry["command"])
-                        return " ".join(word for word in words if word.startswith(("-O", "-f", "-m", "-std")))
+                        return " ".join(word for word in words if word.startswith(("-O", "-f", "-m", "-std"))
+                                        and not word.startswith("-fdiagnostics"))
         except OSError:
             pass
         return "unknown"

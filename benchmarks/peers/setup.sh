@@ -36,6 +36,8 @@ case $what in
         if ! cmp -s "$requirements" "$1/installed"; then
             say 'installing PyTorch into a virtual environment below build/, which takes minutes and gigabytes'
             rm -rf "$1"
+            # Debian keeps what makes environments in a package of its own.
+            python3 -c 'import ensurepip' 2>/dev/null || install_packages python3-venv
             python3 -m venv "$1"
             "$1/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: -r "$requirements"
             cp "$requirements" "$1/installed"
