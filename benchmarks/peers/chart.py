@@ -3,7 +3,7 @@
 import html
 import math
 
-LEFT, WIDTH, RIGHT, BAR, TOP = 420, 380, 90, 18, 46
+LEFT, WIDTH, RIGHT, BAR, TOP = 480, 380, 90, 18, 46
 COLOURS = {True: "#3a7d44", False: "#b3413a", None: "#4a6fa5"}
 
 
