@@ -34,7 +34,7 @@ void all_gather(const C& comm, std::span<const T> shard, std::span<T> full, type
     comm.all_gather(shard, full, stream, where);
 }
 
-/// The same where rank r's shard already lies at its place in `full`.
+/// The same where rank r's shard already lies at its place in `full`; over one rank there is nothing to do.
 /// Shapes:  full [size * k]; this rank's k elements from rank * k on are the input.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
 template <Element T, AllGathers<T> C>
@@ -44,7 +44,7 @@ void all_gather_in_place(const C& comm, std::span<T> full, typename C::Stream st
         throw_invalid_argument(where, "all_gather_in_place over ", comm.axes(), ": ", full.size(),
                                " elements, expected a multiple of ", comm.size(), " ranks");
     }
-    comm.all_gather_in_place(full, stream, where);
+    if (comm.size() > 1) { comm.all_gather_in_place(full, stream, where); }
 }
 
 }  // namespace shardkit

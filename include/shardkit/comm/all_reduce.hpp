@@ -35,11 +35,11 @@ void all_reduce(const C& comm, ReduceOp op, std::span<const In> input, std::span
     comm.all_reduce(op, input, output, stream, where);
 }
 
-/// The same where the result replaces the input.
+/// The same where the result replaces the input; over one rank there is nothing to do.
 template <Element T, AllReduces<T, T> C>
 void all_reduce_in_place(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream,
                          SourceLocation where = SourceLocation::current()) {
-    comm.all_reduce_in_place(op, values, stream, where);
+    if (comm.size() > 1) { comm.all_reduce_in_place(op, values, stream, where); }
 }
 
 }  // namespace shardkit

@@ -35,7 +35,8 @@ void reduce_scatter(const C& comm, ReduceOp op, std::span<const In> full, std::s
     comm.reduce_scatter(op, full, shard, stream, where);
 }
 
-/// The same where piece r of rank r's own buffer receives the result; the other pieces keep their values.
+/// The same where piece r of rank r's own buffer receives the result; the other pieces keep their values. Over one
+/// rank there is nothing to do.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
 template <Element T, ReduceScatters<T, T> C>
 void reduce_scatter_in_place(const C& comm, ReduceOp op, std::span<T> full, typename C::Stream stream,
@@ -44,7 +45,7 @@ void reduce_scatter_in_place(const C& comm, ReduceOp op, std::span<T> full, type
         throw_invalid_argument(where, "reduce_scatter_in_place over ", comm.axes(), ": ", full.size(),
                                " elements, expected a multiple of ", comm.size(), " ranks");
     }
-    comm.reduce_scatter_in_place(op, full, stream, where);
+    if (comm.size() > 1) { comm.reduce_scatter_in_place(op, full, stream, where); }
 }
 
 }  // namespace shardkit

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,8 +51,9 @@ class TrafficLog {
     /// Rows with at least one call, in order of first appearance of their axes.
     std::vector<Entry> entries() const {
         std::vector<Entry> used;
-        std::copy_if(rows_.begin(), rows_.end(), std::back_inserter(used),
-                     [](const Entry& e) { return e.calls > 0; });
+        for (const Entry& row : rows_) {
+            if (row.calls > 0) { used.push_back(row); }
+        }
         return used;
     }
 

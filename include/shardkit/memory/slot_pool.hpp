@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -21,7 +20,13 @@ class SlotPool {
   public:
     using Event = typename Engine::Stream::Event;
     using Memory = typename Engine::template Buffer<std::uint8_t>;
-    using Make = std::function<Memory(std::size_t bytes)>;
+    /// Where a slot's memory comes from: make(owner, bytes).
+    struct Source {
+        const void* owner = nullptr;
+        Memory (*make)(const void* owner, std::size_t bytes) = [](const void*, std::size_t bytes) {
+            return Memory(bytes);
+        };
+    };
 
     class Slot {
       public:
@@ -36,18 +41,15 @@ class SlotPool {
         Event last_use_{};
     };
 
-    /// For engines whose buffers need nothing but a size.
-    static Memory plain_memory(std::size_t bytes) { return Memory(bytes); }
-
-    /// `make`: where a slot's memory comes from.
-    SlotPool(std::size_t slot_bytes, std::size_t in_flight, Make make = plain_memory)
-        : slot_bytes_(slot_bytes), in_flight_(in_flight), make_(std::move(make)) {}
+    /// Without a source, for engines whose buffers need nothing but a size.
+    SlotPool(std::size_t slot_bytes, std::size_t in_flight, Source source = {})
+        : slot_bytes_(slot_bytes), in_flight_(in_flight), source_(source) {}
 
     std::size_t slot_bytes() const noexcept { return slot_bytes_; }
 
     /// A group joins and receives its number. May allocate a slot.
     std::size_t join() {
-        if (slots_.size() < in_flight_) { slots_.push_back(Slot(make_(slot_bytes_))); }
+        if (slots_.size() < in_flight_) { slots_.push_back(Slot(source_.make(source_.owner, slot_bytes_))); }
         ++members_;
         return next_ordinal_++;
     }
@@ -84,7 +86,7 @@ class SlotPool {
   private:
     std::size_t slot_bytes_;
     std::size_t in_flight_;
-    Make make_;
+    Source source_;
     std::size_t members_ = 0;
     std::size_t next_ordinal_ = 0;
     std::deque<Slot> slots_;

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <utility>
 
 #include <shardkit/memory/slot_pool.hpp>
 
@@ -22,17 +21,16 @@ constexpr std::string_view name(SlotPurpose purpose) noexcept {
 template <class Engine>
 class SlotPools {
   public:
-    using Make = typename SlotPool<Engine>::Make;
+    using Source = typename SlotPool<Engine>::Source;
 
-    explicit SlotPools(std::size_t in_flight, Make make = SlotPool<Engine>::plain_memory)
-        : in_flight_(in_flight), make_(std::move(make)) {}
+    explicit SlotPools(std::size_t in_flight, Source source = {}) : in_flight_(in_flight), source_(source) {}
 
     /// The pool for buffers of `bytes`; made on first use, kept at its address.
     SlotPool<Engine>& pool(SlotPurpose purpose, std::size_t bytes) {
         for (Entry& entry : entries_) {
             if (entry.purpose == purpose && entry.pool.slot_bytes() == bytes) { return entry.pool; }
         }
-        entries_.push_back({purpose, SlotPool<Engine>(bytes, in_flight_, make_)});
+        entries_.push_back({purpose, SlotPool<Engine>(bytes, in_flight_, source_)});
         return entries_.back().pool;
     }
 
@@ -42,7 +40,7 @@ class SlotPools {
         SlotPool<Engine> pool;
     };
     std::size_t in_flight_;
-    Make make_;
+    Source source_;
     std::deque<Entry> entries_;
 };
 

@@ -61,7 +61,10 @@ class Context {
         : grid_(grid),
           world_(world),
           streams_(streams),
-          pools_(options.in_flight, [this](std::size_t n) { return buffer<std::uint8_t>(n); }),
+          pools_(options.in_flight, {this,
+                                     [](const void* self, std::size_t bytes) {
+                                         return static_cast<const Context*>(self)->buffer<std::uint8_t>(bytes);
+                                     }}),
           options_(options) {
         if (world.size() != grid.size()) {
             throw std::invalid_argument(detail::concat("mesh ", grid.describe(), " has ", grid.size(),

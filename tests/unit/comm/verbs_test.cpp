@@ -188,6 +188,26 @@ TEST_CASE_FIXTURE(Three, "errors and engines are given the caller's own line by 
     CHECK(text.find(place) != std::string::npos);
 }
 
+TEST_CASE("in place over one rank nothing is left to do, and the engine is not asked") {
+    struct Alone : RecordingCommunicator {
+        using RecordingCommunicator::RecordingCommunicator;
+        static std::size_t rank() { return 0; }
+        static std::size_t size() { return 1; }
+        Alone named(std::string_view) const { return *this; }
+        Alone split(std::size_t, std::size_t, std::string_view, SourceLocation = here) const { return *this; }
+    };
+    Call call;
+    const Alone comm(call);
+    std::vector<float> values{1, 2, 3};
+    const std::span<float> all(values);
+    all_gather_in_place(comm, all, {});
+    reduce_scatter_in_place(comm, ReduceOp::sum, all, {});
+    all_reduce_in_place(comm, ReduceOp::sum, all, {});
+    CHECK(call.count == 0);
+    all_reduce(comm, ReduceOp::sum, std::span<const float>(values), all, {});  // into memory of its own: a copy
+    CHECK(call.count == 1);
+}
+
 TEST_CASE("verbs on one rank refuse wrong sizes with the same sentences") {
     self::World world;
     const self::Communicator comm = self::Communicator(world).named("dp");
