@@ -15,7 +15,7 @@ namespace {
 
 Options base_of_meshes() {
     Options options = base();
-    options.model = {16, 2, 16, 4, HeadKind::tied};
+    options.model = {8, 2, 16, 4, HeadKind::tied};
     options.batch = 12;
     return options;
 }
@@ -97,7 +97,7 @@ TEST_SUITE("gpt.meshes") {
                         options.dtype = dtype;
                         options.steps = 4;
                         options.batch = 16;
-                        options.model = {32, 3, 64, 4, HeadKind::tied};
+                        options.model = {16, 3, 64, 4, HeadKind::tied};
                         options.sequence_parallel = sequence_parallel;
                         options.context = context;
                         options.microbatches = mesh.dp;
