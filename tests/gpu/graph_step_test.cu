@@ -34,7 +34,7 @@ void check(const Settings& settings, std::string_view plan) {
     sk::nccl::World world(sk::nccl::UniqueId::create(), 1, 0);
     const auto run = [&](const auto& capture) {
         sk::Rank<Engine, Mesh> rank(Mesh{}, Engine::Communicator(world), {}, world.streams());
-        return step_trainer::follow<T, Policy>(rank, settings, plan, capture);
+        return step_trainer::follow<T>(rank, sk::DynamicPolicy(Policy{}), settings, plan, capture);
     };
     const Outcome plain = run(step_trainer::Repeat{});
     const Outcome with_graphs =

@@ -191,7 +191,8 @@ template <class T, class Policy>
 Outcome on_threads(const Place& place, const Settings& settings, std::string_view plan) {
     std::vector<Outcome> outcomes(place.ranks);
     sk::threads::run(Mesh(place.ranks, 1, 1), [&](auto& rank) {
-        outcomes[rank.rank()] = step_trainer::follow<T, Policy>(rank, settings, plan, step_trainer::Repeat{});
+        outcomes[rank.rank()] =
+            step_trainer::follow<T>(rank, sk::DynamicPolicy(Policy{}), settings, plan, step_trainer::Repeat{});
     });
     return outcomes[place.rank];
 }
@@ -213,7 +214,7 @@ void check_training(const Place& place, sk::nccl::World& world, double bound) {
     const std::string_view plan = "eCeLLeL";
     const auto run = [&](const auto& capture) {
         sk::Rank<Engine, Mesh> rank(Mesh(place.ranks, 1, 1), Engine::Communicator(world), {}, world.streams());
-        return step_trainer::follow<T, Policy>(rank, settings, plan, capture);
+        return step_trainer::follow<T>(rank, sk::DynamicPolicy(Policy{}), settings, plan, capture);
     };
     const Outcome expected = on_threads<T, Policy>(place, settings, plan);
     const Outcome plain = run(step_trainer::Repeat{});
@@ -261,8 +262,8 @@ TEST_CASE("a rank: failure" * doctest::skip()) {
     sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
     const auto run = [&] {
         sk::nccl::run<Engine>(Mesh(place.ranks, 1, 1), world, [&](auto& rank) {
-            step_trainer::Trainer<float, sk::FullShard, std::remove_reference_t<decltype(rank)>> trainer(
-                rank, Settings{.microbatches = 2});
+            step_trainer::Trainer<float, std::remove_reference_t<decltype(rank)>> trainer(
+                rank, sk::DynamicPolicy(sk::FullShard{}), Settings{.microbatches = 2});
             trainer.step();
             if (fails) { throw rank_checks::Planted("planted"); }
             trainer.step();

@@ -42,15 +42,10 @@ void check_bitwise() {
 }  // namespace
 
 namespace toy::inline SHARDKIT_BUILD {
-template Ranks train<sk::Precision<float>>(Mesh, sk::NoShard, const Training&, const Hooks&, sk::RankOptions);
-template Ranks train<sk::Precision<float>>(Mesh, sk::ShardOptimizer, const Training&, const Hooks&, sk::RankOptions);
-template Ranks train<sk::Precision<float>>(Mesh, sk::ShardGradOp, const Training&, const Hooks&, sk::RankOptions);
-template Ranks train<sk::Precision<float>>(Mesh, sk::FullShard, const Training&, const Hooks&, sk::RankOptions);
-template Ranks train<sk::Precision<sk::bf16>>(Mesh, sk::NoShard, const Training&, const Hooks&, sk::RankOptions);
-template Ranks train<sk::Precision<sk::bf16>>(Mesh, sk::ShardOptimizer, const Training&, const Hooks&,
+template Ranks train_as<sk::Precision<float>>(Mesh, const sk::DynamicPolicy&, const Training&, const Hooks&,
                                               sk::RankOptions);
-template Ranks train<sk::Precision<sk::bf16>>(Mesh, sk::ShardGradOp, const Training&, const Hooks&, sk::RankOptions);
-template Ranks train<sk::Precision<sk::bf16>>(Mesh, sk::FullShard, const Training&, const Hooks&, sk::RankOptions);
+template Ranks train_as<sk::Precision<sk::bf16>>(Mesh, const sk::DynamicPolicy&, const Training&, const Hooks&,
+                                                 sk::RankOptions);
 }  // namespace toy::inline SHARDKIT_BUILD
 
 TEST_CASE("the four plain policies give the same bits with one microbatch, clipping included, on every rank") {

@@ -13,12 +13,6 @@ static_assert(sk::ShardPolicy<toy::ReplicateGradients> && sk::PolicyRules<toy::R
 static_assert(sk::ShardPolicy<toy::ReduceOnce> && sk::PolicyRules<toy::ReduceOnce>::hold);
 static_assert(sk::ShardPolicy<toy::PairedGradOp> && sk::PolicyRules<toy::PairedGradOp>::hold);
 
-namespace toy::inline SHARDKIT_BUILD {
-template Ranks train<sk::Precision<double>>(Mesh, KeepUntilUpdate, const Training&, const Hooks&, sk::RankOptions);
-template Ranks train<sk::Precision<double>>(Mesh, ReduceOnce, const Training&, const Hooks&, sk::RankOptions);
-template Ranks train<sk::Precision<double>>(Mesh, ReplicateGradients, const Training&, const Hooks&, sk::RankOptions);
-}  // namespace toy::inline SHARDKIT_BUILD
-
 TEST_CASE("a user's policies train as one rank does, in fp64 to 1e-12") {
     SUBCASE("sharded parameters that are released at the update") { toy::check_in_fp64<toy::KeepUntilUpdate>(); }
     SUBCASE("replicated gradients, sharded optimizer") { toy::check_in_fp64<toy::ReplicateGradients>(); }

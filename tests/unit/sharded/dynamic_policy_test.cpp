@@ -32,8 +32,8 @@ template <class Policy>
 void check_same(const toy::Mesh& mesh, const Policy& policy, const toy::Training& training) {
     CAPTURE(sk::policy_traits(policy, 4, 1).name);
     CAPTURE(mesh.size());
-    const auto expected = toy::train<sk::Precision<double>>(mesh, policy, training);
-    const auto given = toy::train<sk::Precision<double>>(mesh, sk::DynamicPolicy(policy), training);
+    const auto expected = toy::train_as<sk::Precision<double>>(mesh, policy, training);
+    const auto given = toy::train_as<sk::Precision<double>>(mesh, sk::DynamicPolicy(policy), training);
     REQUIRE(given.size() == expected.size());
     for (std::size_t r = 0; r < given.size(); ++r) { CHECK(toy::same_bits(given[r], expected[r])); }
 }

@@ -13,10 +13,8 @@
 namespace sk = shardkit;
 
 namespace toy::inline SHARDKIT_BUILD {
-template Ranks train<sk::Precision<double>>(Mesh, sk::HybridShard<sk::dynamic>, const Training&, const Hooks&,
-                                            sk::RankOptions);
-template Ranks train<sk::Precision<double>>(Mesh, sk::ShardOver<sk::FullShard, sk::Axes<sk::DpShard, sk::Cp>>,
-                                            const Training&, const Hooks&, sk::RankOptions);
+template Ranks train_as<sk::Precision<double>>(Mesh, const FullOverBoth&, const Training&, const Hooks&,
+                                               sk::RankOptions);
 }  // namespace toy::inline SHARDKIT_BUILD
 
 TEST_CASE("hybrid sharding trains as one rank does, in fp64 to 1e-12") {

@@ -20,42 +20,18 @@ namespace toy::inline SHARDKIT_BUILD {
 using Ranks = std::vector<RankResult>;
 
 // plain_policies_test.cpp
-extern template Ranks train<sk::Precision<double>>(Mesh, sk::NoShard, const Training&, const Hooks&, sk::RankOptions);
-extern template Ranks train<sk::Precision<double>>(Mesh, sk::ShardOptimizer, const Training&, const Hooks&,
-                                                   sk::RankOptions);
-extern template Ranks train<sk::Precision<double>>(Mesh, sk::ShardGradOp, const Training&, const Hooks&,
-                                                   sk::RankOptions);
-extern template Ranks train<sk::Precision<double>>(Mesh, sk::FullShard, const Training&, const Hooks&,
-                                                   sk::RankOptions);
+extern template Ranks train_as<sk::Precision<double>>(Mesh, const sk::DynamicPolicy&, const Training&, const Hooks&,
+                                                      sk::RankOptions);
 
 // hybrid_policies_test.cpp
-extern template Ranks train<sk::Precision<double>>(Mesh, sk::HybridShard<sk::dynamic>, const Training&, const Hooks&,
-                                                   sk::RankOptions);
-extern template Ranks train<sk::Precision<double>>(Mesh, sk::ShardOver<sk::FullShard, sk::Axes<sk::DpShard, sk::Cp>>,
-                                                   const Training&, const Hooks&, sk::RankOptions);
-
-// custom_policies_test.cpp
-extern template Ranks train<sk::Precision<double>>(Mesh, KeepUntilUpdate, const Training&, const Hooks&,
-                                                   sk::RankOptions);
-extern template Ranks train<sk::Precision<double>>(Mesh, ReduceOnce, const Training&, const Hooks&, sk::RankOptions);
-extern template Ranks train<sk::Precision<double>>(Mesh, ReplicateGradients, const Training&, const Hooks&,
-                                                   sk::RankOptions);
+using FullOverBoth = sk::ShardOver<sk::FullShard, sk::Axes<sk::DpShard, sk::Cp>>;
+extern template Ranks train_as<sk::Precision<double>>(Mesh, const FullOverBoth&, const Training&, const Hooks&,
+                                                      sk::RankOptions);
 
 // bitwise_equal_test.cpp
-extern template Ranks train<sk::Precision<float>>(Mesh, sk::NoShard, const Training&, const Hooks&, sk::RankOptions);
-extern template Ranks train<sk::Precision<float>>(Mesh, sk::ShardOptimizer, const Training&, const Hooks&,
-                                                  sk::RankOptions);
-extern template Ranks train<sk::Precision<float>>(Mesh, sk::ShardGradOp, const Training&, const Hooks&,
-                                                  sk::RankOptions);
-extern template Ranks train<sk::Precision<float>>(Mesh, sk::FullShard, const Training&, const Hooks&,
-                                                  sk::RankOptions);
-extern template Ranks train<sk::Precision<sk::bf16>>(Mesh, sk::NoShard, const Training&, const Hooks&,
+extern template Ranks train_as<sk::Precision<float>>(Mesh, const sk::DynamicPolicy&, const Training&, const Hooks&,
                                                      sk::RankOptions);
-extern template Ranks train<sk::Precision<sk::bf16>>(Mesh, sk::ShardOptimizer, const Training&, const Hooks&,
-                                                     sk::RankOptions);
-extern template Ranks train<sk::Precision<sk::bf16>>(Mesh, sk::ShardGradOp, const Training&, const Hooks&,
-                                                     sk::RankOptions);
-extern template Ranks train<sk::Precision<sk::bf16>>(Mesh, sk::FullShard, const Training&, const Hooks&,
-                                                     sk::RankOptions);
+extern template Ranks train_as<sk::Precision<sk::bf16>>(Mesh, const sk::DynamicPolicy&, const Training&, const Hooks&,
+                                                        sk::RankOptions);
 
 }  // namespace toy::inline SHARDKIT_BUILD

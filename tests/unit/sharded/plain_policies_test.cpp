@@ -12,10 +12,8 @@
 namespace sk = shardkit;
 
 namespace toy::inline SHARDKIT_BUILD {
-template Ranks train<sk::Precision<double>>(Mesh, sk::NoShard, const Training&, const Hooks&, sk::RankOptions);
-template Ranks train<sk::Precision<double>>(Mesh, sk::ShardOptimizer, const Training&, const Hooks&, sk::RankOptions);
-template Ranks train<sk::Precision<double>>(Mesh, sk::ShardGradOp, const Training&, const Hooks&, sk::RankOptions);
-template Ranks train<sk::Precision<double>>(Mesh, sk::FullShard, const Training&, const Hooks&, sk::RankOptions);
+template Ranks train_as<sk::Precision<double>>(Mesh, const sk::DynamicPolicy&, const Training&, const Hooks&,
+                                               sk::RankOptions);
 }  // namespace toy::inline SHARDKIT_BUILD
 
 TEST_CASE("the plain policies train as one rank does, in fp64 to 1e-12") {

@@ -11,6 +11,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 
 #include "unit/sharded/serial_oracle.hpp"
 #include "unit/sharded/toy_model.hpp"
@@ -153,7 +154,7 @@ void train_rank(Rank& rank, ModelType& model, const Update<ModelType>& update, c
 
 /// Any rank: makes the model and the optimizer that the training names.
 template <class Precision, class Rank, class Policy>
-RankResult train_rank(Rank& rank, Policy policy, const Training& training, const Hooks& hooks = {}) {
+RankResult train_rank_as(Rank& rank, const Policy& policy, const Training& training, const Hooks& hooks) {
     RankResult result;
     Model<Policy, typename Rank::Engine, Precision> model(rank, policy);
     if (training.rule == Rule::adamw) {
@@ -174,15 +175,36 @@ RankResult train_rank(Rank& rank, Policy policy, const Training& training, const
     return result;
 }
 
-/// Every rank's result of the training on `mesh`, ranks as threads.
+/// Every rank's result of the training on `mesh`, ranks as threads, with the policy's own type.
 template <class Precision, class Policy>
-std::vector<RankResult> train(Mesh mesh, Policy policy, const Training& training, const Hooks& hooks = {},
-                              sk::RankOptions options = {}) {
+std::vector<RankResult> train_as(Mesh mesh, const Policy& policy, const Training& training, const Hooks& hooks = {},
+                                 sk::RankOptions options = {}) {
     std::vector<RankResult> results(mesh.size());
     sk::threads::run(
-        mesh, [&](auto& rank) { results[rank.rank()] = train_rank<Precision>(rank, policy, training, hooks); },
+        mesh, [&](auto& rank) { results[rank.rank()] = train_rank_as<Precision>(rank, policy, training, hooks); },
         options);
     return results;
+}
+
+/// A policy as one that is chosen at run time, where it can be, so that what trains is compiled once for all of them:
+/// dynamic_policy_test.cpp shows that the types themselves do the same.
+template <class Policy>
+auto chosen(const Policy& policy) {
+    if constexpr (std::is_same_v<sk::ShardAxes<Policy>, sk::Axes<sk::DpShard>>) {
+        return sk::DynamicPolicy(policy);
+    } else {
+        return policy;
+    }
+}
+
+template <class Precision, class Rank, class Policy>
+RankResult train_rank(Rank& rank, const Policy& policy, const Training& training, const Hooks& hooks = {}) {
+    return train_rank_as<Precision>(rank, chosen(policy), training, hooks);
+}
+template <class Precision, class Policy>
+std::vector<RankResult> train(Mesh mesh, const Policy& policy, const Training& training, const Hooks& hooks = {},
+                              sk::RankOptions options = {}) {
+    return train_as<Precision>(mesh, chosen(policy), training, hooks, options);
 }
 
 }  // namespace toy::inline SHARDKIT_BUILD

@@ -34,11 +34,12 @@ using step_trainer::Outcome;
 using step_trainer::Settings;
 using NcclRank = sk::Rank<gpu_ranks::Engine, Mesh>;
 
-template <class T, class Policy>
-std::vector<Outcome> on_threads(std::size_t ranks, const Settings& settings, std::string_view plan) {
+template <class T>
+std::vector<Outcome> on_threads(std::size_t ranks, const sk::DynamicPolicy& policy, const Settings& settings,
+                                std::string_view plan) {
     std::vector<Outcome> outcomes(ranks);
     sk::threads::run(Mesh(ranks, 1, 1), [&](auto& rank) {
-        outcomes[rank.rank()] = step_trainer::follow<T, Policy>(rank, settings, plan, step_trainer::Repeat{});
+        outcomes[rank.rank()] = step_trainer::follow<T>(rank, policy, settings, plan, step_trainer::Repeat{});
     });
     return outcomes;
 }
@@ -52,15 +53,15 @@ std::string on_nccl(std::size_t ranks, Paces paces, const F& f) {
     return error;
 }
 
-template <class T, class Policy>
-void check(std::size_t ranks, const Settings& settings, std::string_view plan) {
-    CAPTURE(Policy::name);
+template <class T>
+void check(std::size_t ranks, const sk::DynamicPolicy& policy, const Settings& settings, std::string_view plan) {
+    CAPTURE(policy.name);
     CAPTURE(ranks);
     CAPTURE(settings.microbatches);
     CAPTURE(settings.clips);
     CAPTURE(settings.scales_loss);
     CAPTURE(plan);
-    const std::vector<Outcome> expected = on_threads<T, Policy>(ranks, settings, plan);
+    const std::vector<Outcome> expected = on_threads<T>(ranks, policy, settings, plan);
     REQUIRE(!expected[0].log.empty());
     for (const Paces paces : small_trainer::all_paces) {
         if (test_size::reduced() && paces.compute == paces.communication) { continue; }
@@ -68,8 +69,8 @@ void check(std::size_t ranks, const Settings& settings, std::string_view plan) {
         CAPTURE(static_cast<int>(paces.communication));
         std::vector<Outcome> given(ranks);
         const std::string error = on_nccl(ranks, paces, [&](NcclRank& rank, const auto& streams) {
-            given[rank.rank()] = step_trainer::follow<T, Policy>(
-                rank, settings, plan, [&](const auto& step) { return CapturedStep(streams, step); });
+            given[rank.rank()] = step_trainer::follow<T>(
+                rank, policy, settings, plan, [&](const auto& step) { return CapturedStep(streams, step); });
         });
         CHECK(error == "");
         for (std::size_t r = 0; r < ranks; ++r) { CHECK(step_trainer::same(given[r], expected[r])); }
@@ -78,11 +79,11 @@ void check(std::size_t ranks, const Settings& settings, std::string_view plan) {
 
 template <class T>
 void check_policies(std::size_t ranks, const Settings& settings, std::string_view plan) {
-    check<T, sk::NoShard>(ranks, settings, plan);
-    check<T, sk::ShardOptimizer>(ranks, settings, plan);
-    check<T, sk::ShardGradOp>(ranks, settings, plan);
-    check<T, sk::FullShard>(ranks, settings, plan);
-    if (ranks % 2 == 0) { check<T, sk::HybridShard<2>>(ranks, settings, plan); }
+    check<T>(ranks, sk::DynamicPolicy(sk::NoShard{}), settings, plan);
+    check<T>(ranks, sk::DynamicPolicy(sk::ShardOptimizer{}), settings, plan);
+    check<T>(ranks, sk::DynamicPolicy(sk::ShardGradOp{}), settings, plan);
+    check<T>(ranks, sk::DynamicPolicy(sk::FullShard{}), settings, plan);
+    if (ranks % 2 == 0) { check<T>(ranks, sk::DynamicPolicy(sk::HybridShard<2>{}), settings, plan); }
 }
 
 }  // namespace
@@ -101,8 +102,8 @@ TEST_CASE("nccl: launches of a captured step are steps, plain ones before and be
 
 TEST_CASE("nccl: a captured step without clipping, and in bf16 with fp32 master and reduction") {
     check_policies<float>(2, {.microbatches = 2, .clips = false}, "eCLLeL");
-    check<sk::bf16, sk::ShardOptimizer>(2, {.microbatches = 2}, "eCLLeL");
-    check<sk::bf16, sk::FullShard>(2, {.microbatches = 2}, "eCLLeL");
+    check<sk::bf16>(2, sk::DynamicPolicy(sk::ShardOptimizer{}), {.microbatches = 2}, "eCLLeL");
+    check<sk::bf16>(2, sk::DynamicPolicy(sk::FullShard{}), {.microbatches = 2}, "eCLLeL");
 }
 
 TEST_CASE("nccl: plain steps go on after a capture before its graph is launched, and after a second capture") {
@@ -123,7 +124,7 @@ TEST_CASE("nccl: evaluations before a capture and between launches see the param
 
 TEST_CASE("nccl: a step with a norm that is captured before any plain one is an error: it would take memory") {
     const std::string error = on_nccl(2, small_trainer::all_paces[0], [](NcclRank& rank, const auto& streams) {
-        step_trainer::Trainer<float, sk::FullShard, NcclRank> trainer(rank, {});
+        step_trainer::Trainer<float, NcclRank> trainer(rank, sk::DynamicPolicy(sk::FullShard{}), {});
         const CapturedStep graph(streams, [&] { trainer.step(); });
     });
     CHECK(rank_checks::contains(error, "cudaErrorStreamCaptureUnsupported"));
@@ -131,17 +132,17 @@ TEST_CASE("nccl: a step with a norm that is captured before any plain one is an 
 
 TEST_CASE("nccl: a learning rate set between launches takes effect in the next one") {
     check_policies<float>(2, {.microbatches = 1}, "eCLrLLrLreL");
-    const auto same_rate = on_threads<float, sk::FullShard>(2, {}, "eeee");
-    const auto lower_rate = on_threads<float, sk::FullShard>(2, {}, "eere");
+    const auto same_rate = on_threads<float>(2, sk::DynamicPolicy(sk::FullShard{}), {}, "eeee");
+    const auto lower_rate = on_threads<float>(2, sk::DynamicPolicy(sk::FullShard{}), {}, "eere");
     CHECK(!step_trainer::same(same_rate[0], lower_rate[0]));
 }
 
 TEST_CASE("nccl: the loss scale adapts inside the graph, and steps that overflow are skipped there") {
     check_policies<float>(3, {.microbatches = 2, .scales_loss = true}, "eCLLLLLeLL");
     const Settings fp16{.clips = false, .scales_loss = true};
-    check<sk::fp16, sk::ShardOptimizer>(2, fp16, "eCLLLLLeLL");
-    check<sk::fp16, sk::FullShard>(2, fp16, "eCLLLLLeLL");
-    const auto expected = on_threads<float, sk::FullShard>(2, {.scales_loss = true}, "eeeeee");
+    check<sk::fp16>(2, sk::DynamicPolicy(sk::ShardOptimizer{}), fp16, "eCLLLLLeLL");
+    check<sk::fp16>(2, sk::DynamicPolicy(sk::FullShard{}), fp16, "eCLLLLLeLL");
+    const auto expected = on_threads<float>(2, sk::DynamicPolicy(sk::FullShard{}), {.scales_loss = true}, "eeeeee");
     const std::vector<double>& log = expected[0].log;
     std::vector<double> scales;
     for (std::size_t step = 0; 2 * step < log.size(); ++step) { scales.push_back(log[2 * step + 1]); }
@@ -175,7 +176,8 @@ TEST_CASE("nccl: a captured step and its launches wait for nothing, allocate not
     std::size_t gathers = 0;
     std::size_t reductions = 0;
     const std::string error = on_nccl(ranks, small_trainer::all_paces[0], [&](NcclRank& rank, const auto& streams) {
-        step_trainer::Trainer<float, sk::FullShard, NcclRank> trainer(rank, {.microbatches = 2, .scales_loss = true});
+        step_trainer::Trainer<float, NcclRank> trainer(rank, sk::DynamicPolicy(sk::FullShard{}),
+                                                       {.microbatches = 2, .scales_loss = true});
         trainer.step();
         streams.compute.synchronize();
         streams.communication.synchronize();

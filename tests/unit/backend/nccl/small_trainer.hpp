@@ -12,6 +12,7 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/loss_scale.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
@@ -51,16 +52,17 @@ struct Outcome {
     friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-/// `submit(stream, work)`: how the user's kernels run on this engine. `scalars`: engine memory for activations.
-template <class T, class Policy, class Rank, class Submit>
-Outcome train(Rank& rank, const Training& training, const Submit& submit) {
+/// `submit(stream, work)`: how the user's kernels run on this engine.
+template <class T, class Rank, class Submit>
+Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& training, const Submit& submit) {
     using Engine = sk::EngineOf<Rank>;
     using Group = sk::Params<Weight<T>, Bias<T>>;
     const auto stream = rank.compute_stream();
-    std::deque<sk::Sharded<Group, Policy, Engine>> model;
+    using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
+    std::deque<Layer> model;
     std::deque<typename Engine::template Buffer<T>> activations;
     for (std::size_t l = 0; l < layers; ++l) {
-        model.emplace_back(rank, "layers." + std::to_string(l));
+        model.emplace_back(rank, "layers." + std::to_string(l), sk::Shapes<Group>{}, typename Layer::Options{policy});
         model[l].initialize(trainer_layer::first_value);
         activations.push_back(rank.template buffer<T>(weight_size));
     }

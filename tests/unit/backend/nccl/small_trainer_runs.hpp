@@ -20,14 +20,14 @@ namespace small_trainer {
 
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
-template <class T, class Policy>
-std::vector<Outcome> on_threads(const Mesh& mesh, const Training& training) {
+template <class T>
+std::vector<Outcome> on_threads(const Mesh& mesh, const sk::DynamicPolicy& policy, const Training& training) {
     std::vector<Outcome> outcomes(mesh.grid().size());
     sk::threads::run(
         mesh,
         [&](auto& rank) {
             outcomes[rank.rank()] =
-                train<T, Policy>(rank, training, [](const auto& stream, const auto& work) { stream.submit(work); });
+                train<T>(rank, policy, training, [](const auto& stream, const auto& work) { stream.submit(work); });
         },
         sk::RankOptions{.in_flight = training.in_flight});
     return outcomes;
@@ -37,12 +37,13 @@ using paced_ranks::all_paces;
 using paced_ranks::Paces;
 
 /// On the stand-in. Empty `error` when every rank ended well, and the stand-in saw nothing that would break on a GPU.
-template <class T, class Policy>
-std::vector<Outcome> on_nccl(const Mesh& mesh, const Training& training, Paces paces, std::string& error) {
+template <class T>
+std::vector<Outcome> on_nccl(const Mesh& mesh, const sk::DynamicPolicy& policy, const Training& training, Paces paces,
+                             std::string& error) {
     std::vector<Outcome> outcomes(mesh.grid().size());
     error = paced_ranks::run(mesh, paces, {.in_flight = training.in_flight}, [&](auto& rank, const auto&) {
         outcomes[rank.rank()] =
-            train<T, Policy>(rank, training, [](const sk::cuda::TimelineRef& stream, const auto& work) {
+            train<T>(rank, policy, training, [](const sk::cuda::TimelineRef& stream, const auto& work) {
                 host_functions::LaunchedStream(stream).submit(work);
             });
     });
@@ -58,12 +59,13 @@ inline bool same(const Outcome& a, const Outcome& b) {
 
 /// Where the NCCL engine first gives something else than `expected`, at which paces, and what went wrong there; empty
 /// where it does not.
-template <class T, class Policy>
-std::string difference(const Mesh& mesh, const Training& training, const std::vector<Outcome>& expected) {
+template <class T>
+std::string difference(const Mesh& mesh, const sk::DynamicPolicy& policy, const Training& training,
+                       const std::vector<Outcome>& expected) {
     const auto word = [](standin::Pace pace) { return pace == standin::Pace::lazy ? "late" : "early"; };
     for (const Paces paces : all_paces) {
         std::string error;
-        const auto given = on_nccl<T, Policy>(mesh, training, paces, error);
+        const auto given = on_nccl<T>(mesh, policy, training, paces, error);
         for (std::size_t r = 0; r < given.size(); ++r) {
             if (error.empty() && same(given[r], expected[r])) { continue; }
             return sk::detail::concat("compute ", word(paces.compute), ", communication ", word(paces.communication),

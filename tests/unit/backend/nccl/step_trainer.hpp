@@ -14,6 +14,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/loss_scale.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
@@ -71,13 +72,13 @@ inline bool same(const Outcome& a, const Outcome& b) {
     return equal(a.parameters, b.parameters) && equal(a.log, b.log);
 }
 
-template <class T, class Policy, class Rank>
+template <class T, class Rank>
 class Trainer {
   public:
-    Trainer(Rank& rank, const Settings& settings)
+    Trainer(Rank& rank, const sk::DynamicPolicy& policy, const Settings& settings)
         : rank_(rank),
           settings_(settings),
-          model_(make_model(rank)),
+          model_(make_model(rank, policy)),
           groups_(sk::groups(model_)),
           optimizer_(groups_, {.learning_rate = settings.learning_rate, .weight_decay = 0.125}),
           loss_scale_(rank, {.initial = 4, .growth_interval = 1}),
@@ -124,14 +125,17 @@ class Trainer {
 
   private:
     using Engine = sk::EngineOf<Rank>;
-    using Model = std::deque<sk::Sharded<sk::Params<Weight<T>, Bias<T>>, Policy, Engine>>;
+    using Group = sk::Params<Weight<T>, Bias<T>>;
+    using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
+    using Model = std::deque<Layer>;
     using ModelGroups = decltype(sk::groups(std::declval<Model&>()));
     using Optimizer = decltype(sk::AdamW(std::declval<const ModelGroups&>()));
 
-    static Model make_model(Rank& rank) {
+    static Model make_model(Rank& rank, const sk::DynamicPolicy& policy) {
         Model model;
         for (std::size_t l = 0; l < layers; ++l) {
-            model.emplace_back(rank, "layers." + std::to_string(l));
+            model.emplace_back(rank, "layers." + std::to_string(l), sk::Shapes<Group>{},
+                               typename Layer::Options{policy});
             model[l].initialize(trainer_layer::first_value);
         }
         return model;
@@ -188,9 +192,10 @@ struct Dropped {};
 /// Works through `plan`, one letter after the other: e a step, a an abandoned one, C a step captured in a graph
 /// (which is not run by that), D a capture that an exception ends, L a launch of the last graph, v an evaluation, r a
 /// lower learning rate. `capture(step)` returns the graph.
-template <class T, class Policy, class Rank, class Capture>
-Outcome follow(Rank& rank, const Settings& settings, std::string_view plan, const Capture& capture) {
-    Trainer<T, Policy, Rank> trainer(rank, settings);
+template <class T, class Rank, class Capture>
+Outcome follow(Rank& rank, const sk::DynamicPolicy& policy, const Settings& settings, std::string_view plan,
+               const Capture& capture) {
+    Trainer<T, Rank> trainer(rank, policy, settings);
     double learning_rate = settings.learning_rate;
     const auto step = [&] { trainer.step(); };
     std::vector<decltype(capture(step))> graphs;

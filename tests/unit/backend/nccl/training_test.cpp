@@ -26,9 +26,10 @@ void check(const Mesh& mesh, const Training& training) {
     CAPTURE(mesh.grid().describe());
     CAPTURE(training.microbatches);
     CAPTURE(training.in_flight);
-    const auto expected = small_trainer::on_threads<T, Policy>(mesh, training);
+    const sk::DynamicPolicy policy(Policy{});
+    const auto expected = small_trainer::on_threads<T>(mesh, policy, training);
     REQUIRE(expected[0].norms.size() == (training.norm ? training.steps - (training.abandon ? 1 : 0) : 0));
-    CHECK(small_trainer::difference<T, Policy>(mesh, training, expected) == "");
+    CHECK(small_trainer::difference<T>(mesh, policy, training, expected) == "");
 }
 
 template <class T>
