@@ -15,7 +15,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-TRAINER = ROOT / "examples/train_gpt"
+EXAMPLES = ROOT / "examples"
+TRAINER = EXAMPLES / "train_gpt"
 # Maxima are left out: counted twice, they stay what they are.
 CALL = re.compile(r"\b(?:sk::)?(?P<verb>all_reduce|reduce_scatter)(?P<in_place>_in_place)?"
                   r"\((?P<arguments>[^;{}]*ReduceOp::sum[^;{}]*)\);")
@@ -101,11 +102,11 @@ class Target:
                     for name, replacement in mutants_of(match):
                         mutated = text[:match.start()] + "{ " + replacement + " }" + text[match.end():]
                         yield f"{header.relative_to(ROOT)}:{line}", name, path, mutated
-        if self.root == TRAINER:
+        if self.root == EXAMPLES:
             yield from self.typed_mutants()
 
     def typed_mutants(self):
-        for header in sorted((self.root / "program").glob("*.hpp")):
+        for header in sorted((TRAINER / "program").glob("*.hpp")):
             text = header.read_text(encoding="utf-8")
             for match in MADE.finditer(text):
                 if match["axes"] not in WRONG:
@@ -116,11 +117,11 @@ class Target:
                     yield (f"{header.relative_to(ROOT)}:{line}", f"{match['axes']} made over {wrong}",
                            header.relative_to(self.root), mutated)
         for file, name, pattern, replacement in TYPED:
-            text = (self.root / file).read_text(encoding="utf-8")
+            text = (TRAINER / file).read_text(encoding="utf-8")
             mutated, count = re.subn(pattern, replacement, text)
             if count == 0:
                 sys.exit(f"nothing like {pattern} in {file}")
-            yield str((self.root / file).relative_to(ROOT)), name, pathlib.Path(file), mutated
+            yield str((TRAINER / file).relative_to(ROOT)), name, (TRAINER / file).relative_to(self.root), mutated
 
     def run(self, compiler, folder, overlay=None):
         """None when the program passes, else what stopped it."""
@@ -182,12 +183,12 @@ def main():
     parser.add_argument("--target", help="library, layers or trainer; all of them if not given")
     options = parser.parse_args()
     trainer = ([TRAINER / "allocation_counter.cpp"],
-               [f"-I{TRAINER}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
+               [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
     targets = [
         Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh"], "killer.cpp"),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),
-        Target("trainer", TRAINER, ["program"], "trainer_killer.cpp", *trainer),
+        Target("trainer", EXAMPLES, ["train_gpt/program"], "trainer_killer.cpp", *trainer),
     ]
     chosen = [target for target in targets if options.target in (None, target.name)]
     if not chosen:

@@ -15,7 +15,7 @@
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/tensor_parallel/cross_entropy.hpp>
 
-#include "program/trainer.hpp"
+#include "train_gpt/program/trainer.hpp"
 
 using namespace train_gpt;
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
+#include <thread>
 
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/engine.hpp>
@@ -25,6 +27,9 @@ namespace detail {
     std::fflush(stdout);
     std::fprintf(stderr, "shardkit: rank %zu of %zu failed: %s\n", everybody.rank, everybody.size(), what);
     std::fflush(stderr);
+    // A launcher forwards the text by and by, and may drop what it has not read when the job is aborted: MPICH's
+    // does.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     std::abort();
 }
