@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "../../examples/common/flags.hpp"
-#include "../../examples/common/parse.hpp"
+#include "../../examples/common/read_flag.hpp"
 #include "../common/sweep_flags.hpp"
+#include "require_ranks.hpp"
 #include "verb_facts.hpp"
 
 namespace benchmarks {
@@ -48,14 +48,7 @@ void read_ranks(const program::Flags& flags, Options& o, std::size_t processes) 
         if (!flags.is_given("--mesh")) { throw program::bad_flag(flag, given, "a --mesh DPxTPxCP with it"); }
         o.axes = program::parse_names(flag, given, axis_names);
     });
-    const std::string ranks = std::to_string(o.mesh.world()) + " ranks";
-    if (o.engine == EngineKind::self && o.mesh.world() != 1) {
-        throw program::InputError("--engine self: has one rank, but " + ranks + " were given: expected --ranks 1");
-    }
-    if (o.engine == EngineKind::mpi && o.mesh.world() != processes) {
-        throw program::InputError("--engine mpi: this job has " + std::to_string(processes) + " processes, but " +
-                                  ranks + " were given: expected mpirun -n " + std::to_string(o.mesh.world()));
-    }
+    require_ranks(o.engine, o.mesh, processes);
 }
 
 bool has_placement(VerbKind verb, const Options& o) {
@@ -120,11 +113,8 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     sizes.read(flags, o);
     read_names(flags, "--datatype", type_names, o.types);
     read_names(flags, "--op", op_names, o.ops);
-    flags.use("--root", [&](const std::string& flag, const std::string& given) {
-        o.root = program::parse_count(flag, given, 0, o.group_size() - 1);
-    });
-    flags.use("--plot",
-              [&](const std::string& flag, const std::string& given) { o.plot = program::parse_file(flag, given); });
+    program::read_count(flags, "--root", o.root, 0, o.group_size() - 1);
+    program::read_file(flags, "--plot", o.plot);
     if (!o.plot.empty() && !moves_data(o)) {
         throw program::bad_flag("--plot", o.plot, "a --verb, ranks and --in-place with which data is moved");
     }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-
 #include "options.hpp"
 #include "row_sink.hpp"
 
@@ -13,8 +11,5 @@ namespace benchmarks {
 void run_on_self(const Options& options, const RowSink& sink);
 void run_on_threads(const Options& options, const RowSink& sink);
 void run_on_mpi(const Options& options, const RowSink& sink);
-
-/// What this program's MPI calls itself; empty without one.
-std::string mpi_version();
 
 }  // namespace benchmarks

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "../../examples/common/attempt.hpp"
 #include "../../examples/common/gnuplot.hpp"
 #include "../../examples/common/output_file.hpp"
 #include "../../examples/common/processes.hpp"
+#include "../../examples/common/run_together.hpp"
 #include "command_line.hpp"
 #include "engines.hpp"
 #include "json_report.hpp"
@@ -72,7 +71,7 @@ std::vector<Row> measure_and_print(const Options& options) {
 void measure_and_report(const Prepared& prepared, const program::Processes& processes) {
     const Options& options = prepared.options;
     const Machine machine = Machine::read();
-    const std::string mpi = options.engine == EngineKind::mpi ? mpi_version() : "";
+    const std::string mpi = processes.mpi_version();
     if (processes.reports()) { print(table_head(options, machine, mpi)); }
     const std::vector<Row> rows = measure_and_print(options);
     if (!processes.reports()) { return; }
@@ -87,26 +86,11 @@ void measure_and_report(const Prepared& prepared, const program::Processes& proc
     if (wrong > 0) { throw std::runtime_error("wrong data: " + std::to_string(wrong) + " values; see #wrong"); }
 }
 
-int run(int count, char** arguments) {
-    const program::Processes processes(count, arguments);
-    std::optional<Prepared> prepared;
-    const program::Failure unprepared = program::attempt([&] { prepared = prepare(count, arguments, processes); });
-    // No process starts unless all can; what all of them find wrong is said once.
-    const program::Processes::Agreement agreed = processes.agree(unprepared.code);
-    if (agreed.speaks) { program::print_failure("collectives", unprepared.text); }
-    if (agreed.code != EXIT_SUCCESS || !prepared) { return agreed.code; }
-
-    const program::Failure failed = program::attempt([&] { measure_and_report(*prepared, processes); });
-    if (failed.code != EXIT_SUCCESS) { program::print_failure("collectives", failed.text); }
-    return failed.code;
-}
-
 }  // namespace
 
 int main(int count, char** arguments) {
-    int code = EXIT_FAILURE;
-    const program::Failure failed = program::attempt([&] { code = run(count, arguments); });
-    if (failed.code == EXIT_SUCCESS) { return code; }
-    program::print_failure("collectives", failed.text);
-    return failed.code;
+    return program::run_together(
+        "collectives", count, arguments,
+        [&](const program::Processes& processes) { return prepare(count, arguments, processes); },
+        measure_and_report);
 }

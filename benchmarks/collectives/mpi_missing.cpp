@@ -6,6 +6,5 @@
 namespace benchmarks {
 
 void run_on_mpi(const Options&, const RowSink&) { program::throw_mpi_missing(); }
-std::string mpi_version() { return {}; }
 
 }  // namespace benchmarks

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
@@ -14,14 +12,6 @@ void run_on_mpi(const Options& options, const RowSink& sink) {
         shardkit::Context<shardkit::mpi::Engine<>>& context = rank;
         run_rank(context, options, sink);
     });
-}
-
-std::string mpi_version() {
-    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-    int length = 0;
-    MPI_Get_library_version(text.data(), &length);
-    const std::string version(text.data());
-    return version.substr(0, version.find_first_of(",\n"));
 }
 
 }  // namespace benchmarks

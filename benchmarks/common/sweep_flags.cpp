@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sweep_flags.hpp"
 
-#include "../../examples/common/text_format.hpp"
+#include "../../examples/common/read_flag.hpp"
 
 namespace benchmarks {
 
@@ -32,7 +32,6 @@ void SweepFlags::add(program::Flags& flags) const {
 }
 
 void SweepFlags::read(const program::Flags& flags, Sweep& sweep) const {
-    using program::parse_count;
     sweep.min_bytes = min_bytes;
     sweep.max_bytes = max_bytes;
     sweep.step_factor = step_factor;
@@ -47,24 +46,14 @@ void SweepFlags::read(const program::Flags& flags, Sweep& sweep) const {
                                     "at least --minbytes, " + std::to_string(sweep.min_bytes) + " bytes");
         }
     });
-    flags.use("--stepfactor", [&](const std::string& flag, const std::string& given) {
-        sweep.step_factor = parse_count(flag, given, 2, 1U << 20U);
-    });
-    const auto count_into = [&](const std::string& name, std::size_t& target, std::uint64_t least) {
-        flags.use(name, [&](const std::string& flag, const std::string& given) {
-            target = parse_count(flag, given, least, 1'000'000'000);
-        });
-    };
-    count_into("--warmup_iters", sweep.warmup, 0);
-    count_into("--iters", sweep.calls, 1);
-    count_into("--rounds", sweep.rounds, 1);
-    count_into("--check", sweep.checks, 0);
-    flags.use("--pin", [&](const std::string& flag, const std::string& given) {
-        sweep.pin = program::parse_name(flag, given, program::switch_names) == 1;
-    });
-    flags.use("--json", [&](const std::string& flag, const std::string& given) {
-        sweep.json = program::parse_file(flag, given);
-    });
+    program::read_count(flags, "--stepfactor", sweep.step_factor, 2, 1U << 20U);
+    constexpr std::uint64_t most = 1'000'000'000;
+    program::read_count(flags, "--warmup_iters", sweep.warmup, 0, most);
+    program::read_count(flags, "--iters", sweep.calls, 1, most);
+    program::read_count(flags, "--rounds", sweep.rounds, 1, most);
+    program::read_count(flags, "--check", sweep.checks, 0, most);
+    program::read_name(flags, "--pin", program::switch_names, sweep.pin);
+    program::read_file(flags, "--json", sweep.json);
 }
 
 }  // namespace benchmarks

@@ -3,8 +3,7 @@
 
 #include <cstdint>
 
-#include "../../examples/common/flags.hpp"
-#include "../../examples/common/parse.hpp"
+#include "../../examples/common/read_flag.hpp"
 #include "../common/sweep_flags.hpp"
 
 namespace benchmarks::kernels {
@@ -41,9 +40,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
         o.kernels.push_back(static_cast<KernelKind>(i));
     }
     read_names(flags, "--datatype", type_names, o.types);
-    flags.use("--ranks", [&](const std::string& flag, const std::string& given) {
-        o.ranks = program::parse_count(flag, given, 1, 4096);
-    });
+    program::read_count(flags, "--ranks", o.ranks, 1, 4096);
     sizes.read(flags, o);
     return o;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.hpp"
 
-#include "../../examples/common/flags.hpp"
-#include "../../examples/common/parse.hpp"
+#include "../../examples/common/read_flag.hpp"
+#include "../collectives/require_ranks.hpp"
 #include "parse_model.hpp"
 #include "parse_number.hpp"
 
@@ -67,17 +67,7 @@ void read_ranks(const program::Flags& flags, Options& o, std::size_t processes) 
         if (flags.is_given("--ranks")) { throw program::InputError("--ranks and --mesh: expected one of the two"); }
         o.meshes = parse_meshes(flag, given);
     });
-    for (const program::MeshExtents& mesh : o.meshes) {
-        const std::string ranks = std::to_string(mesh.world()) + " ranks";
-        if (o.engine == EngineKind::self && mesh.world() != 1) {
-            throw program::InputError("--engine self: has one rank, but " + ranks +
-                                      " were given: expected --ranks 1");
-        }
-        if (o.engine == EngineKind::mpi && mesh.world() != processes) {
-            throw program::InputError("--engine mpi: this job has " + std::to_string(processes) + " processes, but " +
-                                      ranks + " were given: expected mpirun -n " + std::to_string(mesh.world()));
-        }
-    }
+    for (const program::MeshExtents& mesh : o.meshes) { require_ranks(o.engine, mesh, processes); }
 }
 
 /// --predict, --ranks-per-node, --policy, --hybrid-group
@@ -173,36 +163,20 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     }
 
     Options o;
-    const auto count_into = [&](const std::string& name, std::size_t& target, std::uint64_t least,
-                                std::uint64_t most) {
-        flags.use(name, [&](const std::string& flag, const std::string& given) {
-            target = program::parse_count(flag, given, least, most);
-        });
-    };
-    const auto name_into = [&](const std::string& name, const auto& names, auto& target) {
-        flags.use(name, [&](const std::string& flag, const std::string& given) {
-            target = static_cast<std::remove_reference_t<decltype(target)>>(program::parse_name(flag, given, names));
-        });
-    };
-    const auto file_into = [&](const std::string& name, std::string& target) {
-        flags.use(name, [&](const std::string& flag, const std::string& given) {
-            target = program::parse_file(flag, given);
-        });
-    };
     read_ranks(flags, o, processes);
     read_policies(flags, o);
     read_model(flags, o);
     read_compute(flags, o);
     read_links(flags, o);
-    name_into("--datatype", element_names, o.element);
-    name_into("--optimizer", optimizer_names, o.optimizer);
-    name_into("--prefetch", program::switch_names, o.prefetch);
-    name_into("--pin", program::switch_names, o.pin);
-    count_into("--microbatches", o.microbatches, 1, most_microbatches);
-    count_into("--warmup_iters", o.warmup, 0, 1'000'000);
-    count_into("--rounds", o.rounds, 1, 1'000'000);
-    file_into("--json", o.json);
-    file_into("--plot", o.plot);
+    program::read_name(flags, "--datatype", element_names, o.element);
+    program::read_name(flags, "--optimizer", optimizer_names, o.optimizer);
+    program::read_name(flags, "--prefetch", program::switch_names, o.prefetch);
+    program::read_name(flags, "--pin", program::switch_names, o.pin);
+    program::read_count(flags, "--microbatches", o.microbatches, 1, most_microbatches);
+    program::read_count(flags, "--warmup_iters", o.warmup, 0, 1'000'000);
+    program::read_count(flags, "--rounds", o.rounds, 1, 1'000'000);
+    program::read_file(flags, "--json", o.json);
+    program::read_file(flags, "--plot", o.plot);
     return o;
 }
 

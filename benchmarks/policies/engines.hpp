@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-
 #include "fit_link.hpp"
 #include "job.hpp"
 
@@ -18,8 +16,5 @@ void run_on_mpi(const Job& job, const RowSink& sink);
 /// Links of the engine on a mesh, fitted to a few collectives; the same in every process.
 FittedLinks fit_threads(const program::MeshExtents& mesh, bool pin);
 FittedLinks fit_mpi(const program::MeshExtents& mesh, bool pin);
-
-/// What this program's MPI calls itself; empty without one.
-std::string mpi_version();
 
 }  // namespace benchmarks::policies

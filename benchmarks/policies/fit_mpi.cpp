@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
@@ -17,14 +15,6 @@ FittedLinks fit_mpi(const program::MeshExtents& mesh, bool pin) {
         fitted = fit_here<shardkit::mpi::Engine<>>(rank);
     });
     return fitted;
-}
-
-std::string mpi_version() {
-    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-    int length = 0;
-    MPI_Get_library_version(text.data(), &length);
-    const std::string version(text.data());
-    return version.substr(0, version.find_first_of(",\n"));
 }
 
 }  // namespace benchmarks::policies

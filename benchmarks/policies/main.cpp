@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -9,10 +8,10 @@
 
 #include <shardkit/core/bf16.hpp>
 
-#include "../../examples/common/attempt.hpp"
 #include "../../examples/common/gnuplot.hpp"
 #include "../../examples/common/output_file.hpp"
 #include "../../examples/common/processes.hpp"
+#include "../../examples/common/run_together.hpp"
 #include "command_line.hpp"
 #include "engines.hpp"
 #include "fit_files.hpp"
@@ -101,7 +100,7 @@ void report(const Prepared& prepared, const std::string& json, const std::string
 void measure_and_report(const Prepared& prepared, const program::Processes& processes) {
     const policies::Options& o = prepared.options;
     const Machine machine = Machine::read();
-    const std::string mpi = o.engine == EngineKind::mpi ? policies::mpi_version() : "";
+    const std::string mpi = processes.mpi_version();
     const bool reports = processes.reports();
     if (reports) { print(policies::table_head(o, machine, mpi)); }
     const std::optional<Links> links = links_of(prepared);
@@ -124,26 +123,11 @@ void measure_and_report(const Prepared& prepared, const program::Processes& proc
     if (!wrong.empty()) { throw std::runtime_error("wrong data: " + wrong); }
 }
 
-int run(int count, char** arguments) {
-    const program::Processes processes(count, arguments);
-    std::optional<Prepared> prepared;
-    const program::Failure unprepared = program::attempt([&] { prepared = prepare(count, arguments, processes); });
-    // No process starts unless all can; what all of them find wrong is said once.
-    const program::Processes::Agreement agreed = processes.agree(unprepared.code);
-    if (agreed.speaks) { program::print_failure("policies", unprepared.text); }
-    if (agreed.code != EXIT_SUCCESS || !prepared) { return agreed.code; }
-
-    const program::Failure failed = program::attempt([&] { measure_and_report(*prepared, processes); });
-    if (failed.code != EXIT_SUCCESS) { program::print_failure("policies", failed.text); }
-    return failed.code;
-}
-
 }  // namespace
 
 int main(int count, char** arguments) {
-    int code = EXIT_FAILURE;
-    const program::Failure failed = program::attempt([&] { code = run(count, arguments); });
-    if (failed.code == EXIT_SUCCESS) { return code; }
-    program::print_failure("policies", failed.text);
-    return failed.code;
+    return program::run_together(
+        "policies", count, arguments,
+        [&](const program::Processes& processes) { return prepare(count, arguments, processes); },
+        measure_and_report);
 }

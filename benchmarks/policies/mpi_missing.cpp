@@ -19,6 +19,5 @@ template void run_on_mpi<shardkit::bf16>(const Job&, const RowSink&);
 FittedLinks fit_mpi(const program::MeshExtents& /*mesh*/, bool /*pin*/) {
     throw std::logic_error("fit_mpi: built without MPI");
 }
-std::string mpi_version() { return {}; }
 
 }  // namespace benchmarks::policies

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <charconv>
 #include <string>
+#include <string_view>
 
-#include "../../examples/common/input_error.hpp"
-#include "../../examples/common/text_format.hpp"
+#include "../../examples/common/parse.hpp"
 
 namespace benchmarks::policies {
 
@@ -13,9 +12,7 @@ namespace benchmarks::policies {
 /// @throws InputError for anything else
 inline double parse_number(const std::string& flag, const std::string& given, double least, double most) {
     double value = 0;
-    const char* const end = given.data() + given.size();
-    const auto [stop, error] = std::from_chars(given.data(), end, value);
-    if (error != std::errc{} || stop != end || !(value >= least && value <= most)) {
+    if (!program::read_whole(std::string_view(given), value) || !(value >= least && value <= most)) {
         throw program::bad_flag(flag, given, program::formatted("a number from %g to %g", least, most));
     }
     return value;

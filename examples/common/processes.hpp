@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 namespace program {
 
@@ -19,6 +20,9 @@ class Processes {
     std::size_t count() const;
     /// The process that prints and writes files.
     bool reports() const;
+
+    /// What their MPI calls itself; empty without one.
+    std::string mpi_version() const;
 
     /// Tells all processes how far this one came: 0, or an exit code. Collective.
     struct Agreement {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
+
 #include <shardkit/backend/mpi/environment.hpp>
 
 #include "asks_for_mpi.hpp"
@@ -16,6 +18,15 @@ Processes::~Processes() = default;
 
 std::size_t Processes::count() const { return environment_ ? environment_->mpi.size() : 1; }
 bool Processes::reports() const { return !environment_ || environment_->mpi.rank() == 0; }
+
+std::string Processes::mpi_version() const {
+    if (!environment_) { return {}; }
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    MPI_Get_library_version(text.data(), &length);
+    const std::string version(text.data());
+    return version.substr(0, version.find_first_of(",\n"));
+}
 
 Processes::Agreement Processes::agree(int code) const {
     if (!environment_) { return {code, code != 0}; }

@@ -15,6 +15,7 @@ Processes::~Processes() = default;
 
 std::size_t Processes::count() const { return 1; }
 bool Processes::reports() const { return true; }
+std::string Processes::mpi_version() const { return {}; }
 Processes::Agreement Processes::agree(int code) const { return {code, code != 0}; }
 
 }  // namespace program

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "../common/flags.hpp"
+#include "../common/read_flag.hpp"
 
 namespace mesh_picture {
 
@@ -39,10 +39,8 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     });
     flags.use("--policy",
               [&](const auto& flag, const auto& given) { options.policy = program::parse_policy(flag, given); });
-    flags.use("--microbatches", [&](const auto& flag, const auto& given) {
-        options.microbatches = program::parse_count(flag, given, 1, most_microbatches);
-    });
-    flags.use("--out", [&](const auto& flag, const auto& given) { options.out = program::parse_file(flag, given); });
+    program::read_count(flags, "--microbatches", options.microbatches, 1, most_microbatches);
+    program::read_file(flags, "--out", options.out);
     options.policy.require_fits("--policy", options.mesh.dp, options.mesh.describe());
     return options;
 }

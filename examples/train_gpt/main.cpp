@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <new>
 #include <optional>
 #include <string>
 
-#include "../common/attempt.hpp"
 #include "../common/gnuplot.hpp"
 #include "../common/output_file.hpp"
 #include "../common/processes.hpp"
+#include "../common/run_together.hpp"
 #include "program/command_line.hpp"
 #include "program/job.hpp"
 #include "program/plan_summary.hpp"
@@ -84,27 +83,11 @@ void train_and_report(const Prepared& prepared, const Processes& processes) {
     }
 }
 
-int run(int count, char** arguments) {
-    const Processes processes(count, arguments);
-    std::optional<Prepared> prepared;
-    const Failure unprepared = attempt([&] { prepared = prepare(count, arguments, processes); });
-    // No process starts unless all can; what all of them find wrong is said once.
-    const Processes::Agreement agreed = processes.agree(unprepared.code);
-    if (agreed.speaks) { print_failure("train_gpt", unprepared.text); }
-    if (agreed.code != EXIT_SUCCESS || !prepared) { return agreed.code; }
-
-    const Failure failed = attempt([&] { train_and_report(*prepared, processes); },
-                                   "not enough memory for this run; --plan prints what it needs");
-    if (failed.code != EXIT_SUCCESS) { print_failure("train_gpt", failed.text); }
-    return failed.code;
-}
-
 }  // namespace
 
 int main(int count, char** arguments) {
-    int code = EXIT_FAILURE;
-    const Failure failed = attempt([&] { code = run(count, arguments); });
-    if (failed.code == EXIT_SUCCESS) { return code; }
-    print_failure("train_gpt", failed.text);
-    return failed.code;
+    return program::run_together(
+        "train_gpt", count, arguments,
+        [&](const Processes& processes) { return prepare(count, arguments, processes); }, train_and_report,
+        "not enough memory for this run; --plan prints what it needs");
 }

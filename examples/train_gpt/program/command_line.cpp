@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include "../../common/flags.hpp"
-#include "../../common/parse.hpp"
+#include "../../common/read_flag.hpp"
 
 namespace train_gpt {
 
@@ -54,50 +53,33 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     }
 
     Options o;
-    const auto count_into = [&](const std::string& name, std::size_t& target, std::uint64_t least) {
-        flags.use(name,
-                  [&](const auto& flag, const auto& given) { target = program::parse_count(flag, given, least); });
-    };
-    const auto number_into = [&](const std::string& name, double& target) {
-        flags.use(name,
-                  [&](const auto& flag, const auto& given) { target = program::parse_not_negative(flag, given); });
-    };
-    const auto text_into = [&](const std::string& name, std::string& target) {
-        flags.use(name, [&](const auto& flag, const auto& given) { target = program::parse_file(flag, given); });
-    };
-    const auto name_into = [&]<class Enum>(const std::string& name, Enum& target, const auto& names) {
-        flags.use(name, [&](const auto& flag, const auto& given) {
-            target = static_cast<Enum>(program::parse_name(flag, given, names));
-        });
-    };
-
-    name_into("--engine", o.engine, engine_names);
+    program::read_name(flags, "--engine", engine_names, o.engine);
     if (o.engine == EngineKind::self) { o.mesh = {1, 1, 1}; }
     if (o.engine == EngineKind::mpi) { o.mesh = {processes, 1, 1}; }
     flags.use("--mesh", [&](const auto& flag, const auto& given) { o.mesh = program::parse_mesh(flag, given); });
     flags.use("--policy",
               [&](const auto& flag, const auto& given) { o.policy = program::parse_policy(flag, given); });
-    count_into("--steps", o.steps, 1);
-    count_into("--batch", o.batch, 1);
-    count_into("--microbatches", o.microbatches, 1);
-    count_into("--sequence", o.model.sequence, 1);
-    count_into("--layers", o.model.layers, 1);
-    count_into("--width", o.model.width, 1);
-    count_into("--heads", o.model.heads, 1);
-    name_into("--head", o.model.head, head_names);
-    name_into("--sequence-parallel", o.sequence_parallel, program::switch_names);
-    name_into("--context", o.context, exchange_names);
-    name_into("--dtype", o.dtype, dtype_names);
-    name_into("--optimizer", o.optimizer, optimizer_names);
+    program::read_count(flags, "--steps", o.steps, 1);
+    program::read_count(flags, "--batch", o.batch, 1);
+    program::read_count(flags, "--microbatches", o.microbatches, 1);
+    program::read_count(flags, "--sequence", o.model.sequence, 1);
+    program::read_count(flags, "--layers", o.model.layers, 1);
+    program::read_count(flags, "--width", o.model.width, 1);
+    program::read_count(flags, "--heads", o.model.heads, 1);
+    program::read_name(flags, "--head", head_names, o.model.head);
+    program::read_name(flags, "--sequence-parallel", program::switch_names, o.sequence_parallel);
+    program::read_name(flags, "--context", exchange_names, o.context);
+    program::read_name(flags, "--dtype", dtype_names, o.dtype);
+    program::read_name(flags, "--optimizer", optimizer_names, o.optimizer);
     if (o.optimizer == OptimizerKind::sgd) { o.learning_rate = 0.1; }
-    number_into("--lr", o.learning_rate);
-    number_into("--weight-decay", o.weight_decay);
-    number_into("--clip", o.clip);
-    count_into("--seed", o.seed, 0);
-    text_into("--text", o.text);
-    text_into("--json", o.json);
-    text_into("--plot", o.plot);
-    count_into("--sample", o.sample, 0);
+    program::read_not_negative(flags, "--lr", o.learning_rate);
+    program::read_not_negative(flags, "--weight-decay", o.weight_decay);
+    program::read_not_negative(flags, "--clip", o.clip);
+    program::read_count(flags, "--seed", o.seed, 0);
+    program::read_file(flags, "--text", o.text);
+    program::read_file(flags, "--json", o.json);
+    program::read_file(flags, "--plot", o.plot);
+    program::read_count(flags, "--sample", o.sample, 0);
     o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;
     if (o.engine == EngineKind::mpi && o.action == Options::Action::train && o.mesh.world() != processes) {
         throw program::InputError("--mesh " + o.mesh.describe() + " has " + std::to_string(o.mesh.world()) +

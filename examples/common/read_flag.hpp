@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <limits>
+#include <string>
+
+#include "flags.hpp"
+#include "parse.hpp"
+
+namespace program {
+
+/// A flag's value into `target`, which stays as it is without the flag.
+/// @throws InputError as the parse function
+template <class Whole>
+void read_count(const Flags& flags, const std::string& name, Whole& target, std::uint64_t least,
+                std::uint64_t most = std::numeric_limits<std::uint64_t>::max()) {
+    flags.use(name, [&](const std::string& flag, const std::string& given) {
+        target = parse_count(flag, given, least, most);
+    });
+}
+inline void read_not_negative(const Flags& flags, const std::string& name, double& target) {
+    flags.use(name,
+              [&](const std::string& flag, const std::string& given) { target = parse_not_negative(flag, given); });
+}
+inline void read_file(const Flags& flags, const std::string& name, std::string& target) {
+    flags.use(name, [&](const std::string& flag, const std::string& given) { target = parse_file(flag, given); });
+}
+/// Enum: an enumeration in the order of `names`, or bool with two of them.
+template <class Enum, class Names>
+void read_name(const Flags& flags, const std::string& name, const Names& names, Enum& target) {
+    flags.use(name, [&](const std::string& flag, const std::string& given) {
+        target = static_cast<Enum>(parse_name(flag, given, names));
+    });
+}
+
+}  // namespace program
