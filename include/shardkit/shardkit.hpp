@@ -40,6 +40,7 @@
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/backend/threads/round.hpp>
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/backend/threads/spin_budget.hpp>
 #include <shardkit/backend/threads/split.hpp>
 #include <shardkit/backend/threads/start_gate.hpp>
 #include <shardkit/backend/threads/take.hpp>

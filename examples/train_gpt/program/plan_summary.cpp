@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include <shardkit/backend/self/engine.hpp>
+#include <shardkit/backend/threads/engine.hpp>
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -45,6 +46,18 @@ std::vector<sk::GroupDescription> planned_groups(const Options& options) {
     add(sk::describe_group<HeadGroup<T>>("head", head_shapes<T>(config), grid, policy), 1);
     if (!tied) { add(sk::describe_group<LogitsGroup<T>>("logits", logits_shapes<T>(config), grid, policy), 1); }
     return groups;
+}
+
+sk::EngineTraits traits_of(EngineKind engine) {
+    switch (engine) {
+        case EngineKind::threads:
+            return sk::threads::Engine::traits;
+        case EngineKind::mpi:
+            return mpi_traits();
+        case EngineKind::self:
+            break;
+    }
+    return {};
 }
 
 /// What a step's passes add over tp and cp; `element` is the size of an activation's number.
@@ -140,7 +153,7 @@ PlanSummary plan_for(const Options& options) {
     sk::PlanOptions assumed;
     assumed.microbatches = options.microbatches;
     assumed.optimizer_states = options.optimizer == OptimizerKind::adamw ? 2 : 1;
-    if (options.engine == EngineKind::mpi) { assumed.engine = mpi_traits(); }
+    assumed.engine = traits_of(options.engine);
     const auto grid = mesh_of(options).grid();
     PlanSummary summary;
     summary.library = sk::plan(planned_groups<T>(options), grid, assumed);

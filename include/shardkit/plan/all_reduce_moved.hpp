@@ -12,7 +12,7 @@ namespace shardkit {
 /// parts that are then gathered, or, where it is small and the engine does that, gathered by everybody.
 constexpr std::uint64_t all_reduce_moved(std::uint64_t addends, std::uint64_t result, std::uint64_t ranks,
                                          const EngineTraits& engine = {}) noexcept {
-    if (addends * ranks <= engine.gathered_all_reduce_bytes) { return addends * (ranks - 1); }
+    if (engine.gathers_all_reduce(addends, ranks)) { return addends * (ranks - 1); }
     return detail::part_from_peers(addends, ranks) + detail::part_from_peers(result, ranks);
 }
 

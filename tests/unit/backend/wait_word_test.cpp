@@ -9,6 +9,7 @@
 namespace {
 
 using shardkit::threads::Progress;
+using shardkit::threads::SpinBudget;
 using shardkit::threads::WaitWord;
 
 }  // namespace
@@ -70,9 +71,32 @@ TEST_CASE("wait word: a sleeper wakes for the target, and for poison only while 
     std::thread entering([&] { CHECK(word.block(5) == Progress::poisoned); });
     word.poison();
     entering.join();
-    std::thread leaving([&] { word.wait_for_exit(2, 0); });
+    std::thread leaving([&] {
+        SpinBudget none;
+        word.wait_for_exit(2, none);
+    });
     word.leave(2);
     word.leave(2);
     leaving.join();
     CHECK(word.count() == 2);
+}
+
+TEST_CASE("wait word: looks that were in vain make the budget smaller, those that were not larger") {
+    WaitWord word;
+    SpinBudget budget(160);
+    CHECK(word.poll(1, budget) == Progress::pending);
+    CHECK(budget.looks() == 80);
+    for (int i = 0; i < 9; ++i) { CHECK(word.poll(1, budget) == Progress::pending); }
+    CHECK(budget.looks() == 10);
+    CHECK(word.poll(0, budget) == Progress::reached);  // at the first look: says nothing about spinning
+    CHECK(budget.looks() == 10);
+    budget.came();
+    CHECK(budget.looks() == 20);
+    for (int i = 0; i < 9; ++i) { budget.came(); }
+    CHECK(budget.looks() == 160);
+
+    SpinBudget none(0);
+    CHECK(word.poll(1, none) == Progress::pending);
+    none.came();
+    CHECK(none.looks() == 0);
 }

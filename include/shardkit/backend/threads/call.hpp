@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <string>
+#include <cstddef>
 
 #include <shardkit/comm/signature.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -13,10 +12,10 @@ namespace shardkit::threads {
 struct Call {
     Signature signature{};
     const void* input = nullptr;
+    std::size_t input_bytes = 0;
     void* output = nullptr;
-    const std::string* axes = nullptr;
     SourceLocation where{};
-    std::uint64_t sequence = 0;  ///< collectives of the group before this one
 };
+static_assert(sizeof(Call) <= 64, "peers look at one cache line");
 
 }  // namespace shardkit::threads

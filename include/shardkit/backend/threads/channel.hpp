@@ -30,10 +30,10 @@ class Channel {
     }
     /// Sender, when it cannot go on: takes an unclaimed message back, or waits until a claimed one is consumed. After
     /// this nobody looks at the message any more.
-    void retract(std::uint32_t base, std::uint32_t spins) noexcept {
+    void retract(std::uint32_t base, SpinBudget budget) noexcept {
         if (word_.exchange(posted(base), consumed(base))) { return; }
         const bool cannot_be_claimed = word_.count() == posted(base);  // poisoned
-        if (!cannot_be_claimed) { word_.wait_for_exit(consumed(base), spins); }
+        if (!cannot_be_claimed) { word_.wait_for_exit(consumed(base), budget); }
     }
 
     /// Receiver: null when there is nothing to claim (poisoned, or withdrawn meanwhile).

@@ -59,9 +59,8 @@ class Communicator {
     }
 
     void barrier(Stream, SourceLocation where = SourceLocation::current()) const {
-        Round round(end(), {.signature = {.verb = Verb::barrier}, .axes = axes_, .where = where});
-        if (!round.agreed()) { round.leave_and_throw(); }
-        record(Verb::barrier, 0, 0);
+        collective({.verb = Verb::barrier}, nullptr, 0, nullptr, 0, where,
+                   [](const Round&) { return std::size_t{0}; });
     }
 
     template <Element T>
@@ -87,12 +86,22 @@ class Communicator {
     }
 
     /// Each rank reduces one chunk and writes it to all ranks, so what a rank moves depends on its chunk's size; the
-    /// chunks are equal when the count divides by the ranks and 128 bytes.
+    /// chunks are equal when the count divides by the ranks and 128 bytes. Up to `carried_bytes` every rank reduces
+    /// everything.
     template <Element In, Element Out>
     void all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
                     SourceLocation where) const {
         const Signature signature{Verb::all_reduce, element_type_of<In>, element_type_of<Out>, op, input.size(), 0};
-        collective(signature, input.data(), output.data(), input.size_bytes(), where, [&](const Round& round) {
+        const std::size_t payload = input.size_bytes();
+        collective(signature, input.data(), payload, output.data(), payload, where, [&](const Round& round) {
+            if (round.carried()) {
+                host::reduce_in_rank_order<In, Out>(
+                    op, size(), input.size(), [&](std::size_t q) { return input_of<In>(round, q); },
+                    [&](std::size_t offset, const Out* block, std::size_t n) {
+                        host::copy_elements(block, output.data() + offset, n);
+                    });
+                return (size() - 1) * payload;
+            }
             const host::Store store = host::store_for(size() * (input.size_bytes() + output.size_bytes()));
             const host::Chunk own = host::chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank_, size());
             host::reduce_in_rank_order<In, Out>(
@@ -119,7 +128,8 @@ class Communicator {
     void broadcast(std::span<T> values, std::size_t root, Stream, SourceLocation where) const {
         const Signature signature{Verb::broadcast, element_type_of<T>, element_type_of<T>,
                                   ReduceOp::sum,   values.size(),      root};
-        collective(signature, values.data(), nullptr, values.size_bytes(), where, [&](const Round& round) {
+        const std::size_t payload = values.size_bytes();
+        collective(signature, values.data(), payload, nullptr, payload, where, [&](const Round& round) {
             if (rank_ == root) { return std::size_t{0}; }
             host::copy_elements(input_of<T>(round, root), values.data(), values.size());
             return values.size_bytes();
@@ -130,7 +140,8 @@ class Communicator {
     void all_to_all(std::span<const T> sent, std::span<T> received, Stream, SourceLocation where) const {
         const Signature signature{Verb::all_to_all, element_type_of<T>, element_type_of<T>,
                                   ReduceOp::sum,    sent.size(),        0};
-        collective(signature, sent.data(), nullptr, sent.size_bytes(), where, [&](const Round& round) {
+        const std::size_t payload = sent.size_bytes();
+        collective(signature, sent.data(), payload, nullptr, payload, where, [&](const Round& round) {
             const std::size_t k = sent.size() / size();
             for_each_rank_from_next([&](std::size_t q) {
                 host::copy_elements(input_of<T>(round, q) + rank_ * k, received.data() + q * k, k);
@@ -177,9 +188,9 @@ class Communicator {
     /// Everything that collectives have in common; `copy(round)` moves the data and returns the bytes that went
     /// between this rank and its peers.
     template <class Copy>
-    void collective(const Signature& signature, const void* input, void* output, std::size_t payload,
-                    SourceLocation where, Copy copy) const {
-        Round round(end(), {signature, input, output, axes_, where, 0});
+    void collective(const Signature& signature, const void* input, std::size_t input_bytes, void* output,
+                    std::size_t payload, SourceLocation where, Copy copy) const {
+        Round round(end(), {signature, input, input_bytes, output, where});
         if (!round.agreed()) { round.leave_and_throw(); }
         const std::size_t moved = copy(static_cast<const Round&>(round));
         round.leave();
@@ -188,7 +199,7 @@ class Communicator {
 
     template <class T>
     static const T* input_of(const Round& round, std::size_t rank) noexcept {
-        return static_cast<const T*>(round.call(rank).input);
+        return static_cast<const T*>(round.input(rank));
     }
 
     /// Begins with the own rank's successor, so that the ranks do not all read the same peer at once.
@@ -201,7 +212,7 @@ class Communicator {
     template <class T>
     void gather(const T* shard, std::size_t k, std::span<T> full, SourceLocation where) const {
         const Signature signature{Verb::all_gather, element_type_of<T>, element_type_of<T>, ReduceOp::sum, k, 0};
-        collective(signature, shard, nullptr, full.size_bytes(), where, [&](const Round& round) {
+        collective(signature, shard, k * sizeof(T), nullptr, full.size_bytes(), where, [&](const Round& round) {
             const host::Store store = host::store_for(2 * size() * full.size_bytes());
             for_each_rank_from_next([&](std::size_t q) {
                 T* const place = full.data() + q * k;
@@ -216,7 +227,8 @@ class Communicator {
     void scatter(ReduceOp op, std::span<const In> full, Out* shard, SourceLocation where) const {
         const Signature signature{
             Verb::reduce_scatter, element_type_of<In>, element_type_of<Out>, op, full.size(), 0};
-        collective(signature, full.data(), nullptr, full.size_bytes(), where, [&](const Round& round) {
+        const std::size_t payload = full.size_bytes();
+        collective(signature, full.data(), payload, nullptr, payload, where, [&](const Round& round) {
             const std::size_t k = full.size() / size();
             const bool in_place = shard == static_cast<const void*>(full.data() + rank_ * k);
             const host::Store store =

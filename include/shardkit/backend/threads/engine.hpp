@@ -5,14 +5,17 @@
 
 #include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/backend/threads/communicator.hpp>
+#include <shardkit/backend/threads/member.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/plan/engine_traits.hpp>
 
 namespace shardkit::threads {
 
 /// Ranks are threads of one process: the default engine, and the one that others are tested against.
 struct Engine {
     static constexpr std::string_view name = "threads";
+    static constexpr EngineTraits traits{.gathered_all_reduce_addends = carried_bytes};
     using Communicator = threads::Communicator;
     using Stream = InlineStream;
     template <class T>

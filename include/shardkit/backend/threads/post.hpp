@@ -26,7 +26,7 @@ class Post {
     Post(const Post&) = delete;
     Post& operator=(const Post&) = delete;
     ~Post() {
-        if (pending_) { channel_.retract(base_, end_.world.spins()); }
+        if (pending_) { channel_.retract(base_, budget()); }
     }
 
     /// Waits until the receiver has the data.
@@ -34,13 +34,14 @@ class Post {
     void complete() {
         end_.world.wait_for_entry(end_.world_rank(end_.rank), channel_.word(), Channel::claimed(base_), waiting(),
                                   needed());
-        channel_.word().wait_for_exit(Channel::consumed(base_), end_.world.spins());
+        channel_.word().wait_for_exit(Channel::consumed(base_), budget());
         pending_ = false;
         if (message_.refused) { throw_refused(end_, Verb::send, message_, end_.rank, to_, message_.where); }
     }
 
   private:
     Waiting waiting() const noexcept { return {Verb::send, &end_.axes, base_ / 4, message_.where}; }
+    SpinBudget& budget() const noexcept { return end_.world.state(end_.world_rank(end_.rank)).spins; }
     std::span<const std::size_t> needed() const noexcept { return end_.group.world_ranks().subspan(to_, 1); }
 
     GroupEnd end_;

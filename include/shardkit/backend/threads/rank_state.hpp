@@ -11,6 +11,7 @@
 
 #include <shardkit/backend/threads/failure.hpp>
 #include <shardkit/backend/threads/padding.hpp>
+#include <shardkit/backend/threads/spin_budget.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 
@@ -24,6 +25,7 @@ enum class Fate : std::uint8_t { running, returned, failed };
 struct alignas(padding) RankState {
     WaitRecord record;
     alignas(padding) TrafficLog traffic;
+    SpinBudget spins;
     std::deque<std::string> labels;  ///< a deque, because communicators point at its strings
     Fate fate = Fate::running;
     std::size_t ended_before = 0;       ///< ranks whose functions ended before this one's

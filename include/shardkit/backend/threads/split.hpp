@@ -42,14 +42,17 @@ inline SplitResult split_group(const GroupEnd& end, std::size_t color, std::size
     const std::size_t size = end.group.size();
     const Wish own{color, key};
     std::vector<Wish> wishes(size);  // made here: nothing may throw inside a round
-    const auto exchange = [&](const void* published, auto read) {
-        Round round(end, {.signature = {.verb = Verb::split}, .input = published, .axes = &end.axes, .where = where});
+    const auto exchange = [&](const auto& published, auto read) {
+        Round round(end, {.signature = {.verb = Verb::split},
+                          .input = &published,
+                          .input_bytes = sizeof(published),
+                          .where = where});
         if (!round.agreed()) { round.leave_and_throw(); }
         read(round);
         round.leave();
     };
-    exchange(&own, [&](const Round& round) {
-        for (std::size_t q = 0; q < size; ++q) { wishes[q] = *static_cast<const Wish*>(round.call(q).input); }
+    exchange(own, [&](const Round& round) {
+        for (std::size_t q = 0; q < size; ++q) { wishes[q] = *static_cast<const Wish*>(round.input(q)); }
     });
 
     std::vector<Place> members;
@@ -67,7 +70,7 @@ inline SplitResult split_group(const GroupEnd& end, std::size_t color, std::size
         result.group = &end.world.make_group(std::move(world_ranks));
     }
     Group* const made = result.group;
-    exchange(&made, [&](const Round& round) { result.group = *static_cast<Group* const*>(round.call(first).input); });
+    exchange(made, [&](const Round& round) { result.group = *static_cast<Group* const*>(round.input(first)); });
     result.payload = size * sizeof(Wish);
     result.moved = (size - 1) * sizeof(Wish);
     return result;

@@ -6,6 +6,7 @@
 
 #include <shardkit/backend/host/pause.hpp>
 #include <shardkit/backend/threads/progress.hpp>
+#include <shardkit/backend/threads/spin_budget.hpp>
 
 namespace shardkit::threads {
 
@@ -68,13 +69,19 @@ class WaitWord {
         word_.notify_all();
     }
 
-    /// Looks at most 1 + `spins` times.
-    Progress poll(std::uint32_t target, std::uint32_t spins) const noexcept {
+    /// Looks once, and then as often as the budget allows.
+    Progress poll(std::uint32_t target, SpinBudget& budget) const noexcept {
         Progress seen = progress(target);
-        for (; seen == Progress::pending && spins > 0; --spins) {
+        if (seen != Progress::pending) { return seen; }
+        for (std::uint32_t looks = budget.looks(); looks > 0; --looks) {
             host::pause();
             seen = progress(target);
+            if (seen != Progress::pending) {
+                budget.came();
+                return seen;
+            }
         }
+        budget.in_vain();
         return seen;
     }
 
@@ -89,16 +96,12 @@ class WaitWord {
     }
 
     /// Returns when the target is reached, poisoned or not: the wait of those who have entered.
-    void wait_for_exit(std::uint32_t target, std::uint32_t spins) const noexcept {
-        while (true) {
-            const std::uint32_t seen = word_.load(std::memory_order_acquire);
-            if (classify(seen, target) == Progress::reached) { return; }
-            if (spins > 0) {
-                --spins;
-                host::pause();
-            } else {
-                word_.wait(seen, std::memory_order_acquire);
-            }
+    void wait_for_exit(std::uint32_t target, SpinBudget& budget) const noexcept {
+        if (poll(target, budget) == Progress::reached) { return; }
+        std::uint32_t seen = word_.load(std::memory_order_acquire);
+        while (classify(seen, target) != Progress::reached) {
+            word_.wait(seen, std::memory_order_acquire);
+            seen = word_.load(std::memory_order_acquire);
         }
     }
 

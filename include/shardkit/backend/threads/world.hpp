@@ -21,6 +21,7 @@
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
+#include <shardkit/backend/threads/spin_budget.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -35,9 +36,10 @@ class World {
     World(std::size_t ranks, const LaunchOptions& options, SourceLocation where)
         : ranks_(checked_size(ranks, options, where)),
           options_(options),
-          spins_(spins_for(ranks, options.waiting)),
           states_(std::make_unique<RankState[]>(ranks)),
           running_(ranks) {
+        const SpinBudget spins(spins_for(ranks, options.waiting));
+        for (std::size_t rank = 0; rank < ranks; ++rank) { states_[rank].spins = spins; }
         std::vector<std::size_t> everybody(ranks);
         std::iota(everybody.begin(), everybody.end(), std::size_t{0});
         groups_.push_back(std::make_unique<Group>(std::move(everybody)));
@@ -45,7 +47,6 @@ class World {
     }
 
     std::size_t size() const noexcept { return ranks_; }
-    std::uint32_t spins() const noexcept { return spins_; }
     Group& world_group() const noexcept { return *world_group_; }
     RankState& state(std::size_t rank) const noexcept { return states_[rank]; }
 
@@ -62,7 +63,7 @@ class World {
     /// @throws PeerError when that cannot happen any more, because one of `needed` has returned or any rank failed
     void wait_for_entry(std::size_t rank, const WaitWord& word, std::uint32_t target, const Waiting& waiting,
                         std::span<const std::size_t> needed) {
-        Progress progress = word.poll(target, spins_);
+        Progress progress = word.poll(target, states_[rank].spins);
         if (progress == Progress::pending) {
             WaitRecord& record = states_[rank].record;
             record.begin(word, target, waiting);
@@ -139,7 +140,7 @@ class World {
     }
 
     static std::uint32_t spins_for(std::size_t ranks, WaitMode mode) noexcept {
-        constexpr std::uint32_t brief = 2000;  // tens of microseconds: a few times what a wake-up costs
+        constexpr std::uint32_t brief = 2000;  // tens of microseconds: what a wake-up costs at its worst
         if (mode == WaitMode::automatic) { return ranks <= host::allowed_cpus() ? brief : 0; }
         return mode == WaitMode::spin_briefly ? brief : 0;
     }
@@ -177,7 +178,6 @@ class World {
 
     std::size_t ranks_;
     LaunchOptions options_;
-    std::uint32_t spins_;
     std::unique_ptr<RankState[]> states_;
     Group* world_group_ = nullptr;
 
