@@ -141,7 +141,7 @@ def measure(sides, verb, size, ranks, options, report):
             PART, name, row.side(ours.label, times[ours.label], calls=calls[ours.label]),
             row.side(peer.label, times[peer.label], calls=calls[peer.label]),
             "times_faster", values, aim, {"what": "every element of every rank, exactly", "wrong": 0}, ranks=ranks,
-            size=size))
+            size=size, verb=verb, type="float"))
 
 
 def run(options, report):

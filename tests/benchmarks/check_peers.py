@@ -19,7 +19,6 @@ import collectives  # noqa: E402
 import overhead  # noqa: E402
 import row  # noqa: E402
 import summary  # noqa: E402
-import table  # noqa: E402
 import training  # noqa: E402
 from refusal import Unavailable, WrongData  # noqa: E402
 from report import Report  # noqa: E402
@@ -45,8 +44,8 @@ def expect_raises(kind, words, what, call):
         expect(False, f"{what}: is found")
 
 
-def peers(*flags, script="main.py"):
-    return subprocess.run([sys.executable, "-B", ROOT / "benchmarks/peers" / script, *map(str, flags)],
+def peers(*flags):
+    return subprocess.run([sys.executable, "-B", ROOT / "benchmarks/peers/main.py", *map(str, flags)],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -218,6 +217,8 @@ def check_runs(folder):
     found = json.loads(file.read_text(encoding="utf-8"))
     expect(done.returncode == 1 and {made["peer"]["name"] for made in found["rows"]} == {"std::barrier"}
            and found["sides"]["shardkit threads"]["ranks"] == 2, "collectives without any peer", done.stdout)
+    expect({(made["verb"], made["type"], made["ranks"]) for made in found["rows"]}
+           == {("barrier", "float", 2), ("all_reduce", "float", 2)}, "rows say verb, type and ranks", done.stdout)
 
 
 def check_worker_programs():
@@ -238,43 +239,6 @@ def check_worker_programs():
         expect_raises(WrongData, ["command 'walk': expected"], "an unknown command", lambda: step.ask("walk"))
 
 
-def check_table(folder):
-    done = peers("--check", script="table.py")
-    expect(done.returncode == 0, "the page is what the results say", done.stderr)
-    results = folder / "benchmarks/results"
-    results.mkdir(parents=True)
-    done = peers("--root", folder, script="table.py")
-    page = folder / "docs/benchmark_results.md"
-    expect(done.returncode == 0 and "no results yet" in page.read_text(encoding="utf-8"), "a page without results")
-
-    made = row.make_row("collectives", "all_reduce | 8 MiB", row.side("ours", [1e-3, 2e-3]), row.side("peer", [5e-3]),
-                        "times_faster", [5.0, 4.0, 3.0], row.at_least(4))
-    report = Report({"date": "2026-01-31T00:00:00Z", "machine": {
-        "processor": "p", "processors": 2, "last_cache_bytes": 0, "memory_bytes": 0, "system": "s", "load_before": 0.1},
-        "versions": {"compiler": "c"}, "parts": ["collectives"], "rounds": 3, "quick": False}, io.StringIO())
-    report.add(made)
-    report.record_side("peer", {"flags": "-O3"})
-    report.leave_out("training", "FSDP2", "no network")
-    (results / "one.json").write_text(report.to_json(), encoding="utf-8")
-    expect(peers("--root", folder, "--check", script="table.py").returncode == 1, "a page that is not up to date")
-    done = peers("--root", folder, script="table.py")
-    text = page.read_text(encoding="utf-8")
-    for words in ("all_reduce \\| 8 MiB", "| 4.000 | 3.000 | 5.000 | >= 4 | yes |", "no network", "flags -O3",
-                  "pictures/results/one_collectives_times_faster.svg"):
-        expect(words in text, f"the page says {words}", text)
-    picture = folder / "docs/pictures/results/one_collectives_times_faster.svg"
-    expect(picture.exists() and "all_reduce | 8 MiB" in picture.read_text(encoding="utf-8"), "a picture")
-    expect(peers("--root", folder, "--check", script="table.py").returncode == 0, "a page that is up to date")
-    (results / "one.json").unlink()
-    expect(peers("--root", folder, "--check", script="table.py").returncode == 1, "a result that is gone")
-    peers("--root", folder, script="table.py")
-    expect(not picture.exists(), "a picture without a result is removed")
-    (results / "two.json").write_text('{"benchmark": "other", "format": 1}', encoding="utf-8")
-    done = peers("--root", folder, script="table.py")
-    expect(done.returncode == 1 and "two.json" in done.stderr, "a file that is no result", done.stderr)
-    expect(table.cell("a|b\nc") == "a\\|b c", "cells")
-
-
 def main():
     check_refusals()
     check_figures()
@@ -284,7 +248,6 @@ def main():
     check_worker_programs()
     with tempfile.TemporaryDirectory() as name, contextlib.suppress(BrokenPipeError):
         check_runs(pathlib.Path(name))
-        check_table(pathlib.Path(name) / "tree")
     print(f"{len(wrong)} wrong")
     sys.exit(1 if wrong else 0)
 

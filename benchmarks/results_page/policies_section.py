@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page's part for a result of benchmarks/run policies, and what it says about targets."""
+from evidence import Evidence
+from policies_pictures import memory_picture, predicted_picture, step_picture
+from policy_label import policy_label
+from text import cell, figure, mebibytes, percent, table
+
+HEADS = ("mesh", "policy", ">peak (MiB)", ">planned (MiB)", ">calls", ">moved (MiB)", ">step (us)", ">p99 (us)",
+         ">exposed (%)", ">compute (us)", ">communication (us)", ">predicted (us)", ">error (%)", ">differs")
+PREDICTED_HEADS = ("mesh", ">nodes", "policy", ">memory (MiB)", ">calls", ">moved (MiB)", ">communication (us)",
+                   ">compute (us)", ">step, full overlap (us)", ">step, no overlap (us)", ">exposed (%)")
+
+
+def policies_evidence(result):
+    for row in result["rows"]:
+        yield Evidence("peak_bytes", abs(row["peak_bytes"] / row["planned_peak_bytes"] - 1),
+                       f"{row['mesh']} {policy_label(row)}")
+
+
+def measured_row(row):
+    error = row["prediction_error"]
+    return (row["mesh"], policy_label(row), mebibytes(row["peak_bytes"]), mebibytes(row["planned_peak_bytes"]),
+            f"{row['calls']:.6g}", mebibytes(row["bytes"]), figure(row["step_us"]["median"]),
+            figure(row["step_us"]["p99"]), percent(row["exposed"]), figure(row["compute_us"]["median"]),
+            figure(row["communication_us"]["median"]), figure(row["predicted_communication_us"]),
+            "-" if error is None else f"{100 * error:+.0f}", f"{row['difference']:.1e}")
+
+
+def predicted_row(row):
+    return (row["mesh"], row["nodes"], policy_label(row), mebibytes(row["memory_bytes"]), f"{row['calls']:.6g}",
+            mebibytes(row["bytes"]), figure(row["communication_us"]), figure(row["compute_us"]),
+            figure(row["step_full_overlap_us"]), figure(row["step_no_overlap_us"]),
+            f"{percent(row['least_exposed'])}-{percent(row['most_exposed'])}")
+
+
+def model_lines(result):
+    model, links = result["model"], result["links"]
+    lines = [f"Model: {cell(model['description'])}, {model['numel']} elements in {len(model['groups'])} groups, "
+             f"{model['type']}."]
+    if links is not None:
+        lines[0] += f" Links: {cell(links['source'])}."
+    return [*lines, ""]
+
+
+def policies_section(result, _others):
+    pictures = [(f"{result.stem}_step.svg", *step_picture(result)),
+                (f"{result.stem}_memory.svg", *memory_picture(result))] if result["rows"] else []
+    lines = model_lines(result)
+    if result["rows"]:
+        lines += table(HEADS, [measured_row(row) for row in result["rows"]])
+    yield None, lines, pictures
+    if result["predicted"] is not None:
+        rows = result["predicted"]["rows"]
+        yield "predicted, not measured", [
+            *[f"- {cell(text)}" for text in result["predicted"]["assumptions"]], "",
+            *table(PREDICTED_HEADS, [predicted_row(row) for row in rows])], [
+                (f"{result.stem}_predicted.svg", *predicted_picture(result))]

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The project's aims, as docs/benchmarks.md tells them."""
+from row import at_least, at_most
+from target import Target
+
+COLLECTIVES = "`benchmarks/run collectives`, ranks = processors"
+PEERS = "`benchmarks/run peers`"
+POLICIES = "`benchmarks/run policies`"
+NO_GPU_YET = "a GPU"
+BARRIER = 1 / 1.5
+
+
+def of_copy(verb, size, share):
+    return Target(f"{verb}_{size}_of_copy", f"{verb} between threads, {size[:-3]} MiB: share of the copy",
+                  at_least(share), COLLECTIVES)
+
+
+def of_openmpi(verb, times):
+    return Target(f"{verb}_openmpi", f"{verb}, 8 and 64 MiB: times as fast as Open MPI", at_least(times),
+                  f"{PEERS} collectives")
+
+
+TARGETS = (
+    of_copy("all_reduce", "64MiB", 0.90),
+    of_copy("reduce_scatter", "64MiB", 0.90),
+    of_copy("all_gather", "64MiB", 0.85),
+    of_copy("all_reduce", "1MiB", 0.85),
+    of_copy("reduce_scatter", "1MiB", 0.85),
+    of_copy("all_gather", "1MiB", 0.85),
+    of_openmpi("all_reduce", 4),
+    of_openmpi("reduce_scatter", 8),
+    of_openmpi("all_gather", 1.5),
+    Target("small_all_reduce_openmpi", "all_reduce, 256 bytes: times as fast as Open MPI", at_least(1),
+           f"{PEERS} collectives"),
+    Target("more_ranks_than_processors", "barrier and all_reduce of 256 bytes, more ranks than processors: times as "
+           "fast as `std::barrier`", at_least(BARRIER), f"{PEERS} collectives"),
+    Target("verb_nanoseconds", "a `Sharded` verb over the engine's calls, nanoseconds", at_most(150),
+           f"{PEERS} overhead"),
+    Target("verb_instructions", "a `Sharded` verb over the engine's calls, instructions", at_most(2000),
+           f"{PEERS} overhead"),
+    Target("adamw_by_hand", "AdamW on the host: times as fast as hand-written AVX2", at_least(0.95),
+           "no benchmark yet"),
+    Target("adamw_pytorch", "AdamW on the host: times as fast as PyTorch's fused AdamW", at_least(1), f"{PEERS} adamw"),
+    Target("gpu_adamw", "AdamW on a GPU: share of the device-to-device copy", at_least(0.90), NO_GPU_YET),
+    Target("gpu_norm", "norm, unscaling and inf check on a GPU: share of the device-to-device copy", at_least(0.90),
+           NO_GPU_YET),
+    Target("gpu_pack", "packing and unpacking on a GPU: share of the device-to-device copy", at_least(0.85),
+           NO_GPU_YET),
+    Target("gpu_launches", "kernel launches for 300 tensors on a GPU", at_most(2), NO_GPU_YET),
+    Target("training_fsdp2", "a training step of the GPT example, 2 ranks: times as fast as PyTorch FSDP2 on gloo",
+           at_least(1), f"{PEERS} training"),
+    Target("peak_bytes", "peak bytes of a rank: distance from the plan, as a share of it", at_most(0.02), POLICIES),
+    Target("includes_light", "headers of layout, policy and mesh: cost over `<vector>`", at_most(3),
+           f"{PEERS} includes"),
+    Target("includes_umbrella", "`shardkit.hpp`: cost over its standard headers", at_most(1.6), f"{PEERS} includes"),
+    Target("includes_light_nvcc", "headers of layout, policy and mesh under nvcc: cost over `<vector>`", at_most(3),
+           "no benchmark yet"),
+    Target("includes_umbrella_nvcc", "`shardkit.hpp` under nvcc: cost over its standard headers", at_most(1.6),
+           f"{PEERS} includes, with nvcc"),
+)
+BY_ID = {target.id: target for target in TARGETS}

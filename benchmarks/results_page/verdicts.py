@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The index at the head of the page: each target with the best value that is known, met or missed."""
+import collections
+
+from bad_result import BadResult
+from row import four_digits, is_met, target_text
+from targets import TARGETS
+from text import table
+
+HEADS = ("target", "what", "aim", ">best value", "verdict", "measured by", "reason")
+
+
+def anchor(heading):
+    """As Markdown makes links to headings."""
+    return "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c in "-_")
+
+
+def of_files(evidence):
+    """Target id -> {result: the worst piece of evidence}: in one file all rows have to meet a target."""
+    found = collections.defaultdict(lambda: collections.defaultdict(list))
+    for result, pieces in evidence:
+        for piece in pieces:
+            found[piece.target][result].append(piece)
+    return {target.id: {result: min(pieces, key=lambda piece: target.rank(piece.value))
+                        for result, pieces in found[target.id].items()} for target in TARGETS}
+
+
+def verdict(target, by_result, reasons):
+    """The cells of a target's row.
+    @raise BadResult when it is missed and no reason is given"""
+    reason = reasons.get(target.id, "-")
+    if not by_result:
+        return ("-", "not measured", target.by, reason)
+    result, best = max(by_result.items(), key=lambda entry: target.rank(entry[1].value))
+    where = f"[{result.name}](#{anchor(result.name)}): {best.what}" + (" **(busy machine)**" if result.is_busy else "")
+    met = is_met(target.bound, best.value)
+    if not met and target.id not in reasons:
+        raise BadResult(f"{result.name}: target '{target.id}' is missed: {four_digits(best.value)}, expected "
+                        f"{target_text(target.bound)}, or a reason in reasons.json")
+    missed = sum(not is_met(target.bound, piece.value) for piece in by_result.values())
+    words = "met" if met else "**missed**"
+    if met and missed:
+        words += f" (missed by {missed} of {len(by_result)} results)"
+    return (four_digits(best.value), words, where, reason if missed else "-")
+
+
+def index(evidence, reasons):
+    """evidence: pairs of a result and what it says, of those that count."""
+    files = of_files(evidence)
+    rows = []
+    for target in TARGETS:
+        value, words, where, reason = verdict(target, files[target.id], reasons)
+        rows.append((f"`{target.id}`", target.what, target_text(target.bound), value, words, where, reason))
+    return ["## Targets", "", *table(HEADS, rows), "",
+            "A value is the worst of the rows of one result of which the target speaks, and of several results the "
+            "best. Quick runs do not count. That a steady step allocates nothing is for tests to say; and that "
+            "tests/run takes at most 10 minutes on two processors, .ci/run at most 40, for whoever runs them.", ""]

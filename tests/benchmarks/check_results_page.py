@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_results_page.py ROOT COLLECTIVES KERNELS POLICIES: benchmarks/run table makes a page and pictures of every
+kind of result, judges the project's targets, and refuses what is none, names no reason or is not up to date. The last
+three are the programs; their results are small, and are changed to what a check needs."""
+import copy
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from results_tree import Tree, changed
+
+ROOT = pathlib.Path(sys.argv[1])
+PROGRAMS = dict(zip(("collectives", "kernels", "policies"), sys.argv[2:]))
+MAIN = ROOT / "benchmarks/results_page/main.py"
+sys.path.insert(0, str(ROOT / "benchmarks/peers"))
+import row  # noqa: E402
+from report import Report  # noqa: E402
+
+FLAGS = {"collectives": ["-b", "256", "-e", "1M", "-f", "4096", "-n", "1", "--verb", "all_reduce,all_gather,barrier"],
+         "kernels": ["-b", "64K", "-e", "64K", "-n", "1"],
+         "policies": ["--layers", "1", "--width", "64", "--vocabulary", "256", "--compute-us", "0"]}
+MACHINE = {"processor": "a | b", "processors": 2, "last_cache_bytes": 1 << 20, "memory_bytes": 1 << 34, "system": "s",
+           "load_before": 0.1}
+wrong = []
+
+
+def expect(condition, what, text=""):
+    print(("ok: " if condition else "WRONG: ") + what)
+    if not condition:
+        wrong.append(what)
+        print(text)
+
+
+def measured(folder, kind, *flags):
+    """A result of the program itself, as if of a quiet machine with two processors and enough rounds."""
+    file = folder / "result.json"
+    subprocess.run([PROGRAMS[kind], *FLAGS[kind], "--rounds", "1", "--json", file, *flags], stdin=subprocess.DEVNULL,
+                   stdout=subprocess.DEVNULL, timeout=120, check=True)
+    found = json.loads(file.read_text(encoding="utf-8"))
+    for made in found["rows"] if kind == "collectives" else ():
+        for placement in ("out_of_place", "in_place"):
+            if made[placement] and made["size"]:
+                made[placement]["share_of_copy"] = 0.9
+    return changed(found, machine=MACHINE, rounds=15)
+
+
+def compared(target=row.at_least(4), size=1 << 20, name="openmpi", **more):
+    """A result of peers with a row of 4.0, 3.0 and 5.0, and what it is made with."""
+    made = row.make_row("collectives", "all_reduce | 1 MiB", row.side("shardkit threads", [1e-3, 2e-3]),
+                        row.side(name, [5e-3]), "times_faster", [5.0, 4.0, 3.0], target, ranks=2, size=size,
+                        verb="all_reduce", type="float", **more)
+    report = Report({"date": "2026-01-31T00:00:00Z", "machine": MACHINE, "versions": {"compiler": "c"},
+                     "parts": ["collectives"], "rounds": 15, "quick": False}, io.StringIO())
+    report.add(made)
+    report.record_side("peer", {"flags": "-O3"})
+    report.leave_out("training", "FSDP2", "no network")
+    return json.loads(report.to_json())
+
+
+def share(result, verb, placement, value):
+    """A copy whose share of the copy at 1 MiB is another."""
+    found = copy.deepcopy(result)
+    for made in found["rows"]:
+        if made["verb"] == verb and made["size"] == 1 << 20:
+            made[placement]["share_of_copy"] = value
+    return found
+
+
+def check_written(tree, what):
+    done = tree.table()
+    expect(done.returncode == 0 and done.stdout + done.stderr == "", f"{what}: a page", done.stderr)
+    expect(tree.linked() == tree.drawn(), f"{what}: pictures that the page shows are those that there are",
+           str(tree.linked() ^ tree.drawn()))
+    expect(all(tree.texts(name) for name in tree.drawn()), f"{what}: every picture can be read")
+
+
+def check_refused(tree, what, *words):
+    done = tree.table()
+    lines = done.stderr.splitlines()
+    expect(done.returncode == 1 and len(lines) == 1 and all(word in lines[0] for word in words),
+           f"{what} is refused with {', '.join(words)}", done.stderr)
+
+
+def check_empty(tree):
+    done = subprocess.run([sys.executable, "-B", MAIN, "--check"], capture_output=True, text=True, check=False)
+    expect(done.returncode == 0, "the repository's page is what its results say", done.stderr)
+    tree.put()
+    check_written(tree, "no results")
+    expect("There are no results yet." in tree.page() and tree.target("peak_bytes")[1] == "not measured"
+           and tree.target("gpu_adamw")[:3] == ["-", "not measured", "a GPU"], "nothing measured", tree.page())
+
+
+def check_kinds(tree, found):
+    peers = compared()
+    tree.put(**found, peers=peers)
+    check_written(tree, "every kind")
+    page = tree.page()
+    for words in ("## collectives.json", "### barrier", "## kernels.json", "## policies.json", "## predicted.json",
+                  "### predicted, not measured", "## peers.json", "all_reduce \\| 1 MiB", "a \\| b", "no network",
+                  "| 4.000 | 3.000 | 5.000 | >= 4 | yes |", "flags -O3", "hybrid_shard<2>", "| 1 MiB | float | sum |"):
+        expect(words in page, f"the page says {words}", page)
+    expect("Others used" not in page and "A quick run" not in page, "a quiet machine and enough rounds")
+    for name, words in (("collectives_all_reduce_float_sum", ["in place: limit (copy)", "openmpi", "1 MiB",
+                                                              "time of a call (us)"]),
+                        ("collectives_all_gather_float", ["out of place", "256 B"]),
+                        ("collectives_share_of_copy", ["all_gather, in place"]),
+                        ("kernels_share_of_copy", ["adamw bfloat16, 64 KiB"]),
+                        ("policies_step", ["computation", "exposed communication", "full_shard"]),
+                        ("policies_memory", ["planned"]), ("predicted_predicted", ["full_shard, full overlap"]),
+                        ("peers_collectives_times_faster_2_ranks",
+                         ["all_reduce | 1 MiB: shardkit threads / openmpi"])):
+        for word in words:
+            expect(word in tree.texts(f"{name}.svg"), f"{name} says {word}")
+    expect("openmpi" not in tree.texts("collectives_all_gather_float.svg"), "a verb that the peer was not timed with")
+    other = changed(peers, machine={**MACHINE, "processor": "another"})
+    tree.put(**found, peers=other)
+    check_written(tree, "peers of another machine")
+    expect("openmpi" not in tree.texts("collectives_all_reduce_float_sum.svg"), "are in no picture beside ours")
+
+
+def check_targets(tree, found):
+    """The worst row of a file, the best file; what counts."""
+    name, collectives = "all_reduce_1MiB_of_copy", found["collectives"]
+    tree.put(a=collectives)
+    check_written(tree, "a target that is met")
+    expect(tree.target(name)[:2] == ["0.900", "met"], "is met", tree.page())
+    missed = share(collectives, "all_reduce", "in_place", 0.8)
+    tree.put(a=missed)
+    check_refused(tree, "a missed target without a reason", "a.json", name, "0.800", "expected >= 0.85",
+                  "reasons.json")
+    tree.put(a=missed, reasons={name: "the | cache", "gpu_adamw": "no GPU"})
+    check_written(tree, "a missed target with a reason")
+    expect(tree.target(name) == ["0.800", "**missed**", "[a.json](#ajson): all_reduce 1 MiB, in place, 2 ranks",
+                                 "the \\| cache"], "shows it", tree.page())
+    expect(tree.target("gpu_adamw")[1:] == ["not measured", "a GPU", "no GPU"], "why something was not measured")
+    tree.put(a=missed, b=share(collectives, "all_reduce", "out_of_place", 0.95))
+    check_written(tree, "of two files the better one")
+    expect(tree.target(name)[:2] == ["0.900", "met (missed by 1 of 2 results)"], "counts", str(tree.target(name)))
+    busy = changed(collectives, machine={**MACHINE, "load_before": 1.5})
+    tree.put(a=busy)
+    check_written(tree, "a busy machine")
+    expect("**(busy machine)**" in tree.target(name)[2] and "**Others used the machine" in tree.page(), "is said")
+    for what, members in (("few rounds", {"rounds": 14}), ("two groups", {"groups": 2}), ("MPI", {"engine": "mpi"}),
+                          ("more processors", {"machine": {**MACHINE, "processors": 4}})):
+        tree.put(a=changed(missed, **members))
+        check_written(tree, f"a result with {what}")
+        expect(tree.target(name)[1] == "not measured", "is no evidence", str(tree.target(name)))
+        expect(("**A quick run" in tree.page()) == (what == "few rounds"), "and says why when it is quick")
+    policies = copy.deepcopy(found["policies"])
+    policies["rows"][1]["peak_bytes"] = policies["rows"][1]["planned_peak_bytes"] * 0.97
+    tree.put(p=policies)
+    check_refused(tree, "memory that is 3 % off", "p.json", "peak_bytes", "0.030", "expected <= 0.02")
+    gpu = changed(found["kernels"], engine="cuda")
+    for made in gpu["rows"]:
+        made["share_of_copy"] = 0.95
+    tree.put(k=gpu)
+    check_written(tree, "kernels of a GPU")
+    expect(tree.target("gpu_adamw")[:2] == ["0.950", "met"] and tree.target("gpu_pack")[1] == "not measured",
+           "are evidence", tree.page())
+    tree.put(p=compared(row.at_least(4), name="openmpi"))
+    check_written(tree, "a target that a row carries")
+    expect(tree.target("all_reduce_openmpi")[:2] == ["4.000", "met"], "is judged", tree.page())
+    tree.put(p=changed(compared(), quick=True))
+    check_written(tree, "a quick comparison")
+    expect(tree.target("all_reduce_openmpi")[1] == "not measured", "is no evidence")
+
+
+def check_refusals(tree, found):
+    collectives = found["collectives"]
+    kinds = "expected a result of collectives, kernels, policies, peers, format 1"
+    for what, content, words in (
+            ("another kind", {"benchmark": "other", "format": 1}, ["'other'", kinds]),
+            ("another format", changed(collectives, format=2), ["format 2", kinds]),
+            ("a list", [1], ["no benchmark", kinds]),
+            ("no JSON", "{", ["expected JSON"]),
+            ("a value that is no number", '{"benchmark": NaN}', ["NaN is no number"]),
+            ("wrong data", changed(collectives, wrong=3), ["wrong 3", "expected a result without wrong data"]),
+            ("wrong policies", changed(found["policies"], wrong=["calls"]), ["calls", "without wrong data"]),
+            ("unchecked data", changed(collectives, checks=0), ["checks 0", "expected a result whose data was"]),
+            ("no rows", {name: value for name, value in collectives.items() if name != "rows"},
+             ["rows None", "expected what benchmarks/run collectives --json writes"]),
+            ("rows of another kind", changed(collectives, rows=found["kernels"]["rows"]),
+             ["expected what benchmarks/run collectives --json writes"]),
+            ("no links", {name: value for name, value in found["policies"].items() if name != "links"},
+             ["expected what benchmarks/run policies --json writes", "links"]),
+            ("a target that the project does not have", compared(row.at_least(5)),
+             ["openmpi", "has the target >= 5", "expected >= 4, as all_reduce_openmpi says"])):
+        tree.put(bad=content)
+        check_refused(tree, what, "bad.json", *words)
+    peers = compared()
+    del peers["rows"][0]["verb"]
+    tree.put(a=collectives, bad=peers)
+    check_refused(tree, "a peer's row without its verb", "bad.json", "expected a peer's time, verb, type", "'verb'")
+    for what, content, words in (
+            ("a reason that names no target", {"speed": "x"}, ["'speed' is no target", "expected one of", "peak_"]),
+            ("an empty reason", {"peak_bytes": " "}, ["'peak_bytes' has no reason", "expected a text"]),
+            ("reasons in a list", ["peak_bytes"], ["expected an object"]),
+            ("reasons that are no JSON", "peak_bytes", ["expected JSON"])):
+        tree.put(reasons=content)
+        check_refused(tree, what, "reasons.json", *words)
+
+
+def check_checks(tree, found):
+    """--check notices whatever is not as it would be written."""
+
+    def noticed(what, *words):
+        done = tree.table("--check")
+        expect(done.returncode == 1 and all(word in done.stderr for word in (*words, "run benchmarks/run table")),
+               f"--check notices {what}", done.stderr)
+        tree.table()
+        expect(tree.table("--check").returncode == 0, "and is content with what was written then")
+
+    tree.put(a=found["collectives"])
+    noticed("a new result", "benchmark_results.md is not what")
+    page = tree.root / "docs/benchmark_results.md"
+    page.write_text(tree.page().replace("0.900", "0.990"), encoding="utf-8")
+    noticed("a changed page", "benchmark_results.md is not what the results say")
+    picture = tree.pictures / "a_share_of_copy.svg"
+    picture.write_text(picture.read_text(encoding="utf-8") + " ", encoding="utf-8")
+    noticed("a changed picture", "a_share_of_copy.svg is not what the results say")
+    picture.unlink()
+    noticed("a missing picture", "a_share_of_copy.svg is missing")
+    (tree.pictures / "old.svg").write_text("", encoding="utf-8")
+    noticed("a picture without a result", "old.svg belongs to no result")
+    expect("old.svg" not in tree.drawn(), "which is removed")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        found = {kind: measured(folder, kind) for kind in FLAGS}
+        found["predicted"] = measured(folder, "policies", "--predict", "default", "--link-latency-us", "5",
+                                      "--link-gbs", "300")
+        tree = Tree(folder / "tree", MAIN)
+        check_empty(tree)
+        check_kinds(tree, found)
+        check_targets(tree, found)
+        check_refusals(tree, found)
+        check_checks(tree, found)
+    print(f"{len(wrong)} wrong")
+    sys.exit(1 if wrong else 0)
+
+
+main()
