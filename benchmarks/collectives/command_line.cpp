@@ -29,6 +29,8 @@ void add_flags(program::Flags& flags) {
               "where results lie: in a buffer of their own, in the input's, or both [both]");
     sizes.add(flags);
     flags.add("--plot", "FILE", "draw bandwidth and latency over size, .png or .svg");
+    flags.add("--peers", "FILE",
+              "draw the peers' collectives too, from what benchmarks/run peers collectives --json wrote");
 }
 
 /// --engine, --ranks, --mesh, --axis
@@ -118,6 +120,10 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     if (!o.plot.empty() && !moves_data(o)) {
         throw program::bad_flag("--plot", o.plot, "a --verb, ranks and --in-place with which data is moved");
     }
+    flags.use("--peers", [&](const std::string& flag, const std::string& given) {
+        if (o.plot.empty()) { throw program::bad_flag(flag, given, "a --plot FILE with it"); }
+        o.peers = program::parse_file(flag, given);
+    });
     return o;
 }
 

@@ -12,6 +12,7 @@
 #include "command_line.hpp"
 #include "engines.hpp"
 #include "json_report.hpp"
+#include "peer_times.hpp"
 #include "plot.hpp"
 #include "table.hpp"
 
@@ -29,6 +30,7 @@ struct Prepared {
     Options options;
     std::unique_ptr<program::OutputFile> json;  // of the process that reports
     std::unique_ptr<program::OutputFile> plot;
+    std::vector<PeerTime> peers;
 };
 
 std::optional<Prepared> prepare(int count, char** arguments, const program::Processes& processes) {
@@ -38,8 +40,9 @@ std::optional<Prepared> prepare(int count, char** arguments, const program::Proc
         if (processes.reports()) { print(help); }
         return std::nullopt;
     }
-    Prepared prepared{*options, nullptr, nullptr};
+    Prepared prepared{*options, nullptr, nullptr, {}};
     if (processes.reports()) {
+        prepared.peers = read_peer_times(*options);
         if (!options->plot.empty()) { program::require_plotter(options->plot); }
         prepared.json = std::make_unique<program::OutputFile>("--json", options->json);
         prepared.plot = std::make_unique<program::OutputFile>("--plot", options->plot);
@@ -78,7 +81,7 @@ void measure_and_report(const Prepared& prepared, const program::Processes& proc
 
     if (prepared.json->wanted()) { prepared.json->write(json_report(options, machine, mpi, rows)); }
     if (prepared.plot->wanted()) {
-        program::run_gnuplot(options.plot, 1100, 900, plot_script(options, rows));
+        program::run_gnuplot(options.plot, 1100, 900, plot_script(options, rows, prepared.peers));
         prepared.plot->keep();
     }
     std::uint64_t wrong = 0;

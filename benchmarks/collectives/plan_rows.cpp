@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
-#include "with_type.hpp"
+#include "bytes_of.hpp"
 
 namespace benchmarks {
 
@@ -18,10 +17,6 @@ std::vector<std::size_t> piece_sizes(const Options& options, std::size_t pieces,
         if (sizes.empty() || sizes.back() != piece) { sizes.push_back(piece); }
     }
     return sizes;
-}
-
-std::size_t bytes_of(DataType type) {
-    return with_type(type, []<class T>(std::type_identity<T>) { return sizeof(T); });
 }
 
 }  // namespace

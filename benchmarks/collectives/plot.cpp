@@ -14,7 +14,7 @@ namespace {
 /// Lines of "x y" for gnuplot.
 struct Curve {
     std::string bandwidth;
-    std::string limit;
+    std::string limit;  // empty: a peer's
     std::string time;
 };
 
@@ -36,24 +36,34 @@ std::string name_of(const Row& row, const Options& o, const char* placement) {
     return name + placement;
 }
 
+std::string point(const Row& row, double y) {
+    return program::formatted("%llu %.6g\n", static_cast<unsigned long long>(row.bytes), y);
+}
+
 void add(Curves& curves, const std::string& name, const Row& row, const std::optional<Figure>& figure) {
     if (!figure || !Row::moves(*figure)) { return; }
     Curve& curve = curves.of(name);
-    const auto point = [&](double y) {
-        return program::formatted("%llu %.6g\n", static_cast<unsigned long long>(row.bytes), y);
-    };
-    curve.bandwidth += point(row.bus_bandwidth(*figure) / 1e9);
-    curve.time += point(figure->time.median * 1e6);
-    curve.limit += point(row.limit(*figure) / 1e9);
+    curve.bandwidth += point(row, row.bus_bandwidth(*figure) / 1e9);
+    curve.time += point(row, figure->time.median * 1e6);
+    curve.limit += point(row, row.limit(*figure) / 1e9);
+}
+
+void add(Curves& curves, const std::string& name, const Row& row, const PeerTime& time) {
+    Curve& curve = curves.of(name);
+    curve.bandwidth += point(row, static_cast<double>(row.bytes) / time.seconds * row.bus_factor / 1e9);
+    curve.time += point(row, time.seconds * 1e6);
 }
 
 }  // namespace
 
-std::string plot_script(const Options& o, const std::vector<Row>& rows) {
+std::string plot_script(const Options& o, const std::vector<Row>& rows, const std::vector<PeerTime>& peers) {
     Curves curves;
     for (const Row& row : rows) {
         add(curves, name_of(row, o, ""), row, row.out_of_place);
         add(curves, name_of(row, o, ", in place"), row, row.in_place);
+        for (const PeerTime& time : peers) {
+            if (time.belongs_to(row)) { add(curves, time.peer + ": " + name_of(row, o, ""), row, time); }
+        }
     }
     std::ostringstream data;
     std::ostringstream bandwidths;
@@ -65,14 +75,19 @@ std::string plot_script(const Options& o, const std::vector<Row>& rows) {
         const Curve& curve = curves.by_name[name];
         data << "$b" << id << " << EOD\n"
              << curve.bandwidth << "EOD\n$t" << id << " << EOD\n"
-             << curve.time << "EOD\n$l" << id << " << EOD\n"
-             << curve.limit << "EOD\n";
+             << curve.time << "EOD\n";
         const auto line = [&](const char* style, const std::string& title) {
             return std::string(style) + " linecolor " + std::to_string(id) + " title " + program::gnuplot_text(title);
         };
-        bandwidths << comma << "$b" << id << line(" with linespoints linewidth 2", name) << ", $l" << id
-                   << line(" with lines dashtype 2", name + ", limit (copy)");
-        times << comma << "$t" << id << line(" with linespoints linewidth 2", name);
+        const bool is_peer = curve.limit.empty();
+        const char* const style =
+            is_peer ? " with linespoints linewidth 1 dashtype 3" : " with linespoints linewidth 2";
+        bandwidths << comma << "$b" << id << line(style, name);
+        if (!is_peer) {
+            data << "$l" << id << " << EOD\n" << curve.limit << "EOD\n";
+            bandwidths << ", $l" << id << line(" with lines dashtype 2", name + ", limit (copy)");
+        }
+        times << comma << "$t" << id << line(style, name);
     }
     const std::string title = "shardkit collectives on " +
                               std::string(engine_names[static_cast<std::size_t>(o.engine)]) + ", mesh " +

@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "options.hpp"
+#include "peer_times.hpp"
 #include "row.hpp"
 
 namespace benchmarks {
 
 /// The gnuplot script of two pictures over the size: bus bandwidth with the copy's as dashed lines of the same
-/// colour, and the time of a call. A line for each verb, element type, operation and placement; verbs without data
-/// are points nowhere and left out.
-std::string plot_script(const Options& options, const std::vector<Row>& rows);
+/// colour, and the time of a call. A line for each verb, element type, operation and placement, and a thin one for
+/// each peer where it has the verb, type and size of a row; verbs without data are points nowhere and left out.
+std::string plot_script(const Options& options, const std::vector<Row>& rows, const std::vector<PeerTime>& peers);
 
 }  // namespace benchmarks

@@ -3,7 +3,9 @@
 figures agree with each other, and it refuses what it cannot do; PAGE, its documentation, names flags, columns and JSON
 members that there are. LAUNCHER starts MPI processes; without one there is no MPI.
 """
-from program_check import (LAUNCHER, check, check_page, check_picture, check_refused_by_mpi, check_time, expect, near,
+import json
+
+from program_check import (LAUNCHER, check, check_page, check_picture, check_refused, check_refused_by_mpi, check_time, expect, near,
                            printed_rows, report_of, run)
 
 VERBS = ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "send_receive", "barrier"]
@@ -133,6 +135,51 @@ def check_plots(folder):
                   ("all_gather", "all_reduce, in place", "limit (copy)", "bus bandwidth (GB/s)", "time of a call (us)"))
 
 
+def peer_row(name="openmpi", **members):
+    return {"part": "collectives", "verb": "all_reduce", "type": "float", "ranks": 2, "size": 4096,
+            "peer": {"name": name, "time_us": {"median": 5.0}}, **members}
+
+
+def check_peers(folder):
+    """Times of peers are lines of the picture, where they are of the same collective."""
+    file = folder / "peers.json"
+
+    def write(*rows, **head):
+        file.write_text(json.dumps({"benchmark": "peers", "format": 1, "rows": rows, **head}), encoding="utf-8")
+
+    flags = ["--verb", "all_reduce", "-b", "64", "-e", "4K", "-f", "64", "--plot", folder / "a.svg", "--peers", file]
+    other_part = {"part": "adamw", "peer": {"name": "PyTorch"}}
+    barrier = peer_row("std::barrier", size=64)
+    write(other_part, barrier, peer_row(), peer_row("gloo", size=64), peer_row("mpich", ranks=4),
+          peer_row("nccl", verb="all_gather"), peer_row("ucc", type="half"), peer_row("slow", size=128))
+    check_picture(folder, [*QUICK, *flags[:-4], "--peers", file], ("openmpi: all_reduce", "gloo: all_reduce"))
+    picture = folder / "picture.svg"
+    if picture.exists():
+        text = picture.read_text(encoding="utf-8")
+        expect(not any(name in text for name in ("mpich", "nccl", "ucc", "slow", "std::barrier")), "and no others")
+
+    written = "expected what benchmarks/run peers collectives --json writes"
+    for what, content in (("another benchmark", {"benchmark": "collectives"}), ("another format", {"format": 2})):
+        write(peer_row(), **content)
+        check_refused(flags, f"--peers '{file}': {written} (another benchmark or format)")
+        expect(not (folder / "a.svg").exists(), f"{what}: nothing is left")
+    for rows, text in (([peer_row(verb="scan")], "verb 'scan'"), ([peer_row(type="int8")], "type 'int8'"),
+                       ([{"part": "collectives"}], "peer"), ([peer_row("a\nb")], "not one line"),
+                       ([peer_row(peer={"name": "x", "time_us": {"median": 0}})], "not above 0")):
+        write(*rows)
+        check_refused(flags, text)
+    file.write_text("no JSON", encoding="utf-8")
+    check_refused(flags, written)
+    nothing = "expected a verb, size and type that is measured, over 2 ranks"
+    for rows in ([], [barrier], [peer_row(ranks=4)], [peer_row(size=128)], [peer_row(type="half")]):
+        write(*rows)
+        check_refused(flags, nothing)
+    write(peer_row())
+    check_refused([*flags, "-o", "max"], nothing)
+    check_refused([*flags, "--mesh", "2x2x1"], f"--peers '{file}': expected one group")
+    check_refused(flags[:-4] + flags[-2:], f"--peers '{file}': expected a --plot FILE with it")
+
+
 REFUSED = [
     (["--verb", "scan"], "--verb 'scan': expected all, or a list with commas of all_gather,"),
     (["--verb", "barrier,barrier"], "--verb 'barrier,barrier': expected each name once"),
@@ -162,6 +209,8 @@ REFUSED = [
     (["--json", "no/such/folder/a.json"], "--json 'no/such/folder/a.json': expected a file that can be written"),
     (["--plot", "a.pdf"], "--plot 'a.pdf': expected a file name that ends in .png or .svg"),
     (["--plot", "a.png", "--verb", "barrier"], "--plot 'a.png': expected a --verb, ranks and --in-place"),
+    (["--plot", "a.svg", "--peers", "no/such/a.json"], "--peers 'no/such/a.json': expected a file that can be read"),
+    (["--plot", "a.svg", "--peers", ""], "--peers '': expected a file name"),
     (["--bytes", "5"], "unknown argument '--bytes': expected one of the flags that --help lists"),
 ]
 
@@ -173,4 +222,4 @@ def check_mpi(folder):
         expect(report["ranks"] == 2 and report["mpi"] and verbs_of(report) == VERBS, "mpi")
 
 
-check([check_runs, check_meshes, check_documentation, check_plots, check_mpi], ["-b,--minbytes", "--in-place"], REFUSED)
+check([check_runs, check_meshes, check_documentation, check_plots, check_peers, check_mpi], ["-b,--minbytes", "--in-place"], REFUSED)
