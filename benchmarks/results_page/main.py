@@ -44,7 +44,8 @@ def main():
     try:
         files = generate(options.root)
     except BadResult as error:
-        print(f"table: error: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"table: error: {line}", file=sys.stderr)
         return 1
     if not options.check:
         write(options.root, files)

@@ -27,11 +27,11 @@ def timed(result):
 
 
 def peer_times(results, result, verb, data_type):
-    """{peer: {size: microseconds}} of a verb over as many ranks as in `result`, measured on the same machine; of
-    several files the last."""
+    """{peer: {size: microseconds}} of a verb over as many ranks as in `result`, measured on the same machine and
+    in no quick run; of several files the last."""
     found = {}
     for other in results:
-        if other.kind != "peers" or not other.is_of_machine(result):
+        if other.kind != "peers" or other.is_quick or not other.is_of_machine(result):
             continue
         for name, *key, size, time in timed(other):
             if key == [verb, data_type, result["group_size"]]:

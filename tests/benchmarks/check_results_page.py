@@ -115,10 +115,11 @@ def check_kinds(tree, found):
         for word in words:
             expect(word in tree.texts(f"{name}.svg"), f"{name} says {word}")
     expect("openmpi" not in tree.texts("collectives_all_gather_float.svg"), "a verb that the peer was not timed with")
-    other = changed(peers, machine={**MACHINE, "processor": "another"})
-    tree.put(**found, peers=other)
-    check_written(tree, "peers of another machine")
-    expect("openmpi" not in tree.texts("collectives_all_reduce_float_sum.svg"), "are in no picture beside ours")
+    for what, members in (("another machine", {"machine": {**MACHINE, "processor": "another"}}),
+                          ("a quick run", {"quick": True})):
+        tree.put(**found, peers=changed(peers, **members))
+        check_written(tree, f"peers of {what}")
+        expect("openmpi" not in tree.texts("collectives_all_reduce_float_sum.svg"), "are in no picture beside ours")
 
 
 def check_targets(tree, found):
@@ -131,6 +132,11 @@ def check_targets(tree, found):
     tree.put(a=missed)
     check_refused(tree, "a missed target without a reason", "a.json", name, "0.800", "expected >= 0.85",
                   "reasons.json")
+    twice = share(missed, "all_gather", "in_place", 0.7)
+    tree.put(a=twice)
+    lines = tree.table().stderr.splitlines()
+    expect(len(lines) == 2 and all(line.startswith("table: error: a.json: target '") for line in lines),
+           "all missed targets are named at once", str(lines))
     tree.put(a=missed, reasons={name: "the | cache", "gpu_adamw": "no GPU"})
     check_written(tree, "a missed target with a reason")
     expect(tree.target(name) == ["0.800", "**missed**", "[a.json](#ajson): all_reduce 1 MiB, in place, 2 ranks",
