@@ -137,6 +137,13 @@ def check_targets(tree, found):
     lines = tree.table().stderr.splitlines()
     expect(len(lines) == 2 and all(line.startswith("table: error: a.json: target '") for line in lines),
            "all missed targets are named at once", str(lines))
+    tree.put(a=twice, reasons={name: "the cache"})
+    check_refused(tree, "a reason for another target", "a.json", "all_gather_1MiB_of_copy", "0.700")
+    other_type = copy.deepcopy(collectives)
+    other_type["rows"] += [{**made, "type": "half"} for made in missed["rows"]]
+    tree.put(a=other_type)
+    check_written(tree, "another type")
+    expect(tree.target(name)[:2] == ["0.900", "met"], "is not what the target speaks of", str(tree.target(name)))
     tree.put(a=missed, reasons={name: "the | cache", "gpu_adamw": "no GPU"})
     check_written(tree, "a missed target with a reason")
     expect(tree.target(name) == ["0.800", "**missed**", "[a.json](#ajson): all_reduce 1 MiB, in place, 2 ranks",
