@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pieces of Markdown, and numbers as words."""
+import re
+
 from row import four_digits
 
 
 def cell(text):
-    return str(text).replace("|", "\\|").replace("\n", " ")
+    """On one line, and neither the end of a cell nor a tag."""
+    return re.sub(r"<(?=[A-Za-z/!])", r"\\<", str(text).replace("|", "\\|").replace("\n", " "))
 
 
 def table(heads, rows):

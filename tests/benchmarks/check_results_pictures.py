@@ -15,7 +15,7 @@ from ratio_bars import ratio_bars  # noqa: E402
 from scale import Linear, Logarithmic  # noqa: E402
 from series import COLOURS, Series  # noqa: E402
 from stacked_bars import stacked_bars  # noqa: E402
-from text import rough_size, size_text  # noqa: E402
+from text import cell, rough_size, size_text  # noqa: E402
 
 wrong = []
 
@@ -43,6 +43,11 @@ def check_scales():
            ["256 B", "2 KiB", "16 KiB", "128 KiB", "1 MiB", "8 MiB", "64 MiB"], "sizes, few enough to be read")
     expect([rough_size(size) for size in (65520, 1048572, 300, 3 << 20)], ["64 KiB", "1 MiB", "300 B", "3 MiB"],
            "sizes that were rounded down")
+
+
+def check_cells():
+    expect([cell(text) for text in ("a|b\nc", "<vector>", "hybrid<2>", "<= 3", 1)],
+           ["a\\|b c", "\\<vector>", "hybrid<2>", "<= 3", "1"], "cells that are neither ends nor tags")
 
 
 def boxes(svg):
@@ -97,6 +102,7 @@ def check_peers():
 
 
 check_scales()
+check_cells()
 check_bars()
 check_lines()
 check_peers()
