@@ -18,6 +18,7 @@
 #include <shardkit/backend/host/pause.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/host/stream_elements.hpp>
+#include <shardkit/backend/host/sum_tiles.hpp>
 #include <shardkit/backend/self/communicator.hpp>
 #include <shardkit/backend/self/engine.hpp>
 #include <shardkit/backend/self/run.hpp>

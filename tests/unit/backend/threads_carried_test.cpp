@@ -21,6 +21,11 @@ using rank_checks::expect;
 using Comm = threads::Communicator;
 using Words = std::array<std::uint64_t, 3>;
 
+constexpr std::size_t limit = threads::carried_bytes;
+constexpr std::size_t rank_counts[] = {1, 2, 3, 5};
+constexpr std::size_t sizes_around_it[] = {limit - 1, limit, limit + 1};
+constexpr std::size_t offsets[] = {0, 1};
+
 /// What a rank gives in a call; all are different.
 std::uint64_t given(std::size_t rank, std::size_t call) { return 1000 * call + rank + 1; }
 
@@ -45,13 +50,12 @@ void check_repeated_calls(const Comm& world, std::size_t calls) {
 }  // namespace
 
 TEST_CASE("threads: calls around the largest input that travels with its call give the serial result") {
-    constexpr std::size_t limit = threads::carried_bytes;
-    for (const std::size_t ranks : {1, 2, 3, 5}) {
+    for (const std::size_t ranks : rank_counts) {
         CAPTURE(ranks);
         CHECK_NOTHROW(threads::launch(ranks, [](const Comm& world) {
             const std::size_t n = world.size();
-            for (const std::size_t bytes : {limit - 1, limit, limit + 1}) {
-                for (const std::size_t offset : {0, 1}) {
+            for (const std::size_t bytes : sizes_around_it) {
+                for (const std::size_t offset : offsets) {
                     check_all_gather<std::uint8_t>(world, bytes, offset);
                     check_all_reduce<std::uint8_t, std::uint8_t>(world, bytes, offset);
                     check_all_reduce<bf16, double>(world, bytes / 2, offset);
@@ -67,7 +71,7 @@ TEST_CASE("threads: calls around the largest input that travels with its call gi
 TEST_CASE("threads: an input that travelled with its call is gone only when all have read it") {
     const std::size_t calls = rank_checks::sanitized ? 300 : 3000;
     for (const threads::WaitMode waiting : {threads::WaitMode::block, threads::WaitMode::spin_briefly}) {
-        for (const std::size_t ranks : {2, 3, 8}) {
+        for (const std::size_t ranks : {std::size_t{2}, std::size_t{3}, std::size_t{8}}) {
             CAPTURE(ranks);
             CHECK_NOTHROW(threads::launch(ranks, [&](const Comm& world) { check_repeated_calls(world, calls); },
                                           {.waiting = waiting}));
@@ -83,7 +87,9 @@ TEST_CASE("threads: calls of which some travel and some do not disagree on every
             try {
                 all_reduce_in_place(world, ReduceOp::sum, std::span<float>(values).first(count), {});
                 expect(false, "an error");
-            } catch (const CommError&) { check_all_reduce<float, float>(world, 64 + round % 2, 0); }
+            } catch (const CommError&) {
+                check_all_reduce<float, float>(world, 64 + static_cast<std::size_t>(round) % 2, 0);
+            }
         }
     });
 }

@@ -7,6 +7,8 @@
 
 #include <shardkit/backend/host/convert_block.hpp>
 #include <shardkit/backend/host/for_each_index.hpp>
+#include <shardkit/backend/host/stream_elements.hpp>
+#include <shardkit/backend/host/sum_tiles.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
@@ -53,17 +55,31 @@ void combine_block(A* sums, const In* next, std::size_t count, Two two) noexcept
 
 }  // namespace detail
 
+/// Where a reduction's results go, and how they are written.
+template <class Out>
+struct Result {
+    Out* data;
+    Store store = Store::cached;
+};
+
 /// Reduces `count` elements of each of `ranks` inputs, in rank order 0, 1, ... in Arithmetic<Out>, rounds once, and
-/// hands the results over in blocks: write(offset, const Out* block, block_size).
-/// A block is written only after all inputs of its range have been read, so an output may be one of the inputs.
-/// `input_of(q)` is rank q's first element.
-template <class In, class Out, class InputOf, class Write>
-void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of, Write write) noexcept {
+/// writes the result to each of `results` places; after streaming, `finish` before another thread may look.
+/// A range is written only after all inputs have been read there, so a result may replace one of the inputs.
+/// `input_of(q)` is rank q's first element, `result_of(i)` the i-th place as a Result<Out>.
+template <class In, class Out, class InputOf, class ResultOf>
+void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of, std::size_t results,
+                          ResultOf result_of) noexcept {
     using A = Arithmetic<Out>;
+    std::size_t offset = 0;
+    if constexpr (std::is_same_v<In, Out> && std::is_same_v<In, A>) {
+        bool cached = op == ReduceOp::sum;
+        for (std::size_t i = 0; i < results; ++i) { cached = cached && result_of(i).store == Store::cached; }
+        if (cached) { offset = sum_tiles<In>(ranks, count, input_of, results, result_of); }
+    }
     constexpr std::size_t block = reduction_block;
     A sums[block];
     [[maybe_unused]] Out rounded[std::is_same_v<A, Out> ? 1 : block];
-    for (std::size_t offset = 0; offset < count; offset += block) {
+    for (; offset < count; offset += block) {
         const std::size_t size = std::min(block, count - offset);
         widen_block(input_of(std::size_t{0}) + offset, sums, size);
         for (std::size_t q = 1; q < ranks; ++q) {
@@ -80,13 +96,25 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, Inp
                     break;
             }
         }
+        const Out* reduced = nullptr;
         if constexpr (std::is_same_v<A, Out>) {
-            write(offset, static_cast<const Out*>(sums), size);
+            reduced = sums;
         } else {
             round_block(static_cast<const A*>(sums), rounded, size);
-            write(offset, static_cast<const Out*>(rounded), size);
+            reduced = rounded;
+        }
+        for (std::size_t i = 0; i < results; ++i) {
+            const Result<Out> result = result_of(i);
+            copy_elements(reduced, result.data + offset, size, result.store);
         }
     }
+}
+
+/// The same with one result.
+template <class In, class Out, class InputOf>
+void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of,
+                          Result<Out> result) noexcept {
+    reduce_in_rank_order<In, Out>(op, ranks, count, input_of, 1, [&](std::size_t) { return result; });
 }
 
 }  // namespace shardkit::host

@@ -81,8 +81,7 @@ struct Exchange {
             return MPI_Iallgather(input, size, datatype<In>(), all, size, datatype<In>(), call.group.comm, request);
         });
         host::reduce_in_rank_order<In, Out>(
-            op, ranks, count, [&](std::size_t rank) { return all + rank * count; },
-            [&](std::size_t at, const Out* block, std::size_t n) { host::copy_elements(block, output + at, n); });
+            op, ranks, count, [&](std::size_t rank) { return all + rank * count; }, host::Result<Out>{output});
         return (ranks - 1) * count * sizeof(In);
     }
 
@@ -139,9 +138,7 @@ struct Exchange {
             host::reduce_in_rank_order<In, Out>(
                 op, ranks, size_in(round, own),
                 [&](std::size_t rank) { return rank == self ? full + own.begin + at : staged(round, rank); },
-                [&](std::size_t offset, const Out* sums, std::size_t n) {
-                    host::copy_elements(sums, result + at + offset, n);
-                });
+                host::Result<Out>{result + at});
         }
     }
 };

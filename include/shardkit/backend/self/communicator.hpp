@@ -105,10 +105,7 @@ class Communicator {
             host::copy_elements(input.data(), output.data(), input.size());
         } else {
             host::reduce_in_rank_order<In, Out>(
-                op, 1, input.size(), [&](std::size_t) { return input.data(); },
-                [&](std::size_t offset, const Out* block, std::size_t n) {
-                    host::copy_elements(block, output.data() + offset, n);
-                });
+                op, 1, input.size(), [&](std::size_t) { return input.data(); }, host::Result<Out>{output.data()});
         }
     }
 

@@ -97,22 +97,18 @@ class Communicator {
             if (round.carried()) {
                 host::reduce_in_rank_order<In, Out>(
                     op, size(), input.size(), [&](std::size_t q) { return input_of<In>(round, q); },
-                    [&](std::size_t offset, const Out* block, std::size_t n) {
-                        host::copy_elements(block, output.data() + offset, n);
-                    });
+                    host::Result<Out>{output.data()});
                 return (size() - 1) * payload;
             }
             const host::Store store = host::store_for(size() * (input.size_bytes() + output.size_bytes()));
             const host::Chunk own = host::chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank_, size());
             host::reduce_in_rank_order<In, Out>(
-                op, size(), own.size(), [&](std::size_t q) { return input_of<In>(round, q) + own.begin; },
-                [&](std::size_t offset, const Out* block, std::size_t n) {
-                    for (std::size_t q = 0; q < size(); ++q) {
-                        const Call& call = round.call(q);
-                        // A result that replaces its input is in the caches already.
-                        const host::Store way = call.output == call.input ? host::Store::cached : store;
-                        host::copy_elements(block, static_cast<Out*>(call.output) + own.begin + offset, n, way);
-                    }
+                op, size(), own.size(), [&](std::size_t q) { return input_of<In>(round, q) + own.begin; }, size(),
+                [&](std::size_t q) {
+                    const Call& call = round.call(q);
+                    // A result that replaces its input is in the caches already.
+                    return host::Result<Out>{static_cast<Out*>(call.output) + own.begin,
+                                             call.output == call.input ? host::Store::cached : store};
                 });
             host::finish(store);
             return (size() - 1) * own.size() * (sizeof(In) + sizeof(Out));
@@ -235,9 +231,7 @@ class Communicator {
                 in_place ? host::Store::cached : host::store_for(size() * (full.size_bytes() + k * sizeof(Out)));
             host::reduce_in_rank_order<In, Out>(
                 op, size(), k, [&](std::size_t q) { return input_of<In>(round, q) + rank_ * k; },
-                [&](std::size_t offset, const Out* block, std::size_t n) {
-                    host::copy_elements(block, shard + offset, n, store);
-                });
+                host::Result<Out>{shard, store});
             host::finish(store);
             return (size() - 1) * k * sizeof(In);
         });

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/core/bf16.hpp>
+
+namespace {
+
+using namespace shardkit;
+
+constexpr std::size_t guard = 3;  // elements before and after; makes every array unaligned
+
+template <class T>
+T given(std::size_t rank, std::size_t i) {
+    // Sums of these are rounded, and in another order to other values; bytes wrap around.
+    const float value =
+        static_cast<float>((rank * 7919 + i * 104729) % 1000) / 37.0F * (rank % 3 == 1 ? 64.0F : 1.0F);
+    if constexpr (std::is_integral_v<T>) {
+        return static_cast<T>(static_cast<std::int64_t>(value));
+    } else {
+        return static_cast<T>(value);
+    }
+}
+
+/// One element after the other, rank after rank.
+template <class In, class Out>
+Out expected(ReduceOp op, std::size_t ranks, std::size_t i) {
+    using A = Arithmetic<Out>;
+    A sum = static_cast<A>(static_cast<Arithmetic<In>>(given<In>(0, i)));
+    for (std::size_t q = 1; q < ranks; ++q) {
+        const A next = static_cast<A>(static_cast<Arithmetic<In>>(given<In>(q, i)));
+        if (op == ReduceOp::sum) { sum = static_cast<A>(sum + next); }
+        if (op == ReduceOp::max) { sum = std::max(sum, next); }
+        if (op == ReduceOp::min) { sum = std::min(sum, next); }
+    }
+    return static_cast<Out>(sum);
+}
+
+template <class T>
+bool same_bits(T a, T b) {
+    return std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+/// `results` places, the first of them input `replaced` if that is a rank.
+template <class In, class Out>
+bool reduces(ReduceOp op, std::size_t ranks, std::size_t count, std::size_t results, std::size_t replaced,
+             host::Store store) {
+    std::vector<std::vector<In>> inputs(ranks, std::vector<In>(count + 2 * guard));
+    for (std::size_t q = 0; q < ranks; ++q) {
+        for (std::size_t i = 0; i < count; ++i) { inputs[q][guard + i] = given<In>(q, i); }
+    }
+    const Out untouched = static_cast<Out>(77);
+    std::vector<std::vector<Out>> outputs(results, std::vector<Out>(count + 2 * guard, untouched));
+    std::vector<Out*> places;
+    for (auto& output : outputs) { places.push_back(output.data() + guard); }
+    if constexpr (std::is_same_v<In, Out>) {
+        if (replaced < ranks) { places[0] = inputs[replaced].data() + guard; }
+    }
+    host::reduce_in_rank_order<In, Out>(
+        op, ranks, count, [&](std::size_t q) { return static_cast<const In*>(inputs[q].data() + guard); }, results,
+        [&](std::size_t r) {
+            return host::Result<Out>{places[r], store};
+        });
+    host::finish(store);
+    bool right = true;
+    for (std::size_t i = 0; i < count; ++i) {
+        const Out value = expected<In, Out>(op, ranks, i);
+        for (const Out* place : places) { right = right && same_bits(place[i], value); }
+    }
+    for (std::size_t r = replaced < ranks ? 1 : 0; r < results; ++r) {
+        for (std::size_t i = 0; i < guard; ++i) {
+            right =
+                right && same_bits(outputs[r][i], untouched) && same_bits(outputs[r][guard + count + i], untouched);
+        }
+    }
+    return right;
+}
+
+constexpr std::size_t rank_counts[] = {1, 2, 5, host::most_tiled, host::most_tiled + 1};
+constexpr std::size_t counts[] = {0, 1, 31, 32, 33, 255, 256, 257, 1023, 1024, 1500};
+
+template <class In, class Out>
+void check_sizes() {
+    for (const std::size_t ranks : rank_counts) {
+        for (const std::size_t count : counts) {
+            CAPTURE(ranks);
+            CAPTURE(count);
+            for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+                CHECK(reduces<In, Out>(op, ranks, count, 1, ranks, host::Store::cached));
+            }
+            CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 3, ranks, host::Store::cached));
+            CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 2, ranks, host::Store::streaming));
+            if constexpr (std::is_same_v<In, Out>) {
+                CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 2, ranks - 1, host::Store::cached));
+                CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 1, 0, host::Store::streaming));
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("host: a reduction of any size, to one place or several, gives the serial sum bit for bit", T,
+                   float, double, bf16, std::int32_t, std::uint8_t) {
+    check_sizes<T, T>();
+}
+
+TEST_CASE("host: a reduction into another type gives the serial sum bit for bit") {
+    check_sizes<bf16, float>();
+    check_sizes<float, double>();
+}
+
+TEST_CASE("host: more results than are written side by side are all written") {
+    CHECK(reduces<float, float>(ReduceOp::sum, 2, 1000, host::most_tiled + 1, 2, host::Store::cached));
+    CHECK(reduces<float, float>(ReduceOp::sum, host::most_tiled, 1000, host::most_tiled, 0, host::Store::cached));
+}
