@@ -27,6 +27,12 @@ module openblas libopenblas-dev
 needs_benchmarks="$needs_program
 header nlohmann/json.hpp nlohmann-json3-dev
 "
+# Of the benchmarks that are built without Meson.
+needs_gpu_benchmarks='
+command c++ g++
+header CLI/CLI.hpp libcli11-dev
+header nlohmann/json.hpp nlohmann-json3-dev
+'
 needs_mpi="
 module ompi-c libopenmpi-dev
 command mpirun openmpi-bin

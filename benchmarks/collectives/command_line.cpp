@@ -16,8 +16,10 @@ namespace {
 const SweepFlags sizes{"size in bytes", 256, std::uint64_t{64} << 20U, 8};
 
 void add_flags(program::Flags& flags) {
-    flags.add("--engine", "NAME", "self (one rank), threads (ranks in this process) or mpi (processes) [threads]");
-    flags.add("--ranks", "N", "ranks, all in one group [2; 1 with --engine self; with mpi all processes]");
+    flags.add("--engine", "NAME",
+              "self (one rank), threads (ranks in this process), mpi (processes) or nccl (processes with a GPU each) "
+              "[threads]");
+    flags.add("--ranks", "N", "ranks, all in one group [2; 1 with --engine self; with mpi and nccl all processes]");
     flags.add("--mesh", "DPxTPxCP", "ranks as a mesh, in place of --ranks");
     flags.add("--axis", "LIST",
               "of dp, tp, cp: the axes over which is communicated; all their sub-meshes run at once [dp]");
@@ -38,7 +40,9 @@ void read_ranks(const program::Flags& flags, Options& o, std::size_t processes) 
     flags.use("--engine", [&](const std::string& flag, const std::string& given) {
         o.engine = static_cast<EngineKind>(program::parse_name(flag, given, engine_names));
     });
-    o.mesh.dp = o.engine == EngineKind::self ? 1 : o.engine == EngineKind::mpi ? processes : 2;
+    const bool are_processes = o.engine == EngineKind::mpi || o.engine == EngineKind::nccl;
+    o.mesh.dp = o.engine == EngineKind::self ? 1 : are_processes ? processes : 2;
+    if (o.engine == EngineKind::nccl) { o.for_gpu(); }
     flags.use("--ranks", [&](const std::string& flag, const std::string& given) {
         o.mesh.dp = program::parse_count(flag, given, 1, most_ranks);
     });

@@ -11,5 +11,6 @@ namespace benchmarks {
 void run_on_self(const Options& options, const RowSink& sink);
 void run_on_threads(const Options& options, const RowSink& sink);
 void run_on_mpi(const Options& options, const RowSink& sink);
+void run_on_nccl(const Options& options, const RowSink& sink);
 
 }  // namespace benchmarks

@@ -19,7 +19,7 @@ json to_json(const Row& row, const std::optional<Figure>& figure) {
     object["busbw_gb_s"] = Row::moves(*figure) ? json(row.bus_bandwidth(*figure) / 1e9) : json(nullptr);
     if (figure->copy) {
         object["copy"] = {{"bytes_per_rank", figure->copy->bytes},
-                          {"stores", figure->copy->streams ? "non-temporal" : "memcpy"},
+                          {"stores", figure->copy->way},
                           {"time_us", to_json(figure->copy->time)},
                           {"busbw_gb_s", row.limit(*figure) / 1e9}};
         object["share_of_copy"] = figure->copy->time.median / figure->time.median;

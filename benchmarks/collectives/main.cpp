@@ -28,6 +28,7 @@ void print(const std::string& text) {
 /// What has to be there before anything is measured.
 struct Prepared {
     Options options;
+    std::optional<Gpu> gpu;
     std::unique_ptr<program::OutputFile> json;  // of the process that reports
     std::unique_ptr<program::OutputFile> plot;
     std::vector<PeerTime> peers;
@@ -40,7 +41,10 @@ std::optional<Prepared> prepare(int count, char** arguments, const program::Proc
         if (processes.reports()) { print(help); }
         return std::nullopt;
     }
-    Prepared prepared{*options, nullptr, nullptr, {}};
+    Prepared prepared{*options, {}, nullptr, nullptr, {}};
+    if (options->engine == EngineKind::nccl) {
+        prepared.gpu = Gpu::read("--engine nccl", processes.place().local_rank, processes.place().local_ranks);
+    }
     if (processes.reports()) {
         prepared.peers = read_peer_times(*options);
         if (!options->plot.empty()) { program::require_plotter(options->plot); }
@@ -67,13 +71,17 @@ std::vector<Row> measure_and_print(const Options& options) {
         case EngineKind::mpi:
             run_on_mpi(options, sink);
             break;
+        case EngineKind::nccl:
+            run_on_nccl(options, sink);
+            break;
     }
     return rows;
 }
 
 void measure_and_report(const Prepared& prepared, const program::Processes& processes) {
     const Options& options = prepared.options;
-    const Machine machine = Machine::read();
+    Machine machine = Machine::read();
+    machine.gpu = prepared.gpu;
     const std::string mpi = processes.mpi_version();
     if (processes.reports()) { print(table_head(options, machine, mpi)); }
     const std::vector<Row> rows = measure_and_print(options);

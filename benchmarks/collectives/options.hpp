@@ -15,7 +15,7 @@
 
 namespace benchmarks {
 
-enum class EngineKind : std::uint8_t { self, threads, mpi };
+enum class EngineKind : std::uint8_t { self, threads, mpi, nccl };
 enum class VerbKind : std::uint8_t {
     all_gather,
     reduce_scatter,
@@ -29,7 +29,7 @@ enum class DataType : std::uint8_t { fp64, fp32, fp16, bf16, int64, int32, uint8
 /// Where results lie: in a buffer of their own, or in the input's.
 enum class Placement : std::uint8_t { out_of_place, in_place };
 
-inline constexpr std::array<std::string_view, 3> engine_names{"self", "threads", "mpi"};
+inline constexpr std::array<std::string_view, 4> engine_names{"self", "threads", "mpi", "nccl"};
 inline constexpr std::array<std::string_view, 7> verb_names{"all_gather", "reduce_scatter", "all_reduce", "broadcast",
                                                             "all_to_all", "send_receive",   "barrier"};
 /// As nccl-tests names them.

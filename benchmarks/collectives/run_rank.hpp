@@ -43,8 +43,9 @@ typename Engine::Communicator sub_mesh(shardkit::Context<Engine>& context, const
     return group;
 }
 
-/// Everything that the options ask for, on one rank of the mesh. Collective over the world.
-template <class Engine>
+/// Everything that the options ask for, on one rank of the mesh, beside the copies of the yardstick. Collective over
+/// the world.
+template <class Yardstick, class Engine>
 void run_rank(shardkit::Context<Engine>& context, const Options& options, const RowSink& sink) {
     if (options.pin) { pin_to(allowed_processors(), context.rank()); }
     Shape shape;
@@ -53,7 +54,7 @@ void run_rank(shardkit::Context<Engine>& context, const Options& options, const 
         if (!facts.has(placement) || !options.wants(placement)) { return std::optional<Figure>(); }
         const auto workload = make_workload(context, group, row.verb, row.type, placement, shape);
         const auto copied = static_cast<std::uint64_t>(static_cast<double>(row.bytes) * facts.copied(placement));
-        return std::optional<Figure>(measure(context, options, row.bytes, copied, *workload));
+        return std::optional<Figure>(measure<Yardstick>(context, options, row.bytes, copied, *workload));
     };
     for (const PlannedRow& planned : plan_rows(options, shape.ranks())) {
         Row row = planned.row;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "summary.hpp"
 
@@ -12,7 +13,7 @@ namespace benchmarks {
 /// The copy that stands beside what was timed as its limit.
 struct CopyFigure {
     std::uint64_t bytes = 0;  ///< that each rank copies: as many are read and written again
-    bool streams = false;     ///< past the caches, which was faster than through them
+    std::string_view way;     ///< of the yardstick, the fastest: "memcpy"
     Summary time;
 };
 

@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "gpu.hpp"
 
 namespace benchmarks {
 
@@ -18,6 +21,7 @@ struct Machine {
     std::string date;              ///< of the run, in UTC: "2026-01-31T23:59:59Z"
     std::string compiler;          ///< "g++ 12.2.0"
     std::string flags;             ///< that this program was compiled with
+    std::optional<Gpu> gpu;        ///< of the process that reports, where GPUs are measured
 
     static Machine read();
 };

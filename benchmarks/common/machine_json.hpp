@@ -9,13 +9,23 @@
 namespace benchmarks {
 
 /// The objects that every benchmark's JSON holds.
+inline nlohmann::json to_json(const Gpu& gpu) {
+    return {{"name", gpu.name},
+            {"memory_bytes", gpu.memory},
+            {"driver", gpu.driver},
+            {"cuda", gpu.cuda},
+            {"nccl", gpu.nccl}};
+}
+
 inline nlohmann::json to_json(const Machine& machine) {
-    return {{"processor", machine.processor},
-            {"processors", machine.processors},
-            {"last_cache_bytes", machine.last_cache},
-            {"memory_bytes", machine.memory},
-            {"system", machine.system},
-            {"load_before", machine.load}};
+    nlohmann::json object{{"processor", machine.processor},
+                          {"processors", machine.processors},
+                          {"last_cache_bytes", machine.last_cache},
+                          {"memory_bytes", machine.memory},
+                          {"system", machine.system},
+                          {"load_before", machine.load}};
+    if (machine.gpu) { object["gpu"] = to_json(*machine.gpu); }
+    return object;
 }
 
 inline nlohmann::json build_json(const Machine& machine) {

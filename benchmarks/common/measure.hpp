@@ -12,7 +12,6 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/context.hpp>
 
-#include "copy_yardstick.hpp"
 #include "figure.hpp"
 #include "repeats.hpp"
 #include "workload.hpp"
@@ -53,13 +52,14 @@ std::uint64_t check(shardkit::Context<Engine>& context, std::size_t checks, Work
     return wrong;
 }
 
-/// Checks, warms up, and times in rounds: calls back to back, then as many copies through the caches and past them,
-/// all ranks at once. A round's time is the slowest rank's. Collective over the world, on which all ranks work, so
-/// that sub-meshes disturb each other as they do in training.
-/// `copied`: bytes that each rank copies as the yardstick; 0 for none.
+/// Checks, warms up, and times in rounds: calls back to back, then as many copies in each way of the yardstick, all
+/// ranks at once. A round's time is the slowest rank's. Collective over the world, on which all ranks work, so that
+/// sub-meshes disturb each other as they do in training.
+/// Yardstick: HostCopy or DeviceCopy, where the engine's memory is.
+/// `copied`: bytes that each rank copies with it; 0 for none.
 /// Method:  performance figures of a machine that is never quiet are compared only with what is measured in turns
-///          with them, and by medians.
-template <class Engine>
+///          with them, and by medians. Every time ends with a wait for the rank's stream.
+template <class Yardstick, class Engine>
 Figure measure(shardkit::Context<Engine>& context, const Repeats& repeats, std::uint64_t bytes, std::uint64_t copied,
                Workload& workload) {
     Figure figure;
@@ -71,21 +71,17 @@ Figure measure(shardkit::Context<Engine>& context, const Repeats& repeats, std::
     }
     workload.call(repeats.warmup);
 
-    CopyYardstick yardstick(copied);
-    const bool streams = copied >= CopyYardstick::least_streamed;
-    std::vector<double> seconds(3 * repeats.rounds);  // calls, copies through the caches, copies past them
+    Yardstick yardstick(context, copied);
+    const std::size_t ways = copied == 0 ? 0 : Yardstick::ways_for(copied);
+    for (std::size_t way = 0; way < ways; ++way) { yardstick.call(way, repeats.warmup); }
+    std::vector<double> seconds((1 + ways) * repeats.rounds);  // calls, then copies in each way
     const std::size_t n = figure.calls;
     for (std::size_t round = 0; round < repeats.rounds; ++round) {
         double* const each = seconds.data() + round;
         each[0] = timed(context, [&] { workload.call(n); });
-        if (copied == 0) { continue; }
-        each[repeats.rounds] = timed(context, [&] {
-            for (std::size_t i = 0; i < n; ++i) { yardstick.copy(); }
-        });
-        if (!streams) { continue; }
-        each[2 * repeats.rounds] = timed(context, [&] {
-            for (std::size_t i = 0; i < n; ++i) { yardstick.stream(); }
-        });
+        for (std::size_t way = 0; way < ways; ++way) {
+            each[(1 + way) * repeats.rounds] = timed(context, [&] { yardstick.call(way, n); });
+        }
     }
     reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(seconds));
 
@@ -97,11 +93,10 @@ Figure measure(shardkit::Context<Engine>& context, const Repeats& repeats, std::
         return summarise(times);
     };
     figure.time = summary_of(0);
-    if (copied > 0) {
-        figure.copy = CopyFigure{copied, false, summary_of(1)};
-        if (streams) {
-            const Summary past = summary_of(2);
-            if (past.median < figure.copy->time.median) { figure.copy = CopyFigure{copied, true, past}; }
+    for (std::size_t way = 0; way < ways; ++way) {
+        const Summary time = summary_of(1 + way);
+        if (!figure.copy || time.median < figure.copy->time.median) {
+            figure.copy = CopyFigure{copied, Yardstick::ways[way], time};
         }
     }
     return figure;

@@ -24,7 +24,8 @@ void SweepFlags::add(program::Flags& flags) const {
               "largest " + bytes + " [" + size_text(max_bytes) + "; --minbytes where that is larger]");
     flags.add("-f,--stepfactor", "N", "each size is N times the one before [" + std::to_string(step_factor) + "]");
     flags.add("-w,--warmup_iters", "N", "calls before the timing of each size [5]");
-    flags.add("-n,--iters", "N", "calls back to back in each round [64 MiB / size, from 1 to 200]");
+    flags.add("-n,--iters", "N",
+              "calls back to back in each round [64 MiB / size, from 1 to 200; on GPUs 8 GiB / size, from 20]");
     flags.add("--rounds", "N", "rounds of calls and copies in turns; their median is reported [15]");
     flags.add("-c,--check", "N", "untimed calls of each size whose results are checked; 0 for none [1]");
     flags.add("--pin", "off|on", "bind rank r to the r-th processor that this process may use [off]");

@@ -21,12 +21,20 @@ inline std::string counted(std::size_t n, const char* what) {
     return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
 }
 
+/// The line that names the GPU; none on the host.
+inline std::string gpu_head(const Machine& machine) {
+    if (!machine.gpu) { return {}; }
+    const Gpu& gpu = *machine.gpu;
+    return "# GPU:     " + gpu.name + ", " + program::bytes_text(gpu.memory) + ", driver " + gpu.driver + ", CUDA " +
+           gpu.cuda + ", NCCL " + gpu.nccl + "\n";
+}
+
 /// The lines of a table's head that say where it was measured.
 inline std::string machine_head(const Machine& machine, bool pinned, std::size_t ranks) {
     return "# machine: " + machine.processor + ", " + counted(machine.processors, "processor") +
            " usable, last-level cache " + program::bytes_text(machine.last_cache) + ", " + machine.system +
-           program::formatted(", load %.2f\n", machine.load) + "# build:   " + machine.compiler + ", " +
-           machine.flags + "\n# pinning: " + (pinned ? "rank r on the r-th processor" : "none") +
+           program::formatted(", load %.2f\n", machine.load) + gpu_head(machine) + "# build:   " + machine.compiler +
+           ", " + machine.flags + "\n# pinning: " + (pinned ? "rank r on the r-th processor" : "none") +
            (ranks > machine.processors ? "; ranks share processors\n" : "\n");
 }
 

@@ -29,16 +29,19 @@ void measure_and_report(int count, char** arguments) {
         print(help);
         return;
     }
+    Machine machine = Machine::read();
+    if (options->device == kernels::Device::gpu) { machine.gpu = Gpu::read("--device gpu", 0, 1); }
     program::OutputFile json("--json", options->json);
-    const Machine machine = Machine::read();
     print(kernels::table_head(*options, machine));
     std::vector<kernels::Row> rows;
     std::uint64_t wrong = 0;
-    kernels::run(*options, [&](const kernels::Row& row) {
+    const kernels::RowSink sink = [&](const kernels::Row& row) {
         print(kernels::table_row(row, *options));
         wrong += row.figure.wrong.value_or(0);
         rows.push_back(row);
-    });
+    };
+    options->device == kernels::Device::gpu ? kernels::run_on_gpu(*options, sink)
+                                            : kernels::run_on_host(*options, sink);
     if (json.wanted()) { json.write(kernels::json_report(*options, machine, rows)); }
     if (wrong > 0) { throw std::runtime_error("wrong data: " + std::to_string(wrong) + " values; see #wrong"); }
 }

@@ -1,35 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <stdexcept>
 
 #include "options.hpp"
+#include "pack_workload.hpp"
 #include "workloads.hpp"
 
 namespace benchmarks::kernels {
 
-/// The kernel of K on n elements of T, with its buffers.
-template <class K, class T>
-std::unique_ptr<Workload> make_workload(KernelKind kernel, std::size_t n) {
+/// The kernel of K on n elements of T, with its buffers; those that pack have at most `tensors` tensors.
+/// @throws std::logic_error for a kernel that K does not have
+template <class K, class T, class Engine>
+std::unique_ptr<KernelWorkload> make_workload(shardkit::Context<Engine>& context, KernelKind kernel, std::size_t n,
+                                              std::size_t tensors) {
     switch (kernel) {
         case KernelKind::adamw:
-            return std::make_unique<AdamW<K, T>>(n);
+            return std::make_unique<AdamW<K, Engine, T>>(context, n);
         case KernelKind::sgd:
-            return std::make_unique<Sgd<K, T>>(n);
+            return std::make_unique<Sgd<K, Engine, T>>(context, n);
         case KernelKind::norm:
-            return std::make_unique<Norm<K, T>>(n);
+            return std::make_unique<Norm<K, Engine, T>>(context, n);
         case KernelKind::cast:
-            return std::make_unique<Cast<K, T>>(n);
+            return std::make_unique<Cast<K, Engine, T>>(context, n);
         case KernelKind::accumulate:
-            return std::make_unique<Accumulate<K, T>>(n);
+            return std::make_unique<Accumulate<K, Engine, T>>(context, n);
+        case KernelKind::pack:
+            if constexpr (Packs<K, T>) { return std::make_unique<Pack<K, Engine, T>>(context, n, tensors); }
+            break;
+        case KernelKind::unpack:
+            if constexpr (Packs<K, T>) { return std::make_unique<Unpack<K, Engine, T>>(context, n, tensors); }
+            break;
     }
-    throw std::logic_error("make_workload: unknown kernel");
+    throw std::logic_error("make_workload: no such kernel");
 }
 
-template <class K>
-std::unique_ptr<Workload> make_workload(KernelKind kernel, DataType type, std::size_t n) {
-    return type == DataType::fp32 ? make_workload<K, float>(kernel, n) : make_workload<K, shardkit::bf16>(kernel, n);
+/// K: by default the engine's Kernels.
+template <class K = void, class Engine>
+std::unique_ptr<KernelWorkload> make_workload(shardkit::Context<Engine>& context, KernelKind kernel, DataType type,
+                                              std::size_t n, std::size_t tensors) {
+    using Chosen = std::conditional_t<std::is_void_v<K>, typename Engine::Kernels, K>;
+    return type == DataType::fp32 ? make_workload<Chosen, float>(context, kernel, n, tensors)
+                                  : make_workload<Chosen, shardkit::bf16>(context, kernel, n, tensors);
 }
 
 }  // namespace benchmarks::kernels

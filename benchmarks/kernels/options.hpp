@@ -12,24 +12,38 @@
 
 namespace benchmarks::kernels {
 
-enum class KernelKind : std::uint8_t { adamw, sgd, norm, cast, accumulate };
+/// Where the kernels run.
+enum class Device : std::uint8_t { host, gpu };
+/// The last two on a GPU only: on the host the library packs nothing.
+enum class KernelKind : std::uint8_t { adamw, sgd, norm, cast, accumulate, pack, unpack };
 enum class DataType : std::uint8_t { fp32, bf16 };
 
-inline constexpr std::array<std::string_view, 5> kernel_names{"adamw", "sgd", "norm", "cast", "accumulate"};
+inline constexpr std::array<std::string_view, 2> device_names{"host", "gpu"};
+inline constexpr std::array<std::string_view, 7> kernel_names{"adamw",      "sgd",  "norm",  "cast",
+                                                              "accumulate", "pack", "unpack"};
 inline constexpr std::array<std::string_view, 2> type_names{"float", "bfloat16"};
 
 /// What the command line says, checked.
 struct Options : Sweep {
+    Device device = Device::host;
     std::vector<KernelKind> kernels;
     std::vector<DataType> types{DataType::fp32, DataType::bf16};
     std::size_t ranks = 1;
+    std::size_t tensors = 300;  ///< that are packed, at most
 };
 
+constexpr bool packs(KernelKind kernel) noexcept {
+    return kernel == KernelKind::pack || kernel == KernelKind::unpack;
+}
+
 /// Bytes that a kernel reads and writes per element of type float or bfloat16.
-/// adamw:   parameter, both moments in fp32 read and written, gradient read; with bf16 also a copy for the gather
-/// written sgd:     parameter and momentum likewise norm:    gradient read; unscaling and the finite check ride along
-/// cast:    float to bfloat16, and back
-/// accumulate: an addend of the type is added to a float
+///     adamw         parameter, both moments in fp32 read and written, gradient read; with bf16 also a copy for the
+///                   gather written
+///     sgd           parameter and momentum likewise
+///     norm          gradient read; unscaling and the finite check ride along
+///     cast          float to bfloat16, and back
+///     accumulate    an addend of the type is added to a float
+///     pack, unpack  an element read and written
 constexpr std::size_t bytes_per_element(KernelKind kernel, DataType type) noexcept {
     const std::size_t element = type == DataType::fp32 ? 4 : 2;
     switch (kernel) {
@@ -43,6 +57,9 @@ constexpr std::size_t bytes_per_element(KernelKind kernel, DataType type) noexce
             return 4 + 2;
         case KernelKind::accumulate:
             return 8 + element;
+        case KernelKind::pack:
+        case KernelKind::unpack:
+            return 2 * element;
     }
     return 0;
 }

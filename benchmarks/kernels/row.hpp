@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "../common/figure.hpp"
 #include "options.hpp"
@@ -13,8 +15,10 @@ namespace benchmarks::kernels {
 struct Row {
     KernelKind kernel{};
     DataType type{};
-    std::uint64_t bytes = 0;     ///< read and written by each rank in a call
-    std::uint64_t elements = 0;  ///< of each rank
+    std::uint64_t bytes = 0;              ///< read and written by each rank in a call
+    std::uint64_t elements = 0;           ///< of each rank
+    std::size_t tensors = 0;              ///< that are packed; 0 for what packs nothing
+    std::optional<std::size_t> launches;  ///< of a call, counted on a GPU
     Figure figure;
 
     /// Bytes per second of all ranks together.
@@ -27,7 +31,8 @@ struct Row {
 /// Takes each row as soon as it is measured; called by rank 0.
 using RowSink = std::function<void(const Row&)>;
 
-/// Everything that the options ask for, on threads that work at the same time.
-void run(const Options& options, const RowSink& sink);
+/// Everything that the options ask for: on threads that work at the same time, or on a GPU.
+void run_on_host(const Options& options, const RowSink& sink);
+void run_on_gpu(const Options& options, const RowSink& sink);
 
 }  // namespace benchmarks::kernels

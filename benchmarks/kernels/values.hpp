@@ -19,11 +19,11 @@ inline float value(std::uint64_t buffer, std::uint64_t i) noexcept {
     return i % 2 == 0 ? (number + 1) / 128 : -(number + 1) / 128;
 }
 
-/// n elements of a buffer of that number.
+/// n elements of a buffer of that number, from the given one on.
 template <class T>
-std::vector<T> values(std::uint64_t buffer, std::size_t n) {
+std::vector<T> values(std::uint64_t buffer, std::size_t n, std::size_t from = 0) {
     std::vector<T> elements(n);
-    for (std::size_t i = 0; i < n; ++i) { elements[i] = static_cast<T>(value(buffer, i)); }
+    for (std::size_t i = 0; i < n; ++i) { elements[i] = static_cast<T>(value(buffer, from + i)); }
     return elements;
 }
 

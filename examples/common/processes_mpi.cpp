@@ -3,7 +3,7 @@
 
 #include <shardkit/backend/mpi/environment.hpp>
 
-#include "asks_for_mpi.hpp"
+#include "asks_for_engine.hpp"
 #include "processes.hpp"
 
 namespace program {
@@ -13,11 +13,12 @@ struct Processes::Environment {
 };
 
 Processes::Processes(int count, const char* const* arguments)
-    : environment_(asks_for_mpi(count, arguments) ? std::make_unique<Environment>() : nullptr) {}
+    : environment_(asks_for_engine("mpi", count, arguments) ? std::make_unique<Environment>() : nullptr),
+      place_(asks_for_engine("nccl", count, arguments) ? Place::from_environment() : Place{}) {}
 Processes::~Processes() = default;
 
-std::size_t Processes::count() const { return environment_ ? environment_->mpi.size() : 1; }
-bool Processes::reports() const { return !environment_ || environment_->mpi.rank() == 0; }
+std::size_t Processes::count() const { return environment_ ? environment_->mpi.size() : place_.ranks; }
+bool Processes::reports() const { return environment_ ? environment_->mpi.rank() == 0 : place_.rank == 0; }
 
 std::string Processes::mpi_version() const {
     if (!environment_) { return {}; }
@@ -29,7 +30,7 @@ std::string Processes::mpi_version() const {
 }
 
 Processes::Agreement Processes::agree(int code) const {
-    if (!environment_) { return {code, code != 0}; }
+    if (!environment_) { return {code, code != 0 && place_.local_rank == 0}; }
     const int rank = static_cast<int>(environment_->mpi.rank());
     const int mine[] = {code, code == 0 ? -static_cast<int>(count()) : -rank};
     int most[2];

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/mesh/context.hpp>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -13,22 +16,33 @@
 
 namespace benchmarks {
 
-/// The yardstick: a plain copy between two buffers of this thread. Not the library's loops, so that a mistake in
-/// these does not lower the bar.
-class CopyYardstick {
+/// The yardstick of engines on the host's memory: a plain copy between two buffers of this thread. Not the library's
+/// loops, so that a mistake in these does not lower the bar.
+class HostCopy {
   public:
+    /// How it copies: through the caches, or as the C library sees fit; and past them.
+    static constexpr std::array<std::string_view, 2> ways{"memcpy", "non-temporal"};
     /// Below this many bytes stores past the caches are not tried: the data fits into a core's own cache.
     static constexpr std::size_t least_streamed = std::size_t{256} << 10U;
 
-    explicit CopyYardstick(std::size_t bytes) : from_(bytes), to_(bytes) {}
+    template <class Engine>
+    HostCopy(const shardkit::Context<Engine>&, std::size_t bytes) : from_(bytes), to_(bytes) {}
 
-    /// Through the caches, or as the C library sees fit.
-    void copy() noexcept {
-        std::memcpy(to_.data(), from_.data(), to_.size());
-        keep();
+    /// How many of the ways are worth a try for so many bytes.
+    static std::size_t ways_for(std::size_t bytes) noexcept { return bytes >= least_streamed ? 2 : 1; }
+
+    /// Copies `times` times; they are over when it returns.
+    void call(std::size_t way, std::size_t times) noexcept {
+        for (std::size_t i = 0; i < times; ++i) {
+            way == 0 ? copy() : stream();
+            asm volatile("" ::: "memory");  // nobody reads the copies, yet they are to be made
+        }
     }
 
-    /// Past the caches, in whole cache lines; equal to copy() where the processor has no such stores.
+  private:
+    void copy() noexcept { std::memcpy(to_.data(), from_.data(), to_.size()); }
+
+    /// In whole cache lines; equal to copy() where the processor has no such stores.
     void stream() noexcept {
 #if defined(__SSE2__)
         const auto* from = reinterpret_cast<const __m128i*>(from_.data());
@@ -46,15 +60,10 @@ class CopyYardstick {
         }
         std::memcpy(to + words, from + words, to_.size() % 64);
         _mm_sfence();
-        keep();
 #else
         copy();
 #endif
     }
-
-  private:
-    /// Nobody reads the copies, yet they are to be made.
-    static void keep() noexcept { asm volatile("" ::: "memory"); }
 
     shardkit::HostBuffer<std::uint8_t> from_;  // zeroed here: these are pages of their own
     shardkit::HostBuffer<std::uint8_t> to_;

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/nccl/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "../../examples/common/place.hpp"
+#include "../common/device_copy.hpp"
+#include "engines.hpp"
+#include "run_rank.hpp"
+
+namespace benchmarks {
+
+void run_on_nccl(const Options& options, const RowSink& sink) {
+    using Engine = shardkit::nccl::Engine<shardkit::cub::Kernels>;
+    const shardkit::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
+    const auto measured = [&](auto& rank) {
+        shardkit::Context<Engine>& context = rank;
+        run_rank<DeviceCopy<Engine>>(context, options, sink);
+    };
+    if (program::Place::is_launched()) {
+        shardkit::nccl::run<Engine>(mesh, measured);
+    } else {
+        shardkit::nccl::World alone(shardkit::nccl::UniqueId::create(), 1, 0);
+        shardkit::nccl::run<Engine>(mesh, alone, measured);
+    }
+}
+
+}  // namespace benchmarks

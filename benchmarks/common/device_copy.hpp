@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/mesh/context.hpp>
+
+namespace benchmarks {
+
+/// The yardstick of engines on a GPU's memory: CUDA's own copy between two buffers of the rank's GPU.
+/// @pre the rank's GPU is selected
+template <class Engine>
+class DeviceCopy {
+  public:
+    static constexpr std::array<std::string_view, 1> ways{"cudaMemcpyAsync"};
+
+    DeviceCopy(const shardkit::Context<Engine>& context, std::size_t bytes)
+        : stream_(context.communication_stream()),
+          from_(context.template buffer<std::uint8_t>(bytes)),
+          to_(context.template buffer<std::uint8_t>(bytes)) {}
+
+    static std::size_t ways_for(std::size_t) noexcept { return 1; }
+
+    /// Gives the GPU `times` copies back to back and waits for them.
+    void call(std::size_t, std::size_t times) {
+        for (std::size_t i = 0; i < times; ++i) {
+            shardkit::cuda::check(
+                cudaMemcpyAsync(to_.data(), from_.data(), to_.size(), cudaMemcpyDeviceToDevice, stream_.native()),
+                "cudaMemcpyAsync");
+        }
+        stream_.synchronize();
+    }
+
+  private:
+    typename Engine::Stream stream_;
+    typename Engine::template Buffer<std::uint8_t> from_;
+    typename Engine::template Buffer<std::uint8_t> to_;
+};
+
+}  // namespace benchmarks

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <shardkit/backend/cub/adamw_pass.hpp>
+#include <shardkit/backend/cub/kernels.cuh>
+#include <shardkit/backend/nccl/extreme.hpp>
+
+// All device code of the benchmarks: their other sources declare it and go through the host's compiler.
+
+using shardkit::bf16;
+using shardkit::fp16;
+using shardkit::IndexRange;
+using shardkit::cub::AccumulatePass;
+using shardkit::cub::AdamWPass;
+using shardkit::cub::ConvertPass;
+using shardkit::cub::DeviceLaunch;
+using shardkit::cub::norm_partial;
+using shardkit::cub::PackDirection;
+using shardkit::cub::PackPass;
+using shardkit::cub::SgdPass;
+using shardkit::cuda::TimelineRef;
+using shardkit::nccl::Extreme;
+using Count = std::uint64_t;
+using Name = std::string_view;
+
+// The optimizers and the precision.
+template void DeviceLaunch::operator()(Count, const AdamWPass<float, float, float>&, Name) const;
+template void DeviceLaunch::operator()(Count, const AdamWPass<float, bf16, bf16>&, Name) const;
+template void DeviceLaunch::operator()(Count, const SgdPass<float, float, float>&, Name) const;
+template void DeviceLaunch::operator()(Count, const SgdPass<float, bf16, bf16>&, Name) const;
+template void norm_partial(const TimelineRef&, std::span<const float>, std::span<const IndexRange>, const double*,
+                           double*);
+template void norm_partial(const TimelineRef&, std::span<const bf16>, std::span<const IndexRange>, const double*,
+                           double*);
+template void DeviceLaunch::operator()(Count, const ConvertPass<float, bf16>&, Name) const;
+template void DeviceLaunch::operator()(Count, const ConvertPass<bf16, float>&, Name) const;
+template void DeviceLaunch::operator()(Count, const AccumulatePass<float, float>&, Name) const;
+template void DeviceLaunch::operator()(Count, const AccumulatePass<bf16, float>&, Name) const;
+template void DeviceLaunch::operator()(Count, const PackPass<float, PackDirection::pack>&, Name) const;
+template void DeviceLaunch::operator()(Count, const PackPass<float, PackDirection::unpack>&, Name) const;
+template void DeviceLaunch::operator()(Count, const PackPass<bf16, PackDirection::pack>&, Name) const;
+template void DeviceLaunch::operator()(Count, const PackPass<bf16, PackDirection::unpack>&, Name) const;
+
+// Reductions of 16-bit elements, and extremes of floating ones.
+template void DeviceLaunch::operator()(Count, const ConvertPass<float, fp16>&, Name) const;
+template void DeviceLaunch::operator()(Count, const ConvertPass<fp16, float>&, Name) const;
+template void DeviceLaunch::operator()(Count, const Extreme<double, double>&, Name) const;
+template void DeviceLaunch::operator()(Count, const Extreme<float, float>&, Name) const;
+template void DeviceLaunch::operator()(Count, const Extreme<bf16, bf16>&, Name) const;
+template void DeviceLaunch::operator()(Count, const Extreme<fp16, fp16>&, Name) const;

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <optional>
+
+#include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/nccl/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "../common/device_copy.hpp"
+#include "../common/pin.hpp"
+#include "count_launches.hpp"
+#include "row.hpp"
+#include "run_kernels.hpp"
+
+namespace benchmarks::kernels {
+
+void run_on_gpu(const Options& options, const RowSink& sink) {
+    using Engine = shardkit::nccl::Engine<shardkit::cub::Kernels>;
+    if (options.pin) { pin_to(allowed_processors(), 0); }
+    shardkit::nccl::World alone(shardkit::nccl::UniqueId::create(), 1, 0);
+    shardkit::nccl::run<Engine>(shardkit::DeviceMesh(std::size_t{1}), alone, [&](auto& rank) {
+        shardkit::Context<Engine>& context = rank;
+        run_kernels<DeviceCopy<Engine>>(context, options, sink, [&](KernelWorkload& workload) {
+            return std::optional(count_launches(context.compute_stream(), [&] { workload.once(); }));
+        });
+    });
+}
+
+}  // namespace benchmarks::kernels

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "../common/host_copy.hpp"
+#include "../common/pin.hpp"
+#include "row.hpp"
+#include "run_kernels.hpp"
+
+namespace benchmarks::kernels {
+
+void run_on_host(const Options& options, const RowSink& sink) {
+    shardkit::threads::run(shardkit::DeviceMesh(options.ranks), [&](auto& rank) {
+        if (options.pin) { pin_to(allowed_processors(), rank.rank()); }
+        shardkit::Context<shardkit::threads::Engine>& context = rank;
+        run_kernels<HostCopy>(context, options, sink, [](KernelWorkload&) { return std::optional<std::size_t>(); });
+    });
+}
+
+}  // namespace benchmarks::kernels
