@@ -5,8 +5,8 @@ members that there are. LAUNCHER starts MPI processes; without one there is no M
 """
 import json
 
-from program_check import (LAUNCHER, check, check_page, check_picture, check_refused, check_refused_by_mpi, check_time, expect, near,
-                           printed_rows, report_of, run)
+from program_check import (LAUNCHER, check, check_page, check_picture, check_refused, check_refused_by_mpi, check_time,
+                           expect, near, printed_rows, report_of, run)
 
 VERBS = ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "send_receive", "barrier"]
 TYPES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int64": 8, "int32": 4, "uint8": 1}
@@ -204,7 +204,7 @@ REFUSED = [
     (["--in-place", "maybe"], "--in-place 'maybe': expected off, on or both"),
     (["--in-place", "on", "--verb", "all_to_all"], "--in-place 'on': expected off or both: all_to_all has no form in"),
     (["--in-place", "off", "--verb", "broadcast"], "--in-place 'off': expected on or both: broadcast has no form out"),
-    (["--engine", "gloo"], "--engine 'gloo': expected self, threads or mpi"),
+    (["--engine", "gloo"], "--engine 'gloo': expected self, threads, mpi or nccl"),
     (["--engine", "self", "--ranks", "2"], "--engine self: has one rank, but 2 ranks were given: expected --ranks 1"),
     (["--json", "no/such/folder/a.json"], "--json 'no/such/folder/a.json': expected a file that can be written"),
     (["--plot", "a.pdf"], "--plot 'a.pdf': expected a file name that ends in .png or .svg"),
@@ -222,4 +222,30 @@ def check_mpi(folder):
         expect(report["ranks"] == 2 and report["mpi"] and verbs_of(report) == VERBS, "mpi")
 
 
-check([check_runs, check_meshes, check_documentation, check_plots, check_peers, check_mpi], ["-b,--minbytes", "--in-place"], REFUSED)
+def place(rank, ranks, **others):
+    return {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), **others}
+
+
+def check_nccl(_folder):
+    """Built without CUDA the program says so, and one process of a launcher speaks for all of its machine."""
+    without = "--engine nccl: this program was built without CUDA; expected benchmarks/run to start it"
+    check_refused(["--engine", "nccl"], without)
+    check_refused(["--engine=nccl", "--ranks", "2"], without, variables=place(0, 2))
+    check_refused(["--engine", "nccl", "--ranks", "3"],
+                  "--engine nccl: this job has 2 processes, but 3 ranks were given: expected WORLD_SIZE=3 of a launcher",
+                  variables=place(0, 2))
+    check_refused(["--engine", "nccl", "--ranks", "2"],
+                  "--engine nccl: this job has 1 process, but 2 ranks were given: expected WORLD_SIZE=2 of a launcher")
+    done = run(["--engine", "nccl"], variables=place(1, 2))
+    expect(done.returncode == 2 and done.stdout + done.stderr == "", "the second process of a machine is silent", done)
+    for variables, text in (
+            (place(0, "x"), "WORLD_SIZE 'x': expected a whole number from 1 to 1000000"),
+            (place(2, 2), "RANK '2': expected a whole number from 0 to 1"),
+            ({"WORLD_SIZE": "2", "RANK": "0"}, "LOCAL_RANK '': expected a whole number from 0 to 1"),
+            (place(1, 2, LOCAL_WORLD_SIZE="1"), "LOCAL_WORLD_SIZE '1': expected a whole number from 2 to 2")):
+        check_refused(["--engine", "nccl"], text, variables=variables)
+    done = run([*QUICK, "--verb", "barrier"], variables=place(1, 2))
+    expect(done.returncode == 0 and "2 ranks" in done.stdout, "a launcher's variables mean nothing to other engines", done)
+
+
+check([check_runs, check_meshes, check_documentation, check_plots, check_peers, check_mpi, check_nccl], ["-b,--minbytes", "--in-place"], REFUSED)

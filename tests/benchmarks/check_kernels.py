@@ -20,6 +20,7 @@ def check_row(row, ranks):
     for figure in (row, copy):
         bandwidth = row["size"] * ranks / figure["time_us"]["median"] / 1e3
         expect(near(figure["bandwidth_gb_s"], bandwidth), f"{what}: bandwidth of all ranks")
+    expect(row["launches"] is None and row["tensors"] is None, f"{what}: nothing is packed, no launch on the host")
     expect(near(row["share_of_copy"], copy["time_us"]["median"] / row["time_us"]["median"]), f"{what}: share")
 
 
@@ -47,7 +48,13 @@ def check_runs(folder):
 
 
 REFUSED = [
-    (["--kernel", "pack"], "--kernel 'pack': expected all, or a list with commas of adamw, sgd, norm, cast and"),
+    (["--kernel", "copy"], "--kernel 'copy': expected all, or a list with commas of adamw, sgd, norm, cast, accumulate,"),
+    (["--kernel", "adamw,pack"], "--kernel 'adamw,pack': expected --device gpu with pack: the library packs nothing on"),
+    (["--device", "tpu"], "--device 'tpu': expected host or gpu"),
+    (["--device", "gpu"], "--device gpu: this program was built without CUDA; expected benchmarks/run to start it"),
+    (["--device", "gpu", "--ranks", "2"], "--ranks '2': expected 1 with --device gpu, which measures one GPU"),
+    (["--tensors", "300"], "--tensors '300': expected --device gpu with it"),
+    (["--device", "gpu", "--tensors", "0"], "--tensors '0': expected a whole number from 1 to 1000000"),
     (["-d", "half"], "--datatype 'half': expected all, or a list with commas of float and bfloat16"),
     (["-b", "x"], "--minbytes 'x': expected bytes from 1 to 1024G"),
     (["-b", "1M", "-e", "1K"], "--maxbytes '1K': expected at least --minbytes, 1048576 bytes"),

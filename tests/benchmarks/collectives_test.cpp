@@ -11,9 +11,8 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../../benchmarks/collectives/plan_rows.hpp"
-#include "../../benchmarks/collectives/verb_workload.hpp"
 #include "../../benchmarks/collectives/with_verb.hpp"
-#include "../../benchmarks/common/measure.hpp"
+#include "planted_verb.hpp"
 
 namespace {
 
@@ -23,55 +22,15 @@ using Engine = shardkit::threads::Engine;
 constexpr std::size_t ranks = 3;
 constexpr std::size_t piece = 5;
 
-/// How the verb goes wrong.
-enum class Fault : std::uint8_t { none, one_element, not_called };
-
-/// The verb V, but on rank 1 its result is spoiled.
-template <class V, Fault F>
-struct Planted : V {
-    template <class C, class T>
-    static void call(const C& comm, const Shape& shape, std::span<const T> sent, std::span<T> received,
-                     typename C::Stream stream) {
-        if (F == Fault::not_called) { return; }
-        V::template call<C, T>(comm, shape, sent, received, stream);
-        spoil(comm, received, received.size() - 1);
-    }
-    template <class C, class T>
-    static void call_in_place(const C& comm, const Shape& shape, std::span<T> values, typename C::Stream stream) {
-        if (F == Fault::not_called) { return; }
-        V::template call_in_place<C, T>(comm, shape, values, stream);
-        spoil(comm, values, 1);
-    }
-
-  private:
-    template <class C, class T>
-    static void spoil(const C& comm, std::span<T> values, std::size_t index) {
-        if (F == Fault::one_element && comm.rank() == 1) { values[index] = static_cast<T>(300.0F); }
-    }
-};
-
 /// Wrong values on all ranks after two checks, as every rank is told.
 template <class V, class T>
 std::uint64_t wrong_values(Placement placement, shardkit::ReduceOp op = shardkit::ReduceOp::sum) {
     std::uint64_t wrong = 0;
     shardkit::threads::run(shardkit::DeviceMesh<ranks>{}, [&](auto& rank) {
         shardkit::Context<Engine>& context = rank;
-        const Shape shape{{0, 1, 2}, context.rank(), piece, 2, op};
-        const auto told = [&](Workload& workload) { return check(context, 2, workload); };
-        std::uint64_t result = 0;
-        if constexpr (V::out_of_place) {
-            if (placement == Placement::out_of_place) {
-                OutOfPlace<Engine, V, T> workload(context, context.world(), shape);
-                result = told(workload);
-            }
-        }
-        if constexpr (V::in_place) {
-            if (placement == Placement::in_place) {
-                InPlace<Engine, V, T> workload(context, context.world(), shape);
-                result = told(workload);
-            }
-        }
-        if (rank.rank() == 0) { wrong = result; }
+        const std::uint64_t told =
+            wrong_after_checks<V, T>(context, placement, {{0, 1, 2}, rank.rank(), piece, 2, op}, 2);
+        if (rank.rank() == 0) { wrong = told; }
     });
     return wrong;
 }

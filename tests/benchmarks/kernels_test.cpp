@@ -5,68 +5,39 @@
 #include <span>
 
 #include <doctest/doctest.h>
-#include <shardkit/backend/self/engine.hpp>
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
 
-#include "../../benchmarks/kernels/make_workload.hpp"
+#include "planted_kernels.hpp"
 
 namespace {
 
 using namespace benchmarks::kernels;
-using Kernels = shardkit::self::Engine::Kernels;
-
-constexpr std::size_t elements = 1000;
-
-/// Kernels that compute what the library's do, and then spoil one element.
-struct Planted {
-    template <class S, class Update, class Spans>
-    static void adamw(const S& stream, std::span<const shardkit::UpdateRun> runs, const Update* updates,
-                      const std::uint32_t* skip, const Spans& spans) {
-        Kernels::adamw(stream, runs, updates, skip, spans);
-        spans.exp_avg[elements - 1] += 1e-3F;
-    }
-    template <class S, class Update, class Spans>
-    static void sgd(const S& stream, std::span<const shardkit::UpdateRun> runs, const Update* updates,
-                    const std::uint32_t* skip, const Spans& spans) {
-        Kernels::sgd(stream, runs, updates, skip, spans);
-        spans.master[0] += 1e-3F;
-    }
-    template <class S, class T>
-    static void norm_partial(const S& stream, std::span<const T> gradient,
-                             std::span<const shardkit::IndexRange> segments, const double* scale, double* into) {
-        Kernels::norm_partial(stream, gradient, segments, scale, into);
-        into[1] += 1;
-    }
-    template <class S, class From, class To>
-    static void convert(const S& stream, std::span<const From> from, std::span<To> to) {
-        Kernels::convert(stream, from, to);
-        to[7] = static_cast<To>(static_cast<float>(to[7]) * 2);
-    }
-    template <class S, class Addend, class Sum>
-    static void accumulate(const S& stream, std::span<const Addend> addend, std::span<Sum> total) {
-        Kernels::accumulate(stream, addend, total);
-        total[elements / 2] += 1;
-    }
-};
-
-std::uint64_t wrong_after(benchmarks::Workload& workload, std::size_t calls) {
-    workload.prepare();
-    workload.call(calls);
-    return workload.count_wrong();
-}
+using Engine = shardkit::self::Engine;
 
 }  // namespace
 
 TEST_CASE("every kernel: right data passes, one spoiled element is one wrong value, no call is wrong") {
-    for (std::size_t kernel = 0; kernel < kernel_names.size(); ++kernel) {
-        for (const DataType type : {DataType::fp32, DataType::bf16}) {
-            CAPTURE(kernel_names[kernel]);
-            CAPTURE(type_names[static_cast<std::size_t>(type)]);
-            const auto workload = make_workload<Kernels>(static_cast<KernelKind>(kernel), type, elements);
-            CHECK(wrong_after(*workload, 1) == 0);
-            CHECK(wrong_after(*workload, 0) > 0);
-            CHECK(wrong_after(*make_workload<Planted>(static_cast<KernelKind>(kernel), type, elements), 1) == 1);
+    shardkit::self::run(shardkit::DeviceMesh<1>{}, [](auto& rank) {
+        shardkit::Context<Engine>& context = rank;
+        for (std::size_t kernel = 0; kernel < kernel_names.size(); ++kernel) {
+            if (!packs(static_cast<KernelKind>(kernel))) { check_kernel(context, static_cast<KernelKind>(kernel)); }
         }
+        CHECK_THROWS_AS(make_workload(context, KernelKind::pack, DataType::fp32, 10, 2), std::logic_error);
+    });
+}
+
+TEST_CASE("tensors that are packed have mixed sizes, begin at aligned places and fill the flat buffer") {
+    const auto bounds = tensor_bounds(1'000'000, 300, sizeof(float));
+    REQUIRE(bounds.size() == 301);
+    CHECK(bounds.front() == 0);
+    CHECK(bounds.back() == 1'000'000);
+    for (std::size_t t = 0; t < 300; ++t) {
+        CHECK(bounds[t] * sizeof(float) % 128 == 0);
+        CHECK(bounds[t] < bounds[t + 1]);
     }
+    CHECK(bounds[4] - bounds[3] > 10 * (bounds[2] - bounds[1]));
+    CHECK(tensor_bounds(5, 3, 2) == std::vector<std::size_t>{0, 0, 0, 5});
 }
 
 TEST_CASE("bytes per element are those of the buffers that a kernel touches") {
@@ -81,6 +52,8 @@ TEST_CASE("bytes per element are those of the buffers that a kernel touches") {
     CHECK(bytes_per_element(KernelKind::cast, DataType::bf16) == 6);
     CHECK(bytes_per_element(KernelKind::accumulate, DataType::fp32) == 12);
     CHECK(bytes_per_element(KernelKind::accumulate, DataType::bf16) == 10);
+    CHECK(bytes_per_element(KernelKind::pack, DataType::fp32) == 8);
+    CHECK(bytes_per_element(KernelKind::unpack, DataType::bf16) == 4);
 }
 
 TEST_CASE("values are exact in bf16 and never 0") {

@@ -25,9 +25,9 @@ def expect(condition, what, done=None):
             print(done.stdout[-3000:] + done.stderr[-3000:])
 
 
-def run(flags, launcher=()):
+def run(flags, launcher=(), variables=None):
     return subprocess.run([*launcher, PROGRAM, *map(str, flags)], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=120, check=False)
+                          text=True, timeout=120, check=False, env={**os.environ, **(variables or {})})
 
 
 def near(a, b, share=1e-6):
@@ -54,8 +54,8 @@ def printed_rows(done):
     return [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
 
 
-def check_refused(flags, text, launcher=()):
-    done = run(flags, launcher)
+def check_refused(flags, text, launcher=(), variables=None):
+    done = run(flags, launcher, variables)
     what = f"{' '.join(map(str, flags))} is refused with '{text}'"
     ours = [line for line in done.stderr.splitlines() if line.startswith(f"{NAME}: error: ")]
     expect(done.returncode == 2 and len(ours) == 1 and text in ours[0] and done.stdout == "", what, done)

@@ -8,21 +8,13 @@
 root=$(cd "$here/../.." && pwd)
 cxx=${CXX:-g++}
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+source "$root/scripts/nccl.sh"
 
 # doctest: DOCTEST_INCLUDE, the folder above doctest/doctest.h; else what the compiler finds, or Meson's download.
 doctest_include() {
     local folder
     for folder in "${DOCTEST_INCLUDE:-}" /usr/include /usr/local/include "$root"/subprojects/doctest-*/; do
         if [ -n "$folder" ] && [ -e "$folder/doctest/doctest.h" ]; then echo "$folder" && return; fi
-    done
-}
-
-# The folder above NCCL's include/ and lib/: NCCL_HOME, the toolkit, the system, or the wheel that PyTorch brings.
-nccl_home() {
-    local folder
-    for folder in "${NCCL_HOME:-}" "$(dirname "$(dirname "$nvcc")")" /usr/local /usr \
-        "$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0])' 2>/dev/null)"; do
-        if [ -n "$folder" ] && [ -e "$folder/include/nccl.h" ]; then echo "$folder" && return; fi
     done
 }
 
@@ -74,10 +66,7 @@ object() {
 program() {
     local name=$1 source=$2
     local -a libraries=()
-    if uses_nccl "$source"; then
-        libraries=(-L"$(nccl_home)/lib" "-Xlinker=-rpath,$(nccl_home)/lib")
-        if [ -e "$(nccl_home)/lib/libnccl.so" ]; then libraries+=(-lnccl); else libraries+=(-l:libnccl.so.2); fi
-    fi
+    if uses_nccl "$source"; then mapfile -t libraries < <(nccl_libraries); fi
     "$nvcc" -ccbin "$cxx" --no-device-link "$out/$name.o" "$out/main.o" "$out/libkernels.a" "${libraries[@]}" \
         -o "$out/$name"
 }

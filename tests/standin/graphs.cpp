@@ -219,6 +219,17 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
     });
 }
 
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
+    return cuda_call("cudaGraphGetNodes", Needs::device, [&](State& s, Lock&, ThreadState&) {
+        const CUgraph_st* const found = s.graphs.find(graph);
+        if (found == nullptr) { return cudaErrorInvalidResourceHandle; }
+        if (count == nullptr) { return cudaErrorInvalidValue; }
+        if (nodes != nullptr) { return cudaErrorNotSupported; }
+        *count = found->nodes->size();
+        return cudaSuccess;
+    });
+}
+
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
     return cuda_call("cudaGraphDestroy", Needs::release, [&](State& s, Lock&, ThreadState&) {
         if (s.graphs.find(graph) == nullptr) { return cudaErrorInvalidResourceHandle; }

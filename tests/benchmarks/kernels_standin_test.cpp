@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is timed on a GPU, on the stand-in for one: the passes are loops, and no figure says anything.
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <shardkit/backend/nccl/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "../../benchmarks/common/device_copy.hpp"
+#include "../../benchmarks/kernels/count_launches.hpp"
+#include "../../benchmarks/kernels/run_kernels.hpp"
+#include "looped_kernels.hpp"
+#include "planted_kernels.hpp"
+#include "standin.hpp"
+
+namespace {
+
+using namespace benchmarks;
+using namespace benchmarks::kernels;
+using Engine = shardkit::nccl::Engine<looped_kernels::Kernels>;
+
+/// f(context) on the one rank of a World, whose streams work as late as they may, and then early.
+template <class F>
+void on_a_gpu(const F& f) {
+    for (const standin::Pace pace : {standin::Pace::lazy, standin::Pace::eager}) {
+        standin::reset();
+        standin::set_pace(pace);
+        {
+            shardkit::nccl::World world(shardkit::nccl::UniqueId::create(), 1, 0);
+            shardkit::nccl::run<Engine>(shardkit::DeviceMesh<1>{}, world, [&](auto& rank) {
+                shardkit::Context<Engine>& context = rank;
+                f(context);
+            });
+        }
+        host_functions::Kept::all().forget();
+        CHECK(standin::frees_in_use().empty());
+        CHECK(standin::live() == standin::Live{});
+    }
+}
+
+std::vector<Row> rows_of(const Options& options) {
+    std::vector<Row> rows;
+    on_a_gpu([&](shardkit::Context<Engine>& context) {
+        rows.clear();
+        run_kernels<DeviceCopy<Engine>>(
+            context, options, [&](const Row& row) { rows.push_back(row); },
+            [&](KernelWorkload& workload) {
+                return std::optional(count_launches(context.compute_stream(), [&] { workload.once(); }));
+            });
+    });
+    return rows;
+}
+
+Options small() {
+    Options options;
+    options.device = Device::gpu;
+    for (std::size_t i = 0; i < kernel_names.size(); ++i) { options.kernels.push_back(static_cast<KernelKind>(i)); }
+    options.min_bytes = 64;
+    options.max_bytes = 65536;
+    options.step_factor = 32;
+    options.rounds = 2;
+    options.calls = 2;
+    options.warmup = 1;
+    return options;
+}
+
+}  // namespace
+
+TEST_CASE("every kernel on a GPU: right data passes, one spoiled element is one wrong value, no call is wrong") {
+    on_a_gpu([](shardkit::Context<Engine>& context) {
+        for (std::size_t kernel = 0; kernel < kernel_names.size(); ++kernel) {
+            check_kernel(context, static_cast<KernelKind>(kernel));
+        }
+    });
+}
+
+TEST_CASE("every kernel and size is measured beside CUDA's copy, its launches counted") {
+    const std::vector<Row> rows = rows_of(small());
+    CHECK(rows.size() == kernel_names.size() * 2 * 3);
+    for (const Row& row : rows) {
+        CAPTURE(kernel_names[static_cast<std::size_t>(row.kernel)]);
+        CHECK(row.figure.wrong == 0);
+        CHECK(row.launches == 1);
+        REQUIRE(row.figure.copy);
+        CHECK(row.figure.copy->way == "cudaMemcpyAsync");
+        CHECK(row.figure.copy->bytes == (row.bytes + 1) / 2);
+        CHECK((row.tensors > 0) == packs(row.kernel));
+    }
+}
+
+TEST_CASE("300 tensors are packed and unpacked in one launch each") {
+    Options options = small();
+    options.kernels = {KernelKind::pack, KernelKind::unpack};
+    options.min_bytes = options.max_bytes = std::uint64_t{1} << 22U;
+    for (const Row& row : rows_of(options)) {
+        CHECK(row.tensors == 300);
+        CHECK(row.launches == 1);
+        CHECK(row.figure.wrong == 0);
+    }
+}

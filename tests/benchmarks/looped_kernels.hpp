@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <shardkit/backend/cub/adamw.hpp>
+#include <shardkit/backend/cub/elementwise.hpp>
+#include <shardkit/backend/cub/pack.hpp>
+#include <shardkit/backend/cub/sgd.hpp>
+
+#include "../unit/backend/nccl/host_functions.hpp"
+
+/// What cub::Kernels launch, as loops in the stand-in's streams: the same passes, cut into the same vectors.
+namespace looped_kernels {
+
+/// What the passes want of a launch.
+class Launch {
+  public:
+    explicit Launch(const shardkit::cuda::TimelineRef& stream) : stream_(stream) {}
+
+    template <class Work>
+    void operator()(std::uint64_t count, const Work& work, std::string_view) const {
+        stream_.submit([count, work] {
+            for (std::uint64_t i = 0; i < count; ++i) { work(i); }
+        });
+    }
+
+  private:
+    host_functions::LaunchedStream stream_;
+};
+
+struct Kernels : host_functions::Kernels {
+    using Stream = shardkit::cuda::TimelineRef;
+
+    template <class From, class To>
+    static void convert(const Stream& stream, std::span<const From> from, std::span<To> to) {
+        shardkit::cub::convert(Launch(stream), from, to);
+    }
+    template <class Addend, class Sum>
+    static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total) {
+        shardkit::cub::accumulate(Launch(stream), addend, total);
+    }
+    template <class Update, class Spans>
+    static void adamw(const Stream& stream, std::span<const shardkit::UpdateRun> runs, const Update* updates,
+                      const std::uint32_t* skip, const Spans& spans) {
+        shardkit::cub::adamw(Launch(stream), runs, updates, skip, spans);
+    }
+    template <class Update, class Spans>
+    static void sgd(const Stream& stream, std::span<const shardkit::UpdateRun> runs, const Update* updates,
+                    const std::uint32_t* skip, const Spans& spans) {
+        shardkit::cub::sgd(Launch(stream), runs, updates, skip, spans);
+    }
+    template <class T>
+    static void pack(const Stream& stream, std::span<const shardkit::cub::TensorPiece<T>> table, std::span<T> flat) {
+        shardkit::cub::copy_tensors<shardkit::cub::PackDirection::pack>(Launch(stream), table, flat);
+    }
+    template <class T>
+    static void unpack(const Stream& stream, std::span<const shardkit::cub::TensorPiece<T>> table,
+                       std::span<T> flat) {
+        shardkit::cub::copy_tensors<shardkit::cub::PackDirection::unpack>(Launch(stream), table, flat);
+    }
+};
+
+}  // namespace looped_kernels

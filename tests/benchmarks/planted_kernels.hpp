@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <shardkit/mesh/context.hpp>
+
+#include "../../benchmarks/kernels/make_workload.hpp"
+
+namespace benchmarks::kernels {
+
+inline constexpr std::size_t planted_elements = 1000;
+
+/// Kernels that compute what K's do, and then spoil one element. In memory that the host can write.
+template <class K>
+struct Planted : K {
+    template <class S, class Update, class Spans>
+    static void adamw(const S& stream, std::span<const shardkit::UpdateRun> runs, const Update* updates,
+                      const std::uint32_t* skip, const Spans& spans) {
+        K::adamw(stream, runs, updates, skip, spans);
+        stream.synchronize();
+        spans.exp_avg[planted_elements - 1] += 1e-3F;
+    }
+    template <class S, class Update, class Spans>
+    static void sgd(const S& stream, std::span<const shardkit::UpdateRun> runs, const Update* updates,
+                    const std::uint32_t* skip, const Spans& spans) {
+        K::sgd(stream, runs, updates, skip, spans);
+        stream.synchronize();
+        spans.master[0] += 1e-3F;
+    }
+    template <class S, class T>
+    static void norm_partial(const S& stream, std::span<const T> gradient,
+                             std::span<const shardkit::IndexRange> segments, const double* scale, double* into) {
+        K::norm_partial(stream, gradient, segments, scale, into);
+        stream.synchronize();
+        into[1] += 1;
+    }
+    template <class S, class From, class To>
+    static void convert(const S& stream, std::span<const From> from, std::span<To> to) {
+        K::convert(stream, from, to);
+        stream.synchronize();
+        to[7] = static_cast<To>(static_cast<float>(to[7]) * 2);
+    }
+    template <class S, class Addend, class Sum>
+    static void accumulate(const S& stream, std::span<const Addend> addend, std::span<Sum> total) {
+        K::accumulate(stream, addend, total);
+        stream.synchronize();
+        total[planted_elements / 2] += 1;
+    }
+    template <class S, class T>
+    static void pack(const S& stream, std::span<const shardkit::cub::TensorPiece<T>> table,
+                     std::span<T> flat) requires Packs<K, T> {
+        K::pack(stream, table, flat);
+        stream.synchronize();
+        flat[planted_elements - 1] = T{};
+    }
+    template <class S, class T>
+    static void unpack(const S& stream, std::span<const shardkit::cub::TensorPiece<T>> table,
+                       std::span<T> flat) requires Packs<K, T> {
+        K::unpack(stream, table, flat);
+        stream.synchronize();
+        table[table.size() - 1].tensor[0] = T{};
+    }
+};
+
+inline std::uint64_t wrong_after(Workload& workload, std::size_t calls) {
+    workload.prepare();
+    workload.call(calls);
+    return workload.count_wrong();
+}
+
+/// The engine's kernel passes its data check; one spoiled element is one wrong value, no call is wrong.
+template <class Engine>
+void check_kernel(shardkit::Context<Engine>& context, KernelKind kernel) {
+    using Spoiled = Planted<typename Engine::Kernels>;
+    constexpr std::size_t tensors = 7;
+    for (const DataType type : {DataType::fp32, DataType::bf16}) {
+        CAPTURE(kernel_names[static_cast<std::size_t>(kernel)]);
+        CAPTURE(type_names[static_cast<std::size_t>(type)]);
+        const auto right = make_workload(context, kernel, type, planted_elements, tensors);
+        CHECK(wrong_after(*right, 1) == 0);
+        CHECK(wrong_after(*right, 0) > 0);
+        const auto spoiled = make_workload<Spoiled>(context, kernel, type, planted_elements, tensors);
+        CHECK(wrong_after(*spoiled, 1) == 1);
+    }
+}
+
+}  // namespace benchmarks::kernels

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <shardkit/mesh/context.hpp>
+
+#include "../../benchmarks/collectives/verb_workload.hpp"
+#include "../../benchmarks/common/measure.hpp"
+
+namespace benchmarks {
+
+/// How the verb goes wrong.
+enum class Fault : std::uint8_t { none, one_element, not_called };
+
+/// The verb V, but on rank 1 its result is spoiled. In memory that the host can write, the stand-in's as well.
+template <class V, Fault F>
+struct Planted : V {
+    template <class C, class T>
+    static void call(const C& comm, const Shape& shape, std::span<const T> sent, std::span<T> received,
+                     typename C::Stream stream) {
+        if (F == Fault::not_called) { return; }
+        V::template call<C, T>(comm, shape, sent, received, stream);
+        spoil(comm, received, received.size() - 1, stream);
+    }
+    template <class C, class T>
+    static void call_in_place(const C& comm, const Shape& shape, std::span<T> values, typename C::Stream stream) {
+        if (F == Fault::not_called) { return; }
+        V::template call_in_place<C, T>(comm, shape, values, stream);
+        spoil(comm, values, 1, stream);
+    }
+
+  private:
+    template <class C, class T>
+    static void spoil(const C& comm, std::span<T> values, std::size_t index, typename C::Stream stream) {
+        stream.synchronize();
+        if (F == Fault::one_element && comm.rank() == 1) { values[index] = static_cast<T>(300.0F); }
+    }
+};
+
+/// Wrong values over all ranks after so many checks of V, which has this placement or else counts none. Collective.
+template <class V, class T, class Engine>
+std::uint64_t wrong_after_checks(shardkit::Context<Engine>& context, Placement placement, const Shape& shape,
+                                 std::size_t checks) {
+    if constexpr (V::out_of_place) {
+        if (placement == Placement::out_of_place) {
+            OutOfPlace<Engine, V, T> workload(context, context.world(), shape);
+            return check(context, checks, workload);
+        }
+    }
+    if constexpr (V::in_place) {
+        if (placement == Placement::in_place) {
+            InPlace<Engine, V, T> workload(context, context.world(), shape);
+            return check(context, checks, workload);
+        }
+    }
+    return 0;
+}
+
+}  // namespace benchmarks
