@@ -43,7 +43,8 @@ std::optional<Prepared> prepare(int count, char** arguments, const program::Proc
     }
     Prepared prepared{*options, {}, nullptr, nullptr, {}};
     if (options->engine == EngineKind::nccl) {
-        prepared.gpu = Gpu::read("--engine nccl", processes.place().local_rank, processes.place().local_ranks);
+        prepared.gpu =
+            Gpu::read("--engine nccl", processes.place().local_rank, processes.place().known_local_ranks());
     }
     if (processes.reports()) {
         prepared.peers = read_peer_times(*options);

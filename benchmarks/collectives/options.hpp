@@ -30,6 +30,8 @@ enum class DataType : std::uint8_t { fp64, fp32, fp16, bf16, int64, int32, uint8
 enum class Placement : std::uint8_t { out_of_place, in_place };
 
 inline constexpr std::array<std::string_view, 4> engine_names{"self", "threads", "mpi", "nccl"};
+/// The first of them: those whose memory is the host's.
+inline constexpr std::array<std::string_view, 3> host_engine_names{"self", "threads", "mpi"};
 inline constexpr std::array<std::string_view, 7> verb_names{"all_gather", "reduce_scatter", "all_reduce", "broadcast",
                                                             "all_to_all", "send_receive",   "barrier"};
 /// As nccl-tests names them.

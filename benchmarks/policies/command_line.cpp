@@ -57,7 +57,7 @@ std::vector<program::MeshExtents> parse_meshes(const std::string& flag, const st
 /// --engine, --ranks, --mesh
 void read_ranks(const program::Flags& flags, Options& o, std::size_t processes) {
     flags.use("--engine", [&](const std::string& flag, const std::string& given) {
-        o.engine = static_cast<EngineKind>(program::parse_name(flag, given, engine_names));
+        o.engine = static_cast<EngineKind>(program::parse_name(flag, given, host_engine_names));
     });
     o.meshes = {{o.engine == EngineKind::self ? 1 : o.engine == EngineKind::mpi ? processes : 2, 1, 1}};
     flags.use("--ranks", [&](const std::string& flag, const std::string& given) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <optional>
 
 #include "parse.hpp"
 
@@ -14,7 +15,12 @@ struct Place {
     std::size_t rank = 0;
     std::size_t ranks = 1;
     std::size_t local_rank = 0;
-    std::size_t local_ranks = 1;  ///< those that are known of: LOCAL_RANK + 1 without LOCAL_WORLD_SIZE
+    std::optional<std::size_t> local_ranks;  ///< not every launcher tells it
+
+    /// Whether it is this process that says what all processes of this machine find wrong alike.
+    bool speaks() const noexcept { return local_rank == 0 || !local_ranks; }
+    /// Processes of this machine that are known of.
+    std::size_t known_local_ranks() const noexcept { return local_ranks.value_or(local_rank + 1); }
 
     static bool is_launched() noexcept { return std::getenv("WORLD_SIZE") != nullptr; }
 
@@ -23,18 +29,19 @@ struct Place {
         constexpr std::size_t most = 1'000'000;
         Place place;
         if (!is_launched()) { return place; }
-        place.ranks = read("WORLD_SIZE", 1, most, "");
-        place.rank = read("RANK", 0, place.ranks - 1, "");
-        place.local_rank = read("LOCAL_RANK", 0, place.ranks - 1, "");
-        place.local_ranks =
-            read("LOCAL_WORLD_SIZE", place.local_rank + 1, place.ranks, std::to_string(place.local_rank + 1).c_str());
+        place.ranks = read("WORLD_SIZE", 1, most);
+        place.rank = read("RANK", 0, place.ranks - 1);
+        place.local_rank = read("LOCAL_RANK", 0, place.ranks - 1);
+        if (std::getenv("LOCAL_WORLD_SIZE") != nullptr) {
+            place.local_ranks = read("LOCAL_WORLD_SIZE", place.local_rank + 1, place.ranks);
+        }
         return place;
     }
 
   private:
-    static std::size_t read(const char* name, std::size_t least, std::size_t most, const char* otherwise) {
+    static std::size_t read(const char* name, std::size_t least, std::size_t most) {
         const char* const given = std::getenv(name);
-        return static_cast<std::size_t>(parse_count(name, given == nullptr ? otherwise : given, least, most));
+        return static_cast<std::size_t>(parse_count(name, given == nullptr ? "" : given, least, most));
     }
 };
 

@@ -30,7 +30,7 @@ std::string Processes::mpi_version() const {
 }
 
 Processes::Agreement Processes::agree(int code) const {
-    if (!environment_) { return {code, code != 0 && place_.local_rank == 0}; }
+    if (!environment_) { return {code, code != 0 && place_.speaks()}; }
     const int rank = static_cast<int>(environment_->mpi.rank());
     const int mine[] = {code, code == 0 ? -static_cast<int>(count()) : -rank};
     int most[2];

@@ -17,6 +17,6 @@ Processes::~Processes() = default;
 std::size_t Processes::count() const { return place_.ranks; }
 bool Processes::reports() const { return place_.rank == 0; }
 std::string Processes::mpi_version() const { return {}; }
-Processes::Agreement Processes::agree(int code) const { return {code, code != 0 && place_.local_rank == 0}; }
+Processes::Agreement Processes::agree(int code) const { return {code, code != 0 && place_.speaks()}; }
 
 }  // namespace program

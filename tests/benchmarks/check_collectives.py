@@ -236,8 +236,9 @@ def check_nccl(_folder):
                   variables=place(0, 2))
     check_refused(["--engine", "nccl", "--ranks", "2"],
                   "--engine nccl: this job has 1 process, but 2 ranks were given: expected WORLD_SIZE=2 of a launcher")
-    done = run(["--engine", "nccl"], variables=place(1, 2))
+    done = run(["--engine", "nccl"], variables=place(1, 2, LOCAL_WORLD_SIZE="2"))
     expect(done.returncode == 2 and done.stdout + done.stderr == "", "the second process of a machine is silent", done)
+    check_refused(["--engine", "nccl"], without, variables=place(1, 2))  # which may be alone on its machine
     for variables, text in (
             (place(0, "x"), "WORLD_SIZE 'x': expected a whole number from 1 to 1000000"),
             (place(2, 2), "RANK '2': expected a whole number from 0 to 1"),

@@ -233,6 +233,7 @@ REFUSED = [
     (["--link-gbs", "1,2,3", "--link-latency-us", "1"], "--link-gbs '1,2,3': expected one number, or two"),
     (["--fit", "a", *LINKS], "--fit and --link-gbs: expected one of the two"),
     (["--engine", "gloo"], "--engine 'gloo': expected self, threads or mpi"),
+    (["--engine", "nccl"], "--engine 'nccl': expected self, threads or mpi"),
     (["--engine", "self", "--ranks", "2"], "--engine self: has one rank, but 2 ranks were given: expected --ranks 1"),
     (["--json", "no/such/folder/a.json"], "--json 'no/such/folder/a.json': expected a file that can be written"),
     (["--plot", "a.pdf"], "--plot 'a.pdf': expected a file name that ends in .png or .svg"),
