@@ -5,7 +5,7 @@
 # Without --arch: for the GPUs of this machine. Does nothing when the programs are newer than all sources.
 # Environment: NVCC; CXX, the host's compiler; NCCL_HOME, the folder above include/nccl.h, where NCCL is neither in the
 # toolkit nor in a wheel of PyTorch's; CPLUS_INCLUDE_PATH, folders with CLI/CLI.hpp and nlohmann/json.hpp, where the
-# compiler finds none and nothing can be installed; CXXFLAGS, in place of -O3 -march=native.
+# compiler finds none and nothing can be installed; CXXFLAGS, in place of -O3 -march=native; NVCC_FLAGS, further flags.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/setup.sh"
 . "$root/scripts/nccl.sh"
@@ -34,12 +34,11 @@ fi
 
 # As Meson compiles the benchmarks.
 optimization=${CXXFLAGS:--O3 -march=native -ffp-contract=off -fno-math-errno -fno-trapping-math}
-warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Werror"
 codes=()
 for architecture in $architectures; do
     codes+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
 done
-wanted="$cxx $nvcc $(nccl_home) $optimization $architectures"
+wanted="$cxx $nvcc $(nccl_home) $optimization ${NVCC_FLAGS:-} $architectures"
 mkdir -p "$out"
 if [ -x "$out/collectives" ] && [ -x "$out/kernels" ] && [ "$(cat "$out/.configured" 2>/dev/null)" = "$wanted" ] &&
     [ -z "$(find "$root"/{include,benchmarks,examples/common} -newer "$out/kernels" -type f -print -quit)" ]; then
@@ -59,10 +58,10 @@ compile_one() {
     # shellcheck disable=SC2086
     case $1 in
         benchmarks/gpu/kernels)
-            "$nvcc" -std=c++20 -ccbin "$cxx" "${codes[@]}" --expt-relaxed-constexpr -Werror all-warnings \
-                -Xcompiler -Wall,-Wextra -I"$root/include" -O3 -c "$root/$1.cu" -o "$(object "$1")" ;;
+            "$nvcc" -std=c++20 -ccbin "$cxx" "${codes[@]}" --expt-relaxed-constexpr ${NVCC_FLAGS:-} \
+                -I"$root/include" -O3 -c "$root/$1.cu" -o "$(object "$1")" ;;
         *)
-            "$cxx" -std=c++20 $optimization $warnings -I"$root/include" -isystem "$(nccl_home)/include" \
+            "$cxx" -std=c++20 $optimization -I"$root/include" -isystem "$(nccl_home)/include" \
                 -isystem "$(dirname "$(dirname "$(readlink -f "$nvcc")")")/include" \
                 -DBENCHMARKS_FLAGS="\"$optimization; nvcc -O3 sm_${architectures// / sm_}\"" \
                 -c "$root/$1.cpp" -o "$(object "$1")" ;;
