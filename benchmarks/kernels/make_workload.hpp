@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <memory>
 #include <stdexcept>
+#include <type_traits>
 
 #include "options.hpp"
 #include "pack_workload.hpp"
@@ -28,10 +28,11 @@ std::unique_ptr<KernelWorkload> make_workload(shardkit::Context<Engine>& context
         case KernelKind::accumulate:
             return std::make_unique<Accumulate<K, Engine, T>>(context, n);
         case KernelKind::pack:
-            if constexpr (Packs<K, T>) { return std::make_unique<Pack<K, Engine, T>>(context, n, tensors); }
-            break;
         case KernelKind::unpack:
-            if constexpr (Packs<K, T>) { return std::make_unique<Unpack<K, Engine, T>>(context, n, tensors); }
+            if constexpr (Packs<K, T>) {
+                if (kernel == KernelKind::pack) { return std::make_unique<Pack<K, Engine, T>>(context, n, tensors); }
+                return std::make_unique<Unpack<K, Engine, T>>(context, n, tensors);
+            }
             break;
     }
     throw std::logic_error("make_workload: no such kernel");
