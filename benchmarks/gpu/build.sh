@@ -48,7 +48,7 @@ fi
 common="examples/common/flags examples/common/gnuplot examples/common/output_file
     examples/common/processes_without_mpi benchmarks/common/gpu benchmarks/common/machine
     benchmarks/common/sweep_flags"
-collectives="command_line json_report main mpi_missing plan_rows plot run_in_process run_on_nccl table"
+collectives="command_line json_report main mpi_missing peer_times plan_rows plot run_in_process run_on_nccl table"
 kernels="command_line main report run_on_gpu run_on_host"
 
 of_folder() { printf "benchmarks/$1/%s " $2; }
