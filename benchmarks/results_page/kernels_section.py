@@ -7,6 +7,9 @@ from text import figure, percent, rough_size, size_text, table
 HEADS = ("kernel", "type", ">bytes per element", ">size of a rank", ">time (us)", ">bandwidth (GB/s)", ">copy (GB/s)",
          ">of copy (%)")
 ON_GPU = {"adamw": "gpu_adamw", "norm": "gpu_norm", "pack": "gpu_pack", "unpack": "gpu_pack"}
+# Smaller ones are over before a GPU's memory is busy.
+LEAST_ON_GPU = 256 << 20
+TENSORS = 300
 
 
 def kernels_evidence(result):
@@ -14,9 +17,11 @@ def kernels_evidence(result):
     if result["engine"] == "host":
         return
     for row in result["rows"]:
-        if row["kernel"] in ON_GPU:
-            yield Evidence(ON_GPU[row["kernel"]], row["share_of_copy"],
-                           f"{row['kernel']} {row['type']} {size_text(row['size'])}")
+        what = f"{row['kernel']} {row['type']} {size_text(row['size'])}"
+        if row["kernel"] in ON_GPU and row["size"] >= LEAST_ON_GPU:
+            yield Evidence(ON_GPU[row["kernel"]], row["share_of_copy"], what)
+        if row["tensors"] is not None and row["tensors"] >= TENSORS:
+            yield Evidence("gpu_launches", row["launches"], what)
 
 
 def kernels_section(result, _others):

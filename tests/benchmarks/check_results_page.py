@@ -25,6 +25,7 @@ FLAGS = {"collectives": ["-b", "256", "-e", "1M", "-f", "4096", "-n", "1", "--ve
 MACHINE = {"processor": "a | b", "processors": 2, "last_cache_bytes": 1 << 20, "memory_bytes": 1 << 34, "system": "s",
            "load_before": 0.1}
 wrong = []
+ON_GPU = "`benchmarks/run kernels --device gpu`, from 256 MiB on"
 
 
 def expect(condition, what, text=""):
@@ -90,7 +91,7 @@ def check_empty(tree):
     tree.put()
     check_written(tree, "no results")
     expect("There are no results yet." in tree.page() and tree.target("peak_bytes")[1] == "not measured"
-           and tree.target("gpu_adamw")[:3] == ["-", "not measured", "a GPU"], "nothing measured", tree.page())
+           and tree.target("gpu_adamw")[:3] == ["-", "not measured", ON_GPU], "nothing measured", tree.page())
 
 
 def check_kinds(tree, found):
@@ -148,7 +149,7 @@ def check_targets(tree, found):
     check_written(tree, "a missed target with a reason")
     expect(tree.target(name) == ["0.800", "**missed**", "[a.json](#ajson): all_reduce 1 MiB, in place, 2 ranks",
                                  "the \\| cache"], "shows it", tree.page())
-    expect(tree.target("gpu_adamw")[1:] == ["not measured", "a GPU", "no GPU"], "why something was not measured")
+    expect(tree.target("gpu_adamw")[1:] == ["not measured", ON_GPU, "no GPU"], "why something was not measured")
     tree.put(a=missed, b=share(collectives, "all_reduce", "out_of_place", 0.95))
     check_written(tree, "of two files the better one")
     expect(tree.target(name)[:2] == ["0.900", "met (missed by 1 of 2 results)"], "counts", str(tree.target(name)))
@@ -166,13 +167,18 @@ def check_targets(tree, found):
     policies["rows"][1]["peak_bytes"] = policies["rows"][1]["planned_peak_bytes"] * 0.97
     tree.put(p=policies)
     check_refused(tree, "memory that is 3 % off", "p.json", "peak_bytes", "0.030", "expected <= 0.02")
-    gpu = changed(found["kernels"], engine="cuda")
+    gpu = changed(found["kernels"], engine="gpu")
     for made in gpu["rows"]:
-        made["share_of_copy"] = 0.95
+        made |= {"share_of_copy": 0.95, "size": 256 << 20}
+    gpu["rows"].append({**gpu["rows"][0], "kernel": "pack", "share_of_copy": 0.1, "size": 1 << 20, "tensors": 300,
+                        "launches": 1})
     tree.put(k=gpu)
     check_written(tree, "kernels of a GPU")
-    expect(tree.target("gpu_adamw")[:2] == ["0.950", "met"] and tree.target("gpu_pack")[1] == "not measured",
-           "are evidence", tree.page())
+    expect(tree.target("gpu_adamw")[:2] == ["0.950", "met"] and tree.target("gpu_pack")[1] == "not measured"
+           and tree.target("gpu_launches")[:2] == ["1.000", "met"], "large ones and launches are evidence", tree.page())
+    gpu["rows"][-1]["launches"] = 3
+    tree.put(k=gpu)
+    check_refused(tree, "more launches", "k.json", "gpu_launches", "3.000", "expected <= 2")
     tree.put(p=compared(row.at_least(4), name="openmpi"))
     check_written(tree, "a target that a row carries")
     expect(tree.target("all_reduce_openmpi")[:2] == ["4.000", "met"], "is judged", tree.page())
