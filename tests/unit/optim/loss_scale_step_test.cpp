@@ -10,6 +10,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/loss_scale.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
@@ -66,11 +67,10 @@ double step(Rank& rank, Layer& layer, Optimizer& optimizer, Scale& scale, Clip c
     return norm.value();
 }
 
-template <class Policy>
-void check_protocol(Clip clip) {
-    CAPTURE(Policy::name);
+void check_protocol(const sk::DynamicPolicy& policy, Clip clip) {
+    CAPTURE(policy.name);
     sk::threads::run(Flat{3}, [&](auto& rank) {
-        auto layer = toy::linear_layer<Policy, Half>(rank);
+        auto layer = toy::linear_layer<sk::DynamicPolicy, Half>(rank, "layer", policy);
         auto model = sk::groups(layer);
         sk::AdamW optimizer{model, {.learning_rate = 0.5}};
         sk::LossScale scale(rank, {.initial = 16, .growth_interval = 2});
@@ -102,10 +102,10 @@ void check_protocol(Clip clip) {
 
 TEST_CASE("an overflow on one rank: all skip the step bitwise, the scale halves; clean steps let it grow") {
     for (const Clip clip : {Clip::no, Clip::yes}) {
-        check_protocol<sk::NoShard>(clip);
-        check_protocol<sk::ShardOptimizer>(clip);
-        check_protocol<sk::ShardGradOp>(clip);
-        check_protocol<sk::FullShard>(clip);
+        check_protocol(sk::DynamicPolicy(sk::NoShard{}), clip);
+        check_protocol(sk::DynamicPolicy(sk::ShardOptimizer{}), clip);
+        check_protocol(sk::DynamicPolicy(sk::ShardGradOp{}), clip);
+        check_protocol(sk::DynamicPolicy(sk::FullShard{}), clip);
     }
 }
 

@@ -12,6 +12,7 @@
 
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
@@ -42,19 +43,19 @@ void step(Layer& layer, Optimizer& optimizer, double factor) {
     optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
 }
 
-template <class Policy, class Body>
-void on_three_ranks(Body body) {
-    CAPTURE(Policy::name);
+template <class Body>
+void on_three_ranks(const sk::DynamicPolicy& policy, Body body) {
+    CAPTURE(policy.name);
     sk::threads::run(Flat{3}, [&](auto& rank) {
-        auto layer = toy::linear_layer<Policy>(rank, "blocks.0");
+        auto layer = toy::linear_layer(rank, "blocks.0", policy);
         body(rank, layer, sk::groups(layer));
     });
 }
 template <class Body>
 void with_each_policy(Body body) {
-    on_three_ranks<sk::NoShard>(body);
-    on_three_ranks<sk::ShardOptimizer>(body);
-    on_three_ranks<sk::FullShard>(body);
+    on_three_ranks(sk::DynamicPolicy(sk::NoShard{}), body);
+    on_three_ranks(sk::DynamicPolicy(sk::ShardOptimizer{}), body);
+    on_three_ranks(sk::DynamicPolicy(sk::FullShard{}), body);
 }
 
 const auto is_bias = [](std::string_view, std::string_view name) { return name == "bias"; };
@@ -138,10 +139,10 @@ TEST_CASE("momentum has one state, plain SGD has none, AdamW has two") {
 }
 
 TEST_CASE("padding is zero and stays zero, also with epsilon = 0") {
-    const auto check = [](auto policy) {
-        CAPTURE(decltype(policy)::name);
-        sk::threads::run(Flat{4}, [](auto& rank) {
-            auto layer = toy::linear_layer<decltype(policy), sk::Precision<sk::bf16>>(rank);
+    const auto check = [](const sk::DynamicPolicy& policy) {
+        CAPTURE(policy.name);
+        sk::threads::run(Flat{4}, [&](auto& rank) {
+            auto layer = toy::linear_layer<sk::DynamicPolicy, sk::Precision<sk::bf16>>(rank, "layer", policy);
             auto model = sk::groups(layer);
             sk::AdamW optimizer{model, {.learning_rate = 0.125, .epsilon = 0, .weight_decay = 0.5}};
             for (int i = 0; i < 3; ++i) { step(layer, optimizer, 1); }
@@ -165,9 +166,9 @@ TEST_CASE("padding is zero and stays zero, also with epsilon = 0") {
             for (const double value : read(layer, Weight{}, 35)) { CHECK(std::isfinite(value)); }
         });
     };
-    check(sk::NoShard{});
-    check(sk::ShardOptimizer{});
-    check(sk::FullShard{});
+    check(sk::DynamicPolicy(sk::NoShard{}));
+    check(sk::DynamicPolicy(sk::ShardOptimizer{}));
+    check(sk::DynamicPolicy(sk::FullShard{}));
 }
 
 TEST_CASE("a NaN gradient shows: the norm and the clipped update are NaN on every rank") {

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
@@ -28,13 +29,13 @@ struct Held {
 };
 
 /// Everything that a rank's verbs show of its memory: shards, states, windows, gradients full and reduced.
-template <class Precision, class Policy>
-std::vector<Held> memory_of_all_ranks(Policy policy) {
+template <class Precision>
+std::vector<Held> memory_of_all_ranks(const sk::DynamicPolicy& policy) {
     std::vector<Held> held;
     std::mutex mutex;
     sk::threads::run(Flat{4}, [&](auto& rank) {
-        auto a = toy::linear_layer<Policy, Precision>(rank, "a", policy);
-        auto b = toy::linear_layer<Policy, Precision>(rank, "b", policy);
+        auto a = toy::linear_layer<sk::DynamicPolicy, Precision>(rank, "a", policy);
+        auto b = toy::linear_layer<sk::DynamicPolicy, Precision>(rank, "b", policy);
         auto model = sk::groups(a, b);
         sk::AdamW optimizer{model, {}};
         std::vector<Held> mine;
@@ -69,9 +70,9 @@ std::vector<Held> memory_of_all_ranks(Policy policy) {
     return held;
 }
 
-template <class Precision, class Policy>
-void check(Policy policy = {}) {
-    CAPTURE(Policy::name);
+template <class Precision>
+void check(const sk::DynamicPolicy& policy) {
+    CAPTURE(policy.name);
     auto held = memory_of_all_ranks<Precision>(policy);
     REQUIRE(held.size() > 4 * 10);
     std::sort(held.begin(), held.end(), [](const Held& x, const Held& y) { return x.begin < y.begin; });
@@ -86,9 +87,9 @@ void check(Policy policy = {}) {
 }  // namespace
 
 TEST_CASE("no rank's memory overlaps another's") {
-    check<sk::Precision<float>, sk::NoShard>();
-    check<sk::Precision<float>, sk::FullShard>();
-    check<sk::Precision<sk::bf16>, sk::ShardOptimizer>();
-    check<sk::Precision<sk::bf16>, sk::ShardGradOp>();
-    check<sk::Precision<sk::bf16>, sk::HybridShard<2>>();
+    check<sk::Precision<float>>(sk::DynamicPolicy(sk::NoShard{}));
+    check<sk::Precision<float>>(sk::DynamicPolicy(sk::FullShard{}));
+    check<sk::Precision<sk::bf16>>(sk::DynamicPolicy(sk::ShardOptimizer{}));
+    check<sk::Precision<sk::bf16>>(sk::DynamicPolicy(sk::ShardGradOp{}));
+    check<sk::Precision<sk::bf16>>(sk::DynamicPolicy(sk::HybridShard<2>{}));
 }

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
@@ -23,8 +24,7 @@ enum class Ending { exception, early_return };
 struct ReturnNow {};
 
 /// Trains on `mesh`; rank `victim` ends at its `position`-th verb. Returns what each rank threw.
-template <class Policy>
-std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, Policy policy, std::size_t victim,
+std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, const sk::DynamicPolicy& policy, std::size_t victim,
                                                std::size_t position, Ending ending, std::size_t& verbs) {
     toy::Hooks hooks;
     hooks.before_verb = [&](std::size_t rank, std::size_t at) {
@@ -43,8 +43,7 @@ std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, Policy policy, st
 }
 
 /// `shard_group`: ranks that gather together. After the last collective of the whole world a group goes on alone.
-template <class Policy>
-void check_every_position(std::size_t world, std::size_t shard_group, Policy policy) {
+void check_every_position(std::size_t world, std::size_t shard_group, const sk::DynamicPolicy& policy) {
     const toy::Mesh mesh(world, 1, 1);
     std::size_t verbs = 0;
     for (const auto& error : train_and_fail(mesh, policy, world, 0, Ending::exception, verbs)) {
@@ -88,10 +87,10 @@ void check_every_position(std::size_t world, std::size_t shard_group, Policy pol
 }  // namespace
 
 TEST_CASE("a rank that throws or returns at any verb of a step ends all others with an error that names it") {
-    SUBCASE("full_shard on 2") { check_every_position(2, 2, sk::FullShard{}); }
-    SUBCASE("shard_optimizer on 2") { check_every_position(2, 2, sk::ShardOptimizer{}); }
-    SUBCASE("full_shard on 4") { check_every_position(4, 4, sk::FullShard{}); }
-    SUBCASE("hybrid_shard on 4") { check_every_position(4, 2, sk::HybridShard<2>{}); }
+    SUBCASE("full_shard on 2") { check_every_position(2, 2, sk::DynamicPolicy(sk::FullShard{})); }
+    SUBCASE("shard_optimizer on 2") { check_every_position(2, 2, sk::DynamicPolicy(sk::ShardOptimizer{})); }
+    SUBCASE("full_shard on 4") { check_every_position(4, 4, sk::DynamicPolicy(sk::FullShard{})); }
+    SUBCASE("hybrid_shard on 4") { check_every_position(4, 2, sk::DynamicPolicy(sk::HybridShard<2>{})); }
 }
 
 TEST_CASE("so does a rank that ends while the others make their containers") {
@@ -100,7 +99,8 @@ TEST_CASE("so does a rank that ends while the others make their containers") {
         const auto errors = sk::threads::launch_and_collect(4, [&](const sk::threads::Communicator& world) {
             sk::Rank<sk::threads::Engine, toy::Mesh> rank{mesh, world};
             if (rank.rank() == victim) { throw rank_checks::Planted("planted"); }
-            const toy::Model<sk::HybridShard<2>, sk::threads::Engine, sk::Precision<float>> model(rank);
+            const toy::Model<sk::DynamicPolicy, sk::threads::Engine, sk::Precision<float>> model(
+                rank, sk::DynamicPolicy(sk::HybridShard<2>{}));
         });
         for (std::size_t r = 0; r < 4; ++r) {
             const auto outcome = rank_checks::outcome(errors[r]);

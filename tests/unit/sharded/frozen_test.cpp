@@ -7,6 +7,7 @@
 
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
@@ -21,10 +22,10 @@ using toy::Weight;
 
 namespace {
 
-template <class Policy, class Precision, class Rank>
-auto frozen_layer(Rank& rank, std::string path, toy::Linear::Mask frozen) {
-    toy::LinearLayer<Policy, sk::EngineOf<Rank>, Precision> layer(rank, std::move(path), toy::linear_shapes(),
-                                                                  {{}, sk::Packing::aligned, frozen});
+template <class Precision, class Rank>
+auto frozen_layer(Rank& rank, std::string path, const sk::DynamicPolicy& policy, toy::Linear::Mask frozen) {
+    toy::LinearLayer<sk::DynamicPolicy, sk::EngineOf<Rank>, Precision> layer(
+        rank, std::move(path), toy::linear_shapes(), {policy, sk::Packing::aligned, frozen});
     number(layer);
     return layer;
 }
@@ -36,11 +37,11 @@ std::vector<float> read(Layer& layer, P parameter, std::size_t numel) {
     return values;
 }
 
-template <class Policy, class Precision>
-void check_frozen_weight() {
-    CAPTURE(Policy::name);
-    sk::threads::run(Flat{3}, [](auto& rank) {
-        auto layer = frozen_layer<Policy, Precision>(rank, "layer", toy::Linear::mask<Weight>());
+template <class Precision>
+void check_frozen_weight(const sk::DynamicPolicy& policy) {
+    CAPTURE(policy.name);
+    sk::threads::run(Flat{3}, [&](auto& rank) {
+        auto layer = frozen_layer<Precision>(rank, "layer", policy, toy::Linear::mask<Weight>());
         auto model = sk::groups(layer);
         sk::SGD optimizer{model, {.learning_rate = 1, .weight_decay = 0.5}};
         const auto weight = read(layer, Weight{}, 35);
@@ -61,12 +62,11 @@ void check_frozen_weight() {
     });
 }
 
-template <class Policy>
-void check_frozen_group() {
-    CAPTURE(Policy::name);
-    sk::threads::run(Flat{2}, [](auto& rank) {
-        auto frozen = frozen_layer<Policy, sk::Precision<sk::bf16>>(rank, "frozen", toy::Linear::all());
-        auto trained = frozen_layer<Policy, sk::Precision<sk::bf16>>(rank, "trained", {});
+void check_frozen_group(const sk::DynamicPolicy& policy) {
+    CAPTURE(policy.name);
+    sk::threads::run(Flat{2}, [&](auto& rank) {
+        auto frozen = frozen_layer<sk::Precision<sk::bf16>>(rank, "frozen", policy, toy::Linear::all());
+        auto trained = frozen_layer<sk::Precision<sk::bf16>>(rank, "trained", policy, {});
         CHECK_FALSE(frozen.trainable());
         auto model = sk::groups(frozen, trained);
         sk::AdamW optimizer{model, {.learning_rate = 1}};
@@ -95,22 +95,22 @@ void check_frozen_group() {
         // Its windows gather where the policy shards parameters, and a load reaches every rank.
         rank.traffic().clear();
         for (int i = 0; i < 2; ++i) { CHECK(static_cast<float>(frozen.unshard()[Bias{}][6]) == 106); }
-        CHECK(toy::calls(rank, sk::Verb::all_gather) == (Policy::parameters == sk::Placement::sharded ? 2 : 0));
+        CHECK(toy::calls(rank, sk::Verb::all_gather) == (policy.parameters == sk::Placement::sharded ? 2 : 0));
     });
 }
 
 }  // namespace
 
 TEST_CASE("a frozen parameter of a group keeps its value and is not in the norm") {
-    check_frozen_weight<sk::NoShard, sk::Precision<double>>();
-    check_frozen_weight<sk::ShardOptimizer, sk::Precision<float>>();
-    check_frozen_weight<sk::FullShard, sk::Precision<double>>();
-    check_frozen_weight<sk::FullShard, sk::Precision<float, sk::bf16>>();
+    check_frozen_weight<sk::Precision<double>>(sk::DynamicPolicy(sk::NoShard{}));
+    check_frozen_weight<sk::Precision<float>>(sk::DynamicPolicy(sk::ShardOptimizer{}));
+    check_frozen_weight<sk::Precision<double>>(sk::DynamicPolicy(sk::FullShard{}));
+    check_frozen_weight<sk::Precision<float, sk::bf16>>(sk::DynamicPolicy(sk::FullShard{}));
 }
 
 TEST_CASE("a group that is frozen as a whole has no gradients, master or states, and no collective but gathers") {
-    check_frozen_group<sk::NoShard>();
-    check_frozen_group<sk::ShardOptimizer>();
-    check_frozen_group<sk::ShardGradOp>();
-    check_frozen_group<sk::FullShard>();
+    check_frozen_group(sk::DynamicPolicy(sk::NoShard{}));
+    check_frozen_group(sk::DynamicPolicy(sk::ShardOptimizer{}));
+    check_frozen_group(sk::DynamicPolicy(sk::ShardGradOp{}));
+    check_frozen_group(sk::DynamicPolicy(sk::FullShard{}));
 }

@@ -13,6 +13,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/sharded/reduce.hpp>
 
+#include "unit/sharded/chosen.hpp"
 #include "unit/sharded/toy_model.hpp"
 
 namespace toy::inline SHARDKIT_BUILD {
@@ -32,11 +33,12 @@ void number(Layer& layer) {
     });
 }
 
-/// A layer of 7x5 weights and 7 biases, numbered.
+/// A layer of 7x5 weights and 7 biases, numbered; of one type whatever the policy.
 template <class Policy, class Precision = sk::Precision<double>, class Rank>
-auto linear_layer(Rank& rank, std::string path = "layer", Policy policy = {}) {
-    LinearLayer<Policy, sk::EngineOf<Rank>, Precision> layer(rank, std::move(path), linear_shapes(),
-                                                             {policy, {}, {}});
+auto linear_layer(Rank& rank, std::string path = "layer", const Policy& policy = {}) {
+    const auto run_time = chosen(policy);
+    LinearLayer<std::remove_const_t<decltype(run_time)>, sk::EngineOf<Rank>, Precision> layer(
+        rank, std::move(path), linear_shapes(), {run_time, {}, {}});
     number(layer);
     return layer;
 }

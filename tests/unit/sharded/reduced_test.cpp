@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
@@ -51,15 +52,15 @@ auto reduced_over(std::size_t rank, Layer& layer, const Groups& model, std::size
     return sk::reduce(std::move(accumulation), divisor);
 }
 
-template <class Precision, class Policy>
-void check_divisors(Policy policy) {
+template <class Precision>
+void check_divisors(const sk::DynamicPolicy& policy) {
     for (const std::size_t world : {1U, 2U, 4U}) {
         for (const std::size_t microbatches : {1U, 3U}) {
-            CAPTURE(Policy::name);
+            CAPTURE(policy.name);
             CAPTURE(world);
             CAPTURE(microbatches);
             sk::threads::run(Flat{world}, [&](auto& rank) {
-                auto layer = toy::linear_layer<Policy, Precision>(rank, "layer", policy);
+                auto layer = toy::linear_layer<sk::DynamicPolicy, Precision>(rank, "layer", policy);
                 auto model = sk::groups(layer);
                 const double total =
                     static_cast<double>(world * (world + 1) / 2 * microbatches * (microbatches + 1) / 2);
@@ -80,12 +81,12 @@ void check_divisors(Policy policy) {
 }
 template <class Precision>
 void check_divisors() {
-    check_divisors<Precision>(sk::NoShard{});
-    check_divisors<Precision>(sk::ShardOptimizer{});
-    check_divisors<Precision>(sk::ShardGradOp{});
-    check_divisors<Precision>(sk::FullShard{});
-    check_divisors<Precision>(toy::ReplicateGradients{});
-    check_divisors<Precision>(toy::PairedGradOp{});
+    check_divisors<Precision>(sk::DynamicPolicy(sk::NoShard{}));
+    check_divisors<Precision>(sk::DynamicPolicy(sk::ShardOptimizer{}));
+    check_divisors<Precision>(sk::DynamicPolicy(sk::ShardGradOp{}));
+    check_divisors<Precision>(sk::DynamicPolicy(sk::FullShard{}));
+    check_divisors<Precision>(sk::DynamicPolicy(toy::ReplicateGradients{}));
+    check_divisors<Precision>(sk::DynamicPolicy(toy::PairedGradOp{}));
 }
 
 }  // namespace
@@ -104,9 +105,9 @@ TEST_CASE("a divisor is a finite number above zero") {
 
 TEST_CASE("mean divides by dp x cp, and tp peers are not counted") {
     using Mesh = sk::DeviceMesh<2, 2, 2>;
-    const auto check = [](auto policy) {
+    const auto check = [](const sk::DynamicPolicy& policy) {
         sk::threads::run(Mesh{}, [&](auto& rank) {
-            auto layer = toy::linear_layer<decltype(policy)>(rank);
+            auto layer = toy::linear_layer(rank, "layer", policy);
             auto model = sk::groups(layer);
             // World ranks of tp = 0 are 0, 1, 4, 5, of tp = 1 are 2, 3, 6, 7.
             const double total =
@@ -115,9 +116,9 @@ TEST_CASE("mean divides by dp x cp, and tp peers are not counted") {
             CHECK(read(reduced, layer, Bias{}, 7) == multiples(7, total / 4));
         });
     };
-    check(sk::NoShard{});
-    check(sk::FullShard{});
-    check(sk::ShardOptimizer{});
+    check(sk::DynamicPolicy(sk::NoShard{}));
+    check(sk::DynamicPolicy(sk::FullShard{}));
+    check(sk::DynamicPolicy(sk::ShardOptimizer{}));
 }
 
 TEST_CASE("reading gradients checks size and group") {
@@ -140,16 +141,16 @@ TEST_CASE("reading gradients checks size and group") {
 }
 
 TEST_CASE("gradients that the user's own kernels have reduced take part as they are") {
-    const auto check = [](auto policy) {
-        CAPTURE(decltype(policy)::name);
+    const auto check = [](const sk::DynamicPolicy& policy) {
+        CAPTURE(policy.name);
         sk::threads::run(Flat{2}, [&](auto& rank) {
-            auto layer = toy::linear_layer<decltype(policy)>(rank);
+            auto layer = toy::linear_layer(rank, "layer", policy);
             auto model = sk::groups(layer);
             sk::SGD optimizer{model, {.learning_rate = 1}};
             rank.traffic().clear();
             // The flat order: weight at 0, bias at 48 of 64; each rank holds 32 of them, or all.
             const std::span<double> gradient = sk::gradient_shard(layer);
-            const bool whole = decltype(policy)::gradients == sk::Placement::replicated;
+            const bool whole = policy.gradients == sk::Placement::replicated;
             REQUIRE(gradient.size() == (whole ? 64 : 32));
             const std::size_t origin = whole ? 0 : 32 * rank.rank();
             for (std::size_t i = 0; i < gradient.size(); ++i) {
@@ -173,9 +174,9 @@ TEST_CASE("gradients that the user's own kernels have reduced take part as they 
             CHECK(read(plain, layer, Bias{}, 7) == std::vector<double>(7, 2.0));
         });
     };
-    check(sk::NoShard{});
-    check(sk::ShardOptimizer{});
-    check(sk::ShardGradOp{});
-    check(sk::FullShard{});
-    check(toy::ReplicateGradients{});
+    check(sk::DynamicPolicy(sk::NoShard{}));
+    check(sk::DynamicPolicy(sk::ShardOptimizer{}));
+    check(sk::DynamicPolicy(sk::ShardGradOp{}));
+    check(sk::DynamicPolicy(sk::FullShard{}));
+    check(sk::DynamicPolicy(toy::ReplicateGradients{}));
 }

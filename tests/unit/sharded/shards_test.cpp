@@ -16,6 +16,7 @@
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/policy/shard_over.hpp>
 
+#include "unit/sharded/chosen.hpp"
 #include "unit/sharded/custom_policies.hpp"
 #include "unit/sharded/trainer.hpp"
 
@@ -127,7 +128,7 @@ void check(std::size_t dp, std::size_t tp, std::size_t cp, Policy policy) {
     CAPTURE(dp);
     CAPTURE(tp);
     CAPTURE(cp);
-    const auto [runs, parameters] = listed<Precision>(toy::Mesh(dp, tp, cp), policy);
+    const auto [runs, parameters] = listed<Precision>(toy::Mesh(dp, tp, cp), toy::chosen(policy));
     auto whole = assembled(runs);
     CHECK(whole.size() == (Precision::has_master ? 4 : 3));
     CHECK(whole["parameter"] == parameters);

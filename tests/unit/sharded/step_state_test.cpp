@@ -10,6 +10,7 @@
 
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
@@ -39,11 +40,12 @@ std::vector<double> stepped(double factor) {
 }
 
 /// Two layers of each policy on two ranks: body(rank, a, b, model, optimizer).
-template <class Policy, class Body>
-void on_two_layers(Body body) {
+template <class Body>
+void on_two_layers(const sk::DynamicPolicy& policy, Body body) {
+    CAPTURE(policy.name);
     sk::threads::run(Flat{2}, [&](auto& rank) {
-        auto a = toy::linear_layer<Policy>(rank, "a");
-        auto b = toy::linear_layer<Policy>(rank, "b");
+        auto a = toy::linear_layer(rank, "a", policy);
+        auto b = toy::linear_layer(rank, "b", policy);
         auto model = sk::groups(a, b);
         sk::SGD optimizer{model, {.learning_rate = 1}};
         body(rank, a, b, model, optimizer);
@@ -59,12 +61,11 @@ void on_two_layers(Body body) {
         CHECK(biases(b) == stepped(4));
     });
 }
+const sk::DynamicPolicy each_policy[] = {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
+                                         sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{})};
 template <class Body>
 void with_each_policy(Body body) {
-    on_two_layers<sk::NoShard>(body);
-    on_two_layers<sk::ShardOptimizer>(body);
-    on_two_layers<sk::ShardGradOp>(body);
-    on_two_layers<sk::FullShard>(body);
+    for (const auto& policy : each_policy) { on_two_layers(policy, body); }
 }
 
 }  // namespace
@@ -268,8 +269,8 @@ TEST_CASE("a handle that outlives its step is refused by the next one, and by ad
 }
 
 TEST_CASE("reduced gradients are consumed once, by an optimizer of the same groups") {
-    with_each_policy([](auto& rank, auto& a, auto& b, auto& model, auto& optimizer) {
-        using Policy = typename std::remove_reference_t<decltype(a)>::Policy;
+    const auto check = [](const sk::DynamicPolicy& policy, auto& rank, auto& a, auto& b, auto& model,
+                          auto& optimizer) {
         sk::Accumulation accumulation{model};
         toy::add(accumulation, a, 1);
         toy::add(accumulation, b, 1);
@@ -281,7 +282,7 @@ TEST_CASE("reduced gradients are consumed once, by an optimizer of the same grou
         std::vector<double> bias(7);
         CHECK_THROWS_WITH_AS(reduced.read_full(a, Bias{}, std::span(bias)), used, sk::UsageError);
 
-        auto c = toy::linear_layer<Policy>(rank, "c");
+        auto c = toy::linear_layer(rank, "c", policy);
         auto other = sk::groups(a, c);  // the same type as `model`
         sk::Accumulation another{other};
         toy::add(another, a, 1);
@@ -291,7 +292,10 @@ TEST_CASE("reduced gradients are consumed once, by an optimizer of the same grou
                              sk::UsageError);
         CHECK(optimizer.template steps<0>() == 1);
         CHECK(biases(c) == stepped(0));
-    });
+    };
+    for (const auto& policy : each_policy) {
+        on_two_layers(policy, [&](auto&... given) { check(policy, given...); });
+    }
 }
 
 TEST_CASE("a range that grew after the optimizer was made is refused") {
@@ -332,10 +336,10 @@ TEST_CASE("add_zero runs the collective and adds nothing") {
 }
 
 TEST_CASE("skip: no collective, and parameters, states and step count stay") {
-    const auto check = [](auto policy) {
+    const auto check = [](const sk::DynamicPolicy& policy) {
         sk::threads::run(Flat{2}, [&](auto& rank) {
-            auto a = toy::linear_layer<decltype(policy)>(rank, "a");
-            auto b = toy::linear_layer<decltype(policy)>(rank, "b");
+            auto a = toy::linear_layer(rank, "a", policy);
+            auto b = toy::linear_layer(rank, "b", policy);
             auto model = sk::groups(a, b);
             sk::AdamW optimizer{model, {.learning_rate = 1, .weight_decay = 0.5}};
             const auto step = [&](auto use_b) {
@@ -375,7 +379,7 @@ TEST_CASE("skip: no collective, and parameters, states and step count stay") {
             CHECK(optimizer.template steps<1>() == 1);
         });
     };
-    SUBCASE("no_shard") { check(sk::NoShard{}); }
-    SUBCASE("shard_optimizer") { check(sk::ShardOptimizer{}); }
-    SUBCASE("full_shard") { check(sk::FullShard{}); }
+    SUBCASE("no_shard") { check(sk::DynamicPolicy(sk::NoShard{})); }
+    SUBCASE("shard_optimizer") { check(sk::DynamicPolicy(sk::ShardOptimizer{})); }
+    SUBCASE("full_shard") { check(sk::DynamicPolicy(sk::FullShard{})); }
 }

@@ -16,6 +16,7 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/plan/plan.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
@@ -29,6 +30,7 @@ namespace sk = shardkit;
 namespace {
 
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+const sk::DynamicPolicy full_shard(sk::FullShard{});
 
 // A column-parallel layer, a row-parallel one, and what sequence parallelism computes in part.
 struct Up : sk::Param<"up", double, sk::dynamic, 5> {
@@ -112,15 +114,14 @@ struct Outcome {
 
 /// Some steps of training; every rank of tp computes the gradient that its placement says of its part. Batch and
 /// sequence are one list of samples, which the data ranks share out.
-template <class Policy>
-std::vector<Outcome> train(Mesh mesh, Policy policy, Rule rule) {
+std::vector<Outcome> train(Mesh mesh, const sk::DynamicPolicy& policy, Rule rule) {
     constexpr std::size_t steps = 4;
     constexpr std::size_t samples = 12;
     constexpr std::size_t microbatches = 2;
     std::vector<Outcome> outcomes(mesh.size());
     sk::threads::run(mesh, [&](auto& rank) {
         using Engine = sk::EngineOf<decltype(rank)>;
-        using Layer = sk::Sharded<Block, Policy, Engine>;
+        using Layer = sk::Sharded<Block, sk::DynamicPolicy, Engine>;
         std::vector<Layer> layers;
         for (const char* path : {"blocks.0", "blocks.1"}) {
             layers.emplace_back(rank, path, shapes(), typename Layer::Options{policy});
@@ -184,9 +185,8 @@ std::vector<Outcome> train(Mesh mesh, Policy policy, Rule rule) {
     return outcomes;
 }
 
-template <class Policy>
-void check_training(const Outcome& one, Rule rule, Policy policy = {}) {
-    CAPTURE(Policy::name);
+void check_training(const Outcome& one, Rule rule, const sk::DynamicPolicy& policy) {
+    CAPTURE(policy.name);
     for (const Mesh mesh : {Mesh(1, 2, 1), Mesh(2, 2, 1), Mesh(3, 2, 1), Mesh(1, 4, 1), Mesh(1, 3, 2), Mesh(2, 2, 2),
                             Mesh(2, 1, 1), Mesh(4, 2, 1)}) {
         if (mesh.grid().extent("dp") % policy.shard_group(mesh.grid().extent("dp")) != 0) { continue; }
@@ -203,13 +203,13 @@ void check_training(const Outcome& one, Rule rule, Policy policy = {}) {
 }
 
 void check_all_policies(Rule rule) {
-    const Outcome one = train(Mesh(1, 1, 1), sk::NoShard{}, rule)[0];
+    const Outcome one = train(Mesh(1, 1, 1), sk::DynamicPolicy(sk::NoShard{}), rule)[0];
     REQUIRE(one.norms.front() > 0.5);  // it clips
-    check_training<sk::NoShard>(one, rule);
-    check_training<sk::ShardOptimizer>(one, rule);
-    check_training<sk::ShardGradOp>(one, rule);
-    check_training<sk::FullShard>(one, rule);
-    check_training<sk::HybridShard<2>>(one, rule);
+    check_training(one, rule, sk::DynamicPolicy(sk::NoShard{}));
+    check_training(one, rule, sk::DynamicPolicy(sk::ShardOptimizer{}));
+    check_training(one, rule, sk::DynamicPolicy(sk::ShardGradOp{}));
+    check_training(one, rule, sk::DynamicPolicy(sk::FullShard{}));
+    check_training(one, rule, sk::DynamicPolicy(sk::HybridShard<2>{}));
 }
 
 }  // namespace
@@ -219,7 +219,7 @@ TEST_CASE("tp: a rank holds its part of what tp splits, and all of the rest") {
         CAPTURE(tp);
         sk::threads::run(Mesh(2, tp, 1), [&](auto& rank) {
             using Engine = sk::EngineOf<decltype(rank)>;
-            sk::Sharded<Block, sk::FullShard, Engine> layer(rank, "blocks.0", shapes());
+            sk::Sharded<Block, sk::DynamicPolicy, Engine> layer(rank, "blocks.0", shapes(), {full_shard});
             layer.initialize(first_value);
             const std::size_t tp_index = rank.grid().coordinate("tp", rank.rank());
             const auto window = layer.unshard();
@@ -246,7 +246,8 @@ TEST_CASE("tp: whole tensors are loaded and read back") {
     for (const Mesh mesh : {Mesh(1, 1, 1), Mesh(1, 4, 1), Mesh(3, 2, 1), Mesh(2, 3, 2)}) {
         sk::threads::run(mesh, [&](auto& rank) {
             using Engine = sk::EngineOf<decltype(rank)>;
-            sk::Sharded<Block, sk::ShardOptimizer, Engine> layer(rank, "blocks.0", shapes());
+            sk::Sharded<Block, sk::DynamicPolicy, Engine> layer(rank, "blocks.0", shapes(),
+                                                                {sk::DynamicPolicy(sk::ShardOptimizer{})});
             for_each_parameter(
                 [&](auto parameter, std::size_t p) { layer.load(parameter, std::span<const double>(values[p])); });
             CHECK(read(layer) == values);
@@ -270,7 +271,7 @@ TEST_CASE("tp: over all ranks the runs of replica 0 cover each element of each w
         std::vector<std::vector<std::vector<double>>> held(mesh.size());
         sk::threads::run(mesh, [&](auto& rank) {
             using Engine = sk::EngineOf<decltype(rank)>;
-            sk::Sharded<Block, sk::FullShard, Engine> layer(rank, "blocks.0", shapes());
+            sk::Sharded<Block, sk::DynamicPolicy, Engine> layer(rank, "blocks.0", shapes(), {full_shard});
             layer.initialize(first_value);
             auto model = sk::groups(layer);
             sk::AdamW optimizer{model};
@@ -337,16 +338,15 @@ TEST_CASE("tp: an extent that tp does not divide is refused by name") {
 }
 
 TEST_CASE("tp: what is planned is what is measured: bytes, calls, and memory of a part") {
-    const auto check = [](auto policy) {
-        using Policy = decltype(policy);
-        CAPTURE(Policy::name);
+    const auto check = [](const sk::DynamicPolicy& policy) {
+        CAPTURE(policy.name);
         for (const Mesh mesh : {Mesh(2, 2, 1), Mesh(1, 3, 1), Mesh(3, 4, 1), Mesh(1, 1, 1)}) {
             CAPTURE(mesh.describe());
             std::vector<sk::TrafficLog::Entry> measured(mesh.size());
             sk::Plan planned;
             sk::threads::run(mesh, [&](auto& rank) {
                 using Engine = sk::EngineOf<decltype(rank)>;
-                sk::Sharded<Block, Policy, Engine> layer(rank, "blocks.0", shapes());
+                sk::Sharded<Block, sk::DynamicPolicy, Engine> layer(rank, "blocks.0", shapes(), {policy});
                 auto model = sk::groups(layer);
                 sk::SGD optimizer{model, {.learning_rate = 1}};
                 rank.traffic().clear();
@@ -368,7 +368,7 @@ TEST_CASE("tp: what is planned is what is measured: bytes, calls, and memory of 
                 payload += entry.payload.value;
                 moved += entry.moved.value;
             }
-            const std::size_t holders = Policy::gradients == sk::Placement::sharded ? 1 : mesh.grid().extent("dp");
+            const std::size_t holders = policy.gradients == sk::Placement::sharded ? 1 : mesh.grid().extent("dp");
             CHECK(payload == (mesh.grid().extent("tp") == 1 ? 0 : 21 * 8 * mesh.grid().extent("tp") * holders));
             CHECK(std::abs(static_cast<double>(row.payload.value) -
                            static_cast<double>(payload) / static_cast<double>(mesh.size())) <= 1);
@@ -379,8 +379,8 @@ TEST_CASE("tp: what is planned is what is measured: bytes, calls, and memory of 
             CHECK(planned.numel == 12 * 5 + 12 + 3 + 5 * 12 + 5 + 5 + 3 * 12 * 2 + 1);
         }
     };
-    check(sk::NoShard{});
-    check(sk::FullShard{});
+    check(sk::DynamicPolicy(sk::NoShard{}));
+    check(sk::DynamicPolicy(sk::FullShard{}));
     const auto at = [](std::size_t tp) {
         const sk::AxisGrid grid = Mesh(1, tp, 1).grid();
         return sk::describe_group<Up, sk::NoShard>("up", sk::Shapes<sk::Params<Up>>{sk::shape<Up>(1024U, 5U)}, grid);

@@ -11,8 +11,8 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/policy/dynamic_policy.hpp>
 
+#include "unit/sharded/chosen.hpp"
 #include "unit/sharded/serial_oracle.hpp"
 #include "unit/sharded/toy_model.hpp"
 
@@ -186,17 +186,7 @@ std::vector<RankResult> train_as(Mesh mesh, const Policy& policy, const Training
     return results;
 }
 
-/// A policy as one that is chosen at run time, where it can be, so that what trains is compiled once for all of them:
-/// dynamic_policy_test.cpp shows that the types themselves do the same.
-template <class Policy>
-auto chosen(const Policy& policy) {
-    if constexpr (std::is_same_v<sk::ShardAxes<Policy>, sk::Axes<sk::DpShard>>) {
-        return sk::DynamicPolicy(policy);
-    } else {
-        return policy;
-    }
-}
-
+/// With the policy as one that is chosen at run time.
 template <class Precision, class Rank, class Policy>
 RankResult train_rank(Rank& rank, const Policy& policy, const Training& training, const Hooks& hooks = {}) {
     return train_rank_as<Precision>(rank, chosen(policy), training, hooks);

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
@@ -42,11 +43,11 @@ void everywhere(Body body) {
     for (const std::size_t world : {1U, 2U, 3U, 5U, 8U}) {
         CAPTURE(world);
         sk::threads::run(Flat{world}, [&](auto& rank) {
-            body(rank, sk::NoShard{});
-            body(rank, sk::ShardOptimizer{});
-            body(rank, sk::FullShard{});
-            body(rank, toy::KeepUntilUpdate{});
-            body(rank, sk::HybridShard<1>{});
+            body(rank, sk::DynamicPolicy(sk::NoShard{}));
+            body(rank, sk::DynamicPolicy(sk::ShardOptimizer{}));
+            body(rank, sk::DynamicPolicy(sk::FullShard{}));
+            body(rank, sk::DynamicPolicy(toy::KeepUntilUpdate{}));
+            body(rank, sk::DynamicPolicy(sk::HybridShard<1>{}));
         });
     }
 }
@@ -54,16 +55,16 @@ void everywhere(Body body) {
 }  // namespace
 
 TEST_CASE("initialize gives the same values for every world size and policy") {
-    everywhere([](auto& rank, auto policy) {
-        auto layer = toy::linear_layer<decltype(policy)>(rank);
+    everywhere([](auto& rank, const sk::DynamicPolicy& policy) {
+        auto layer = toy::linear_layer(rank, "layer", policy);
         CHECK(read<double>(layer, Weight{}, 35) == counting(35, 0));
         CHECK(read<double>(layer, Bias{}, 7) == counting(7, 100));
     });
 }
 
 TEST_CASE("parameters start at zero, also a group whose shards are mostly empty") {
-    everywhere([](auto& rank, auto policy) {
-        sk::Sharded<toy::Tail, decltype(policy), sk::EngineOf<decltype(rank)>> layer(rank, "tail", {}, {});
+    everywhere([](auto& rank, const sk::DynamicPolicy& policy) {
+        sk::Sharded<toy::Tail, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>> layer(rank, "tail", {}, {policy});
         CHECK(read<float>(layer, toy::Shift{}, 2) == std::vector<float>{0, 0});
         layer.initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
             CHECK(path == "tail");
@@ -97,8 +98,8 @@ TEST_CASE("initialize asks for each element that this rank holds and for no othe
 }
 
 TEST_CASE("wrapping full values: each rank keeps its shard") {
-    everywhere([](auto& rank, auto policy) {
-        using Layer = toy::LinearLayer<decltype(policy), sk::EngineOf<decltype(rank)>>;
+    everywhere([](auto& rank, const sk::DynamicPolicy& policy) {
+        using Layer = toy::LinearLayer<sk::DynamicPolicy, sk::EngineOf<decltype(rank)>>;
         const auto weight = counting(35, 7);
         const std::vector<float> bias{1, 2, 3, 4, 5, 6, 7.5F};  // another element type
         auto layer = Layer::from_full(rank, "wrapped", toy::linear_shapes(), {policy, {}, {}},
@@ -129,8 +130,8 @@ TEST_CASE("wrapping values of another size names the parameter and both sizes") 
 }
 
 TEST_CASE("values are rounded once to a 16-bit gathered type, by way of the master") {
-    everywhere([](auto& rank, auto policy) {
-        auto layer = toy::linear_layer<decltype(policy), sk::Precision<sk::bf16>>(rank);
+    everywhere([](auto& rank, const sk::DynamicPolicy& policy) {
+        auto layer = toy::linear_layer<sk::DynamicPolicy, sk::Precision<sk::bf16>>(rank, "layer", policy);
         // bf16 has 8 significant bits: 257 is halfway to 258 and goes to the even 256; 259 goes to 260.
         const std::vector<double> values{256, 257, 258, 259, -257, 0.1, 1e-3};
         layer.load(Bias{}, std::span<const double>(values));

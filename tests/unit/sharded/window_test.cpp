@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
@@ -240,9 +241,9 @@ TEST_CASE("windows and handles survive a move of their Sharded") {
 }
 
 TEST_CASE("nothing updates or loads parameters under an open window") {
-    const auto check = [](auto policy) {
+    const auto check = [](const sk::DynamicPolicy& policy) {
         sk::threads::run(Flat{2}, [&](auto& rank) {
-            auto layer = toy::linear_layer<decltype(policy)>(rank);
+            auto layer = toy::linear_layer(rank, "layer", policy);
             auto model = sk::groups(layer);
             sk::SGD optimizer{model, {.learning_rate = 1}};
             const std::vector<double> values(7, 3.0);
@@ -270,6 +271,6 @@ TEST_CASE("nothing updates or loads parameters under an open window") {
             }
         });
     };
-    SUBCASE("no_shard") { check(sk::NoShard{}); }
-    SUBCASE("full_shard") { check(sk::FullShard{}); }
+    SUBCASE("no_shard") { check(sk::DynamicPolicy(sk::NoShard{})); }
+    SUBCASE("full_shard") { check(sk::DynamicPolicy(sk::FullShard{})); }
 }

@@ -16,6 +16,7 @@
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/policy/shard_over.hpp>
 
+#include "unit/sharded/chosen.hpp"
 #include "unit/sharded/custom_policies.hpp"
 #include "unit/sharded/trainer.hpp"
 
@@ -95,7 +96,7 @@ template <class Precision, class Policy>
 void check_held(std::size_t world, Policy policy, std::size_t expected) {
     CAPTURE(Policy::name);
     sk::threads::run(toy::Mesh(world, 1, 1),
-                     [&](auto& rank) { CHECK(held_by<Precision>(rank, policy) == expected); });
+                     [&](auto& rank) { CHECK(held_by<Precision>(rank, toy::chosen(policy)) == expected); });
 }
 
 }  // namespace
@@ -184,7 +185,7 @@ TEST_CASE("NoShard on one rank holds parameters, gradients and optimizer states,
         CHECK(steady::account.peak - held <= (1 + 2 + 2 * sk::norm_slots) * sizeof(double));
     });
     sk::self::run(toy::Mesh(1, 1, 1), [](auto& rank) {
-        CHECK(held_by<sk::Precision<float>>(rank, sk::NoShard{}) == 6 * 4 * elements * sizeof(float));
+        CHECK(held_by<sk::Precision<float>>(rank, toy::chosen(sk::NoShard{})) == 6 * 4 * elements * sizeof(float));
     });
 }
 
