@@ -18,7 +18,7 @@ using shardkit::cuda::Timeline;
 using shardkit::cuda::TimelineRef;
 using standin::Pace;
 
-constexpr Pace paces[] = {Pace::lazy, Pace::eager};
+constexpr Pace each_pace[] = {Pace::lazy, Pace::eager};
 
 /// Two streams and what runs in them.
 struct Rank {
@@ -66,8 +66,8 @@ TEST_CASE("StepGraph: what either stream is given in the step is done at every l
 }
 
 TEST_CASE("StepGraph: work before and after a capture and its launches is ordered with both streams") {
-    for (const Pace compute_pace : paces) {
-        for (const Pace communication_pace : paces) {
+    for (const Pace compute_pace : each_pace) {
+        for (const Pace communication_pace : each_pace) {
             Rank rank(compute_pace, communication_pace);
             const TimelineRef compute = rank.compute.ref();
             const TimelineRef communication = rank.communication.ref();

@@ -17,7 +17,7 @@ using namespace cuda_trainer;
 
 constexpr Shape small{.context = 3, .width = 6, .layers = 2, .embedding = 4};
 constexpr std::size_t batch_size = 5;
-const std::string text = "the quick brown fox jumps over the lazy dog, and then it sleeps";
+const std::string fox = "the quick brown fox jumps over the lazy dog, and then it sleeps";
 
 /// A whole model on a GPU of the stand-in, in type T.
 template <class T>
@@ -25,14 +25,14 @@ class Model {
   public:
     Model()
         : gpu_(0),
-          text_(text.size(), gpu_.stream),
+          text_(fox.size(), gpu_.stream),
           bytes_(batch_size * (small.context + 1), gpu_.stream),
           parameters_(small.all(), gpu_.stream),
           gradients_(small.all(), gpu_.stream),
           loss_(1, gpu_.stream),
           network_(gpu_, small, batch_size) {
-        upload(gpu_.stream, text_.data(), reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
-        const Samples samples{text_.data(), text.size() - small.context, 7};
+        upload(gpu_.stream, text_.data(), reinterpret_cast<const std::uint8_t*>(fox.data()), fox.size());
+        const Samples samples{text_.data(), fox.size() - small.context, 7};
         launch(gpu_.stream, bytes_.size(),
                kernels::CopySamples{samples, 11, 0, batch_size, small.context + 1, bytes_.data()});
     }

@@ -30,7 +30,7 @@ constexpr Ranks all_ranks[] = {
     {{1, 4, 2}, program::PolicyKind::full_shard},
 };
 
-nlohmann::json golden() {
+nlohmann::json golden_training() {
     const std::string path = std::string(SHARDKIT_GOLDEN_DIR) + "/gpt_training.json";
     std::ifstream file(path);
     if (!file) { FAIL("no file '", path, "': tests/golden/make_gpt_training_golden.py writes it"); }
@@ -65,7 +65,7 @@ Options options_of(const nlohmann::json& given) {
 
 TEST_SUITE("gpt.golden_training") {
     TEST_CASE("every case has losses that fall, and the bounds clip where they say so") {
-        const auto file = golden();
+        const auto file = golden_training();
         REQUIRE(file.at("cases").size() == 4);
         std::size_t clipped = 0;
         for (const auto& expected : file.at("cases")) {
@@ -82,7 +82,7 @@ TEST_SUITE("gpt.golden_training") {
     }
 
     TEST_CASE("losses and gradient norms of whole runs agree with PyTorch in one process, on every mesh") {
-        const auto file = golden();
+        const auto file = golden_training();
         for (const auto& expected : file.at("cases")) {
             Options options = options_of(expected.at("config"));
             const std::vector<double> losses = expected.at("losses");
