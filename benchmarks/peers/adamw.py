@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AdamW on the host against PyTorch's fused and foreach optimizers, one thread each."""
+"""AdamW on the host against a loop written by hand, and against PyTorch's fused and foreach optimizers, one thread
+each."""
 import contextlib
 import pathlib
 import tempfile
@@ -14,7 +15,9 @@ SIZES = (32 << 10, 512 << 10, 16 << 20)
 QUICK_SIZES = (32 << 10, 1 << 20)
 CHECKED_STEPS = 10
 ALLOWED = 1e-6
-TARGETS = {"fused": row.at_least(1)}
+BY_HAND = "hand-written AVX2"
+TARGETS = {BY_HAND: row.at_least(0.95), "PyTorch fused": row.at_least(1)}
+FORMS = ("fused", "foreach")
 
 
 def steps_for(elements):
@@ -45,25 +48,42 @@ def compare(ours, peers, elements, folder, options, report):
                                            for side in (ours, *peers)])
     mine, *others = [[value / steps for value in values] for values in seconds]
     for peer, found, times in zip(peers, checks, others):
-        form = peer.name.rsplit(" ", 1)[-1]
         report.add(row.make_row(
             PART, f"AdamW, {elements} elements fp32", row.side(ours.name, mine), row.side(peer.name, times),
-            "times_faster", [b / a for a, b in zip(mine, times)], TARGETS.get(form), found, elements=elements,
+            "times_faster", [b / a for a, b in zip(mine, times)], TARGETS.get(peer.name), found, elements=elements,
             bytes=28 * elements, steps=steps))
 
 
-def run(options, report):
-    try:
-        python = options.setup.torch_python()
-    except Unavailable as error:
-        report.leave_out(PART, "torch.optim.AdamW", str(error))
-        return
+def by_hand(program, stack):
+    """@raise Unavailable where the program was compiled for a processor without AVX2"""
+    side = stack.enter_context(Worker(BY_HAND, [[program, "by_hand"]]))
+    if "unavailable" in side.facts:
+        raise Unavailable(side.facts["unavailable"])
+    return [side]
+
+
+def torch(options, stack):
+    """@raise Unavailable where PyTorch cannot be had"""
+    python = options.setup.torch_python()
     script = pathlib.Path(__file__).with_name("torch_adamw.py")
+    return [stack.enter_context(Worker(f"PyTorch {form}", [[python, "-B", script, form]], [{"OMP_NUM_THREADS": "1"}]))
+            for form in FORMS]
+
+
+def run(options, report):
+    program = options.setup.program("peer_adamw")
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ours = stack.enter_context(Worker("shardkit AdamW", [[options.setup.program("peer_adamw")]]))
-        peers = [stack.enter_context(Worker(f"PyTorch {form}", [[python, "-B", script, form]],
-                                            [{"OMP_NUM_THREADS": "1"}])) for form in ("fused", "foreach")]
+        peers = []
+        for name, start in ((BY_HAND, lambda: by_hand(program, stack)),
+                            ("torch.optim.AdamW", lambda: torch(options, stack))):
+            try:
+                peers += start()
+            except Unavailable as error:
+                report.leave_out(PART, name, str(error))
+        if not peers:
+            return
+        ours = stack.enter_context(Worker("shardkit AdamW", [[program, "library"]]))
         for side in (ours, *peers):
             report.record_side(side.name, side.facts)
         for elements in QUICK_SIZES if options.quick else SIZES:

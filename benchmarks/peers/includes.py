@@ -18,6 +18,7 @@ LIGHT = row.at_most(3)
 WHOLE = row.at_most(1.6)
 UMBRELLA = "shardkit/shardkit.hpp"
 FLAGS = ["-std=c++20", "-pthread"]
+NVCC_ROUNDS = 3
 
 
 def standard_headers(include):
@@ -82,24 +83,30 @@ class Compiler:
     def lines(self, source):
         """That are left after preprocessing, without empty ones."""
         done = subprocess.run([self.command, *self.flags, "-E", str(source.file)], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=120, check=True)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+        if done.returncode != 0:
+            raise WrongData(f"{self.command}: {source.name} cannot be preprocessed: "
+                            f"{done.stderr.decode(errors='replace').strip()[:300]}")
         return sum(1 for line in done.stdout.splitlines() if line.strip() and not line.startswith(b"#"))
 
 
-def light_headers(include, quick):
-    """The headers of the folders that are to be light; for a quick run one of each."""
-    for folder in FOLDERS:
-        found = sorted((include / "shardkit" / folder).glob("*.hpp"))
-        for path in found[:1] if quick else found:
-            yield path.relative_to(include).as_posix()
+def light_headers(include):
+    """The headers of the folders that are to be light: a list for each folder."""
+    return [sorted(path.relative_to(include).as_posix() for path in (include / "shardkit" / folder).glob("*.hpp"))
+            for folder in FOLDERS]
 
 
-def make_sources(compiler, include, folder, quick, light_too):
+def heaviest(compiler, headers):
+    """Of which the most lines are left after preprocessing."""
+    with tempfile.TemporaryDirectory() as name:
+        return max(headers, key=lambda header: compiler.lines(Source(header, pathlib.Path(name), [header], 0)))
+
+
+def make_sources(compiler, include, folder, light):
     """Sources by name; those of other libraries only where they compile."""
     wanted = [("<vector>", ["vector"]), ("its standard headers", standard_headers(include)),
               ("shardkit.hpp", [UMBRELLA])]
-    if light_too:
-        wanted += [(name.removeprefix("shardkit/"), [name]) for name in light_headers(include, quick)]
+    wanted += [(name.removeprefix("shardkit/"), [name]) for name in light]
     others = [("nlohmann/json.hpp", ["nlohmann/json.hpp"]), ("nccl.h", ["nccl.h"])]
     sources = [Source(name, folder, headers, number) for number, (name, headers) in enumerate(wanted)]
     for name, headers in others:
@@ -121,16 +128,16 @@ def compared(names):
             yield "shardkit.hpp", other, None
 
 
-def measure(compiler, include, options, report, light_too=True, rounds=None):
+def measure(compiler, include, light, rounds, options, report):
     """All sources in turns, in rounds."""
     label = pathlib.Path(compiler.command).name
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        sources = make_sources(compiler, include, folder, options.quick, light_too)
+        sources = make_sources(compiler, include, folder, light)
         seconds = {each: [] for each in sources}
         for source in sources.values() if not options.quick else ():
             compiler.seconds(source, folder / "output.o")  # files into the system's cache
-        for _ in range(rounds or options.rounds):
+        for _ in range(rounds):
             for each, source in sources.items():
                 seconds[each].append(compiler.seconds(source, folder / "output.o"))
         lines = {each: compiler.lines(source) for each, source in sources.items()}
@@ -144,14 +151,17 @@ def measure(compiler, include, options, report, light_too=True, rounds=None):
 
 def run(options, report):
     include = options.setup.root / "include"
+    folders = light_headers(include)
     nvcc = shutil.which("nvcc")
     toolkit = ["-isystem", str(pathlib.Path(nvcc).resolve().parents[1] / "include")] if nvcc else []
     for command in options.compilers:
         if shutil.which(command) is None:
             report.leave_out(PART, command, "it is not in PATH")
             continue
-        if command == "nvcc":
-            # Slow, and what is to be light is light where it is smallest.
-            measure(Compiler(command, include), include, options, report, False, min(options.rounds, 5))
+        if command == "nvcc":  # slow: of what is to be light the heaviest
+            compiler = Compiler(command, include)
+            light = [heaviest(compiler, headers) for headers in folders]
+            measure(compiler, include, light, min(options.rounds, NVCC_ROUNDS), options, report)
         else:
-            measure(Compiler(command, include, toolkit), include, options, report)
+            light = [header for headers in folders for header in (headers[:1] if options.quick else headers)]
+            measure(Compiler(command, include, toolkit), include, light, options.rounds, options, report)

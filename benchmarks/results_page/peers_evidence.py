@@ -12,6 +12,10 @@ def of_collectives(row):
     return "small_all_reduce_openmpi" if row["size"] == 256 else f"{row['verb']}_openmpi"
 
 
+def of_adamw(row):
+    return "adamw_by_hand" if row["peer"]["name"] == "hand-written AVX2" else "adamw_pytorch"
+
+
 def of_overhead(row):
     return "verb_instructions" if row["figure"] == "instructions_per_verb" else "verb_nanoseconds"
 
@@ -21,7 +25,7 @@ def of_includes(row):
     return f"includes_{which}" + ("_nvcc" if row["compiler"] == "nvcc" else "")
 
 
-TARGET_OF = {"collectives": of_collectives, "adamw": lambda row: "adamw_pytorch", "overhead": of_overhead,
+TARGET_OF = {"collectives": of_collectives, "adamw": of_adamw, "overhead": of_overhead,
              "includes": of_includes, "training": lambda row: "training_fsdp2"}
 
 

@@ -39,7 +39,7 @@ TARGETS = (
     Target("verb_instructions", "a `Sharded` verb over the engine's calls, instructions", at_most(2000),
            f"{PEERS} overhead"),
     Target("adamw_by_hand", "AdamW on the host: times as fast as hand-written AVX2", at_least(0.95),
-           "no benchmark yet"),
+           f"{PEERS} adamw"),
     Target("adamw_pytorch", "AdamW on the host: times as fast as PyTorch's fused AdamW", at_least(1), f"{PEERS} adamw"),
     Target("gpu_adamw", "AdamW on a GPU: share of the device-to-device copy", at_least(0.90), ON_GPU),
     Target("gpu_norm", "norm, unscaling and inf check on a GPU: share of the device-to-device copy", at_least(0.90),
@@ -54,7 +54,7 @@ TARGETS = (
            f"{PEERS} includes"),
     Target("includes_umbrella", "`shardkit.hpp`: cost over its standard headers", at_most(1.6), f"{PEERS} includes"),
     Target("includes_light_nvcc", "headers of layout, policy and mesh under nvcc: cost over <vector>", at_most(3),
-           "no benchmark yet"),
+           f"{PEERS} includes, with nvcc"),
     Target("includes_umbrella_nvcc", "`shardkit.hpp` under nvcc: cost over its standard headers", at_most(1.6),
            f"{PEERS} includes, with nvcc"),
 )

@@ -5,10 +5,12 @@ import contextlib
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import types
+import unittest.mock
 
 ROOT = pathlib.Path(sys.argv[1])
 BUILD = pathlib.Path(sys.argv[2])
@@ -16,6 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "benchmarks/peers"))
 import adamw  # noqa: E402
 import collectives  # noqa: E402
+import includes  # noqa: E402
 import overhead  # noqa: E402
 import row  # noqa: E402
 import summary  # noqa: E402
@@ -171,6 +174,45 @@ def check_planted_run():
            "a planted wrong value of a program fails its part", out.getvalue())
 
 
+class FakeCompiler:
+    """Preprocesses to the file itself, and compiles everything of the library in 3 seconds, the rest in 1."""
+
+    def __init__(self, command, _include):
+        self.command, self.version = command, "1"
+
+    def lines(self, source):
+        name = re.findall(r"[<]([^>]+)[>]", source.file.read_text(encoding="utf-8"))[0]
+        return len((ROOT / "include" / name).read_text(encoding="utf-8").splitlines()) if "/" in name else 1
+
+    def seconds(self, source, _output):
+        return 3.0 if "/" in source.name else 1.0
+
+    def compiles(self, _source, _output):
+        return False
+
+
+def check_light_headers():
+    """Under nvcc: of each folder the header with the most lines, in few rounds."""
+    longest = [max((ROOT / "include/shardkit" / folder).glob("*.hpp"),
+                   key=lambda path: len(path.read_text(encoding="utf-8").splitlines())).name
+               for folder in includes.FOLDERS]
+    report = Report({}, io.StringIO())
+    options = types.SimpleNamespace(rounds=15, quick=True, compilers=["nvcc"], setup=types.SimpleNamespace(root=ROOT))
+    with unittest.mock.patch.object(includes, "Compiler", FakeCompiler), \
+            unittest.mock.patch.object(includes.shutil, "which", lambda name: f"/bin/{name}"), \
+            unittest.mock.patch.object(includes.row, "make_row", wraps=row.make_row) as made:
+        includes.run(options, report)
+    light = [made for made in report.rows if made["target"] == includes.LIGHT]
+    expect([pathlib.Path(made["ours"]["name"]).name for made in light] == longest
+           and all(made["compiler"] == "nvcc" and made["met"] and made["peer"]["name"] == "<vector>" for made in light),
+           "the heaviest of the light headers under nvcc", str(light))
+    expect({len(call.args[5]) for call in made.call_args_list} == {3}, "in three rounds")
+    with tempfile.TemporaryDirectory() as name:
+        source = includes.Source("none", pathlib.Path(name), ["no/such/header.hpp"], 0)
+        expect_raises(WrongData, ["none cannot be preprocessed"], "a header that is not there",
+                      lambda: includes.Compiler("c++", ROOT / "include").lines(source))
+
+
 MEMBERS = {"benchmark", "format", "date", "machine", "versions", "parts", "rounds", "quick", "figures", "sides", "rows",
            "left_out", "failed"}
 
@@ -208,9 +250,17 @@ def check_runs(folder):
 
     done = peers("adamw", "--quick", "--programs", BUILD, "--json", file)
     found = json.loads(file.read_text(encoding="utf-8"))
-    expect(done.returncode == 1 and found["rows"] == [] and found["left_out"][0]["part"] == "adamw"
-           and "left out: adamw" in done.stdout and "--programs installs nothing" in done.stderr,
+    left_out = {entry["what"]: entry["why"] for entry in found["left_out"]}
+    expect(done.returncode == 1 and "left out: adamw" in done.stdout
+           and "--programs installs nothing" in left_out.pop("torch.optim.AdamW"),
            "without PyTorch its rows are left out, with the reason", done.stdout + done.stderr)
+    if left_out:
+        expect(list(left_out) == ["hand-written AVX2"] and found["rows"] == [], "nor is there AVX2", done.stdout)
+    else:
+        expect([(made["peer"]["name"], made["elements"], made["target"]) for made in found["rows"]]
+               == [("hand-written AVX2", elements, row.at_least(0.95)) for elements in adamw.QUICK_SIZES]
+               and all(made["check"]["largest"] <= 1e-6 for made in found["rows"]),
+               "the loop by hand is checked and timed", done.stdout + done.stderr)
 
     done = peers("collectives", "--quick", "--rounds", 1, "--ranks", 2, "--peer", "gloo", "--programs", BUILD,
                  "--json", file)
@@ -231,12 +281,55 @@ def check_worker_programs():
             expect(threads.ask("go", "library", 2)["seconds"] > 0, f"{verb} takes time")
         expect_raises(WrongData, ["verb 'scan': expected"], "an unknown verb",
                       lambda: threads.ask("prepare", "library", "scan", 4800))
-    with Worker("adamw", [[folder / "peer_adamw"]]) as step, tempfile.TemporaryDirectory() as name:
+    with Worker("adamw", [[folder / "peer_adamw", "library"]]) as step, tempfile.TemporaryDirectory() as name:
         step.ask("prepare", 1000)
         expect(step.ask("go", 3)["seconds"] > 0, "AdamW takes time")
         step.ask("dump", pathlib.Path(name) / "values")
         expect((pathlib.Path(name) / "values").stat().st_size == 4000, "as many parameters as asked for")
+        expect(step.ask("compare", pathlib.Path(name) / "values") == {"difference": 0.0}, "no difference from itself")
         expect_raises(WrongData, ["command 'walk': expected"], "an unknown command", lambda: step.ask("walk"))
+    expect_raises(WrongData, ["argument 'torch': expected library or by_hand"], "an unknown side",
+                  lambda: Worker("adamw", [[folder / "peer_adamw", "torch"]]))
+    with Worker("by hand", [[folder / "peer_adamw", "by_hand"]]) as step:
+        unavailable = step.facts.get("unavailable")
+    if unavailable:
+        expect("without AVX2" in unavailable, "a processor without AVX2", unavailable)
+    else:
+        check_by_hand(folder / "peer_adamw")
+
+
+def check_by_hand(program):
+    """The loop by hand agrees with the library's for whole vectors and rests, and its comparison finds what differs."""
+    with Worker("library", [[program, "library"]]) as ours, Worker("by hand", [[program, "by_hand"]]) as peer, \
+            tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for elements in (1, 7, 8, 1003):
+            expect(adamw.check(ours, peer, elements, folder)["largest"] <= 1e-6, f"{elements} elements by hand")
+        peer.ask("go", 1)
+        ours.ask("dump", folder / "values")
+        expect(peer.ask("compare", folder / "values")["difference"] > 1e-4, "a step more is found")
+        (folder / "values").write_bytes(b"\xff" * 4 * 1003)
+        expect(peer.ask("compare", folder / "values")["difference"] == 1e300, "values that are no numbers are found")
+        (folder / "values").write_bytes(bytes(4 * 1004))
+        expect_raises(WrongData, ["values': expected a file of 4012 bytes"], "a file of another size",
+                      lambda: peer.ask("compare", folder / "values"))
+
+
+def check_adamw_left_out(folder):
+    """Each peer of AdamW that cannot be had is left out by itself, with the reason."""
+    program = folder / "no_avx2"
+    program.write_text("#!/bin/sh\necho '{\"unavailable\": \"no AVX2\"}'\n", encoding="utf-8")
+    program.chmod(0o755)
+
+    def torch_python():
+        raise Unavailable("no network")
+
+    report = Report({}, io.StringIO())
+    adamw.run(types.SimpleNamespace(rounds=1, quick=True, setup=types.SimpleNamespace(
+        program=lambda name: program, torch_python=torch_python)), report)
+    expect([(entry["what"], entry["why"]) for entry in report.left_out]
+           == [("hand-written AVX2", "no AVX2"), ("torch.optim.AdamW", "no network")] and report.rows == [],
+           "peers of AdamW are left out one by one", str(report.left_out))
 
 
 def main():
@@ -245,8 +338,10 @@ def main():
     check_workers()
     check_planted()
     check_planted_run()
+    check_light_headers()
     check_worker_programs()
     with tempfile.TemporaryDirectory() as name, contextlib.suppress(BrokenPipeError):
+        check_adamw_left_out(pathlib.Path(name))
         check_runs(pathlib.Path(name))
     print(f"{len(wrong)} wrong")
     sys.exit(1 if wrong else 0)

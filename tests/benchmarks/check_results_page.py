@@ -53,9 +53,15 @@ def compared(target=row.at_least(4), size=1 << 20, name="openmpi", **more):
     made = row.make_row("collectives", "all_reduce | 1 MiB", row.side("shardkit threads", [1e-3, 2e-3]),
                         row.side(name, [5e-3]), "times_faster", [5.0, 4.0, 3.0], target, ranks=2, size=size,
                         verb="all_reduce", type="float", **more)
+    return of_peers(made)
+
+
+def of_peers(*rows):
+    """A result of peers with such rows."""
     report = Report({"date": "2026-01-31T00:00:00Z", "machine": MACHINE, "versions": {"compiler": "c"},
                      "parts": ["collectives"], "rounds": 15, "quick": False}, io.StringIO())
-    report.add(made)
+    for made in rows:
+        report.add(made)
     report.record_side("peer", {"flags": "-O3"})
     report.leave_out("training", "FSDP2", "no network")
     return json.loads(report.to_json())
@@ -182,6 +188,17 @@ def check_targets(tree, found):
     tree.put(p=compared(row.at_least(4), name="openmpi"))
     check_written(tree, "a target that a row carries")
     expect(tree.target("all_reduce_openmpi")[:2] == ["4.000", "met"], "is judged", tree.page())
+    tree.put(p=of_peers(
+        row.make_row("adamw", "AdamW", row.side("ours"), row.side("hand-written AVX2"), "times_faster", [0.96],
+                     row.at_least(0.95)),
+        row.make_row("adamw", "AdamW", row.side("ours"), row.side("PyTorch fused"), "times_faster", [1.5],
+                     row.at_least(1)),
+        *(row.make_row("includes", "a header", row.side("mesh/rank.hpp"), row.side("<vector>"), "times_the_cost",
+                       [value], row.at_most(3), compiler=compiler) for compiler, value in (("c++", 2), ("nvcc", 1.5)))))
+    check_written(tree, "AdamW and headers")
+    for target, value in (("adamw_by_hand", "0.960"), ("adamw_pytorch", "1.500"), ("includes_light", "2.000"),
+                          ("includes_light_nvcc", "1.500")):
+        expect(tree.target(target)[:2] == [value, "met"], f"{target} has its own row", str(tree.target(target)))
     tree.put(p=changed(compared(), quick=True))
     check_written(tree, "a quick comparison")
     expect(tree.target("all_reduce_openmpi")[1] == "not measured", "is no evidence")

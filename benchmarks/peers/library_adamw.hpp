@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/sharded/groups.hpp>
+#include <shardkit/sharded/reduce.hpp>
+
+#include "adamw_numbers.hpp"
+
+namespace benchmarks::peers {
+
+/// The library's AdamW on a parameter of n elements, whose gradient stays what it is.
+class LibraryAdamW {
+    struct Values : shardkit::Param<"values", float, shardkit::dynamic> {};
+    using Layer = shardkit::Sharded<Values, shardkit::NoShard, shardkit::self::Engine>;
+    using Model = decltype(shardkit::groups(std::declval<Layer&>()));
+    using Optimizer = decltype(shardkit::AdamW{std::declval<Model&>(), shardkit::AdamWOptions{}});
+
+  public:
+    LibraryAdamW(shardkit::Context<shardkit::self::Engine>& context, std::size_t n)
+        : layer_(context, "layer", {shardkit::shape<Values>(n)}),
+          model_(shardkit::groups(layer_)),
+          optimizer_(model_, {}) {
+        layer_.initialize(
+            [](std::string_view, std::string_view, std::uint64_t i) { return AdamWNumbers::parameter(i); });
+        const std::span<float> gradient = shardkit::gradient_shard(layer_);
+        for (std::size_t i = 0; i < gradient.size(); ++i) { gradient[i] = i < n ? AdamWNumbers::gradient(i) : 0.0F; }
+    }
+    void step() { optimizer_.step(shardkit::assume_reduced(model_)); }
+    std::vector<float> parameters() {
+        std::vector<float> values(layer_.shapes()[0].numel());
+        layer_.read_full(Values{}, std::span<float>(values));
+        return values;
+    }
+
+  private:
+    Layer layer_;
+    Model model_;
+    Optimizer optimizer_;
+};
+
+}  // namespace benchmarks::peers
