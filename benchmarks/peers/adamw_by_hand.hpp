@@ -3,22 +3,23 @@
 
 #include <cmath>
 #include <cstddef>
-#include <vector>
+#include <span>
 
 #include <shardkit/optim/adamw_options.hpp>
 
 #include "adamw_numbers.hpp"
+#include "aligned_floats.hpp"
 #include "avx2_adamw.hpp"
 
 namespace benchmarks::peers {
 
-/// The hand-written loop on four plain arrays; nothing of the library but its options.
+/// The hand-written loop on four arrays; nothing of the library but its options.
 class AdamWByHand {
   public:
-    explicit AdamWByHand(std::size_t n) : parameter_(n), gradient_(n), exp_avg_(n), exp_avg_sq_(n) {
+    explicit AdamWByHand(std::size_t n) : n_(n), parameter_(n), gradient_(n), exp_avg_(n), exp_avg_sq_(n) {
         for (std::size_t i = 0; i < n; ++i) {
-            parameter_[i] = AdamWNumbers::parameter(i);
-            gradient_[i] = AdamWNumbers::gradient(i);
+            parameter_.data()[i] = AdamWNumbers::parameter(i);
+            gradient_.data()[i] = AdamWNumbers::gradient(i);
         }
     }
     void step() {
@@ -33,15 +34,16 @@ class AdamWByHand {
                                .step_size = static_cast<float>(options.learning_rate / (1 - beta1_power_)),
                                .inverse_root = static_cast<float>(1 / std::sqrt(1 - beta2_power_)),
                                .epsilon = static_cast<float>(options.epsilon)};
-        update(parameter_.data(), gradient_.data(), exp_avg_.data(), exp_avg_sq_.data(), parameter_.size());
+        update(parameter_.data(), gradient_.data(), exp_avg_.data(), exp_avg_sq_.data(), n_);
     }
-    const std::vector<float>& parameters() const { return parameter_; }
+    std::span<const float> parameters() const { return {parameter_.data(), n_}; }
 
   private:
-    std::vector<float> parameter_;
-    std::vector<float> gradient_;
-    std::vector<float> exp_avg_;
-    std::vector<float> exp_avg_sq_;
+    std::size_t n_;
+    AlignedFloats parameter_;
+    AlignedFloats gradient_;
+    AlignedFloats exp_avg_;
+    AlignedFloats exp_avg_sq_;
     double beta1_power_ = 1;
     double beta2_power_ = 1;
 };
