@@ -40,9 +40,8 @@ def check_training(folder, ranks, flags, mesh=None):
     expect(ours["engine"] == "mpi" and ours.keys() == theirs.keys(), f"{what}: the same members", done)
     for verb in ("all_gather", "reduce_scatter"):
         expect(ours["collectives"].get(verb) == theirs["collectives"].get(verb), f"{what}: the same {verb}", done)
-    # Staging memory is the World's; what the ranks take is what was planned.
-    ratio = ours["peak_bytes_per_rank"] / ours["planned_bytes_per_rank"]
-    expect(abs(ratio - theirs["peak_bytes_per_rank"] / theirs["planned_bytes_per_rank"]) < 0.02,
+    # Staging memory is the World's, and an engine keeps some KiB for its groups; the rest is what was planned.
+    expect(abs(ours["peak_bytes_per_rank"] - theirs["peak_bytes_per_rank"]) < 8 << 10,
            f"{what}: the same memory", done)
 
 
