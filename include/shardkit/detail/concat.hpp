@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <string>
@@ -16,14 +15,10 @@ inline void append_piece(std::string& text, const std::string& piece) { text += 
 inline void append_piece(std::string& text, char piece) { text += piece; }
 
 template <class T>
-requires std::is_arithmetic_v<T>
-void append_piece(std::string& text, T number) {
-    char digits[40];
-    const auto end = std::to_chars(digits, digits + sizeof digits, number).ptr;
-    text.append(digits, static_cast<std::size_t>(end - digits));
-}
+requires std::is_integral_v<T>
+void append_piece(std::string& text, T number) { text += std::to_string(number); }
 
-/// One string out of texts and numbers; for error messages.
+/// One string out of texts and whole numbers; for error messages. Other numbers by number_text().
 template <class... Pieces>
 std::string concat(const Pieces&... pieces) {
     std::string text;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/number_text.hpp>
 
 namespace shardkit::detail {
 
@@ -12,7 +13,8 @@ namespace shardkit::detail {
 inline void validate_not_negative(std::string_view owner, std::string_view parameter, double value,
                                   SourceLocation where) {
     if (!std::isfinite(value) || value < 0) {
-        throw_invalid_argument(where, owner, ": ", parameter, " is ", value, ", expected a finite number >= 0");
+        throw_invalid_argument(where, owner, ": ", parameter, " is ", number_text(value),
+                               ", expected a finite number >= 0");
     }
 }
 
@@ -20,7 +22,8 @@ inline void validate_not_negative(std::string_view owner, std::string_view param
 inline void validate_fraction(std::string_view owner, std::string_view parameter, double value,
                               SourceLocation where) {
     if (!(value >= 0 && value < 1)) {
-        throw_invalid_argument(where, owner, ": ", parameter, " is ", value, ", expected a number in [0, 1)");
+        throw_invalid_argument(where, owner, ": ", parameter, " is ", number_text(value),
+                               ", expected a number in [0, 1)");
     }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/clip_coefficient.hpp>
 #include <shardkit/optim/global_norm.hpp>
 
@@ -17,7 +18,8 @@ template <class Engine>
 ClipCoefficient clip(const GlobalNorm<Engine>& norm, double max_norm,
                      SourceLocation where = SourceLocation::current()) {
     if (!std::isfinite(max_norm) || max_norm <= 0) {
-        throw_invalid_argument(where, "clip: max_norm is ", max_norm, ", expected a finite number > 0");
+        throw_invalid_argument(where, "clip: max_norm is ", detail::number_text(max_norm),
+                               ", expected a finite number > 0");
     }
     return {norm.data(), max_norm};
 }

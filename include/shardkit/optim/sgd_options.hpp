@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
+#include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/number_text.hpp>
 #include <shardkit/detail/validate_number.hpp>
 
 namespace shardkit {
@@ -27,7 +29,7 @@ inline void validate(const SgdOptions& options, SourceLocation where = SourceLoc
     detail::validate_not_negative("SGD", "momentum", options.momentum, where);
     detail::validate_not_negative("SGD", "weight_decay", options.weight_decay, where);
     if (options.rule == Momentum::none && options.momentum != 0) {
-        throw_invalid_argument(where, "SGD: momentum is ", options.momentum,
+        throw_invalid_argument(where, "SGD: momentum is ", detail::number_text(options.momentum),
                                " with Momentum::none, expected 0, or Momentum::classical or nesterov");
     }
     if (options.rule == Momentum::nesterov && options.momentum == 0) {

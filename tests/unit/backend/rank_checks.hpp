@@ -7,11 +7,13 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <shardkit/backend/threads/communicator.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/number_text.hpp>
 
 namespace rank_checks {
 
@@ -30,10 +32,20 @@ inline constexpr bool sanitized = false;
 /// The bound on how long ranks may take to end after a failure.
 inline constexpr std::chrono::seconds time_to_end{sanitized ? 30 : 1};
 
+/// What concat() takes of a value: the text of a number that is not whole.
+template <class T>
+decltype(auto) piece(const T& value) {
+    if constexpr (std::is_floating_point_v<T>) {
+        return shardkit::detail::number_text(value);
+    } else {
+        return (value);
+    }
+}
+
 /// For use on ranks' threads: the launch carries the exception to the test.
 template <class... Pieces>
 void expect(bool condition, const Pieces&... pieces) {
-    if (!condition) { throw std::logic_error(shardkit::detail::concat("expected: ", pieces...)); }
+    if (!condition) { throw std::logic_error(shardkit::detail::concat("expected: ", piece(pieces)...)); }
 }
 
 /// An error that only a test throws.

@@ -8,6 +8,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/number_text.hpp>
 
 namespace sk = shardkit;
 
@@ -62,9 +63,11 @@ TEST_CASE("throw_invalid_argument: message, then the place") {
 TEST_CASE("concat: texts and numbers of every kind") {
     CHECK(sk::detail::concat() == "");
     CHECK(sk::detail::concat("a", std::string("b"), std::string_view("c")) == "abc");
-    CHECK(sk::detail::concat(-3, ' ', 18446744073709551615ULL, ' ', 0.1, ' ', -2.5F) ==
+    using sk::detail::number_text;
+    CHECK(sk::detail::concat(-3, ' ', 18446744073709551615ULL, ' ', number_text(0.1), ' ', number_text(-2.5F)) ==
           "-3 " + std::string("18446744073709551615") + " 0.1 -2.5");
-    CHECK(sk::detail::concat(-1e-300 * 1e-10, "|", 1.0 / 3) == "-1e-310|0.3333333333333333");
+    CHECK(sk::detail::concat(number_text(-1e-300 * 1e-10), "|", number_text(1.0 / 3)) ==
+          "-1e-310|0.3333333333333333");
 }
 
 static_assert(std::is_base_of_v<std::logic_error, sk::UsageError>);
