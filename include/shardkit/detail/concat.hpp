@@ -2,7 +2,6 @@
 #pragma once
 
 #include <concepts>
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -17,6 +16,10 @@ inline void append_piece(std::string& text, char piece) { text += piece; }
 template <class T>
 requires std::is_integral_v<T>
 void append_piece(std::string& text, T number) { text += std::to_string(number); }
+
+/// Would be taken for a char.
+template <std::floating_point T>
+void append_piece(std::string& text, T number) = delete;
 
 /// One string out of texts and whole numbers; for error messages. Other numbers by number_text().
 template <class... Pieces>

@@ -7,6 +7,7 @@
 
 #include <shardkit/comm/reduce_op.hpp>  // first: g++ takes its scoped enumerator for a shadow of `sum`
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/number_text.hpp>
 
 namespace shardkit {
 
@@ -24,7 +25,7 @@ class DivideBy {
   public:
     explicit DivideBy(double n, SourceLocation where = SourceLocation::current()) : n_(n) {
         if (!std::isfinite(n) || n <= 0) {
-            throw_invalid_argument(where, "divide_by: ", n, " given, expected a finite number > 0");
+            throw_invalid_argument(where, "divide_by: ", detail::number_text(n), " given, expected a finite number > 0");
         }
     }
     double divisor(std::size_t /*data_ranks*/) const noexcept { return n_; }
