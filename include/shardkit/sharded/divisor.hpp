@@ -25,7 +25,8 @@ class DivideBy {
   public:
     explicit DivideBy(double n, SourceLocation where = SourceLocation::current()) : n_(n) {
         if (!std::isfinite(n) || n <= 0) {
-            throw_invalid_argument(where, "divide_by: ", detail::number_text(n), " given, expected a finite number > 0");
+            throw_invalid_argument(where, "divide_by: ", detail::number_text(n),
+                                   " given, expected a finite number > 0");
         }
     }
     double divisor(std::size_t /*data_ranks*/) const noexcept { return n_; }
