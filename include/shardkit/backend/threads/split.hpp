@@ -34,6 +34,9 @@ inline SplitResult split_group(const GroupEnd& end, std::size_t color, std::size
         std::size_t color;
         std::size_t key;
     };
+    struct Made {
+        Group* group;
+    };
     struct Place {
         std::size_t key;
         std::size_t rank;
@@ -69,8 +72,8 @@ inline SplitResult split_group(const GroupEnd& end, std::size_t color, std::size
         for (const Place& member : members) { world_ranks.push_back(end.world_rank(member.rank)); }
         result.group = &end.world.make_group(std::move(world_ranks));
     }
-    Group* const made = result.group;
-    exchange(made, [&](const Round& round) { result.group = *static_cast<Group* const*>(round.input(first)); });
+    const Made made{result.group};
+    exchange(made, [&](const Round& round) { result.group = static_cast<const Made*>(round.input(first))->group; });
     result.payload = size * sizeof(Wish);
     result.moved = (size - 1) * sizeof(Wish);
     return result;
