@@ -58,7 +58,8 @@ std::uint64_t check(shardkit::Context<Engine>& context, std::size_t checks, Work
 /// Yardstick: HostCopy or DeviceCopy, where the engine's memory is.
 /// `copied`: bytes that each rank copies with it; 0 for none.
 /// Method:  performance figures of a machine that is never quiet are compared only with what is measured in turns
-///          with them, and by medians. Every time ends with a wait for the rank's stream.
+///          with them, and by medians. Each turn begins with a call that is not timed, as the one before has left
+///          other data in the caches. Every time ends with a wait for the rank's stream.
 template <class Yardstick, class Engine>
 Figure measure(shardkit::Context<Engine>& context, const Repeats& repeats, std::uint64_t bytes, std::uint64_t copied,
                Workload& workload) {
@@ -76,11 +77,15 @@ Figure measure(shardkit::Context<Engine>& context, const Repeats& repeats, std::
     for (std::size_t way = 0; way < ways; ++way) { yardstick.call(way, repeats.warmup); }
     std::vector<double> seconds((1 + ways) * repeats.rounds);  // calls, then copies in each way
     const std::size_t n = figure.calls;
+    const auto in_turn = [&](auto call) {
+        call(1);
+        return timed(context, [&] { call(n); });
+    };
     for (std::size_t round = 0; round < repeats.rounds; ++round) {
         double* const each = seconds.data() + round;
-        each[0] = timed(context, [&] { workload.call(n); });
+        each[0] = in_turn([&](std::size_t times) { workload.call(times); });
         for (std::size_t way = 0; way < ways; ++way) {
-            each[(1 + way) * repeats.rounds] = timed(context, [&] { yardstick.call(way, n); });
+            each[(1 + way) * repeats.rounds] = in_turn([&](std::size_t times) { yardstick.call(way, times); });
         }
     }
     reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(seconds));
