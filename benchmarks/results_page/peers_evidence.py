@@ -2,12 +2,13 @@
 """What a comparison with peers says about targets: its rows carry them."""
 from bad_result import BadResult
 from evidence import Evidence
+from peer_times import BARRIER
 from row import target_text
 from targets import BY_ID
 
 
 def of_collectives(row):
-    if row["peer"]["name"] == "std::barrier":
+    if row["peer"]["name"] == BARRIER:
         return "more_ranks_than_processors"
     return "small_all_reduce_openmpi" if row["size"] == 256 else f"{row['verb']}_openmpi"
 

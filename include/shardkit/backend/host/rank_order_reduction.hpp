@@ -21,12 +21,8 @@ namespace detail {
 
 template <class A>
 constexpr A add(A a, A b) noexcept {
-    if constexpr (std::is_integral_v<A>) {
-        using Unsigned = std::make_unsigned_t<A>;  // wraps around instead of being undefined
-        return static_cast<A>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
-    } else {
-        return a + b;
-    }
+    using Summand = typename SummandOf<A>::type;
+    return static_cast<A>(static_cast<Summand>(a) + static_cast<Summand>(b));
 }
 
 /// A NaN of any rank stays, so that a maximum cannot hide a broken gradient.
