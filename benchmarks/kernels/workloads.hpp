@@ -15,134 +15,92 @@
 #include <shardkit/optim/adamw_update.hpp>
 #include <shardkit/optim/sgd_spans.hpp>
 #include <shardkit/optim/sgd_update.hpp>
-#include <shardkit/optim/update_run.hpp>
 
 #include "engine_workload.hpp"
+#include "step_workload.hpp"
 
 namespace benchmarks::kernels {
 
-/// A step with fp32 parameters; with bf16 gradients also the bf16 copy that the next all-gather sends.
+/// AdamW's second step.
 template <class K, class Engine, class T>
-class AdamW final : public EngineWorkload<Engine> {
-    using Base = EngineWorkload<Engine>;
-    using Update = shardkit::AdamWUpdate<float>;
-    static constexpr bool gathers = !std::is_same_v<T, float>;
-    static constexpr double scale = 0.5;
+class AdamW final : public StepWorkload<Engine, T, shardkit::AdamWUpdate<float>> {
+    using Base = StepWorkload<Engine, T, shardkit::AdamWUpdate<float>>;
     static constexpr shardkit::AdamWOptions options{};
-    static constexpr double power1 = options.beta1 * options.beta1;  // the second step
+    static constexpr double power1 = options.beta1 * options.beta1;
     static constexpr double power2 = options.beta2 * options.beta2;
 
   public:
     AdamW(shardkit::Context<Engine>& context, std::size_t n)
-        : Base(context),
-          master_(context.template buffer<float>(n)),
-          gathered_(context.template buffer<T>(gathers ? n : 0)),
-          gradient_(context.template buffer<T>(n)),
+        : Base(context, n, shardkit::adamw_update<float>(options, power1, power2, Base::scale)),
           exp_avg_(context.template buffer<float>(n)),
-          exp_avg_sq_(context.template buffer<float>(n)),
-          run_(context, shardkit::UpdateRun{0, n, 0}),
-          update_(context, shardkit::adamw_update<float>(options, power1, power2, scale)),
-          skip_(context, std::uint32_t{0}) {}
+          exp_avg_sq_(context.template buffer<float>(n)) {}
 
     void prepare() override {
-        this->put_values(master_.span(), 0);
-        this->put_values(gradient_.span(), 1);
+        this->put_parameters();
         this->put_values(exp_avg_.span(), 2);
         std::vector<float> squares = values<float>(3, exp_avg_sq_.size());
         for (float& square : squares) { square *= square; }
         this->put(exp_avg_sq_.span(), squares);
-        this->spoil(gathered_.span());
     }
     void once() override {
-        K::adamw(this->stream_, std::span<const shardkit::UpdateRun>(run_.span()),
-                 static_cast<const Update*>(update_.data()), static_cast<const std::uint32_t*>(skip_.data()),
-                 shardkit::AdamWSpans<float, T, T>{master_.span(), gathered_.span(), gradient_.span(),
-                                                   exp_avg_.span(), exp_avg_sq_.span()});
+        K::adamw(this->stream_, this->run(), this->update(), this->skip(),
+                 shardkit::AdamWSpans<float, T, T>{this->master_.span(), this->gathered_.span(),
+                                                   this->gradient_.span(), exp_avg_.span(), exp_avg_sq_.span()});
     }
     std::uint64_t count_wrong() override {
-        const auto master = this->template read<float>(master_.span());
-        const auto gathered = this->template read<T>(gathered_.span());
         const auto exp_avg = this->template read<float>(exp_avg_.span());
         const auto exp_avg_sq = this->template read<float>(exp_avg_sq_.span());
-        return this->count(master.size(), [&](std::size_t i) {
-            const double g = scale * static_cast<double>(value(1, i));
+        return this->count_wrong_steps([&](std::size_t i, double parameter) {
+            const double g = Base::scale * static_cast<double>(value(1, i));
             const double m = options.beta1 * static_cast<double>(value(2, i)) + (1 - options.beta1) * g;
             const auto root = static_cast<double>(value(3, i));
             const double v = options.beta2 * root * root + (1 - options.beta2) * g * g;
             const double p =
                 (1 - options.learning_rate * options.weight_decay) * static_cast<double>(value(0, i)) -
                 options.learning_rate * (m / (1 - power1)) / (std::sqrt(v / (1 - power2)) + options.epsilon);
-            return near(static_cast<double>(master[i]), p) && near(static_cast<double>(exp_avg[i]), m) &&
-                   near(static_cast<double>(exp_avg_sq[i]), v) &&
-                   (!gathers || gathered[i] == static_cast<T>(master[i]));
+            return near(parameter, p) && near(static_cast<double>(exp_avg[i]), m) &&
+                   near(static_cast<double>(exp_avg_sq[i]), v);
         });
     }
 
   private:
-    typename Base::template Buffer<float> master_;
-    typename Base::template Buffer<T> gathered_;
-    typename Base::template Buffer<T> gradient_;
-    typename Base::template Buffer<float> exp_avg_;
-    typename Base::template Buffer<float> exp_avg_sq_;
-    shardkit::EngineTable<Engine, shardkit::UpdateRun> run_;
-    shardkit::EngineTable<Engine, Update> update_;
-    shardkit::EngineTable<Engine, std::uint32_t> skip_;
+    typename Engine::template Buffer<float> exp_avg_;
+    typename Engine::template Buffer<float> exp_avg_sq_;
 };
 
-/// A step with momentum 0.9, parameters as for AdamW.
+/// A step of SGD with momentum 0.9.
 template <class K, class Engine, class T>
-class Sgd final : public EngineWorkload<Engine> {
-    using Base = EngineWorkload<Engine>;
-    using Update = shardkit::SgdUpdate<float>;
-    static constexpr bool gathers = !std::is_same_v<T, float>;
-    static constexpr double scale = 0.5;
+class Sgd final : public StepWorkload<Engine, T, shardkit::SgdUpdate<float>> {
+    using Base = StepWorkload<Engine, T, shardkit::SgdUpdate<float>>;
     static constexpr shardkit::SgdOptions options{
         .learning_rate = 1e-3, .rule = shardkit::Momentum::classical, .momentum = 0.9, .weight_decay = 1e-2};
 
   public:
     Sgd(shardkit::Context<Engine>& context, std::size_t n)
-        : Base(context),
-          master_(context.template buffer<float>(n)),
-          gathered_(context.template buffer<T>(gathers ? n : 0)),
-          gradient_(context.template buffer<T>(n)),
-          momentum_(context.template buffer<float>(n)),
-          run_(context, shardkit::UpdateRun{0, n, 0}),
-          update_(context, shardkit::sgd_update<float>(options, scale)),
-          skip_(context, std::uint32_t{0}) {}
+        : Base(context, n, shardkit::sgd_update<float>(options, Base::scale)),
+          momentum_(context.template buffer<float>(n)) {}
 
     void prepare() override {
-        this->put_values(master_.span(), 0);
-        this->put_values(gradient_.span(), 1);
+        this->put_parameters();
         this->put_values(momentum_.span(), 2);
-        this->spoil(gathered_.span());
     }
     void once() override {
-        K::sgd(this->stream_, std::span<const shardkit::UpdateRun>(run_.span()),
-               static_cast<const Update*>(update_.data()), static_cast<const std::uint32_t*>(skip_.data()),
-               shardkit::SgdSpans<float, T, T>{master_.span(), gathered_.span(), gradient_.span(), momentum_.span()});
+        K::sgd(this->stream_, this->run(), this->update(), this->skip(),
+               shardkit::SgdSpans<float, T, T>{this->master_.span(), this->gathered_.span(), this->gradient_.span(),
+                                               momentum_.span()});
     }
     std::uint64_t count_wrong() override {
-        const auto master = this->template read<float>(master_.span());
-        const auto gathered = this->template read<T>(gathered_.span());
         const auto momentum = this->template read<float>(momentum_.span());
-        return this->count(master.size(), [&](std::size_t i) {
+        return this->count_wrong_steps([&](std::size_t i, double parameter) {
             const auto before = static_cast<double>(value(0, i));
-            const double g = scale * static_cast<double>(value(1, i)) + options.weight_decay * before;
+            const double g = Base::scale * static_cast<double>(value(1, i)) + options.weight_decay * before;
             const double b = options.momentum * static_cast<double>(value(2, i)) + g;
-            return near(static_cast<double>(master[i]), before - options.learning_rate * b) &&
-                   near(static_cast<double>(momentum[i]), b) &&
-                   (!gathers || gathered[i] == static_cast<T>(master[i]));
+            return near(parameter, before - options.learning_rate * b) && near(static_cast<double>(momentum[i]), b);
         });
     }
 
   private:
-    typename Base::template Buffer<float> master_;
-    typename Base::template Buffer<T> gathered_;
-    typename Base::template Buffer<T> gradient_;
-    typename Base::template Buffer<float> momentum_;
-    shardkit::EngineTable<Engine, shardkit::UpdateRun> run_;
-    shardkit::EngineTable<Engine, Update> update_;
-    shardkit::EngineTable<Engine, std::uint32_t> skip_;
+    typename Engine::template Buffer<float> momentum_;
 };
 
 /// The sum of squares of a scaled gradient, and whether all of it is finite.
