@@ -4,12 +4,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/check.hpp>
 #include <shardkit/mesh/context.hpp>
+
+#include "copied_byte.hpp"
 
 namespace benchmarks {
 
@@ -23,7 +27,11 @@ class DeviceCopy {
     DeviceCopy(const shardkit::Context<Engine>& context, std::size_t bytes)
         : stream_(context.communication_stream()),
           from_(context.template buffer<std::uint8_t>(bytes)),
-          to_(context.template buffer<std::uint8_t>(bytes)) {}
+          to_(context.template buffer<std::uint8_t>(bytes)) {
+        std::vector<std::uint8_t> values(bytes);
+        for (std::size_t i = 0; i < bytes; ++i) { values[i] = copied_byte(i); }
+        Engine::Kernels::copy_in(stream_, std::span<const std::uint8_t>(values), from_.span());
+    }
 
     static std::size_t ways_for(std::size_t) noexcept { return 1; }
 

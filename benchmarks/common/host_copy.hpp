@@ -10,6 +10,8 @@
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/context.hpp>
 
+#include "copied_byte.hpp"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -26,7 +28,9 @@ class HostCopy {
     static constexpr std::size_t least_streamed = std::size_t{256} << 10U;
 
     template <class Engine>
-    HostCopy(const shardkit::Context<Engine>&, std::size_t bytes) : from_(bytes), to_(bytes) {}
+    HostCopy(const shardkit::Context<Engine>&, std::size_t bytes) : from_(bytes), to_(bytes) {
+        for (std::size_t i = 0; i < bytes; ++i) { from_.data()[i] = copied_byte(i); }
+    }
 
     /// How many of the ways are worth a try for so many bytes.
     static std::size_t ways_for(std::size_t bytes) noexcept { return bytes >= least_streamed ? 2 : 1; }

@@ -49,46 +49,28 @@ void combine_block(A* sums, const In* next, std::size_t count, Two two) noexcept
     }
 }
 
-}  // namespace detail
-
-/// Where a reduction's results go, and how they are written.
-template <class Out>
-struct Result {
-    Out* data;
-    Store store = Store::cached;
-};
-
-/// Reduces `count` elements of each of `ranks` inputs, in rank order 0, 1, ... in Arithmetic<Out>, rounds once, and
-/// writes the result to each of `results` places; after streaming, `finish` before another thread may look.
-/// A range is written only after all inputs have been read there, so a result may replace one of the inputs.
-/// `input_of(q)` is rank q's first element, `result_of(i)` the i-th place as a Result<Out>.
+/// Elements [begin, end) of reduce_in_rank_order(), a block that stays in the first-level cache after the other.
 template <class In, class Out, class InputOf, class ResultOf>
-void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of, std::size_t results,
-                          ResultOf result_of) noexcept {
+void reduce_blocks(ReduceOp op, std::size_t ranks, std::size_t begin, std::size_t end, InputOf input_of,
+                   std::size_t results, ResultOf result_of) noexcept {
     using A = Arithmetic<Out>;
-    std::size_t offset = 0;
-    if constexpr (std::is_same_v<In, Out> && std::is_same_v<In, A>) {
-        bool cached = op == ReduceOp::sum;
-        for (std::size_t i = 0; i < results; ++i) { cached = cached && result_of(i).store == Store::cached; }
-        if (cached) { offset = sum_tiles<In>(ranks, count, input_of, results, result_of); }
-    }
     constexpr std::size_t block = reduction_block;
     A sums[block];
     [[maybe_unused]] Out rounded[std::is_same_v<A, Out> ? 1 : block];
-    for (; offset < count; offset += block) {
-        const std::size_t size = std::min(block, count - offset);
+    for (std::size_t offset = begin; offset < end; offset += block) {
+        const std::size_t size = std::min(block, end - offset);
         widen_block(input_of(std::size_t{0}) + offset, sums, size);
         for (std::size_t q = 1; q < ranks; ++q) {
             const In* const next = input_of(q) + offset;
             switch (op) {
                 case ReduceOp::sum:
-                    detail::combine_block(sums, next, size, [](A a, A b) { return detail::add(a, b); });
+                    combine_block(sums, next, size, [](A a, A b) { return add(a, b); });
                     break;
                 case ReduceOp::max:
-                    detail::combine_block(sums, next, size, [](A a, A b) { return detail::larger(a, b); });
+                    combine_block(sums, next, size, [](A a, A b) { return larger(a, b); });
                     break;
                 case ReduceOp::min:
-                    detail::combine_block(sums, next, size, [](A a, A b) { return detail::smaller(a, b); });
+                    combine_block(sums, next, size, [](A a, A b) { return smaller(a, b); });
                     break;
             }
         }
@@ -104,6 +86,26 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, Inp
             copy_elements(reduced, result.data + offset, size, result.store);
         }
     }
+}
+
+}  // namespace detail
+
+/// Reduces `count` elements of each of `ranks` inputs, in rank order 0, 1, ... in Arithmetic<Out>, rounds once, and
+/// writes the result to each of `results` places; after streaming, `finish` before another thread may look.
+/// A range is written only after all inputs have been read there, so a result may replace one of the inputs.
+/// `input_of(q)` is rank q's first element, `result_of(i)` the i-th place as a Result<Out>.
+template <class In, class Out, class InputOf, class ResultOf>
+void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of, std::size_t results,
+                          ResultOf result_of) noexcept {
+    std::size_t done = 0;
+    if constexpr (std::is_same_v<In, Out> && std::is_same_v<In, Arithmetic<Out>>) {
+        if (op == ReduceOp::sum) {
+            const std::size_t begin = elements_before_line<In>(count, results, result_of);
+            detail::reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);
+            done = sum_tiles<In>(ranks, begin, count, input_of, results, result_of);
+        }
+    }
+    detail::reduce_blocks<In, Out>(op, ranks, done, count, input_of, results, result_of);
 }
 
 /// The same with one result.

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 #include <utility>
+
+#include <shardkit/backend/host/stream_elements.hpp>
 
 namespace shardkit::host {
 
@@ -47,6 +51,20 @@ struct Tile {
             std::memcpy(reinterpret_cast<std::byte*>(to) + i * register_bytes, &at[i], register_bytes);
         });
     }
+    /// Past the caches. @pre `to` is a multiple of 16 bytes; fast only at the begin of a cache line
+    void stream(T* to) const noexcept {
+#if defined(__SSE2__)
+        unrolled([&](std::size_t i) {
+            __m128i words[register_bytes / 16];
+            std::memcpy(words, &at[i], register_bytes);
+            auto* const target = reinterpret_cast<__m128i*>(to) + i * (register_bytes / 16);
+            _mm_stream_si128(target, words[0]);
+            if constexpr (register_bytes > 16) { _mm_stream_si128(target + 1, words[1]); }
+        });
+#else
+        store(to);
+#endif
+    }
 
   private:
     /// Not a loop: compilers unroll those at -O3 only, and an array that a loop walks over lies in memory.
@@ -64,29 +82,62 @@ struct Tile {
 
 }  // namespace detail
 
+/// Where a reduction's results go, and how they are written.
+template <class Out>
+struct Result {
+    Out* data;
+    Store store = Store::cached;
+};
+
 /// More inputs or results than this are not summed by tiles.
 inline constexpr std::size_t most_tiled = 64;
 
-/// Sums whole tiles of `ranks` inputs in rank order and writes them to `results` places, all streams side by side:
-/// where the data lies in caches that takes little more than half the time of block after block.
-/// Returns the elements done: none, or all but less than a tile. Otherwise as reduce_in_rank_order().
+/// The elements before the first at which all results that are streamed begin a cache line; `count` if there is none.
+template <class T, class ResultOf>
+std::size_t elements_before_line(std::size_t count, std::size_t results, ResultOf result_of) noexcept {
+    constexpr std::size_t line = 64;
+    bool streams = false;
+    std::size_t phase = 0;
+    for (std::size_t i = 0; i < results; ++i) {
+        const Result<T> result = result_of(i);
+        if (result.store == Store::cached) { continue; }
+        const std::size_t found = reinterpret_cast<std::uintptr_t>(result.data) % line;
+        if (found % sizeof(T) != 0 || (streams && found != phase)) { return count; }
+        phase = found;
+        streams = true;
+    }
+    return std::min(count, (line - phase) % line / sizeof(T));
+}
+
+/// Sums whole tiles of `ranks` inputs in rank order, from element `begin` on, and writes them to `results` places,
+/// all streams side by side: block after block takes up to twice as long, as the processor then does not read and
+/// write at the same time. Returns the end of what is done: `begin`, or less than a tile before `count`. Otherwise as
+/// reduce_in_rank_order().
+/// @pre results that are streamed begin a cache line at `begin`
 template <class T, class InputOf, class ResultOf>
-std::size_t sum_tiles(std::size_t ranks, std::size_t count, InputOf input_of, std::size_t results,
+std::size_t sum_tiles(std::size_t ranks, std::size_t begin, std::size_t count, InputOf input_of, std::size_t results,
                       ResultOf result_of) noexcept {
     using Tile = detail::Tile<T>;
-    if (count < Tile::elements || ranks > most_tiled || results > most_tiled) { return 0; }
+    if (count - begin < Tile::elements || ranks > most_tiled || results > most_tiled) { return begin; }
     const T* inputs[most_tiled];
-    T* places[most_tiled];
+    Result<T> places[most_tiled];
     for (std::size_t q = 0; q < ranks; ++q) { inputs[q] = input_of(q); }
-    for (std::size_t i = 0; i < results; ++i) { places[i] = result_of(i).data; }
-    const std::size_t tiled = count - count % Tile::elements;
-    for (std::size_t offset = 0; offset < tiled; offset += Tile::elements) {
+    for (std::size_t i = 0; i < results; ++i) { places[i] = result_of(i); }
+    const std::size_t end = count - (count - begin) % Tile::elements;
+    for (std::size_t offset = begin; offset < end; offset += Tile::elements) {
         Tile sums;
         sums.load(inputs[0] + offset);
         for (std::size_t q = 1; q < ranks; ++q) { sums.add(inputs[q] + offset); }
-        for (std::size_t i = 0; i < results; ++i) { sums.store(places[i] + offset); }
+        for (std::size_t i = 0; i < results; ++i) {
+            T* const place = places[i].data + offset;
+            if (places[i].store == Store::streaming) {
+                sums.stream(place);
+            } else {
+                sums.store(place);
+            }
+        }
     }
-    return tiled;
+    return end;
 }
 
 }  // namespace shardkit::host

@@ -209,7 +209,8 @@ class Communicator {
     void gather(const T* shard, std::size_t k, std::span<T> full, SourceLocation where) const {
         const Signature signature{Verb::all_gather, element_type_of<T>, element_type_of<T>, ReduceOp::sum, k, 0};
         collective(signature, shard, k * sizeof(T), nullptr, full.size_bytes(), where, [&](const Round& round) {
-            const host::Store store = host::store_for(2 * size() * full.size_bytes());
+            const bool in_place = shard == full.data() + rank_ * k;
+            const host::Store store = host::store_for(size() * (full.size_bytes() + (in_place ? 0 : k * sizeof(T))));
             for_each_rank_from_next([&](std::size_t q) {
                 T* const place = full.data() + q * k;
                 if (place != input_of<T>(round, q)) { host::copy_elements(input_of<T>(round, q), place, k, store); }

@@ -48,25 +48,38 @@ bool same_bits(T a, T b) {
     return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 
-/// `results` places, the first of them input `replaced` if that is a rank.
+/// Where result r begins: `first` + r `step` elements after the begin of a cache line.
+struct Layout {
+    std::size_t first = guard;
+    std::size_t step = 0;
+};
+
+/// `results` places, written as `store` says; the first of them is input `replaced` if that is a rank, and then
+/// cached.
 template <class In, class Out>
 bool reduces(ReduceOp op, std::size_t ranks, std::size_t count, std::size_t results, std::size_t replaced,
-             host::Store store) {
+             host::Store store, Layout layout = {}) {
     std::vector<std::vector<In>> inputs(ranks, std::vector<In>(count + 2 * guard));
     for (std::size_t q = 0; q < ranks; ++q) {
         for (std::size_t i = 0; i < count; ++i) { inputs[q][guard + i] = given<In>(q, i); }
     }
+    constexpr std::size_t line = 64 / sizeof(Out);
     const Out untouched = static_cast<Out>(77);
-    std::vector<std::vector<Out>> outputs(results, std::vector<Out>(count + 2 * guard, untouched));
+    const std::size_t last = layout.first + results * layout.step;
+    std::vector<std::vector<Out>> outputs(results, std::vector<Out>(count + line + last + guard, untouched));
     std::vector<Out*> places;
-    for (auto& output : outputs) { places.push_back(output.data() + guard); }
+    for (std::size_t r = 0; r < results; ++r) {
+        const auto address = reinterpret_cast<std::uintptr_t>(outputs[r].data());
+        places.push_back(outputs[r].data() + (64 - address % 64) % 64 / sizeof(Out) + layout.first + r * layout.step);
+    }
+    const bool replaces = replaced < ranks;
     if constexpr (std::is_same_v<In, Out>) {
-        if (replaced < ranks) { places[0] = inputs[replaced].data() + guard; }
+        if (replaces) { places[0] = inputs[replaced].data() + guard; }
     }
     host::reduce_in_rank_order<In, Out>(
         op, ranks, count, [&](std::size_t q) { return static_cast<const In*>(inputs[q].data() + guard); }, results,
         [&](std::size_t r) {
-            return host::Result<Out>{places[r], store};
+            return host::Result<Out>{places[r], replaces && r == 0 ? host::Store::cached : store};
         });
     host::finish(store);
     bool right = true;
@@ -74,10 +87,10 @@ bool reduces(ReduceOp op, std::size_t ranks, std::size_t count, std::size_t resu
         const Out value = expected<In, Out>(op, ranks, i);
         for (const Out* place : places) { right = right && same_bits(place[i], value); }
     }
-    for (std::size_t r = replaced < ranks ? 1 : 0; r < results; ++r) {
+    for (std::size_t r = replaces ? 1 : 0; r < results; ++r) {
         for (std::size_t i = 0; i < guard; ++i) {
-            right =
-                right && same_bits(outputs[r][i], untouched) && same_bits(outputs[r][guard + count + i], untouched);
+            right = right && same_bits(places[r][count + i], untouched) &&
+                    (i >= layout.first || same_bits(*(places[r] - 1 - i), untouched));
         }
     }
     return right;
@@ -96,10 +109,12 @@ void check_sizes() {
                 CHECK(reduces<In, Out>(op, ranks, count, 1, ranks, host::Store::cached));
             }
             CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 3, ranks, host::Store::cached));
-            CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 2, ranks, host::Store::streaming));
+            for (const Layout layout : {Layout{0, 0}, Layout{guard, 0}, Layout{0, 1}}) {
+                CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 2, ranks, host::Store::streaming, layout));
+            }
             if constexpr (std::is_same_v<In, Out>) {
                 CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 2, ranks - 1, host::Store::cached));
-                CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 1, 0, host::Store::streaming));
+                CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 3, 0, host::Store::streaming));
             }
         }
     }
