@@ -17,8 +17,11 @@
 #include <shardkit/backend/host/lanes.hpp>
 #include <shardkit/backend/host/pause.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/backend/host/result.hpp>
 #include <shardkit/backend/host/stream_elements.hpp>
+#include <shardkit/backend/host/sum_lanes.hpp>
 #include <shardkit/backend/host/sum_tiles.hpp>
+#include <shardkit/backend/host/summands.hpp>
 #include <shardkit/backend/self/communicator.hpp>
 #include <shardkit/backend/self/engine.hpp>
 #include <shardkit/backend/self/run.hpp>

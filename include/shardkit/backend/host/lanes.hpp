@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -12,12 +13,15 @@
 #include <immintrin.h>
 #endif
 
+#include <shardkit/backend/host/summands.hpp>
 #include <shardkit/core/element.hpp>
 
 // Loops on short vectors, made once per instruction set out of the same source:
 //   lanes.inc      Lanes<A>, one register of values, and its arithmetic
-//   lanes_io.inc   load, store, stored_as: registers from and to elements of any type
-//   loops.inc      run_lanes, block_sum: the loops that for_each_lanes.hpp and block_sum.hpp choose from
+//   lanes_io.inc   load, Stored, store, stored_as: registers from and to elements of any type
+//   loops.inc      run_lanes, block_sum, sum_lanes: the loops that for_each_lanes.hpp, block_sum.hpp and
+//   sum_lanes.hpp
+//                  choose from
 // Namespace `compiled` is for the instructions that the translation unit is compiled for. On x86 without AVX
 // there is `avx2` besides, chosen at run time: square roots and divisions take half the time. It uses no
 // fused multiply-add, so both give the same bits.
@@ -37,6 +41,17 @@ using Vector = typename VectorOf<T, Count>::type;
 template <class T>
 concept Half = std::same_as<T, bf16> || std::same_as<T, fp16>;
 
+/// `Count` elements of any type as they lie in memory, in a register where the type is one of the processor's or of
+/// 16 bits.
+template <class T, std::size_t Count>
+struct StoredOf {
+    using type = std::array<T, Count>;
+};
+template <std::floating_point T, std::size_t Count>
+struct StoredOf<T, Count> : VectorOf<T, Count> {};
+template <Half T, std::size_t Count>
+struct StoredOf<T, Count> : VectorOf<std::uint16_t, Count> {};
+
 /// Bytes of the widest register that any of the loops uses. Not 64 where the machine has it: the loops wait
 /// for memory, and several machines clock down for it.
 inline constexpr std::size_t widest_register = 32;
@@ -49,12 +64,18 @@ inline constexpr std::size_t block_elements = 4096;
 template <std::floating_point A>
 inline constexpr std::size_t partial_sums = 128 / sizeof(A);
 
+/// Elements that sum_lanes adds up before it writes them: a cache line of 16-bit ones.
+inline constexpr std::size_t summed_elements = 32;
+
 }  // namespace shardkit::host
 
 #if defined(__AVX__)
 #define SHARDKIT_TARGET_BYTES 32
 #else
 #define SHARDKIT_TARGET_BYTES 16
+#endif
+#if defined(__AVX2__)
+#define SHARDKIT_TARGET_AVX2
 #endif
 #define SHARDKIT_TARGET compiled
 #define SHARDKIT_TARGET_CODE
@@ -64,6 +85,7 @@ inline constexpr std::size_t partial_sums = 128 / sizeof(A);
 #undef SHARDKIT_TARGET
 #undef SHARDKIT_TARGET_BYTES
 #undef SHARDKIT_TARGET_CODE
+#undef SHARDKIT_TARGET_AVX2
 
 #if defined(__x86_64__) && !defined(__AVX__)
 // GCC splits long vectors where a function may not use long registers, before it inlines, so there every
@@ -73,6 +95,7 @@ inline constexpr std::size_t partial_sums = 128 / sizeof(A);
 #pragma GCC target("avx2")
 #endif
 #define SHARDKIT_TARGET_BYTES 32
+#define SHARDKIT_TARGET_AVX2
 #define SHARDKIT_TARGET avx2
 #define SHARDKIT_TARGET_CODE [[gnu::target("avx2")]]
 #include <shardkit/backend/host/lanes.inc>
@@ -81,6 +104,7 @@ inline constexpr std::size_t partial_sums = 128 / sizeof(A);
 #undef SHARDKIT_TARGET
 #undef SHARDKIT_TARGET_BYTES
 #undef SHARDKIT_TARGET_CODE
+#undef SHARDKIT_TARGET_AVX2
 #if !defined(__clang__)
 #pragma GCC pop_options
 #endif

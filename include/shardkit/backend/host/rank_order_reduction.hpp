@@ -8,7 +8,9 @@
 #include <shardkit/backend/host/convert_block.hpp>
 #include <shardkit/backend/host/for_each_index.hpp>
 #include <shardkit/backend/host/stream_elements.hpp>
+#include <shardkit/backend/host/sum_lanes.hpp>
 #include <shardkit/backend/host/sum_tiles.hpp>
+#include <shardkit/backend/host/summands.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
@@ -88,6 +90,19 @@ void reduce_blocks(ReduceOp op, std::size_t ranks, std::size_t begin, std::size_
     }
 }
 
+/// Returns the end of what is done, less than a few cache lines before `count`.
+template <class In, class Out>
+std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
+    using A = Arithmetic<Out>;
+    if constexpr (std::is_same_v<In, Out> && std::is_same_v<In, A>) {
+        return sum_tiles(summands, begin, count);
+    } else if constexpr (FloatingElement<In> && FloatingElement<Out>) {
+        return sum_lanes<A>(summands, begin, count);
+    } else {
+        return begin;
+    }
+}
+
 }  // namespace detail
 
 /// Reduces `count` elements of each of `ranks` inputs, in rank order 0, 1, ... in Arithmetic<Out>, rounds once, and
@@ -98,12 +113,12 @@ template <class In, class Out, class InputOf, class ResultOf>
 void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of, std::size_t results,
                           ResultOf result_of) noexcept {
     std::size_t done = 0;
-    if constexpr (std::is_same_v<In, Out> && std::is_same_v<In, Arithmetic<Out>>) {
-        if (op == ReduceOp::sum) {
-            const std::size_t begin = elements_before_line<In>(count, results, result_of);
-            detail::reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);
-            done = sum_tiles<In>(ranks, begin, count, input_of, results, result_of);
-        }
+    constexpr std::size_t most = Summands<In, Out>::most;
+    if (op == ReduceOp::sum && ranks <= most && results <= most) {
+        const Summands<In, Out> summands(ranks, input_of, results, result_of);
+        const std::size_t begin = summands.elements_before_line(count);
+        detail::reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);
+        done = detail::sum_side_by_side(summands, begin, count);
     }
     detail::reduce_blocks<In, Out>(op, ranks, done, count, input_of, results, result_of);
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <type_traits>
 #include <utility>
 
-#include <shardkit/backend/host/stream_elements.hpp>
+#include <shardkit/backend/host/summands.hpp>
 
 namespace shardkit::host {
 
@@ -82,58 +80,24 @@ struct Tile {
 
 }  // namespace detail
 
-/// Where a reduction's results go, and how they are written.
-template <class Out>
-struct Result {
-    Out* data;
-    Store store = Store::cached;
-};
-
-/// More inputs or results than this are not summed by tiles.
-inline constexpr std::size_t most_tiled = 64;
-
-/// The elements before the first at which all results that are streamed begin a cache line; `count` if there is none.
-template <class T, class ResultOf>
-std::size_t elements_before_line(std::size_t count, std::size_t results, ResultOf result_of) noexcept {
-    constexpr std::size_t line = 64;
-    bool streams = false;
-    std::size_t phase = 0;
-    for (std::size_t i = 0; i < results; ++i) {
-        const Result<T> result = result_of(i);
-        if (result.store == Store::cached) { continue; }
-        const std::size_t found = reinterpret_cast<std::uintptr_t>(result.data) % line;
-        if (found % sizeof(T) != 0 || (streams && found != phase)) { return count; }
-        phase = found;
-        streams = true;
-    }
-    return std::min(count, (line - phase) % line / sizeof(T));
-}
-
-/// Sums whole tiles of `ranks` inputs in rank order, from element `begin` on, and writes them to `results` places,
-/// all streams side by side: block after block takes up to twice as long, as the processor then does not read and
-/// write at the same time. Returns the end of what is done: `begin`, or less than a tile before `count`. Otherwise as
-/// reduce_in_rank_order().
+/// Adds up whole tiles in rank order, from element `begin` on, all streams side by side: block after block takes up
+/// to twice as long, as the processor then does not read and write at the same time. Returns the end of what is done,
+/// less than a tile before `count`.
 /// @pre results that are streamed begin a cache line at `begin`
-template <class T, class InputOf, class ResultOf>
-std::size_t sum_tiles(std::size_t ranks, std::size_t begin, std::size_t count, InputOf input_of, std::size_t results,
-                      ResultOf result_of) noexcept {
+template <class T>
+std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::size_t count) noexcept {
     using Tile = detail::Tile<T>;
-    if (count - begin < Tile::elements || ranks > most_tiled || results > most_tiled) { return begin; }
-    const T* inputs[most_tiled];
-    Result<T> places[most_tiled];
-    for (std::size_t q = 0; q < ranks; ++q) { inputs[q] = input_of(q); }
-    for (std::size_t i = 0; i < results; ++i) { places[i] = result_of(i); }
     const std::size_t end = count - (count - begin) % Tile::elements;
     for (std::size_t offset = begin; offset < end; offset += Tile::elements) {
         Tile sums;
-        sums.load(inputs[0] + offset);
-        for (std::size_t q = 1; q < ranks; ++q) { sums.add(inputs[q] + offset); }
-        for (std::size_t i = 0; i < results; ++i) {
-            T* const place = places[i].data + offset;
-            if (places[i].store == Store::streaming) {
-                sums.stream(place);
+        sums.load(summands.input(0) + offset);
+        for (std::size_t q = 1; q < summands.ranks; ++q) { sums.add(summands.input(q) + offset); }
+        for (std::size_t i = 0; i < summands.results; ++i) {
+            const Result<T> result = summands.result(i);
+            if (result.store == Store::streaming) {
+                sums.stream(result.data + offset);
             } else {
-                sums.store(place);
+                sums.store(result.data + offset);
             }
         }
     }

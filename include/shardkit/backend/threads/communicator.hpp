@@ -127,7 +127,9 @@ class Communicator {
         const std::size_t payload = values.size_bytes();
         collective(signature, values.data(), payload, nullptr, payload, where, [&](const Round& round) {
             if (rank_ == root) { return std::size_t{0}; }
-            host::copy_elements(input_of<T>(round, root), values.data(), values.size());
+            const host::Store store = host::store_for(size() * values.size_bytes());
+            host::copy_elements(input_of<T>(round, root), values.data(), values.size(), store);
+            host::finish(store);
             return values.size_bytes();
         });
     }
@@ -139,9 +141,11 @@ class Communicator {
         const std::size_t payload = sent.size_bytes();
         collective(signature, sent.data(), payload, nullptr, payload, where, [&](const Round& round) {
             const std::size_t k = sent.size() / size();
+            const host::Store store = host::store_for(2 * size() * sent.size_bytes());
             for_each_rank_from_next([&](std::size_t q) {
-                host::copy_elements(input_of<T>(round, q) + rank_ * k, received.data() + q * k, k);
+                host::copy_elements(input_of<T>(round, q) + rank_ * k, received.data() + q * k, k, store);
             });
+            host::finish(store);
             return (size() - 1) * k * sizeof(T);
         });
     }

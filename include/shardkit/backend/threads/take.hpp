@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include <shardkit/backend/host/stream_elements.hpp>
 #include <shardkit/backend/threads/channel.hpp>
 #include <shardkit/backend/threads/group_end.hpp>
 #include <shardkit/backend/threads/message.hpp>
@@ -36,7 +36,11 @@ inline void take(const GroupEnd& end, std::size_t from, const Signature& expecte
         channel.consume(base);
         throw_refused(end, Verb::receive, refused, from, end.rank, where);
     }
-    if (expected.count > 0) { std::memcpy(to, message->data, expected.count * size_of(expected.in)); }
+    const std::size_t bytes = expected.count * size_of(expected.in);
+    // As when each rank of the group sends as much, in a ring.
+    const host::Store store = host::store_for(2 * end.group.size() * bytes);
+    host::copy_elements(static_cast<const std::byte*>(message->data), static_cast<std::byte*>(to), bytes, store);
+    host::finish(store);
     channel.consume(base);
 }
 

@@ -10,11 +10,13 @@
 
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/core/bf16.hpp>
+#include <shardkit/core/fp16.hpp>
 
 namespace {
 
 using namespace shardkit;
 
+constexpr std::size_t most_side_by_side = host::Summands<float, float>::most;
 constexpr std::size_t guard = 3;  // elements before and after; makes every array unaligned
 
 template <class T>
@@ -96,7 +98,7 @@ bool reduces(ReduceOp op, std::size_t ranks, std::size_t count, std::size_t resu
     return right;
 }
 
-constexpr std::size_t rank_counts[] = {1, 2, 5, host::most_tiled, host::most_tiled + 1};
+constexpr std::size_t rank_counts[] = {1, 2, 5, most_side_by_side, most_side_by_side + 1};
 constexpr std::size_t counts[] = {0, 1, 31, 32, 33, 255, 256, 257, 1023, 1024, 1500};
 
 template <class In, class Out>
@@ -123,16 +125,20 @@ void check_sizes() {
 }  // namespace
 
 TEST_CASE_TEMPLATE("host: a reduction of any size, to one place or several, gives the serial sum bit for bit", T,
-                   float, double, bf16, std::int32_t, std::uint8_t) {
+                   float, double, bf16, fp16, std::int32_t, std::uint8_t) {
     check_sizes<T, T>();
 }
 
 TEST_CASE("host: a reduction into another type gives the serial sum bit for bit") {
     check_sizes<bf16, float>();
+    check_sizes<fp16, float>();
+    check_sizes<float, bf16>();
+    check_sizes<bf16, fp16>();
+    check_sizes<bf16, double>();
     check_sizes<float, double>();
 }
 
 TEST_CASE("host: more results than are written side by side are all written") {
-    CHECK(reduces<float, float>(ReduceOp::sum, 2, 1000, host::most_tiled + 1, 2, host::Store::cached));
-    CHECK(reduces<float, float>(ReduceOp::sum, host::most_tiled, 1000, host::most_tiled, 0, host::Store::cached));
+    CHECK(reduces<float, float>(ReduceOp::sum, 2, 1000, most_side_by_side + 1, 2, host::Store::cached));
+    CHECK(reduces<float, float>(ReduceOp::sum, most_side_by_side, 1000, most_side_by_side, 0, host::Store::cached));
 }

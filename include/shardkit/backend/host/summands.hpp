@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <shardkit/backend/host/result.hpp>
+
+namespace shardkit::host {
+
+/// What is added up side by side: the ranks' inputs, and the places of the results.
+template <class In, class Out>
+class Summands {
+  public:
+    /// More inputs or results than this are added up block after block.
+    static constexpr std::size_t most = 64;
+
+    const std::size_t ranks;
+    const std::size_t results;
+
+    /// `input_of` and `result_of` as for reduce_in_rank_order(). @pre neither `ranks` nor `results` exceeds `most`
+    template <class InputOf, class ResultOf>
+    Summands(std::size_t rank_count, InputOf input_of, std::size_t result_count, ResultOf result_of) noexcept
+        : ranks(rank_count), results(result_count) {
+        for (std::size_t q = 0; q < ranks; ++q) { inputs_[q] = input_of(q); }
+        for (std::size_t i = 0; i < results; ++i) {
+            const Result<Out> result = result_of(i);
+            places_[i] = result.data;
+            stores_[i] = result.store;
+        }
+    }
+
+    const In* input(std::size_t rank) const noexcept { return inputs_[rank]; }
+    Result<Out> result(std::size_t i) const noexcept { return {places_[i], stores_[i]}; }
+
+    /// The elements before the first at which all results that are streamed begin a cache line; `count` if there is
+    /// none.
+    std::size_t elements_before_line(std::size_t count) const noexcept {
+        constexpr std::size_t line = 64;
+        bool streams = false;
+        std::size_t phase = 0;
+        for (std::size_t i = 0; i < results; ++i) {
+            if (stores_[i] == Store::cached) { continue; }
+            const std::size_t found = reinterpret_cast<std::uintptr_t>(places_[i]) % line;
+            if (found % sizeof(Out) != 0 || (streams && found != phase)) { return count; }
+            phase = found;
+            streams = true;
+        }
+        return std::min(count, (line - phase) % line / sizeof(Out));
+    }
+
+  private:
+    // As far as they are needed: small sums are made often.
+    const In* inputs_[most];
+    Out* places_[most];
+    Store stores_[most];
+};
+
+}  // namespace shardkit::host
