@@ -87,13 +87,30 @@ TEST_CASE("wait word: looks that were in vain make the budget smaller, those tha
     CHECK(word.poll(1, budget) == Progress::pending);
     CHECK(budget.looks() == 80);
     for (int i = 0; i < 9; ++i) { CHECK(word.poll(1, budget) == Progress::pending); }
-    CHECK(budget.looks() == 10);
+    CHECK(budget.looks() == 2);
     CHECK(word.poll(0, budget) == Progress::reached);  // at the first look: says nothing about spinning
-    CHECK(budget.looks() == 10);
+    CHECK(budget.looks() == 2);
     budget.came();
-    CHECK(budget.looks() == 20);
+    CHECK(budget.looks() == 4);
     for (int i = 0; i < 9; ++i) { budget.came(); }
     CHECK(budget.looks() == 160);
+
+    // Whoever is always late by a little more than the least is waited for awake again, at one try in sixteen.
+    const auto give_up = [&](std::uint32_t times) {
+        for (std::uint32_t i = 0; i < times; ++i) { budget.in_vain(); }
+    };
+    give_up(SpinBudget::retry - 1);
+    CHECK(budget.looks() == 2);
+    give_up(1);
+    CHECK(budget.looks() == 160);
+    give_up(1);
+    CHECK(budget.looks() == 2);
+    give_up(SpinBudget::retry - 1);
+    CHECK(budget.looks() == 160);
+    budget.came();
+    CHECK(budget.looks() == 160);
+    give_up(1);
+    CHECK(budget.looks() == 80);
 
     SpinBudget none(0);
     CHECK(word.poll(1, none) == Progress::pending);

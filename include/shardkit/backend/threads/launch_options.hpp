@@ -9,7 +9,7 @@ namespace shardkit::threads {
 /// What a rank does while it waits for its peers.
 enum class WaitMode : std::uint8_t {
     automatic,     ///< spin_briefly when every rank can have a processor of its own, block otherwise
-    spin_briefly,  ///< at most some tens of microseconds of spinning, fewer where that was in vain, then block
+    spin_briefly,  ///< at most some 100 microseconds of spinning, fewer where that was in vain, then block
     block          ///< sleep at once: right when ranks share processors
 };
 
