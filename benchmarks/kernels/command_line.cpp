@@ -16,12 +16,11 @@ const SweepFlags sizes{"number of bytes that a rank reads and writes in a call",
 void add_flags(program::Flags& flags) {
     flags.add("--device", "NAME", "host, or gpu: the kernels on CUB, on the first GPU that is visible [host]");
     flags.add("--kernel", "LIST",
-              "all, or a list with commas of " + program::listed(kernel_names) +
-                  "; the last two with --device gpu only [all]");
+              "all, or a list with commas of " + program::listed(kernel_names) + " [all]");
     flags.add("-d,--datatype", "LIST", "all, or a list with commas of float and bfloat16 [all]");
     flags.add("--ranks", "N",
               "threads that run the kernel at the same time, each on data of its own; with --device host [1]");
-    flags.add("--tensors", "N", "tensors of mixed sizes that are packed, with --device gpu [300]");
+    flags.add("--tensors", "N", "tensors of mixed sizes that are packed [300]");
     sizes.add(flags);
 }
 
@@ -33,26 +32,7 @@ void read_device(const program::Flags& flags, Options& o) {
     if (o.device == Device::gpu && o.ranks > 1) {
         throw program::bad_flag("--ranks", std::to_string(o.ranks), "1 with --device gpu, which measures one GPU");
     }
-    if (o.device == Device::host && flags.is_given("--tensors")) {
-        throw program::bad_flag("--tensors", std::to_string(o.tensors), "--device gpu with it");
-    }
     if (o.device == Device::gpu) { o.for_gpu(); }
-}
-
-/// --kernel
-void read_kernels(const program::Flags& flags, Options& o) {
-    std::string wanted = "all";
-    flags.use("--kernel", [&](const std::string&, const std::string& given) { wanted = given; });
-    for (const std::size_t i : program::parse_names("--kernel", wanted, kernel_names)) {
-        const auto kernel = static_cast<KernelKind>(i);
-        if (o.device == Device::gpu || !packs(kernel)) {
-            o.kernels.push_back(kernel);
-        } else if (wanted != "all") {
-            throw program::bad_flag(
-                "--kernel", wanted,
-                "--device gpu with " + std::string(kernel_names[i]) + ": the library packs nothing on the host");
-        }
-    }
 }
 
 }  // namespace
@@ -69,7 +49,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
 
     Options o;
     read_device(flags, o);
-    read_kernels(flags, o);
+    read_names(flags, "--kernel", kernel_names, o.kernels);
     read_names(flags, "--datatype", type_names, o.types);
     sizes.read(flags, o);
     return o;

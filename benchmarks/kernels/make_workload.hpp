@@ -12,7 +12,6 @@
 namespace benchmarks::kernels {
 
 /// The kernel of K on n elements of T, with its buffers; those that pack have at most `tensors` tensors.
-/// @throws std::logic_error for a kernel that K does not have
 template <class K, class T, class Engine>
 std::unique_ptr<KernelWorkload> make_workload(shardkit::Context<Engine>& context, KernelKind kernel, std::size_t n,
                                               std::size_t tensors) {
@@ -28,12 +27,9 @@ std::unique_ptr<KernelWorkload> make_workload(shardkit::Context<Engine>& context
         case KernelKind::accumulate:
             return std::make_unique<Accumulate<K, Engine, T>>(context, n);
         case KernelKind::pack:
+            return std::make_unique<Pack<K, Engine, T>>(context, n, tensors);
         case KernelKind::unpack:
-            if constexpr (Packs<K, T>) {
-                if (kernel == KernelKind::pack) { return std::make_unique<Pack<K, Engine, T>>(context, n, tensors); }
-                return std::make_unique<Unpack<K, Engine, T>>(context, n, tensors);
-            }
-            break;
+            return std::make_unique<Unpack<K, Engine, T>>(context, n, tensors);
     }
     throw std::logic_error("make_workload: no such kernel");
 }

@@ -14,7 +14,6 @@ namespace benchmarks::kernels {
 
 /// Where the kernels run.
 enum class Device : std::uint8_t { host, gpu };
-/// The last two on a GPU only: on the host the library packs nothing.
 enum class KernelKind : std::uint8_t { adamw, sgd, norm, cast, accumulate, pack, unpack };
 enum class DataType : std::uint8_t { fp32, bf16 };
 
@@ -26,7 +25,8 @@ inline constexpr std::array<std::string_view, 2> type_names{"float", "bfloat16"}
 /// What the command line says, checked.
 struct Options : Sweep {
     Device device = Device::host;
-    std::vector<KernelKind> kernels;
+    std::vector<KernelKind> kernels{KernelKind::adamw,      KernelKind::sgd,  KernelKind::norm,  KernelKind::cast,
+                                    KernelKind::accumulate, KernelKind::pack, KernelKind::unpack};
     std::vector<DataType> types{DataType::fp32, DataType::bf16};
     std::size_t ranks = 1;
     std::size_t tensors = 300;  ///< that are packed, at most

@@ -6,20 +6,12 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/backend/cub/tensor_table.hpp>
+#include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/mesh/engine_table.hpp>
 
 #include "engine_workload.hpp"
 
 namespace benchmarks::kernels {
-
-/// Kernels that copy many tensors into a flat buffer and back.
-template <class K, class T>
-concept Packs = requires(const typename K::Stream& stream, std::span<const shardkit::cub::TensorPiece<T>> table,
-                         std::span<T> flat) {
-    K::pack(stream, table, flat);
-    K::unpack(stream, table, flat);
-};
 
 /// Where `tensors` tensors of mixed sizes begin in a flat buffer of n elements, and its end: one behind the other, in
 /// turns 1, 4, 16 and 64 times as large, each at a multiple of 128 bytes. Where these are too few, tensors are empty.
@@ -47,7 +39,7 @@ class TensorWorkload : public EngineWorkload<Engine> {
     std::size_t tensors() const noexcept override { return table_.size(); }
 
   protected:
-    using Piece = shardkit::cub::TensorPiece<T>;
+    using Piece = shardkit::TensorPiece<T>;
 
     TensorWorkload(shardkit::Context<Engine>& context, std::size_t n, std::size_t tensors)
         : Base(context), flat_(context.template buffer<T>(n)) {
@@ -56,7 +48,7 @@ class TensorWorkload : public EngineWorkload<Engine> {
             buffers_.push_back(context.template buffer<T>(bounds[t + 1] - bounds[t]));
             pieces_.push_back({bounds[t], bounds[t + 1], buffers_.back().data()});
         }
-        pieces_ = shardkit::cub::tensor_table(std::span<const Piece>(pieces_), n);
+        pieces_ = shardkit::tensor_table(std::span<const Piece>(pieces_), n);
         table_ = {context, std::span<const Piece>(pieces_)};
     }
 

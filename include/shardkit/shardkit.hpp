@@ -91,6 +91,8 @@
 #include <shardkit/memory/slot_lease.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/memory/slot_pools.hpp>
+#include <shardkit/memory/tensor_piece.hpp>
+#include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>

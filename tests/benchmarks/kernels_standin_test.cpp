@@ -56,7 +56,6 @@ std::vector<Row> rows_of(const Options& options) {
 Options small() {
     Options options;
     options.device = Device::gpu;
-    for (std::size_t i = 0; i < kernel_names.size(); ++i) { options.kernels.push_back(static_cast<KernelKind>(i)); }
     options.min_bytes = 64;
     options.max_bytes = 65536;
     options.step_factor = 32;

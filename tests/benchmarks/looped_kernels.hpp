@@ -53,11 +53,11 @@ struct Kernels : host_functions::Kernels {
         shardkit::cub::sgd(Launch(stream), runs, updates, skip, spans);
     }
     template <class T>
-    static void pack(const Stream& stream, std::span<const shardkit::cub::TensorPiece<T>> table, std::span<T> flat) {
+    static void pack(const Stream& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {
         shardkit::cub::copy_tensors<shardkit::cub::PackDirection::pack>(Launch(stream), table, flat);
     }
     template <class T>
-    static void unpack(const Stream& stream, std::span<const shardkit::cub::TensorPiece<T>> table,
+    static void unpack(const Stream& stream, std::span<const shardkit::TensorPiece<T>> table,
                        std::span<T> flat) {
         shardkit::cub::copy_tensors<shardkit::cub::PackDirection::unpack>(Launch(stream), table, flat);
     }

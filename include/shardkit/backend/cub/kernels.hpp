@@ -15,9 +15,9 @@
 #include <shardkit/backend/cub/pack.hpp>
 #include <shardkit/backend/cub/run_once.hpp>
 #include <shardkit/backend/cub/sgd.hpp>
-#include <shardkit/backend/cub/tensor_table.hpp>
 #include <shardkit/backend/cuda/timeline_ref.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/memory/tensor_table.hpp>
 
 namespace shardkit::cub {
 

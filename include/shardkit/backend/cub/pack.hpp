@@ -4,8 +4,8 @@
 #include <span>
 
 #include <shardkit/backend/cub/pack_pass.hpp>
-#include <shardkit/backend/cub/tensor_piece.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/memory/tensor_piece.hpp>
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 

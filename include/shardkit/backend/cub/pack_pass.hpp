@@ -7,9 +7,9 @@
 #include <shardkit/backend/cub/aligned_pack.hpp>
 #include <shardkit/backend/cub/for_each_pack.hpp>
 #include <shardkit/backend/cub/lanes_for.hpp>
-#include <shardkit/backend/cub/tensor_piece.hpp>
 #include <shardkit/backend/cub/tiling.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/memory/tensor_piece.hpp>
 
 namespace shardkit::cub {
 

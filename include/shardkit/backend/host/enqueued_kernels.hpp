@@ -11,6 +11,7 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/memory/tensor_piece.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/optim/update_run.hpp>
 
@@ -35,6 +36,15 @@ struct EnqueuedKernels {
     template <FloatingElement Addend, FloatingElement Sum>
     static void accumulate(const S& stream, std::span<const Addend> addend, std::span<Sum> total) {
         stream.submit([=] { HostKernels::accumulate(InlineStream{}, addend, total); });
+    }
+
+    template <Element T>
+    static void pack(const S& stream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+        stream.submit([=] { HostKernels::pack(InlineStream{}, table, flat); });
+    }
+    template <Element T>
+    static void unpack(const S& stream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+        stream.submit([=] { HostKernels::unpack(InlineStream{}, table, flat); });
     }
 
     /// From the host's memory into the engine's, and back.

@@ -12,9 +12,11 @@
 
 #include <shardkit/backend/host/block_sum.hpp>
 #include <shardkit/backend/host/for_each_lanes.hpp>
+#include <shardkit/backend/host/stream_elements.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/memory/tensor_piece.hpp>
 #include <shardkit/optim/adamw_spans.hpp>
 #include <shardkit/optim/adamw_update.hpp>
 #include <shardkit/optim/norm_partial.hpp>
@@ -58,6 +60,22 @@ struct HostKernels {
         host::for_each_lanes<Arithmetic<Sum>>(
             total.size(), [](auto source, auto& target) __attribute__((always_inline)) { target = target + source; },
             host::Input<Addend>{addend.data()}, host::InOut<Sum>{total.data()});
+    }
+
+    /// Copies every tensor of `table` into its place in `flat`; what lies between them is left alone.
+    /// @pre `table` is tensor_table's; no tensor overlaps `flat` or another one
+    template <Element T>
+    static void pack(InlineStream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+        copy_tensors(table, flat, [](T* tensor, T* place, std::size_t count, host::Store store) {
+            host::copy_elements(tensor, place, count, store);
+        });
+    }
+    /// Copies every tensor of `table` out of its place in `flat`, otherwise as pack().
+    template <Element T>
+    static void unpack(InlineStream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
+        copy_tensors(table, flat, [](T* tensor, T* place, std::size_t count, host::Store store) {
+            host::copy_elements(place, tensor, count, store);
+        });
     }
 
     /// Adds the sum of (scale * gradient[i])^2 and the finite check of `gradient` to `into`.
@@ -119,6 +137,16 @@ struct HostKernels {
     }
 
   private:
+    /// copy(tensor, its place in `flat`, elements, how to write) for each tensor.
+    template <Element T, class Copy>
+    static void copy_tensors(std::span<const TensorPiece<T>> table, std::span<T> flat, Copy copy) {
+        const host::Store store = host::store_for(2 * flat.size_bytes());
+        for (const TensorPiece<T>& piece : table) {
+            copy(piece.tensor, flat.data() + piece.begin, static_cast<std::size_t>(piece.end - piece.begin), store);
+        }
+        host::finish(store);
+    }
+
     static void require_size(std::string_view kernel, std::string_view span, std::size_t given,
                              std::size_t expected) {
         if (given != expected) {

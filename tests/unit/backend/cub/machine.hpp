@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace shardkit::test {
@@ -36,6 +37,22 @@ class Machine {
     Stream stream_;
     std::span<std::byte> memory_;
     std::size_t used_ = 0;
+};
+
+/// One with memory of the host, and a stream that needs no device.
+template <class K>
+class HostMachine : public Machine<K> {
+  public:
+    HostMachine() : HostMachine(std::vector<Line>(std::size_t{1} << 15U)) {}
+
+  private:
+    struct alignas(512) Line {
+        std::byte bytes[512];
+    };
+    explicit HostMachine(std::vector<Line> memory)
+        : Machine<K>(typename K::Stream{}, std::as_writable_bytes(std::span(memory))), memory_(std::move(memory)) {}
+
+    std::vector<Line> memory_;
 };
 
 /// Elements in a machine's memory, `offset` elements behind an aligned address. What is around them must stay as it

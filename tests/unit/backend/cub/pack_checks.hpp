@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include <shardkit/backend/cub/tensor_table.hpp>
+#include <shardkit/memory/tensor_table.hpp>
 
 #include "each_precision.hpp"
 #include "machine.hpp"
@@ -35,14 +35,14 @@ void check_pack_of(M& machine, std::size_t size, const std::vector<UpdateRun>& p
     std::vector<T> expected = counted<T>(size, 7);
     const auto flat = array(machine, expected, offset);
     std::vector<Array<T, M>> tensors;
-    std::vector<cub::TensorPiece<T>> pieces;
+    std::vector<TensorPiece<T>> pieces;
     for (const UpdateRun& place : places) {
         const std::size_t count = place.end - place.begin;
         const std::size_t like = (place.begin + offset) % 16;
         tensors.push_back(array(machine, counted<T>(count, 100 + place.begin), unlike ? tensors.size() % 5 : like));
         pieces.insert(pieces.begin(), {place.begin, place.end, tensors.back().data()});  // in any order
     }
-    const auto table = array(machine, cub::tensor_table(std::span<const cub::TensorPiece<T>>(pieces), size));
+    const auto table = array(machine, tensor_table(std::span<const TensorPiece<T>>(pieces), size));
     M::Kernels::pack(machine.stream(), table.view(), flat.span());
     for (const UpdateRun& place : places) {
         for (std::size_t i = place.begin; i < place.end; ++i) {
@@ -70,10 +70,10 @@ void check_pack_type(M& machine) {
 }
 
 inline void check_tensor_table() {
-    using Piece = cub::TensorPiece<float>;
+    using Piece = TensorPiece<float>;
     float tensor = 0;
     const auto table = [](std::vector<Piece> pieces) {
-        return cub::tensor_table(std::span<const Piece>(pieces), 10, {"user.cpp", 7});
+        return tensor_table(std::span<const Piece>(pieces), 10, {"user.cpp", 7});
     };
     CHECK(table({{4, 6, &tensor}, {2, 2, nullptr}, {0, 3, &tensor}}).size() == 2);
     CHECK(table({{4, 6, &tensor}, {0, 3, &tensor}})[0].end == 3);

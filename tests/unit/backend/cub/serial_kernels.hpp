@@ -7,8 +7,6 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include <shardkit/backend/cub/adamw.hpp>
 #include <shardkit/backend/cub/add_norm_partials.hpp>
@@ -84,11 +82,11 @@ struct SerialKernels {
         cub::sgd(launch, runs, updates, skip, spans);
     }
     template <Element T>
-    static void pack(Stream launch, std::span<const cub::TensorPiece<T>> table, std::span<T> flat) {
+    static void pack(Stream launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {
         cub::copy_tensors<cub::PackDirection::pack>(launch, table, flat);
     }
     template <Element T>
-    static void unpack(Stream launch, std::span<const cub::TensorPiece<T>> table, std::span<T> flat) {
+    static void unpack(Stream launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {
         cub::copy_tensors<cub::PackDirection::unpack>(launch, table, flat);
     }
     template <std::size_t Block, FloatingElement T>
@@ -104,18 +102,6 @@ struct SerialKernels {
 };
 
 /// A machine on the host's memory.
-class SerialMachine : public Machine<SerialKernels> {
-  public:
-    SerialMachine() : SerialMachine(std::vector<Line>(std::size_t{1} << 15U)) {}
-
-  private:
-    struct alignas(512) Line {
-        std::byte bytes[512];
-    };
-    explicit SerialMachine(std::vector<Line> memory)
-        : Machine(SerialKernels::Stream{}, std::as_writable_bytes(std::span(memory))), memory_(std::move(memory)) {}
-
-    std::vector<Line> memory_;
-};
+using SerialMachine = HostMachine<SerialKernels>;
 
 }  // namespace shardkit::test

@@ -6,12 +6,12 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/backend/cub/tensor_piece.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/memory/tensor_piece.hpp>
 
-namespace shardkit::cub {
+namespace shardkit {
 
 /// The pieces in the order that Kernels::pack and unpack want, without empty ones. Made once; copied into the
 /// engine's memory by Kernels::copy_in it serves every step.
@@ -44,4 +44,4 @@ std::vector<TensorPiece<T>> tensor_table(std::span<const TensorPiece<T>> pieces,
     return table;
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit

@@ -5,7 +5,7 @@
 
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::cub {
+namespace shardkit {
 
 /// One tensor of a pack or an unpack: positions [begin, end) of the flat buffer stand for its elements, in order.
 template <Element T>
@@ -15,4 +15,4 @@ struct TensorPiece {
     T* tensor = nullptr;
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit
