@@ -15,8 +15,7 @@ const SweepFlags sizes{"number of bytes that a rank reads and writes in a call",
 
 void add_flags(program::Flags& flags) {
     flags.add("--device", "NAME", "host, or gpu: the kernels on CUB, on the first GPU that is visible [host]");
-    flags.add("--kernel", "LIST",
-              "all, or a list with commas of " + program::listed(kernel_names) + " [all]");
+    flags.add("--kernel", "LIST", "all, or a list with commas of " + program::listed(kernel_names) + " [all]");
     flags.add("-d,--datatype", "LIST", "all, or a list with commas of float and bfloat16 [all]");
     flags.add("--ranks", "N",
               "threads that run the kernel at the same time, each on data of its own; with --device host [1]");

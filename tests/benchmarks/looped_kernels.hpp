@@ -57,8 +57,7 @@ struct Kernels : host_functions::Kernels {
         shardkit::cub::copy_tensors<shardkit::cub::PackDirection::pack>(Launch(stream), table, flat);
     }
     template <class T>
-    static void unpack(const Stream& stream, std::span<const shardkit::TensorPiece<T>> table,
-                       std::span<T> flat) {
+    static void unpack(const Stream& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {
         shardkit::cub::copy_tensors<shardkit::cub::PackDirection::unpack>(Launch(stream), table, flat);
     }
 };

@@ -52,15 +52,13 @@ struct Planted : K {
         total[planted_elements / 2] += 1;
     }
     template <class S, class T>
-    static void pack(const S& stream, std::span<const shardkit::TensorPiece<T>> table,
-                     std::span<T> flat) {
+    static void pack(const S& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {
         K::pack(stream, table, flat);
         stream.synchronize();
         flat[planted_elements - 1] = T{};
     }
     template <class S, class T>
-    static void unpack(const S& stream, std::span<const shardkit::TensorPiece<T>> table,
-                       std::span<T> flat) {
+    static void unpack(const S& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {
         K::unpack(stream, table, flat);
         stream.synchronize();
         table[table.size() - 1].tensor[0] = T{};
