@@ -20,7 +20,7 @@ class SlotLease {
         : pool_(&pools.pool(purpose, bytes)), purpose_(purpose), ordinal_(pool_->join()) {}
     SlotLease(SlotLease&& other) noexcept
         : pool_(std::exchange(other.pool_, nullptr)),
-          slot_(std::exchange(other.slot_, nullptr)),
+          slot_(std::exchange(other.slot_, none)),
           purpose_(other.purpose_),
           ordinal_(other.ordinal_) {}
     SlotLease& operator=(SlotLease&& other) noexcept {
@@ -36,22 +36,24 @@ class SlotLease {
         pool_->leave();
     }
 
-    bool held() const noexcept { return slot_ != nullptr; }
-    void* data() const noexcept { return slot_->data(); }
+    bool held() const noexcept { return slot_ != none; }
+    void* data() const noexcept { return pool_->slot(slot_).data(); }
 
     /// Takes a slot if none is held. Returns the event after which it may be written.
     /// @throws UsageError when all slots of the pool are held by other groups
     Event acquire(std::string_view path) {
-        if (slot_ == nullptr) { slot_ = &pool_->lease(ordinal_, path, name(purpose_)); }
-        return slot_->last_use();
+        if (slot_ == none) { slot_ = pool_->lease(ordinal_, path, name(purpose_)); }
+        return pool_->slot(slot_).last_use();
     }
     void release(Event last_use) noexcept {
-        if (slot_ != nullptr) { pool_->release(*std::exchange(slot_, nullptr), std::move(last_use)); }
+        if (slot_ != none) { pool_->release(std::exchange(slot_, none), std::move(last_use)); }
     }
 
   private:
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
     SlotPool<Engine>* pool_ = nullptr;
-    typename SlotPool<Engine>::Slot* slot_ = nullptr;
+    std::size_t slot_ = none;
     SlotPurpose purpose_{};
     std::size_t ordinal_ = 0;
 };

@@ -3,9 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <shardkit/core/error.hpp>
 
@@ -61,14 +62,15 @@ class SlotPool {
         }
     }
 
+    /// Returns the number of a slot. Groups that join meanwhile may move it, not its memory.
     /// @throws UsageError when all slots are held: names the holders
-    Slot& lease(std::size_t ordinal, std::string_view path, std::string_view purpose) {
+    std::size_t lease(std::size_t ordinal, std::string_view path, std::string_view purpose) {
         const std::size_t count = slots_.size();
         for (std::size_t i = 0; i < count; ++i) {
-            Slot& slot = slots_[(ordinal + i) % count];
-            if (slot.holder_.empty()) {
-                slot.holder_ = path;
-                return slot;
+            const std::size_t number = (ordinal + i) % count;
+            if (slots_[number].holder_.empty()) {
+                slots_[number].holder_ = path;
+                return number;
             }
         }
         std::string holders;
@@ -78,9 +80,10 @@ class SlotPool {
         throw UsageError(detail::concat("'", path, "': no ", purpose, " buffer is free, ", count, " are held by ",
                                         holders, "; end a window first or raise RankOptions::in_flight"));
     }
-    void release(Slot& slot, Event last_use) noexcept {
-        slot.holder_ = {};
-        slot.last_use_ = std::move(last_use);
+    const Slot& slot(std::size_t number) const noexcept { return slots_[number]; }
+    void release(std::size_t number, Event last_use) noexcept {
+        slots_[number].holder_ = {};
+        slots_[number].last_use_ = std::move(last_use);
     }
 
   private:
@@ -89,7 +92,7 @@ class SlotPool {
     Source source_;
     std::size_t members_ = 0;
     std::size_t next_ordinal_ = 0;
-    std::deque<Slot> slots_;
+    std::vector<Slot> slots_;
 };
 
 }  // namespace shardkit

@@ -54,8 +54,8 @@ TEST_CASE("SlotPool: group k takes slot k mod in_flight when it is free") {
         std::vector<void*> slots;
         for (std::size_t k = 0; k < 11; ++k) {
             REQUIRE(ordinals[k] == k);
-            auto& slot = pool.lease(k, "group", "gather");
-            slots.push_back(slot.data());
+            const std::size_t slot = pool.lease(k, "group", "gather");
+            slots.push_back(pool.slot(slot).data());
             pool.release(slot, {});
         }
         for (std::size_t k = 0; k < 11; ++k) { CHECK(slots[k] == slots[k % in_flight]); }
@@ -68,9 +68,9 @@ TEST_CASE("SlotPool: fewer groups than in_flight make fewer slots") {
     Pool pool(64, 8);
     pool.join();
     pool.join();
-    auto& first = pool.lease(0, "a", "gather");
-    auto& second = pool.lease(1, "b", "gather");
-    CHECK(first.data() != second.data());
+    const std::size_t first = pool.lease(0, "a", "gather");
+    const std::size_t second = pool.lease(1, "b", "gather");
+    CHECK(pool.slot(first).data() != pool.slot(second).data());
     CHECK(thrown_message<UsageError>([&] { pool.lease(0, "a", "gather"); }) ==
           "'a': no gather buffer is free, 2 are held by 'a', 'b'; end a window first or raise "
           "RankOptions::in_flight");
@@ -79,19 +79,19 @@ TEST_CASE("SlotPool: fewer groups than in_flight make fewer slots") {
 TEST_CASE("SlotPool: an occupied slot is passed over, in order") {
     Pool pool(64, 3);
     for (int k = 0; k < 3; ++k) { pool.join(); }
-    auto& zero = pool.lease(0, "a", "gather");
-    auto& one = pool.lease(1, "b", "gather");
-    auto& third = pool.lease(3, "c", "gather");  // prefers slot 0, then 1; gets 2
-    CHECK(third.data() != zero.data());
-    CHECK(third.data() != one.data());
+    const std::size_t zero = pool.lease(0, "a", "gather");
+    const std::size_t one = pool.lease(1, "b", "gather");
+    const std::size_t third = pool.lease(3, "c", "gather");  // prefers slot 0, then 1; gets 2
+    CHECK(pool.slot(third).data() != pool.slot(zero).data());
+    CHECK(pool.slot(third).data() != pool.slot(one).data());
     pool.release(one, {});
-    CHECK(&pool.lease(2, "d", "gather") == &one);  // prefers slot 2, goes round over 0
+    CHECK(pool.lease(2, "d", "gather") == one);  // prefers slot 2, goes round over 0
 }
 
 TEST_CASE("SlotPool: exhaustion names the purpose and every holder, and leaves the pool as it was") {
     Pool pool(64, 2);
     for (int k = 0; k < 4; ++k) { pool.join(); }
-    auto& first = pool.lease(0, "blocks.0", "gradient");
+    const std::size_t first = pool.lease(0, "blocks.0", "gradient");
     pool.lease(1, "blocks.1", "gradient");
     for (int again = 0; again < 2; ++again) {
         CHECK(thrown_message<UsageError>([&] { pool.lease(2, "blocks.2", "gradient"); }) ==
@@ -99,21 +99,31 @@ TEST_CASE("SlotPool: exhaustion names the purpose and every holder, and leaves t
               "raise RankOptions::in_flight");
     }
     pool.release(first, {});
-    CHECK(&pool.lease(2, "blocks.2", "gradient") == &first);
+    CHECK(pool.lease(2, "blocks.2", "gradient") == first);
 }
 
 TEST_CASE("SlotPool: a slot remembers the event of its last use") {
     SlotPool<NumberedEngine> pool(64, 2);
     pool.join();
     pool.join();
-    auto& slot = pool.lease(0, "a", "gather");
-    CHECK(slot.last_use().number == 0);
+    const std::size_t slot = pool.lease(0, "a", "gather");
+    CHECK(pool.slot(slot).last_use().number == 0);
     pool.release(slot, {41});
-    auto& other = pool.lease(1, "b", "gather");
-    CHECK(other.last_use().number == 0);
+    const std::size_t other = pool.lease(1, "b", "gather");
+    CHECK(pool.slot(other).last_use().number == 0);
     pool.release(other, {42});
-    CHECK(pool.lease(2, "c", "gather").last_use().number == 41);
-    CHECK(pool.lease(3, "d", "gather").last_use().number == 42);
+    CHECK(pool.slot(pool.lease(2, "c", "gather")).last_use().number == 41);
+    CHECK(pool.slot(pool.lease(3, "d", "gather")).last_use().number == 42);
+}
+
+TEST_CASE("SlotPool: memory stays where it is when another group joins") {
+    Pool pool(64, 40);
+    pool.join();
+    const std::size_t held = pool.lease(0, "a", "gather");
+    void* const memory = pool.slot(held).data();
+    for (int k = 0; k < 39; ++k) { pool.join(); }
+    CHECK(pool.slot(held).data() == memory);
+    CHECK(pool.lease(0, "b", "gather") != held);
 }
 
 TEST_CASE("SlotPool: the last group to leave takes the memory with it") {
