@@ -145,6 +145,12 @@ configure() {
     printf '%s' "$wanted" >"$folder/.configured"
 }
 
+# mpi_option LIST: what configure is given besides, by what is needed of MPI. A folder from before that was installed is
+# so made anew, and finds it.
+mpi_option() {
+    if [ -z "$(missing_of "$1")" ]; then echo -Dmpi=enabled; else echo -Dmpi=auto; fi
+}
+
 # compile FOLDER [targets]: quiet when it works.
 compile() {
     local folder=$1 log

@@ -15,10 +15,8 @@ case $what in
         want "$wants_mpi_tests" 2>&1 | sed 's/^/benchmarks\/run peers: /' >&2
         folder=$1
         shift
-        # An MPI that has come since is looked for anew.
-        mpi=auto
-        if [ -z "$(missing_of "$wants_mpi_tests")" ]; then mpi=enabled; fi
-        configure "$folder" --buildtype=release "-Dmpi=$mpi" -Dtests=disabled -Dexamples=disabled -Dbenchmarks=enabled
+        configure "$folder" --buildtype=release "$(mpi_option "$wants_mpi_tests")" -Dtests=disabled -Dexamples=disabled \
+            -Dbenchmarks=enabled
         # Those that this machine can build.
         built=()
         for target in "$@"; do
@@ -29,7 +27,7 @@ case $what in
         compile "$folder" "${built[@]}" ;;
     train_gpt)
         need "$needs_train_gpt"
-        configure "$1" --buildtype=release -Dtests=disabled -Dexamples=enabled
+        configure "$1" --buildtype=release -Dtests=disabled -Dexamples=enabled "$(mpi_option "$needs_mpi")"
         compile "$1" examples/train_gpt/train_gpt ;;
     torch)
         requirements=$root/benchmarks/peers/requirements.txt

@@ -40,4 +40,14 @@ expect 'apt-get that brings nothing' 'not installed because apt-get' "$said"
 
 said=$(need 'command bash bash' 2>&1) || { echo "need failed although nothing is missing: $said"; wrong=1; }
 [ -z "$said" ] || { echo "need is not quiet when nothing is missing: $said"; wrong=1; }
+
+expect 'an MPI that is missing' '-Dmpi=auto' "$(mpi_option "$absent")"
+expect 'an MPI that is there' '-Dmpi=enabled' "$(mpi_option 'command bash bash')"
+
+# A folder that is there is made anew only for other options.
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+meson() { echo configured >>"$room/log"; mkdir -p "$2"; touch "$2/build.ninja"; }
+for option in -Dmpi=auto -Dmpi=auto -Dmpi=enabled; do configure "$room/build" "$option"; done
+expect 'configured for the first and for the other options' 2 "$(wc -l <"$room/log")"
 exit "$wrong"
