@@ -19,9 +19,8 @@
 // Loops on short vectors, made once per instruction set out of the same source:
 //   lanes.inc      Lanes<A>, one register of values, and its arithmetic
 //   lanes_io.inc   load, Stored, store, stored_as: registers from and to elements of any type
-//   loops.inc      run_lanes, block_sum, sum_lanes: the loops that for_each_lanes.hpp, block_sum.hpp and
-//   sum_lanes.hpp
-//                  choose from
+//   loops.inc      run_lanes, block_sum, sum_lanes: the loops that the headers for_each_lanes, block_sum and
+//                  sum_lanes choose from
 // Namespace `compiled` is for the instructions that the translation unit is compiled for. On x86 without AVX
 // there is `avx2` besides, chosen at run time: square roots and divisions take half the time. It uses no
 // fused multiply-add, so both give the same bits.

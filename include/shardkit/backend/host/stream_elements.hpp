@@ -71,6 +71,23 @@ void copy_elements(const T* from, T* to, std::size_t count, [[maybe_unused]] Sto
     copy_elements(from, to, count);
 }
 
+/// Writes `Bytes` bytes, those of a register, past the caches where the processor can.
+/// @pre `to` is a multiple of 16 bytes; fast only where whole cache lines are written one after the other
+template <std::size_t Bytes>
+void stream_register(const void* from, void* to) noexcept {
+#if defined(__SSE2__)
+    if constexpr (Bytes == 16 || Bytes == 32) {
+        __m128i words[Bytes / 16];
+        std::memcpy(words, from, Bytes);
+        auto* const target = static_cast<__m128i*>(to);
+        _mm_stream_si128(target, words[0]);
+        if constexpr (Bytes == 32) { _mm_stream_si128(target + 1, words[1]); }
+        return;
+    }
+#endif
+    std::memcpy(to, from, Bytes);
+}
+
 /// Orders streamed results before whatever the thread does next: releases do not.
 inline void finish([[maybe_unused]] Store store) noexcept {
 #if defined(__SSE2__)

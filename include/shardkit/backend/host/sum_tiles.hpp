@@ -49,19 +49,11 @@ struct Tile {
             std::memcpy(reinterpret_cast<std::byte*>(to) + i * register_bytes, &at[i], register_bytes);
         });
     }
-    /// Past the caches. @pre `to` is a multiple of 16 bytes; fast only at the begin of a cache line
+    /// Past the caches, as stream_register().
     void stream(T* to) const noexcept {
-#if defined(__SSE2__)
         unrolled([&](std::size_t i) {
-            __m128i words[register_bytes / 16];
-            std::memcpy(words, &at[i], register_bytes);
-            auto* const target = reinterpret_cast<__m128i*>(to) + i * (register_bytes / 16);
-            _mm_stream_si128(target, words[0]);
-            if constexpr (register_bytes > 16) { _mm_stream_si128(target + 1, words[1]); }
+            stream_register<register_bytes>(&at[i], reinterpret_cast<std::byte*>(to) + i * register_bytes);
         });
-#else
-        store(to);
-#endif
     }
 
   private:

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include <shardkit/backend/host/chunk.hpp>
-#include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/host/stream_elements.hpp>
 #include <shardkit/backend/threads/call.hpp>
