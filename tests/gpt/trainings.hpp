@@ -33,7 +33,7 @@ inline Options base() {
     options.mesh = {1, 1, 1};
     options.policy = {program::PolicyKind::no_shard};
     options.model = {8, 2, 8, 2, HeadKind::tied};
-    options.batch = 120;
+    options.batch = test_size::reduced() ? 24 : 120;
     options.steps = test_size::reduced() ? 20 : 50;
     options.dtype = Dtype::fp64;
     options.learning_rate = 1e-3;

@@ -47,7 +47,7 @@ void set_nccl_version(int version) {
 void set_pace(Pace pace) {
     with_state([&](State& s) {
         s.pace = pace;
-        for (const auto& stream : s.streams.all) { stream->pace = pace; }
+        for (const auto& stream : s.streams.all()) { stream->pace = pace; }
         s.dirty = true;
     });
 }
@@ -113,7 +113,7 @@ void kill_rank(ncclComm_t comm) {
 }
 void kill_device(int device) {
     with_state([&](State& s) {
-        for (const auto& comm : s.comms.all) {
+        for (const auto& comm : s.comms.all()) {
             if (comm->member().device == device) { comm->member().killed = true; }
         }
     });
@@ -138,18 +138,18 @@ std::vector<std::string> frees_in_use() {
 Live live() {
     return with_state([](State& s) {
         Live live;
-        for (const auto& stream : s.streams.all) {
+        for (const auto& stream : s.streams.all()) {
             live.streams += stream->destroyed ? 0U : 1U;
             live.queued += stream->queue.size();
         }
-        live.events = s.events.all.size();
-        live.graphs = s.graphs.all.size();
-        live.executable_graphs = s.executables.all.size();
+        live.events = s.events.all().size();
+        live.graphs = s.graphs.all().size();
+        live.executable_graphs = s.executables.all().size();
         for (const auto& [begin, allocation] : s.allocations) {
             ++(allocation.type == cudaMemoryTypeHost ? live.host_allocations : live.device_allocations);
         }
-        live.communicators = s.comms.all.size();
-        for (const auto& comm : s.comms.all) {
+        live.communicators = s.comms.all().size();
+        for (const auto& comm : s.comms.all()) {
             live.registrations += comm->registrations.size();
             live.windows += comm->windows.size();
         }

@@ -42,13 +42,13 @@ bool is_in_a_graph(const State& s, const void* serial) {
             return std::find(node.serial.begin(), node.serial.end(), serial) != node.serial.end();
         });
     };
-    return std::any_of(s.graphs.all.begin(), s.graphs.all.end(), holds) ||
-           std::any_of(s.executables.all.begin(), s.executables.all.end(), holds);
+    return std::any_of(s.graphs.all().begin(), s.graphs.all().end(), holds) ||
+           std::any_of(s.executables.all().begin(), s.executables.all().end(), holds);
 }
 
 void end_capture(State& s, const std::shared_ptr<Capture>& capture) {
     capture->ended = true;
-    for (const auto& stream : s.streams.all) {
+    for (const auto& stream : s.streams.all()) {
         if (stream->capture == capture) {
             stream->capture.reset();
             stream->tail.clear();
@@ -71,7 +71,7 @@ bool is_joined(const State& s, const CUstream_st& origin) {
         reached[node] = true;
         open.insert(open.end(), capture.nodes[node].after.begin(), capture.nodes[node].after.end());
     }
-    return std::all_of(s.streams.all.begin(), s.streams.all.end(), [&](const auto& stream) {
+    return std::all_of(s.streams.all().begin(), s.streams.all().end(), [&](const auto& stream) {
         return stream->capture.get() != &capture ||
                std::all_of(stream->tail.begin(), stream->tail.end(), [&](std::size_t node) { return reached[node]; });
     });

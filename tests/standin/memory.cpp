@@ -37,7 +37,7 @@ bool direction_is_right(cudaMemcpyKind kind, bool to_device, bool from_device) {
 
 void report_uses(State& s, const Allocation& allocation, std::string_view call) {
     const Range range{allocation.memory.get(), allocation.bytes};
-    for (const auto& stream : s.streams.all) {
+    for (const auto& stream : s.streams.all()) {
         for (const auto& operation : stream->queue) {
             if (operation->uses(range)) {
                 std::ostringstream text;

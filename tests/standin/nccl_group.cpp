@@ -34,7 +34,7 @@ void queue_batch(State& s, CUstream_st& stream, const std::vector<Request>& requ
         if (member.left) { continue; }  // a graph that outlives its communicator
         batch.parts.push_back(enter(s, request, mark));
         launched[member.device].push_back(entry_of(batch.parts.back()));
-        for (const auto& comm : s.comms.all) {
+        for (const auto& comm : s.comms.all()) {
             if (comm->clique != request.clique || comm->rank != request.rank) { continue; }
             auto& list = comm->outstanding;
             list.erase(std::remove_if(list.begin(), list.end(), [](const auto& each) { return each->done; }),

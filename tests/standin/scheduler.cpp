@@ -41,7 +41,7 @@ bool advance(State& state, const Mark& mark) { return mark.done || advance(state
 
 bool advance_device(State& state, int device) {
     bool all = true;
-    for (const auto& stream : state.streams.all) {
+    for (const auto& stream : state.streams.all()) {
         if (stream->device == device && !advance(state, *stream, stream->queued)) { all = false; }
     }
     return all;
@@ -60,14 +60,11 @@ void settle(State& state) {
     if (!state.dirty) { return; }
     while (state.dirty) {
         state.dirty = false;
-        for (const auto& stream : state.streams.all) {
+        for (const auto& stream : state.streams.all()) {
             if (stream->pace == Pace::eager) { advance(state, *stream, stream->queued); }
         }
     }
-    auto& streams = state.streams.all;
-    streams.erase(std::remove_if(streams.begin(), streams.end(),
-                                 [](const auto& each) { return each->destroyed && each->queue.empty(); }),
-                  streams.end());
+    state.streams.remove_if([](const CUstream_st& each) { return each.destroyed && each.queue.empty(); });
     ++state.changes;
     state.changed.notify_all();
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -12,11 +11,11 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "clique.hpp"
 #include "graph.hpp"
+#include "handles.hpp"
 #include "launch_order.hpp"
 #include "operation.hpp"
 #include "standin.hpp"
@@ -32,21 +31,6 @@ struct Allocation {
     cudaMemoryType type;
     int device;
     bool by_nccl;
-};
-
-/// The objects of one kind that exist, in the order in which they were made.
-template <class T>
-struct Handles {
-    std::vector<std::unique_ptr<T>> all;
-
-    T* add(std::unique_ptr<T> made) { return all.emplace_back(std::move(made)).get(); }
-    T* find(const T* handle) const {
-        const auto at = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.get() == handle; });
-        return at == all.end() ? nullptr : at->get();
-    }
-    void remove(const T* handle) {
-        all.erase(std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.get() == handle; }));
-    }
 };
 
 struct Injected {
