@@ -119,6 +119,7 @@ TEST_SUITE("gpt.policies") {
     TEST_CASE("measured collectives and peak bytes are the planned ones, and steady steps take no memory") {
         for (const HeadKind head : {HeadKind::tied, HeadKind::untied}) {
             for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+                if (test_size::reduced() && (head == HeadKind::tied) != (dtype == Dtype::fp32)) { continue; }
                 for (const std::size_t microbatches : {1U, 2U}) {
                     Options options = base();
                     options.dtype = dtype;

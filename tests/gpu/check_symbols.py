@@ -54,15 +54,15 @@ def images(fatbin):
         at = end
 
 
-def functions(image):
-    """Names of the functions that an ELF image defines."""
-    symbol_table, function = 2, 2
+def entries(image):
+    """Names of the kernels that an ELF image defines, without the functions that they call."""
+    symbol_table, function, entry = 2, 2, 0x10
     for _, kind, strings, content in sections(image):
         if kind != symbol_table:
             continue
         for at in range(0, len(content), 24):
-            name, info, _, section = struct.unpack_from("<IBBH", content, at)
-            if info & 0xF == function and section != 0:
+            name, info, other, section = struct.unpack_from("<IBBH", content, at)
+            if info & 0xF == function and other & entry and section != 0:
                 yield text_at(strings, name)
 
 
@@ -78,7 +78,7 @@ def kernels(objects):
         for name, _, _, content in sections(pathlib.Path(path).read_bytes()):
             if name == ".nv_fatbin":
                 for architecture, image in images(content):
-                    found.setdefault(architecture, []).extend(functions(image))
+                    found.setdefault(architecture, []).extend(entries(image))
     return {architecture: demangled(names) for architecture, names in found.items()}
 
 
