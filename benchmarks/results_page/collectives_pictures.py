@@ -37,6 +37,14 @@ def peer_series(rows, times, name, colour):
         yield "time", Series(name, tuple((row["size"], time) for row, time in having), colour)
 
 
+def who(result):
+    """The engine and its ranks; for an axis of a mesh its groups, which all run at once."""
+    ranks = f"{result['engine']}, {result['group_size']} ranks"
+    if result["groups"] == 1:
+        return ranks
+    return f"{ranks} along {result['axis']} of {result['mesh']}, {result['groups']} groups at once"
+
+
 def verb_picture(result, others, key, rows):
     verb, data_type, redop = key
     series = {"bandwidth": [], "time": []}
@@ -47,8 +55,7 @@ def verb_picture(result, others, key, rows):
         for colour, (name, times) in enumerate(peer_times(others, result, verb, data_type).items(), len(PLACEMENTS)):
             for panel, each in peer_series(rows, times, name, colour):
                 series[panel].append(each)
-    title = f"{verb} on {result['engine']}, {result['group_size']} ranks, {data_type}" + \
-        (f" {redop}" if redop else "")
+    title = f"{verb} on {who(result)}, {data_type}" + (f" {redop}" if redop else "")
     return title, line_chart(title, [
         Panel("bus bandwidth (GB/s)", tuple(series["bandwidth"]), False, "size", size_text),
         Panel("time of a call (us)", tuple(series["time"]), True, "size", size_text)])
@@ -66,7 +73,7 @@ def share_picture(result, found):
             if points:
                 series.append(Series(f"{verb}, {words}", points, len(verbs), dashed=placement == "in_place"))
         verbs.append(verb)
-    title = f"share of the copy on {result['engine']}, {result['group_size']} ranks"
+    title = f"share of the copy on {who(result)}"
     return title, line_chart(title, [Panel("time of the copy / time of the collective", tuple(series), False, "size",
                                            size_text, one=True)])
 

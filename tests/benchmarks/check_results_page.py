@@ -169,6 +169,8 @@ def check_targets(tree, found):
         check_written(tree, f"a result with {what}")
         expect(tree.target(name)[1] == "not measured", "is no evidence", str(tree.target(name)))
         expect(("**A quick run" in tree.page()) == (what == "few rounds"), "and says why when it is quick")
+        along = f"along {missed['axis']} of {missed['mesh']}, 2 groups at once"
+        expect((along in tree.page()) == (what == "two groups"), "and names an axis that has several groups")
     policies = copy.deepcopy(found["policies"])
     policies["rows"][1]["peak_bytes"] = policies["rows"][1]["planned_peak_bytes"] * 0.97
     tree.put(p=policies)
