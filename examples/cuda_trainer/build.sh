@@ -39,7 +39,10 @@ else
     libraries+=(-lnccl)
 fi
 mkdir -p "$out"
+jobs=()
 for program in before after; do
     # shellcheck disable=SC2086
-    "$nvcc" "${flags[@]}" ${NVCC_FLAGS:-} "$here/$program.cu" -o "$out/$program" "${libraries[@]}"
+    "$nvcc" "${flags[@]}" ${NVCC_FLAGS:-} "$here/$program.cu" -o "$out/$program" "${libraries[@]}" &
+    jobs+=($!)
 done
+for job in "${jobs[@]}"; do wait "$job"; done

@@ -119,8 +119,11 @@ TEST_SUITE("gpt.policies") {
     TEST_CASE("measured collectives and peak bytes are the planned ones, and steady steps take no memory") {
         for (const HeadKind head : {HeadKind::tied, HeadKind::untied}) {
             for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
-                if (test_size::reduced() && (head == HeadKind::tied) != (dtype == Dtype::fp32)) { continue; }
                 for (const std::size_t microbatches : {1U, 2U}) {
+                    const bool tied = head == HeadKind::tied;
+                    if (test_size::reduced() && (tied != (dtype == Dtype::fp32) || tied != (microbatches == 2))) {
+                        continue;
+                    }
                     Options options = base();
                     options.dtype = dtype;
                     options.steps = 4;

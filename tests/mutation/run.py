@@ -85,6 +85,20 @@ def mutants_of(match):
         yield f"over {other}", call.replace(axes, other, 1)
 
 
+FLAGS = ["-std=c++20", "-O0", "-w", "-pthread"]
+STANDARD = re.compile(r"^#include <[a-z_]+>$", re.MULTILINE)
+
+
+def compile_command(compiler, folder):
+    """How a mutant is compiled. The standard headers that the library includes are read once for all of them."""
+    names = {name for header in (ROOT / "include").rglob("*.hpp")
+             for name in STANDARD.findall(header.read_text(encoding="utf-8"))}
+    standard = pathlib.Path(folder) / "standard.hpp"
+    standard.write_text("\n".join(sorted(names)) + "\n", encoding="utf-8")
+    subprocess.run([compiler, *FLAGS, "-x", "c++-header", str(standard), "-o", f"{standard}.gch"], check=True)
+    return [compiler, *FLAGS, "-include", str(standard)]
+
+
 class Target:
     """Headers below `root` that are mutated, and the program that must notice."""
 
@@ -123,14 +137,13 @@ class Target:
                 sys.exit(f"nothing like {pattern} in {file}")
             yield str((TRAINER / file).relative_to(ROOT)), name, (TRAINER / file).relative_to(self.root), mutated
 
-    def run(self, compiler, folder, overlay=None):
+    def run(self, command, folder, overlay=None):
         """None when the program passes, else what stopped it."""
         program = pathlib.Path(folder) / "killer"
         # Quoted includes look beside the including file first, so a mutant brings its neighbours along.
         root = overlay or self.root
-        command = [compiler, "-std=c++20", "-O0", "-w", "-pthread", f"-I{root}", f"-I{ROOT / 'include'}",
-                   str(HERE / self.killer), *self.sources, "-o", str(program), *self.flags]
-        built = subprocess.run(command, capture_output=True, text=True, check=False)
+        built = subprocess.run([*command, f"-I{root}", f"-I{ROOT / 'include'}", str(HERE / self.killer), *self.sources,
+                                "-o", str(program), *self.flags], capture_output=True, text=True, check=False)
         if built.returncode != 0:
             errors = [line for line in built.stderr.splitlines() if "error" in line]
             return "compiler: " + (errors or ["failed"])[0].strip()
@@ -140,13 +153,13 @@ class Target:
             return "time limit"
         return None if ran.returncode == 0 else (ran.stdout.strip().splitlines() or [f"status {ran.returncode}"])[-1]
 
-    def try_mutant(self, compiler, mutant):
+    def try_mutant(self, command, mutant):
         site, name, header, text = mutant
         with tempfile.TemporaryDirectory() as folder:
             overlay = pathlib.Path(folder) / "tree"
             shutil.copytree(self.root, overlay)
             (overlay / header).write_text(text, encoding="utf-8")
-            return site, name, self.run(compiler, folder, overlay)
+            return site, name, self.run(command, folder, overlay)
 
 
 def package_flags(kind, package):
@@ -156,17 +169,18 @@ def package_flags(kind, package):
 def report(targets, options):
     """Tries every mutant of the targets; the exit status."""
     tried = survivors = 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, tempfile.TemporaryDirectory() as shared:
+        command = compile_command(options.compiler, shared)
         for target in targets:
             with tempfile.TemporaryDirectory() as folder:
-                reason = target.run(options.compiler, folder)
+                reason = target.run(command, folder)
             if reason is not None:
                 sys.exit(f"{target.killer} fails without a mutant: {reason}")
             mutants = list(target.mutants())
             if not mutants:
                 sys.exit(f"nothing to mutate was found below {target.root}")
             tried += len(mutants)
-            results = pool.map(lambda mutant, target=target: target.try_mutant(options.compiler, mutant), mutants)
+            results = pool.map(lambda mutant, target=target: target.try_mutant(command, mutant), mutants)
             for site, name, reason in results:
                 not_built = reason is not None and reason.startswith("compiler:")
                 survivors += reason is None or not_built
