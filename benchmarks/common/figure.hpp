@@ -19,7 +19,7 @@ struct CopyFigure {
 
 /// What was measured of one workload.
 struct Figure {
-    Summary time;                        ///< of one call, of the slowest rank, in seconds
+    Summary time;                        ///< of one call, over all ranks, in seconds
     std::size_t calls = 0;               ///< back to back in each round
     std::optional<std::uint64_t> wrong;  ///< values, over all ranks and checks; none: not checked
     std::optional<CopyFigure> copy;      ///< none: nothing has to be copied

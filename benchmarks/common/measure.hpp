@@ -1,43 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/context.hpp>
 
 #include "figure.hpp"
+#include "interval.hpp"
+#include "over_world.hpp"
 #include "repeats.hpp"
 #include "workload.hpp"
 
 namespace benchmarks {
-
-/// Numbers of this rank reduced over all ranks of the world, in every rank's hands.
-template <class Engine, class T>
-void reduce_over_world(shardkit::Context<Engine>& context, shardkit::ReduceOp op, std::span<T> values) {
-    const auto stream = context.communication_stream();
-    auto buffer = context.template buffer<T>(values.size());
-    Engine::Kernels::copy_in(stream, std::span<const T>(values), buffer.span());
-    shardkit::all_reduce_in_place(context.world(), op, buffer.span(), stream);
-    Engine::Kernels::copy_out(stream, std::span<const T>(buffer.span()), values);
-}
-
-/// Seconds of this rank for work(), which all ranks begin together.
-template <class Engine, class Work>
-double timed(shardkit::Context<Engine>& context, Work work) {
-    const auto stream = context.communication_stream();
-    shardkit::barrier(context.world(), stream);
-    stream.synchronize();
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 /// Values that are wrong, over all ranks and checks.
 template <class Engine>
@@ -53,7 +30,7 @@ std::uint64_t check(shardkit::Context<Engine>& context, std::size_t checks, Work
 }
 
 /// Checks, warms up, and times in rounds: calls back to back, then as many copies in each way of the yardstick, all
-/// ranks at once. A round's time is the slowest rank's. Collective over the world, on which all ranks work, so that
+/// ranks at once. A round's time is world_seconds'. Collective over the world, on which all ranks work, so that
 /// sub-meshes disturb each other as they do in training.
 /// Yardstick: HostCopy or DeviceCopy, where the engine's memory is.
 /// `copied`: bytes that each rank copies with it; 0 for none.
@@ -75,20 +52,20 @@ Figure measure(shardkit::Context<Engine>& context, const Repeats& repeats, std::
     Yardstick yardstick(context, copied);
     const std::size_t ways = copied == 0 ? 0 : Yardstick::ways_for(copied);
     for (std::size_t way = 0; way < ways; ++way) { yardstick.call(way, repeats.warmup); }
-    std::vector<double> seconds((1 + ways) * repeats.rounds);  // calls, then copies in each way
+    std::vector<Interval> own((1 + ways) * repeats.rounds);  // calls, then copies in each way
     const std::size_t n = figure.calls;
     const auto in_turn = [&](auto call) {
         call(1);
         return timed(context, [&] { call(n); });
     };
     for (std::size_t round = 0; round < repeats.rounds; ++round) {
-        double* const each = seconds.data() + round;
+        Interval* const each = own.data() + round;
         each[0] = in_turn([&](std::size_t times) { workload.call(times); });
         for (std::size_t way = 0; way < ways; ++way) {
             each[(1 + way) * repeats.rounds] = in_turn([&](std::size_t times) { yardstick.call(way, times); });
         }
     }
-    reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(seconds));
+    const std::vector<double> seconds = world_seconds(context, own);
 
     const auto summary_of = [&](std::size_t row) {
         std::vector<double> times(repeats.rounds);

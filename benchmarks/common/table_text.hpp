@@ -42,7 +42,7 @@ inline std::string machine_head(const Machine& machine, bool pinned, std::size_t
 inline std::string method_head(const Repeats& repeats) {
     return "# method:  warm-up " + counted(repeats.warmup, "call") + ", " + counted(repeats.rounds, "round") +
            " of " + (repeats.calls > 0 ? std::to_string(repeats.calls) : "up to 200") +
-           " calls back to back, then as many copies; median of rounds, slowest rank; " +
+           " calls back to back, then as many copies; median of rounds, all ranks; " +
            counted(repeats.checks, "check") + "\n";
 }
 

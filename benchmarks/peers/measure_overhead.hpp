@@ -11,7 +11,7 @@
 #include <shardkit/mesh/context.hpp>
 
 #include "../common/machine.hpp"
-#include "../common/measure.hpp"
+#include "../common/over_world.hpp"
 #include "../common/pin.hpp"
 #include "../common/summary.hpp"
 #include "console.hpp"

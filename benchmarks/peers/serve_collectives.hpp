@@ -18,6 +18,7 @@
 #include "../collectives/verbs/all_reduce.hpp"
 #include "../collectives/verbs/barrier.hpp"
 #include "../collectives/verbs/reduce_scatter.hpp"
+#include "../common/interval.hpp"
 #include "../common/measure.hpp"
 #include "../common/workload.hpp"
 #include "console.hpp"
@@ -57,7 +58,7 @@ std::unique_ptr<Workload> library_workload(shardkit::Context<Engine>& context, c
 
 /// Measures collectives as the commands say, which every rank gets in turn from next():
 ///     prepare VARIANT VERB BYTES     buffers, a check of every element, warm-up: {"wrong": ...}
-///     go VARIANT CALLS               back to back, of the slowest rank: {"seconds": ...}
+///     go VARIANT CALLS               back to back, of all ranks: {"seconds": ...}
 ///     quit, or the end of the input
 /// `make(variant, verb, bytes)` gives a workload. Collective over the world.
 template <class Engine, class Next, class Make>
@@ -80,9 +81,8 @@ void serve_collectives(shardkit::Context<Engine>& context, Next next, Make make)
             if (found == workloads.end()) { throw std::invalid_argument("'" + command[1] + "' was not prepared"); }
             const std::size_t calls = number_at(command, 2);
             found->second->call(std::min(calls, warm_up));  // the peer has had the processors
-            double seconds = timed(context, [&] { found->second->call(calls); });
-            reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(&seconds, 1));
-            reply({{"seconds", seconds}});
+            const Interval own = timed(context, [&] { found->second->call(calls); });
+            reply({{"seconds", world_seconds(context, std::span<const Interval>(&own, 1)).front()}});
         } else {
             throw std::invalid_argument("command '" + command.front() + "': expected prepare, go or quit");
         }

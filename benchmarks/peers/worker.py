@@ -15,6 +15,19 @@ import time
 from refusal import Unavailable, WrongData
 
 
+def merged(answers):
+    """The first process's answer, in which numbers are the largest of all of them. "begin" and "end", by the machine's
+    clock, become "seconds": from the first begin to the last end, as processes may have to take turns."""
+    result = dict(answers[0])
+    for other in answers[1:]:
+        for key, value in other.items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                result[key] = (min if key == "begin" else max)(result.get(key, value), value)
+    if "begin" in result and "end" in result:
+        result["seconds"] = result.pop("end") - result.pop("begin")
+    return result
+
+
 class Worker:
     """One side of a comparison: one process or several, with the answers of the slowest."""
 
@@ -44,8 +57,7 @@ class Worker:
             raise
 
     def ask(self, *words):
-        """Sends a command and gives the answer of the first process, in which numbers of several processes are the
-        largest of all of them."""
+        """Sends a command and gives what merged() makes of the processes' answers."""
         line = (" ".join(str(word) for word in words) + "\n").encode()
         for process in self.processes:
             try:
@@ -53,13 +65,7 @@ class Worker:
                 process.stdin.flush()
             except OSError:
                 self._fail(f"did not take '{words[0]}'")
-        answers = self._answers()
-        merged = dict(answers[0])
-        for other in answers[1:]:
-            for key, value in other.items():
-                if isinstance(value, (int, float)) and not isinstance(value, bool):
-                    merged[key] = max(merged.get(key, value), value)
-        return merged
+        return merged(self._answers())
 
     def close(self):
         """Ends all processes: kindly, then not."""

@@ -14,7 +14,8 @@
 #include <shardkit/mesh/context.hpp>
 #include <shardkit/plan/ring_messages.hpp>
 
-#include "../common/measure.hpp"
+#include "../common/interval.hpp"
+#include "../common/summary.hpp"
 #include "fit_link.hpp"
 
 namespace benchmarks::policies {
@@ -61,13 +62,14 @@ FittedLinks fit_here(shardkit::Context<Engine>& context) {
                 stream.synchronize();
             };
             work();
-            std::vector<double> seconds(rounds);
-            for (double& each : seconds) { each = timed(context, work) / static_cast<double>(calls); }
-            reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(seconds));
+            std::vector<Interval> own(rounds);
+            for (Interval& each : own) { each = timed(context, work); }
+            const std::vector<double> seconds = world_seconds(context, std::span<const Interval>(own));
             const auto n = static_cast<double>(ranks);
             const double factor = (step_verbs[v] == shardkit::Verb::all_reduce ? 2 : 1) * (n - 1) / n;
             samples.push_back({shardkit::ring_messages(step_verbs[v], ranks),
-                               static_cast<double>(count * sizeof(float)) * factor, summarise(seconds).median});
+                               static_cast<double>(count * sizeof(float)) * factor,
+                               summarise(seconds).median / static_cast<double>(calls)});
         }
         fitted.verbs[v] = fit_link(samples);
     }

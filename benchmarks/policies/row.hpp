@@ -24,7 +24,7 @@ struct VerbTraffic {
     double planned_bytes = 0;
 };
 
-/// One policy on one mesh. Times are those of the slowest rank.
+/// One policy on one mesh. Times are over all ranks, as world_seconds has them.
 struct Row {
     program::MeshExtents mesh;
     program::PolicyKind policy{};

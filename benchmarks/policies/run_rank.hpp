@@ -14,7 +14,8 @@
 #include <shardkit/plan/communication_seconds.hpp>
 #include <shardkit/plan/engine_traits.hpp>
 
-#include "../common/measure.hpp"
+#include "../common/interval.hpp"
+#include "../common/over_world.hpp"
 #include "../common/pin.hpp"
 #include "job.hpp"
 #include "plan_model.hpp"
@@ -65,16 +66,16 @@ template <class Engine, class T>
 void time_steps(shardkit::Context<Engine>& context, const Options& options,
                 const std::vector<std::unique_ptr<Trainer<Engine, T>>>& trainers, std::vector<Row>& rows) {
     const std::size_t rounds = options.rounds;
-    std::vector<double> seconds(trainers.size() * 3 * rounds);
+    std::vector<Interval> own(trainers.size() * 3 * rounds);
     for (std::size_t round = 0; round < rounds; ++round) {
         for (std::size_t p = 0; p < trainers.size(); ++p) {
-            double* const each = seconds.data() + 3 * p * rounds + round;
+            Interval* const each = own.data() + 3 * p * rounds + round;
             each[0] = timed(context, [&] { trainers[p]->step(); });
             each[rounds] = timed(context, [&] { trainers[p]->compute(); });
             each[2 * rounds] = timed(context, [&] { trainers[p]->communicate(); });
         }
     }
-    reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(seconds));
+    const std::vector<double> seconds = world_seconds(context, std::span<const Interval>(own));
     for (std::size_t p = 0; p < trainers.size(); ++p) {
         const auto spread = [&](std::size_t variant) {
             const auto begin = seconds.begin() + static_cast<std::ptrdiff_t>((3 * p + variant) * rounds);

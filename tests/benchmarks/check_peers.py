@@ -25,7 +25,7 @@ import summary  # noqa: E402
 import training  # noqa: E402
 from refusal import Unavailable, WrongData  # noqa: E402
 from report import Report  # noqa: E402
-from worker import Worker, take_turns  # noqa: E402
+from worker import Worker, merged, take_turns  # noqa: E402
 
 PAGE = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
 wrong = []
@@ -122,6 +122,8 @@ def check_workers():
                   lambda: Worker("none", [["/no/such/program"]]))
     with fake({"ranks": 2}, processes=3, go={"seconds": 0.5}) as worker:
         expect(worker.ask("go") == {"seconds": 0.5}, "a side of several processes")
+    turns = [{"begin": 5.0, "end": 6.0, "wrong": 1}, {"begin": 6.5, "end": 9.0}, {"begin": 4.5, "end": 5.5, "wrong": 3}]
+    expect(merged(turns) == {"seconds": 4.5, "wrong": 3}, "processes that took turns")
     with fake({"ranks": 2}) as worker:
         expect_raises(WrongData, ["has 2 ranks, asked for 4"], "fewer ranks than asked",
                       lambda: collectives.require_ranks(worker, 4))
