@@ -153,6 +153,7 @@ struct ncclComm {
     bool blocking = true;
     bool finalizing = false;
     bool finalized = false;
+    bool revoked = false;
     int polls_left = 0;
     std::shared_ptr<standin::Launch> launch;  // not queued yet
     std::shared_ptr<standin::Division> division;

@@ -190,6 +190,25 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     });
 }
 
+// What is under way passes without effect, and calls but those that make or end communicators are refused.
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
+    return nccl_call("ncclCommRevoke", [&](State& s, Lock&, ThreadState&) {
+        if (comm == nullptr) { return ncclSuccess; }
+        if (s.comms.find(comm) == nullptr || flags != NCCL_REVOKE_DEFAULT || comm->revoked || comm->finalizing ||
+            comm->finalized) {
+            return nccl_error(s, ncclInvalidArgument, "ncclCommRevoke: not a communicator that can be revoked");
+        }
+        comm->revoked = true;
+        comm->launch.reset();
+        comm->division.reset();
+        comm->member().left = true;
+        comm->member().error = ncclSuccess;
+        comm->polls_left = comm->blocking ? 0 : s.in_progress_polls;
+        s.dirty = true;
+        return comm->polls_left > 0 ? ncclInProgress : ncclSuccess;
+    });
+}
+
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
     return nccl_call("ncclCommCount", [&](State& s, Lock&, ThreadState&) {
         const ncclResult_t ready = standin::check_ready(s, comm);

@@ -194,7 +194,8 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, 
     return nccl_call("ncclCommShrink", [&](State& s, Lock& lock, ThreadState& thread) {
         const bool abort = (flags & NCCL_SHRINK_ABORT) != 0;
         const bool known = s.comms.find(comm) != nullptr;
-        if (!abort || !known) {
+        const bool quiet = known && comm->revoked && comm->polls_left == 0;
+        if (!quiet && (!abort || !known)) {
             if (const ncclResult_t ready = standin::check_ready(s, comm); ready != ncclSuccess) { return ready; }
         }
         if (made == nullptr || excluded == nullptr || excluded_count < 1) {

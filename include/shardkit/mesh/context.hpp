@@ -45,6 +45,7 @@ template <class C>
 concept ChecksMemory = requires(const C& comm, const void* data, std::size_t n, std::string_view what,
                                 SourceLocation where) {
     comm.require_memory(data, n, what, where);
+    comm.require_host_memory(data, n, what, where);
 };
 
 /// One rank's view of a mesh, independent of the mesh's static type: its place, its communicators, streams and
@@ -135,6 +136,11 @@ class Context {
     /// @throws std::invalid_argument that names `what`, what was given and what was expected
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
         if constexpr (ChecksMemory<Communicator>) { world_.require_memory(data, bytes, what, where); }
+    }
+    /// Refuses memory of the user's that the host cannot work on (a device's, say).
+    /// @throws std::invalid_argument that names `what`, what was given and what was expected
+    void require_host_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
+        if constexpr (ChecksMemory<Communicator>) { world_.require_host_memory(data, bytes, what, where); }
     }
 
     /// Uses a communicator that the user already has for the sub-mesh over AxisSet, instead of making one; before the

@@ -114,7 +114,7 @@ class GroupState {
     /// @throws std::invalid_argument when their number is not the parameter's; UsageError when a window is open
     template <FloatingElement T>
     void load(std::size_t parameter, std::span<const T> values, SourceLocation where) {
-        check_size("load", parameter, values.size(), where);
+        check_values("load", parameter, values, where);
         write(parameter, [&](std::size_t i) { return static_cast<double>(static_cast<Arithmetic<T>>(values[i])); });
     }
     /// Copies one whole tensor into `values`, on the ranks that want it; collective as unshard, and over tp where
@@ -122,7 +122,7 @@ class GroupState {
     /// @throws std::invalid_argument when their number is not the tensor's
     template <FloatingElement T>
     void read_full(std::size_t parameter, bool wanted, std::span<T> values, SourceLocation where) {
-        if (wanted) { check_size("read_full", parameter, values.size(), where); }
+        if (wanted) { check_values("read_full", parameter, std::span<const T>(values), where); }
         parameters_.open(where);
         const auto window = PendingWindow<GroupState>(*this).wait();
         const WholeTensor<Engine, Gather> whole(context_, comms_.tp, geometry_, parameter, parameters_.full(),
@@ -139,7 +139,7 @@ class GroupState {
         if (!trainable() || step_.skipped()) {
             throw UsageError(detail::concat("'", path(), "': read_full of a group without gradients"));
         }
-        check_size("read_full", parameter, values.size(), where);
+        check_values("read_full", parameter, std::span<const T>(values), where);
         const auto stream = context_.communication_stream();
         std::span<const Reduction> full = gradients_.reduced();
         typename Engine::template Buffer<Reduction> gathered;
@@ -167,11 +167,19 @@ class GroupState {
     }
 
   private:
-    void check_size(std::string_view verb, std::size_t parameter, std::size_t given, SourceLocation where) const {
+    /// A whole parameter of the user's: its size, and that it is the host's memory.
+    template <class T>
+    void check_values(std::string_view verb, std::size_t parameter, std::span<const T> values,
+                      SourceLocation where) const {
         const std::size_t expected = geometry_.shapes[parameter].numel();
-        if (given != expected) {
-            throw_invalid_argument(where, "'", path(), "' parameter '", geometry_.names[parameter], "': ", verb,
-                                   " with ", given, " elements, expected ", expected);
+        const auto name = [&] {
+            return detail::concat("'", path(), "' parameter '", geometry_.names[parameter], "': ", verb);
+        };
+        if (values.size() != expected) {
+            throw_invalid_argument(where, name(), " with ", values.size(), " elements, expected ", expected);
+        }
+        if constexpr (ChecksMemory<typename Engine::Communicator>) {
+            context_.require_host_memory(values.data(), values.size_bytes(), name(), where);
         }
     }
 

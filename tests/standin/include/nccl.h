@@ -175,4 +175,10 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, ncclComm_t* made,
                             ncclConfig_t* config, int flags);
 #endif
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
+#define NCCL_REVOKE_DEFAULT 0x00
+
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
+#endif
 }

@@ -8,6 +8,7 @@
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/device_guard.hpp>
+#include <shardkit/backend/cuda/memory_kind.hpp>
 #include <shardkit/backend/cuda/timeline_ref.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/borrow.hpp>
@@ -51,7 +52,7 @@ class Communicator {
     std::size_t rank() const noexcept { return group_->rank; }
     std::size_t size() const noexcept { return group_->size; }
     std::string_view axes() const noexcept { return *axes_; }
-    /// NCCL's own handle, which the World keeps; null after a failure.
+    /// NCCL's own handle, which the World keeps; null once it was aborted.
     ncclComm_t native() const noexcept { return group_->comm; }
     /// What this rank has given to its streams, over all its communicators. Waits for nothing.
     TrafficLog& traffic() const noexcept { return world_->traffic(); }
@@ -66,6 +67,11 @@ class Communicator {
     void require_memory(const void* data, std::size_t bytes, std::string_view what,
                         SourceLocation where = SourceLocation::current()) const {
         world_->require_memory(data, bytes, what, where);
+    }
+    /// @throws std::invalid_argument for memory of a GPU
+    void require_host_memory(const void* data, std::size_t bytes, std::string_view what,
+                             SourceLocation where = SourceLocation::current()) const {
+        cuda::require_host_memory(data, bytes, what, where);
     }
 
     Communicator named(std::string_view axes) const { return Communicator(*world_, *group_, axes); }

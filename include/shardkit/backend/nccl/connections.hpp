@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <shardkit/backend/cuda/arena.hpp>
 #include <shardkit/backend/cuda/watch.hpp>
@@ -19,6 +19,9 @@
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/check.hpp>
 #include <shardkit/backend/nccl/group.hpp>
+#include <shardkit/backend/nccl/registered.hpp>
+#include <shardkit/backend/nccl/registration.hpp>
+#include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/core/error.hpp>
 
 namespace shardkit::nccl {
@@ -26,33 +29,37 @@ namespace shardkit::nccl {
 /// NCCL's side of a World: its communicators, what became of them, and how long it waits for peers.
 class Connections : private cuda::Watch {
   public:
-    explicit Connections(std::chrono::milliseconds timeout) noexcept : timeout_(timeout) {}
+    Connections(std::chrono::milliseconds timeout, bool survivable) noexcept
+        : timeout_(timeout), survivable_(survivable) {}
     Connections(const Connections&) = delete;
     Connections& operator=(const Connections&) = delete;
 
     Group& world_group() noexcept { return groups_.front(); }
     const Group& world_group() const noexcept { return groups_.front(); }
     /// Ends this rank's part at once, without its peers: their verbs fail, at the latest after their timeout.
-    void abort() noexcept {
-        if (finished_) { return; }
-        if (failure_.empty()) { failure_ = "this rank gave up"; }
-        registrations_.clear();
-        // In one group, so that every communicator is told to stop before one waits for the device.
-        static_cast<void>(ncclGroupStart());
-        for (Group& group : groups_) {
-            if (group.owner != Group::Owner::world || group.comm == nullptr) { continue; }
-            static_cast<void>(ncclCommAbort(std::exchange(group.comm, nullptr)));
+    void abort() noexcept { abort(groups_.begin()); }
+    /// The same, but the World's communicator stays to be shrunk to the ranks that are left: see Survivors. What it
+    /// has under way ends at once where NCCL can revoke communicators (2.28.7), else when that is done.
+    void revoke() noexcept {
+        if (finished_ || groups_.empty()) { return; }
+        abort(std::next(groups_.begin()));
+#if NCCL_VERSION_CODE >= 22807
+        int version = 0;
+        const bool can = ncclGetVersion(&version) == ncclSuccess && version >= 22807;
+        if (!can || revoked_ || world_group().owner != Group::Owner::world || world_group().comm == nullptr) {
+            return;
         }
-        static_cast<void>(ncclGroupEnd());
+        const ncclResult_t code = ncclCommRevoke(world_group().comm, NCCL_REVOKE_DEFAULT);
+        revoked_ = code == ncclSuccess || code == ncclInProgress;
+#endif
     }
 
     /// Throws what this World failed with, if it did.
     void require_usable(std::string_view doing, SourceLocation where) const {
         if (!failure_.empty()) {
-            throw CommError(
-                "nccl", doing,
-                shardkit::detail::concat("the communicators were aborted after an earlier failure: ", failure_),
-                where);
+            throw CommError("nccl", doing,
+                            shardkit::detail::concat("this World has ended after an earlier failure: ", failure_),
+                            where);
         }
         if (finished_) {
             throw UsageError(shardkit::detail::concat("nccl: ", doing, " after World::finish (", where.file, ":",
@@ -76,13 +83,17 @@ class Connections : private cuda::Watch {
     void complete(const Call& call, std::string_view nccl_call, ncclResult_t code) {
         complete(call, call.group, nccl_call, code);
     }
-    /// Aborts everything.
+    /// Aborts everything; of a survivable World all but its communicator.
     /// @throws CommError always
     [[noreturn]] void fail(std::string_view doing, std::string_view what, SourceLocation where) {
         if (failure_.empty()) {
             failure_ = shardkit::detail::concat(doing, " at ", where.file, ":", where.line, ": ", what);
         }
-        abort();
+        if (survivable_) {
+            revoke();
+        } else {
+            abort();
+        }
         throw CommError("nccl", doing, what, where);
     }
 
@@ -142,37 +153,48 @@ class Connections : private cuda::Watch {
         finished_ = true;
     }
 
-    /// Registers the chunks that are new, with every communicator.
-    void register_chunks([[maybe_unused]] std::span<const cuda::Arena::Chunk> chunks,
-                         [[maybe_unused]] SourceLocation where) {
-#if NCCL_VERSION_CODE >= 21901
+    /// Registers the chunks that are new, with every communicator; does nothing for Registration::none.
+    void register_chunks(std::span<const cuda::Arena::Chunk> chunks, Registration registration,
+                         SourceLocation where) {
+        if (registration == Registration::none) { return; }
         for (Group& group : groups_) {
             if (group.comm == nullptr) { continue; }
             for (std::size_t c = 0; c < chunks.size(); ++c) {
-                const bool known = std::ranges::any_of(registrations_, [&](const Registration& made) {
-                    return made.group == &group && made.chunk == c;
-                });
+                const bool known =
+                    std::ranges::any_of(registrations_, [&](const Registered& made) { return made.is(group, c); });
                 if (known) { continue; }
-                void* handle = nullptr;
-                const ncclResult_t code = ncclCommRegister(group.comm, chunks[c].data, chunks[c].bytes, &handle);
-                if (code != ncclSuccess) {
-                    fail("registered_memory", describe(code, "ncclCommRegister", group.comm), where);
+                Registered& made = registrations_.emplace_back(group, c, registration);
+                const ncclResult_t code = made.make(chunks[c]);
+                if (code == ncclInProgress) {
+                    await(group, made.call(), "registration", where);
+                } else if (code != ncclSuccess) {
+                    fail("registration", describe(code, made.call(), group.comm), where);
                 }
-                registrations_.push_back({&group, handle, c});
             }
         }
-#endif
+    }
+
+    /// A communicator for the ranks of `old` that are left; `old` runs no verb any more, and its end waits for no
+    /// peer.
+    /// @throws CommError when `old` failed without being survivable, or a rank that is left does not come
+    void shrink_from(Connections& old, std::span<const std::size_t> lost, SourceLocation where) {
+        constexpr std::string_view doing = "Survivors";
+        const Group& from = old.world_group();
+        if (from.comm == nullptr) { old.require_usable(doing, where); }
+        if (old.revoked_) { old.await(from, "ncclCommRevoke", doing, where); }
+        const bool under_way = old.failed() && !old.revoked_;
+        if (old.failure_.empty()) { old.failure_ = "its survivors have a World of their own"; }
+        Group& made = add_group("world");
+        const ncclResult_t code = shrink(from.comm, lost, under_way, &made.comm);
+        if (code != ncclSuccess && code != ncclInProgress) {
+            fail(doing, describe(code, "ncclCommShrink", from.comm), where);
+        }
+        old.await(from, "ncclCommShrink", doing, where);
+        await(made, "ncclCommShrink", doing, where);
     }
 
   private:
     using Clock = std::chrono::steady_clock;
-
-    /// One chunk with one of the user's communicators; NCCL itself forgets those of a communicator that it destroys.
-    struct Registration {
-        Group* group;
-        void* handle;
-        std::size_t chunk;
-    };
 
     void begin() noexcept override { wait_began_ = Clock::now(); }
     void poll(SourceLocation where) override {
@@ -198,22 +220,33 @@ class Connections : private cuda::Watch {
         }
     }
 
-    void deregister_borrowed([[maybe_unused]] SourceLocation where) {
-#if NCCL_VERSION_CODE >= 21901
-        for (const Registration& made : registrations_) {
-            if (made.group->owner != Group::Owner::user || made.handle == nullptr) { continue; }
-            check(ncclCommDeregister(made.group->comm, made.handle), "ncclCommDeregister", "finish", where,
-                  made.group->comm);
+    void abort(std::deque<Group>::iterator first) noexcept {
+        if (finished_) { return; }
+        if (failure_.empty()) { failure_ = "this rank gave up"; }
+        registrations_.clear();
+        // In one group, so that every communicator is told to stop before one waits for the device.
+        static_cast<void>(ncclGroupStart());
+        for (; first != groups_.end(); ++first) {
+            if (first->owner != Group::Owner::world || first->comm == nullptr) { continue; }
+            static_cast<void>(ncclCommAbort(std::exchange(first->comm, nullptr)));
         }
-#endif
+        static_cast<void>(ncclGroupEnd());
+    }
+
+    void deregister_borrowed(SourceLocation where) {
+        for (Registered& made : registrations_) {
+            if (made.group().owner == Group::Owner::user) { made.undo(where); }
+        }
         registrations_.clear();
     }
 
     std::chrono::milliseconds timeout_;
+    bool survivable_;
+    bool revoked_ = false;
     bool finished_ = false;
     std::string failure_;
     std::deque<Group> groups_;  // a deque, because communicators point into it
-    std::vector<Registration> registrations_;
+    std::deque<Registered> registrations_;
     Clock::time_point wait_began_;
 };
 

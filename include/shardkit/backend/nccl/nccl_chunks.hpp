@@ -7,35 +7,20 @@
 #include <shardkit/backend/cuda/device_guard.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/check.hpp>
-#include <shardkit/backend/nccl/version.hpp>
 
 namespace shardkit::nccl {
 
-/// The first NCCL with ncclMemAlloc and ncclCommRegister.
-inline constexpr int registration_version = 21901;
-
-/// Chunks of one device by ncclMemAlloc: memory that NCCL can register.
+/// Chunks of one device by ncclMemAlloc: memory that NCCL can register. For NCCL 2.19 and later.
 class NcclChunks final : public cuda::ChunkSource {
   public:
-    /// @throws CommError when NCCL, the library or its header, is too old
-    explicit NcclChunks(int device, SourceLocation where) : device_(device) {
-        if constexpr (NCCL_VERSION_CODE < registration_version) {
-            throw CommError("nccl", "registered_memory",
-                            shardkit::detail::concat("built with NCCL ", version_text(NCCL_VERSION_CODE),
-                                                     ", expected ", version_text(registration_version), " or later"),
-                            where);
-        }
-        require_version(registration_version, "registered_memory", where);
-    }
+    explicit NcclChunks(int device) noexcept : device_(device) {}
 
     /// @throws CommError
-    void* allocate(std::size_t bytes, SourceLocation where) override {
+    void* allocate([[maybe_unused]] std::size_t bytes, SourceLocation where) override {
         const cuda::DeviceGuard guard(device_, where);
         void* chunk = nullptr;
 #if NCCL_VERSION_CODE >= 21901
-        check(ncclMemAlloc(&chunk, bytes), "ncclMemAlloc", "registered_memory", where);
-#else
-        static_cast<void>(bytes);
+        check(ncclMemAlloc(&chunk, bytes), "ncclMemAlloc", "registered memory", where);
 #endif
         return chunk;
     }

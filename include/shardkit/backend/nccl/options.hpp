@@ -6,9 +6,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <shardkit/backend/nccl/registration.hpp>
+
 namespace shardkit::nccl {
 
-/// How a World communicates. Sizes, timeout and registered_memory the same on every rank.
+/// How a World communicates. Sizes, timeout, registration and survivable the same on every rank.
 struct Options {
     /// The user's streams, which outlive the World; null: the World makes streams of its own. Default streams are
     /// refused.
@@ -28,9 +30,13 @@ struct Options {
     /// Memory in which sums of 16-bit elements are made in fp32, and maxima of floating ones collected.
     std::size_t staging_bytes = std::size_t{32} << 20U;
 
-    /// Chunks come from ncclMemAlloc and are registered with every communicator, so that NCCL may move data without
-    /// copies of its own. NCCL may then add in another order. Needs NCCL 2.19.
-    bool registered_memory = false;
+    /// What NCCL is told of these chunks.
+    Registration registration = Registration::none;
+
+    /// A failure leaves the World's communicator to be shrunk to the ranks that are left: see Survivors. It is
+    /// revoked where NCCL can do that (2.28.7); the communicators that were split off it are aborted. Needs
+    /// NCCL 2.27.
+    bool survivable = false;
 };
 
 }  // namespace shardkit::nccl

@@ -32,8 +32,9 @@ struct Resources {
         : compute(stream(options.compute, own_compute, where), {.device = device, .watch = &watch}, where),
           communication(stream(options.communication, own_communication, where), {.device = device, .watch = &watch},
                         where),
-          chunks(options.registered_memory ? std::unique_ptr<cuda::ChunkSource>(new NcclChunks(device, where))
-                                           : std::make_unique<cuda::DeviceChunks>(device)),
+          chunks(options.registration == Registration::none
+                     ? std::unique_ptr<cuda::ChunkSource>(new cuda::DeviceChunks(device))
+                     : std::make_unique<NcclChunks>(device)),
           arena(*chunks, options.arena_chunk_bytes, where),
           staging(std::max(options.staging_bytes, ranks * staging_bytes_per_rank),
                   cuda::StreamRef(communication.ref().native(), where), where),

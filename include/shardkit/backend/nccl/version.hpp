@@ -25,15 +25,17 @@ inline std::string version_text(int version) {
     return shardkit::detail::concat(version / per_major, ".", version % per_major / 100, ".", version % 100);
 }
 
-/// @throws CommError, naming both versions, when the library is older than `minimum`, which `what` needs
+/// @throws CommError, naming both versions, when the library or its header is older than `minimum`, which `what`
+/// needs
 inline void require_version(int minimum, std::string_view what, SourceLocation where = SourceLocation::current()) {
-    const int loaded = library_version(where);
-    if (loaded < minimum) {
+    const auto refuse = [&](std::string_view built, int version, std::string_view loaded) {
         throw CommError("nccl", what,
-                        shardkit::detail::concat("NCCL ", version_text(loaded), " is loaded, expected ",
+                        shardkit::detail::concat(built, "NCCL ", version_text(version), loaded, ", expected ",
                                                  version_text(minimum), " or later"),
                         where);
-    }
+    };
+    if (NCCL_VERSION_CODE < minimum) { refuse("built with ", NCCL_VERSION_CODE, ""); }
+    if (const int loaded = library_version(where); loaded < minimum) { refuse("", loaded, " is loaded"); }
 }
 
 }  // namespace shardkit::nccl

@@ -28,7 +28,9 @@
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
 #include <shardkit/backend/nccl/options.hpp>
+#include <shardkit/backend/nccl/registration.hpp>
 #include <shardkit/backend/nccl/resources.hpp>
+#include <shardkit/backend/nccl/survivors.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/version.hpp>
 #include <shardkit/comm/traffic_log.hpp>
@@ -65,6 +67,20 @@ class World final : public Connections {
     explicit World(Borrow borrowed, const Options& options = {}, SourceLocation where = SourceLocation::current())
         : World(options, place_of(borrowed.comm, where), where) {
         borrow(borrowed, "world", where);
+    }
+    /// Shrinks a World to the ranks that are left, in their order: after a failure, if it was survivable, or before
+    /// one, when ranks are to go. Collective: all ranks that are left give the same list. The old World serves no
+    /// more; until it ends its containers keep their memory, out of which a rank may copy what it holds. The new one
+    /// has memory and streams of its own, on the same GPU.
+    /// @throws std::invalid_argument for a wrong list of ranks, or a World over a communicator of the user's;
+    ///         CommError when NCCL is older than 2.27.3, when the old World failed without being survivable, or when
+    ///         a rank that is left does not come within its timeout
+    explicit World(const Survivors& survivors, const Options& options = {},
+                   SourceLocation where = SourceLocation::current())
+        : World(on_device(options, survivors.world.device()), place_among(survivors, where), where) {
+        const cuda::DeviceGuard guard(device_, where);
+        shrink_from(survivors.world, survivors.lost, where);
+        welcome(world_group(), where);
     }
     World(const World&) = delete;
     World& operator=(const World&) = delete;
@@ -182,7 +198,7 @@ class World final : public Connections {
     static constexpr const char* making = "World";
 
     World(const Options& options, std::size_t ranks, std::size_t rank, SourceLocation where)
-        : Connections(options.timeout),
+        : Connections(options.timeout, options.survivable),
           options_(options),
           device_(device_of(options, where)),
           exceptions_(std::uncaught_exceptions()),
@@ -192,6 +208,8 @@ class World final : public Connections {
                                    " ranks, expected a rank below the number of ranks");
         }
         require_version(minimum_version, making, where);
+        require_registration(options_.registration, where);
+        if (options_.survivable) { require_version(windows_version, "a survivable World", where); }
         const cuda::DeviceGuard guard(device_, where);
         resources_ = std::make_unique<Resources>(options_, device_, ranks, watch(), where);
         resources_->communication.ref().synchronize(where);
@@ -231,7 +249,25 @@ class World final : public Connections {
     }
 
     void register_memory(SourceLocation where) {
-        if (options_.registered_memory) { register_chunks(resources_->arena.chunks(), where); }
+        register_chunks(resources_->arena.chunks(), options_.registration, where);
+    }
+
+    /// This rank among the survivors.
+    static Place place_among(const Survivors& survivors, SourceLocation where) {
+        World& world = survivors.world;
+        if (world.groups().empty() || world.world_group().owner != Group::Owner::world) {
+            throw_invalid_argument(where,
+                                   "nccl::Survivors: the World is over a communicator of the user's, expected "
+                                   "one of its own; shrink that and lend what comes out");
+        }
+        const Group& from = world.world_group();
+        const std::size_t rank = survivors.place_of(from.rank, from.size, where);
+        require_version(windows_version, "Survivors", where);
+        if (!world.failed()) {  // NCCL wants no work of a communicator that is shrunk under way
+            world.resources_->compute.ref().synchronize(where);
+            world.resources_->communication.ref().synchronize(where);
+        }
+        return {rank, from.size - survivors.lost.size(), world.device()};
     }
 
     Options options_;

@@ -12,7 +12,12 @@
 #include <shardkit/backend/nccl/share_unique_id.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/mesh/rank.hpp>
+#include <shardkit/param/param.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/sharded/sharded.hpp>
 
+#include "../../thrown_message.hpp"
 #include "../verb_suite.hpp"
 #include "gpu_ranks.hpp"
 
@@ -22,6 +27,7 @@ using namespace shardkit;
 using namespace verb_checks;
 using gpu_ranks::Comm;
 using rank_checks::contains;
+using rank_checks::expect;
 
 constexpr std::size_t ranks = 3;
 
@@ -47,14 +53,6 @@ class UsersComms {
   private:
     std::vector<ncclComm_t> comms_;
 };
-
-template <class Error, class F>
-std::string message_of(const F& f) {
-    try {
-        f();
-    } catch (const Error& error) { return error.what(); }
-    return "no error";
-}
 
 }  // namespace
 
@@ -111,17 +109,19 @@ TEST_CASE("nccl: borrowed communicators that do not fit are refused with both si
     {
         nccl::Options options = gpu_ranks::impatient();
         options.device = 1;
-        CHECK(contains(message_of<std::invalid_argument>([&] { nccl::World world(nccl::Borrow{all[0]}, options); }),
-                       "it is of GPU 0, expected this World's GPU 1"));
+        CHECK(
+            contains(thrown_message<std::invalid_argument>([&] { nccl::World world(nccl::Borrow{all[0]}, options); }),
+                     "it is of GPU 0, expected this World's GPU 1"));
         nccl::World world(nccl::Borrow{one[0]}, gpu_ranks::impatient());
-        CHECK(contains(message_of<std::invalid_argument>([&] { Comm(world, nccl::Borrow{all[0]}, "dp"); }),
+        CHECK(contains(thrown_message<std::invalid_argument>([&] { Comm(world, nccl::Borrow{all[0]}, "dp"); }),
                        "borrowed communicator dp: it has 3 ranks, expected at most the World's 1"));
-        CHECK(contains(message_of<std::invalid_argument>([&] { Comm(world, nccl::Borrow{nullptr}, "dp"); }),
+        CHECK(contains(thrown_message<std::invalid_argument>([&] { Comm(world, nccl::Borrow{nullptr}, "dp"); }),
                        "no communicator"));
     }
     standin::set_async_error(all[0], ncclRemoteError);
-    CHECK(contains(message_of<CommError>([&] { nccl::World world(nccl::Borrow{all[0]}, gpu_ranks::impatient()); }),
-                   "returned 6"));
+    CHECK(
+        contains(thrown_message<CommError>([&] { nccl::World world(nccl::Borrow{all[0]}, gpu_ranks::impatient()); }),
+                 "returned 6"));
     CHECK(standin::live().communicators == ranks + 1);
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("nccl: work of a borrowed communicator that hangs does not hang the Wo
 TEST_CASE("nccl: registered memory is NCCL's own and registered once with every communicator") {
     gpu_ranks::restart();
     nccl::Options options = gpu_ranks::patient();
-    options.registered_memory = true;
+    options.registration = nccl::Registration::buffers;
     {
         const UsersComms comms(2);
         const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
@@ -161,6 +161,98 @@ TEST_CASE("nccl: registered memory is NCCL's own and registered once with every 
         CHECK(standin::calls("ncclMemAlloc") == 2);
         CHECK(standin::live().registrations == 0);
     }
+    CHECK(standin::live() == standin::Live{});
+}
+
+TEST_CASE("nccl: a lent communicator of the wrong size or order is not adopted by a mesh") {
+    gpu_ranks::restart();
+    const UsersComms comms(4);
+    const auto outcomes = gpu_ranks::with_world(4, gpu_ranks::patient(), [&](const Comm& comm, nccl::World& world) {
+        Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{4}, comm, {}, world.streams());
+        const std::size_t r = rank.rank();
+        const auto refused = [&](const Comm& given) {
+            return thrown_message<std::invalid_argument>([&] { rank.adopt(Axes<Dp>{}, given); });
+        };
+        const Comm half = comm.split(r / 2, r, "half");
+        expect(contains(refused(half), "the communicator has 2 ranks and this is its rank " + std::to_string(r % 2) +
+                                           ", expected 4 ranks and rank " + std::to_string(r)),
+               refused(half));
+        const Comm reversed = comm.split(0, 3 - r, "reversed");
+        expect(contains(
+                   refused(Comm(world, nccl::Borrow{reversed.native()}, "dp")),
+                   "this is its rank " + std::to_string(3 - r) + ", expected 4 ranks and rank " + std::to_string(r)),
+               "another order");
+        rank.adopt(Axes<Dp>{}, Comm(world, nccl::Borrow{comms[r]}, "dp"));
+        check_all_reduce<float, float>(rank.template sub_mesh<Axes<Dp>>(), 100, 1);
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+}
+
+TEST_CASE("nccl: a GPU's memory where values of the host are expected is refused by name, and no rank waits") {
+    struct Weight : Param<"weight", float, 10> {};
+    gpu_ranks::restart();
+    const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::patient(), [](const Comm& comm, nccl::World& world) {
+        Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
+        Sharded<Weight, FullShard, gpu_ranks::Engine> layer(rank, "blocks.3");
+        auto buffer = comm.buffer<float>(10);
+        const std::span<float> device(buffer.data(), 10);
+        const std::string given =
+            ": device memory of GPU " + std::to_string(comm.rank()) + " given, host memory expected";
+        const auto loading =
+            thrown_message<std::invalid_argument>([&] { layer.load(Weight{}, std::span<const float>(device)); });
+        expect(contains(loading, "'blocks.3' parameter 'weight': load" + given), loading);
+        const auto reading = thrown_message<std::invalid_argument>([&] { layer.read_full(Weight{}, device); });
+        expect(contains(reading, "'blocks.3' parameter 'weight': read_full" + given), reading);
+
+        std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+        layer.load(Weight{}, std::span<const float>(values));
+        std::vector<float> back(10);
+        layer.read_full(Weight{}, std::span<float>(back));
+        expect(back == values, "what was loaded");
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+}
+
+TEST_CASE("nccl: a stream of another GPU than the World's is refused") {
+    gpu_ranks::restart();
+    cuda::check(cudaSetDevice(1), "cudaSetDevice");
+    const cuda::Stream other;
+    cuda::check(cudaSetDevice(0), "cudaSetDevice");
+    for (const bool compute : {true, false}) {
+        nccl::Options options = gpu_ranks::patient();
+        (compute ? options.compute : options.communication) = other.ref().native();
+        CHECK_THROWS_AS(nccl::World(nccl::UniqueId::create(), 1, 0, options), cuda::Error);
+    }
+}
+
+TEST_CASE("nccl: windows are made once with every communicator, and NCCL before 2.27 has none") {
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::patient();
+    options.registration = nccl::Registration::windows;
+    {
+        const UsersComms comms(2);
+        const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
+            nccl::World world(nccl::Borrow{comms[rank]}, options);
+            const Comm comm(world);
+            const Comm reversed = comm.split(0, 1 - rank, "reversed");
+            for (int i = 0; i < 3; ++i) {
+                check_all_reduce<float, float>(comm, 100, 1);
+                check_all_reduce<float, float>(reversed, 100, 1);
+            }
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        CHECK(standin::calls("ncclCommWindowRegister") == 4);    // a chunk of each rank with two communicators
+        CHECK(standin::calls("ncclCommWindowDeregister") == 2);  // of the user's; NCCL itself forgets the others
+        CHECK(standin::calls("ncclCommRegister") == 0);
+        CHECK(standin::calls("ncclMemAlloc") == 2);
+    }
+    CHECK(standin::live() == standin::Live{});
+
+    standin::set_nccl_version(22605);
+    const std::string text =
+        thrown_message<CommError>([&] { nccl::World world(nccl::UniqueId::create(), 1, 0, options); });
+    CHECK(contains(text, "registered windows"));
+    CHECK(contains(text, "NCCL 2.26.5 is loaded, expected 2.27.3 or later"));
     CHECK(standin::live() == standin::Live{});
 }
 

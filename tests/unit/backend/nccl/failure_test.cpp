@@ -249,11 +249,11 @@ TEST_CASE("nccl: an NCCL that is too old is refused with both versions") {
 
     standin::set_nccl_version(21801);
     nccl::Options options = gpu_ranks::impatient();
-    options.registered_memory = true;
+    options.registration = nccl::Registration::buffers;
     try {
         nccl::World world(nccl::UniqueId::create(), 1, 0, options);
     } catch (const CommError& error) { text = error.what(); }
-    CHECK(contains(text, "registered_memory"));
+    CHECK(contains(text, "registered buffers"));
     CHECK(contains(text, "NCCL 2.18.1 is loaded, expected 2.19.1 or later"));
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -143,7 +144,13 @@ TEST_CASE("nccl: messages that could only wait for ever are errors") {
 
 TEST_CASE("nccl: memory of the host or of another GPU is refused by name") {
     gpu_ranks::restart();
-    const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::patient(), [](const Comm& world, nccl::World&) {
+    std::array<float*, 2> memory{};
+    for (int device = 1; device >= 0; --device) {
+        cuda::check(cudaSetDevice(device), "cudaSetDevice");
+        cuda::check(cudaMalloc(reinterpret_cast<void**>(&memory[static_cast<std::size_t>(device)]), 16),
+                    "cudaMalloc");
+    }
+    const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::patient(), [&](const Comm& world, nccl::World&) {
         const auto stream = verb_values::Bench<Comm>::stream(world);
         std::vector<float> host(4);
         std::string text;
@@ -155,8 +162,18 @@ TEST_CASE("nccl: memory of the host or of another GPU is refused by name") {
             world.require_memory(host.data(), 16, "Weight");
         } catch (const std::invalid_argument& error) { text = error.what(); }
         expect(rank_checks::contains(text, "Weight: host memory given"), text);
+
+        text.clear();
+        try {
+            all_reduce_in_place(world, ReduceOp::sum, std::span<float>(memory[1 - world.rank()], 4), stream);
+        } catch (const std::invalid_argument& error) { text = error.what(); }
+        expect(rank_checks::contains(text, "all_reduce: input: device memory of GPU " +
+                                               std::to_string(1 - world.rank()) + " given, device memory of GPU " +
+                                               std::to_string(world.rank()) + " expected"),
+               text);
         check_all_reduce<float, float>(world, 7, 1);
     });
+    for (float* const each : memory) { cuda::check(cudaFree(each), "cudaFree"); }
     CHECK(gpu_ranks::first_error(outcomes) == "");
 }
 

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include <shardkit/backend/cuda/arena.hpp>
+#include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/nccl/check.hpp>
+#include <shardkit/backend/nccl/group.hpp>
+#include <shardkit/backend/nccl/registration.hpp>
+#include <shardkit/core/error.hpp>
+
+namespace shardkit::nccl {
+
+/// One chunk with one communicator. NCCL itself forgets those of a communicator that it destroys. It may write the
+/// handles some time after the call, so this stays where it is.
+class Registered {
+  public:
+    Registered(Group& group, std::size_t chunk, Registration registration) noexcept
+        : group_(&group), chunk_(chunk), registration_(registration) {}
+
+    Group& group() const noexcept { return *group_; }
+    bool is(const Group& group, std::size_t chunk) const noexcept { return group_ == &group && chunk_ == chunk; }
+    std::string_view call() const noexcept {
+        return registration_ == Registration::windows ? "ncclCommWindowRegister" : "ncclCommRegister";
+    }
+
+    ncclResult_t make([[maybe_unused]] const cuda::Arena::Chunk& chunk) {
+#if NCCL_VERSION_CODE >= 22703
+        if (registration_ == Registration::windows) {
+            return ncclCommWindowRegister(group_->comm, chunk.data, chunk.bytes, &window_, NCCL_WIN_COLL_SYMMETRIC);
+        }
+#endif
+#if NCCL_VERSION_CODE >= 21901
+        return ncclCommRegister(group_->comm, chunk.data, chunk.bytes, &handle_);
+#else
+        return ncclInvalidUsage;
+#endif
+    }
+    /// @throws CommError
+    void undo([[maybe_unused]] SourceLocation where) {
+#if NCCL_VERSION_CODE >= 22703
+        if (window_ != nullptr) {
+            check(ncclCommWindowDeregister(group_->comm, window_), "ncclCommWindowDeregister", "finish", where,
+                  group_->comm);
+        }
+#endif
+#if NCCL_VERSION_CODE >= 21901
+        if (handle_ != nullptr) {
+            check(ncclCommDeregister(group_->comm, handle_), "ncclCommDeregister", "finish", where, group_->comm);
+        }
+#endif
+    }
+
+  private:
+    Group* group_;
+    std::size_t chunk_;
+    Registration registration_;
+    void* handle_ = nullptr;
+#if NCCL_VERSION_CODE >= 22703
+    ncclWindow_t window_ = nullptr;
+#endif
+};
+
+}  // namespace shardkit::nccl

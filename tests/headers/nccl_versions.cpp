@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The NCCL engine built with an older or newer header of NCCL: what that has works, and what it lacks is refused with
+// both versions.
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include <shardkit/backend/nccl/unique_id.hpp>
+#include <shardkit/backend/nccl/version.hpp>
+#include <shardkit/backend/nccl/world.hpp>
+
+#include "standin.hpp"
+
+namespace {
+
+namespace nccl = shardkit::nccl;
+
+int failures = 0;
+
+void expect(bool holds, const std::string& what) {
+    if (holds) { return; }
+    std::printf("built with NCCL %s: %s\n", nccl::version_text(NCCL_VERSION_CODE).c_str(), what.c_str());
+    ++failures;
+}
+
+/// A World of one rank with these options, and a buffer in it.
+void try_world(const nccl::Options& options, int minimum, const std::string& what) {
+    std::string text;
+    try {
+        nccl::World world(nccl::UniqueId::create(), 1, 0, options);
+        const auto buffer = world.buffer<float>(100);
+        world.finish();
+    } catch (const std::exception& error) { text = error.what(); }
+    const std::string built = "built with NCCL " + nccl::version_text(NCCL_VERSION_CODE) + ", expected " +
+                              nccl::version_text(minimum) + " or later";
+    const bool right = NCCL_VERSION_CODE >= minimum ? text.empty() : text.find(built) != std::string::npos;
+    expect(right, what + ": " + (text.empty() ? "was not refused" : text));
+}
+
+}  // namespace
+
+int main() {
+    standin::set_nccl_version(NCCL_VERSION_CODE);
+    nccl::Options options;
+    try_world(options, nccl::minimum_version, "a World");
+    options.registration = nccl::Registration::buffers;
+    try_world(options, nccl::registration_version, "registered buffers");
+    const bool registers = NCCL_VERSION_CODE >= nccl::registration_version;
+    expect(standin::calls("ncclCommRegister") == (registers ? 1 : 0), "registrations are not one");
+    options.registration = nccl::Registration::windows;
+    try_world(options, nccl::windows_version, "registered windows");
+    const bool windows = NCCL_VERSION_CODE >= nccl::windows_version;
+    expect(standin::calls("ncclCommWindowRegister") == (windows ? 1 : 0), "windows are not one");
+    options.survivable = true;
+    options.registration = nccl::Registration::none;
+    try_world(options, nccl::windows_version, "a survivable World");
+    expect(standin::live() == standin::Live{}, "something is left behind");
+    return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks that are left go on without those that are lost.
+#include <array>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "../../thrown_message.hpp"
+#include "../verb_checks.hpp"
+#include "gpu_ranks.hpp"
+
+namespace {
+
+using namespace shardkit;
+using namespace verb_checks;
+using gpu_ranks::Comm;
+using rank_checks::contains;
+using rank_checks::Kind;
+
+constexpr std::size_t ranks = 4;
+
+nccl::Options survivable() {
+    nccl::Options options = gpu_ranks::impatient();
+    options.survivable = true;
+    return options;
+}
+
+void copy_out(nccl::World& world, const float* from, std::vector<float>& to) {
+    const auto stream = world.streams().compute;
+    cuda::check(cudaMemcpyAsync(to.data(), from, to.size() * sizeof(float), cudaMemcpyDeviceToHost, stream.native()),
+                "cudaMemcpyAsync");
+    REQUIRE(cudaStreamSynchronize(stream.native()) == cudaSuccess);
+}
+
+/// Ranks 1 and 2 die in a sum, while another one is under way over a communicator that was split off; the others
+/// shrink their World and use the new one.
+void check_survivors(standin::Pace pace, int version, std::size_t revokes) {
+    gpu_ranks::restart(pace);
+    standin::set_nccl_version(version);
+    standin::set_in_progress_polls(3);
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    std::array<std::size_t, ranks> places{};
+    const auto outcomes = gpu_ranks::each_in_a_thread(ranks, [&](std::size_t rank) {
+        nccl::World world(id, ranks, rank, survivable());
+        const Comm comm(world);
+        const Comm reversed = comm.split(0, ranks - rank, "reversed");
+        check_all_reduce<float, float>(comm, 1000, 1);
+        if (rank == 1 || rank == 2) {
+            standin::kill_rank(comm.native());
+            standin::kill_rank(reversed.native());
+            throw rank_checks::Planted("gone");
+        }
+        CHECK(contains(thrown_message<CommError>([&] { check_all_reduce<float, float>(reversed, 1000, 1); }),
+                       "300 ms"));
+        CHECK(comm.native() != nullptr);
+        CHECK(reversed.native() == nullptr);
+
+        const std::array<std::size_t, 2> lost{2, 1};
+        nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::patient());
+        const Comm fewer(left);
+        REQUIRE(fewer.size() == 2);
+        places[rank] = fewer.rank();
+        CHECK(left.device() == static_cast<int>(rank));
+        check_all_reduce<float, float>(fewer, 1000, 1);
+        const Comm again = fewer.split(0, 1 - fewer.rank(), "again");
+        check_all_reduce<double, double>(again, 77, 2);
+        CHECK_THROWS_AS(barrier(comm, world.streams().communication), CommError);
+        left.finish();
+    });
+    CHECK(outcomes[0].text == "");
+    CHECK(outcomes[3].text == "");
+    CHECK(outcomes[1].kind == Kind::planted);
+    CHECK(outcomes[2].kind == Kind::planted);
+    CHECK(places == std::array<std::size_t, ranks>{0, 0, 0, 1});
+    CHECK(standin::calls("ncclCommShrink") == 2);
+    CHECK(standin::calls("ncclCommRevoke") == revokes);
+    CHECK(standin::hangs() == 0);
+    CHECK(standin::live() == standin::Live{});
+}
+
+}  // namespace
+
+TEST_CASE("nccl: after a failure the ranks that are left make a World of their own") {
+    for (const standin::Pace pace : gpu_ranks::paces) {
+        CAPTURE(static_cast<int>(pace));
+        check_survivors(pace, 22809, 2);
+        check_survivors(pace, 22703, 0);  // cannot revoke: NCCL ends what is under way when it shrinks
+    }
+}
+
+TEST_CASE("nccl: ranks may go without a failure, and what they held can be copied out of the old World") {
+    gpu_ranks::restart();
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    const auto outcomes = gpu_ranks::each_in_a_thread(3, [&](std::size_t rank) {
+        nccl::World world(id, 3, rank, gpu_ranks::impatient());
+        const Comm comm(world);
+        auto values = verb_values::input<float>(comm, rank, 100, 0);
+        const float* const on_device = values.span().data();
+        check_all_reduce<float, float>(comm, 100, 1);
+        if (rank == 0) { return world.abort(); }
+        const std::array<std::size_t, 1> lost{0};
+        nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::patient());
+        const Comm fewer(left);
+        CHECK(fewer.rank() == rank - 1);
+        check_all_reduce<float, float>(fewer, 100, 3);
+        std::vector<float> held(100);
+        copy_out(world, on_device, held);
+        for (std::size_t i = 0; i < held.size(); ++i) { REQUIRE(held[i] == verb_oracle::value<float>(rank, i)); }
+        CHECK(contains(thrown_message<CommError>([&] { barrier(comm, world.streams().communication); }),
+                       "its survivors have a World of their own"));
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+    CHECK(standin::live() == standin::Live{});
+}
+
+TEST_CASE("nccl: a survivor that does not come is an error on the others") {
+    gpu_ranks::restart();
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    const auto outcomes = gpu_ranks::each_in_a_thread(3, [&](std::size_t rank) {
+        nccl::World world(id, 3, rank, survivable());
+        world.revoke();
+        if (rank == 1) { return; }
+        const std::array<std::size_t, 1> lost{2};
+        const nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::impatient());
+    });
+    CHECK(outcomes[0].kind == Kind::comm);
+    CHECK(contains(outcomes[0].text, "not every rank has made this call within 300 ms (ncclCommShrink)"));
+    CHECK(standin::hangs() == 0);
+    CHECK(standin::live() == standin::Live{});
+}
+
+TEST_CASE("nccl: survivors that make no sense are refused, and leave the World as it was") {
+    gpu_ranks::restart();
+    const auto refused = [](nccl::World& world, const std::vector<std::size_t>& lost) {
+        return thrown_message<std::invalid_argument>([&] {
+            nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::impatient());
+        });
+    };
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
+        nccl::World world(id, 2, rank, gpu_ranks::patient());
+        const Comm comm(world);
+        CHECK(contains(refused(world, {}), "no rank is lost, expected at least one"));
+        CHECK(contains(refused(world, {2}), "lost rank 2 of 2: there is none"));
+        CHECK(contains(refused(world, {rank}), "it is this one"));
+        CHECK(contains(refused(world, {1 - rank, 1 - rank}), "it is named twice"));
+        check_all_reduce<float, float>(comm, 10, 1);
+
+        nccl::World borrowing(nccl::Borrow{comm.native()}, gpu_ranks::patient());
+        CHECK(contains(refused(borrowing, {1 - rank}), "over a communicator of the user's"));
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+    CHECK(standin::calls("ncclCommShrink") == 0);
+    CHECK(standin::live() == standin::Live{});
+}
+
+TEST_CASE("nccl: a World that failed without being survivable has no survivors, nor has one of an old NCCL") {
+    gpu_ranks::restart();
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
+        nccl::World world(id, 2, rank, gpu_ranks::impatient());
+        const std::array<std::size_t, 1> lost{1 - rank};
+        if (rank == 0) {
+            standin::set_async_error(Comm(world).native(), ncclRemoteError);
+            CHECK_THROWS_AS((check_all_reduce<float, float>(Comm(world), 10, 1)), CommError);
+        } else {
+            world.abort();
+        }
+        nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::impatient());
+    });
+    for (const auto& outcome : outcomes) {
+        CHECK(outcome.kind == Kind::comm);
+        CHECK(contains(outcome.text, "this World has ended after an earlier failure"));
+    }
+
+    standin::set_nccl_version(22605);
+    const std::string text =
+        thrown_message<CommError>([] { nccl::World world(nccl::UniqueId::create(), 1, 0, survivable()); });
+    CHECK(contains(text, "a survivable World"));
+    CHECK(contains(text, "NCCL 2.26.5 is loaded, expected 2.27.3 or later"));
+    CHECK(standin::live() == standin::Live{});
+}
