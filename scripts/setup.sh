@@ -13,7 +13,6 @@ command c++ g++
 command pkg-config pkg-config
 '
 needs_tests="$needs_build
-header doctest/doctest.h doctest-dev
 command cmake cmake
 "
 # Of a program with a command line.

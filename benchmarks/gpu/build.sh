@@ -3,9 +3,10 @@
 # Compiles and links the benchmarks with their GPU parts, by nvcc and g++ alone; needs no GPU.
 #   benchmarks/gpu/build.sh [--out FOLDER] [--arch "80 90"] [--jobs N]
 # Without --arch: for the GPUs of this machine. Does nothing when the programs are newer than all sources.
-# Environment: NVCC; CXX, the host's compiler; NCCL_HOME, the folder above include/nccl.h, where NCCL is neither in the
-# toolkit nor in a wheel of PyTorch's; CPLUS_INCLUDE_PATH, folders with CLI/CLI.hpp and nlohmann/json.hpp, where the
-# compiler finds none and nothing can be installed; CXXFLAGS, in place of -O3 -march=native; NVCC_FLAGS, further flags.
+# Environment: NVCC; CXX, the host's compiler; NCCL_HOME, the folder above include/nccl.h, to take that NCCL and not the
+# newest of the toolkit's, the system's and PyTorch's; CPLUS_INCLUDE_PATH, folders with CLI/CLI.hpp and
+# nlohmann/json.hpp, where the compiler finds none and nothing can be installed; CXXFLAGS, in place of -O3
+# -march=native; NVCC_FLAGS, further flags.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/setup.sh"
 . "$root/scripts/nccl.sh"
@@ -25,7 +26,8 @@ fail() { say "benchmarks/gpu/build.sh: error: $*" && exit 1; }
 cxx=${CXX:-g++}
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 command -v "$nvcc" >/dev/null || fail "no nvcc: expected the CUDA toolkit 13 in PATH, or NVCC=its compiler"
-[ -n "$(nccl_home)" ] || fail "no nccl.h: expected NCCL beside the toolkit or in PyTorch's wheel, or NCCL_HOME=the folder above include/"
+find_nccl
+[ -n "$nccl_home" ] || fail "$(nccl_taken)"
 need "$needs_gpu_benchmarks"
 if [ -z "$architectures" ]; then
     architectures=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u | xargs)
@@ -38,12 +40,13 @@ codes=()
 for architecture in $architectures; do
     codes+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
 done
-wanted="$cxx $nvcc $(nccl_home) $optimization ${NVCC_FLAGS:-} $architectures"
+wanted="$cxx $nvcc $(nccl_taken) $optimization ${NVCC_FLAGS:-} $architectures"
 mkdir -p "$out"
 if [ -x "$out/collectives" ] && [ -x "$out/kernels" ] && [ "$(cat "$out/.configured" 2>/dev/null)" = "$wanted" ] &&
     [ -z "$(find "$root"/{include,benchmarks,examples/common} -newer "$out/kernels" -type f -print -quit)" ]; then
     exit 0
 fi
+say "with $(nccl_taken)"
 
 common="examples/common/flags examples/common/gnuplot examples/common/output_file
     examples/common/processes_without_mpi benchmarks/common/gpu benchmarks/common/machine
@@ -61,15 +64,15 @@ compile_one() {
             "$nvcc" -std=c++20 -ccbin "$cxx" "${codes[@]}" --expt-relaxed-constexpr ${NVCC_FLAGS:-} \
                 -I"$root/include" -O3 -c "$root/$1.cu" -o "$(object "$1")" ;;
         *)
-            "$cxx" -std=c++20 $optimization -I"$root/include" -isystem "$(nccl_home)/include" \
+            "$cxx" -std=c++20 $optimization -I"$root/include" "${nccl_flags[@]}" \
                 -isystem "$(dirname "$(dirname "$(readlink -f "$nvcc")")")/include" \
                 -DBENCHMARKS_FLAGS="\"$optimization; nvcc -O3 sm_${architectures// / sm_}\"" \
                 -c "$root/$1.cpp" -o "$(object "$1")" ;;
     esac
 }
 link() { # program, objects
-    # shellcheck disable=SC2046,SC2086
-    "$nvcc" -ccbin "$cxx" --no-device-link $2 $(nccl_libraries) -o "$out/$1"
+    # shellcheck disable=SC2086
+    "$nvcc" -ccbin "$cxx" --no-device-link $2 "${nccl_libraries[@]}" -o "$out/$1"
 }
 
 rm -f "$out"/*.o "$out/.configured" "$out/collectives" "$out/kernels"

@@ -3,11 +3,12 @@
 # Compiles and links both trainers with nvcc; needs no GPU.
 #   examples/cuda_trainer/build.sh [--out FOLDER] [--arch "80 90"]
 # Without --arch: for the GPUs of this machine, or for sm_80 and sm_90 where there are none.
-# Environment: NVCC; CXX, the host's compiler; NCCL_HOME, the folder above include/nccl.h, where NCCL is not beside the
-# toolkit; NVCC_FLAGS, further flags.
+# Environment: NVCC; CXX, the host's compiler; NCCL_HOME, the folder above include/nccl.h, to take that NCCL and not the
+# newest of the toolkit's, the system's and PyTorch's; NVCC_FLAGS, further flags.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
+. "$root/scripts/nccl.sh"
 out=$root/build/cuda_trainer
 architectures=
 while [ $# -gt 0 ]; do
@@ -30,19 +31,15 @@ for architecture in ${architectures:-80 90}; do
     flags+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
 done
 if [ -n "${CXX:-}" ]; then flags+=(-ccbin "$CXX"); fi
-libraries=(-lcublas)
-if [ -n "${NCCL_HOME:-}" ]; then
-    flags+=(-isystem "$NCCL_HOME/include")
-    libraries+=(-L"$NCCL_HOME/lib" "-Xlinker=-rpath,$NCCL_HOME/lib")
-    if [ -e "$NCCL_HOME/lib/libnccl.so" ]; then libraries+=(-lnccl); else libraries+=(-l:libnccl.so.2); fi
-else
-    libraries+=(-lnccl)
-fi
+find_nccl
+if [ -z "$nccl_home" ]; then echo "build.sh: $(nccl_taken)" >&2 && exit 1; fi
+echo "with $(nccl_taken)"
 mkdir -p "$out"
 jobs=()
 for program in before after; do
     # shellcheck disable=SC2086
-    "$nvcc" "${flags[@]}" ${NVCC_FLAGS:-} "$here/$program.cu" -o "$out/$program" "${libraries[@]}" &
+    "$nvcc" "${flags[@]}" ${NVCC_FLAGS:-} "${nccl_flags[@]}" "$here/$program.cu" -o "$out/$program" \
+        -lcublas "${nccl_libraries[@]}" &
     jobs+=($!)
 done
 for job in "${jobs[@]}"; do wait "$job"; done

@@ -3,27 +3,13 @@
 # Builds the GPU test programs with nvcc and g++ alone; sourced by compile and run, which set:
 #   out    folder of objects, logs and programs        architectures   "80 90"
 #   host_flags, device_flags, jobs
-# After `build`: results (lines "passed|failed|skipped NAME SECONDS"), programs (names of those that were linked).
+# Notes what became of it in $out/results: "passed|failed|skipped KIND NAME SECONDS [REASON]".
 
 root=$(cd "$here/../.." && pwd)
 cxx=${CXX:-g++}
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 source "$root/scripts/nccl.sh"
-
-# doctest: DOCTEST_INCLUDE, the folder above doctest/doctest.h; else what the compiler finds, or Meson's download.
-doctest_include() {
-    local folder
-    for folder in "${DOCTEST_INCLUDE:-}" /usr/include /usr/local/include "$root"/subprojects/doctest-*/; do
-        if [ -n "$folder" ] && [ -e "$folder/doctest/doctest.h" ]; then echo "$folder" && return; fi
-    done
-}
-
-nccl_version() {
-    local header
-    header="$(nccl_home)/include/nccl.h"
-    [ -e "$header" ] || { echo none && return; }
-    awk '/define NCCL_(MAJOR|MINOR|PATCH) /{printf "%s%s", dot, $3; dot = "."}' "$header"
-}
+find_nccl
 
 cuda_version() { "$nvcc" --version | sed -n 's/.* V\([0-9.]*\)$/\1/p'; }
 
@@ -33,14 +19,9 @@ has_kernels() { grep -q '^#include .*\.cuh[>"]' "$1" || grep -q '^#include <thru
 
 # object NAME SOURCE: compiles; sources without device code by the host's compiler.
 object() {
-    local name=$1 source=$2 doctest nccl
-    local -a flags=(-std=c++20 -I"$root/include" -I"$root/tests")
-    doctest=$(doctest_include)
-    [ "$doctest" = /usr/include ] || [ -z "$doctest" ] || flags+=(-isystem "$doctest")
-    if uses_nccl "$source"; then
-        nccl=$(nccl_home)
-        [ "$nccl" = /usr ] || flags+=(-isystem "$nccl/include")
-    fi
+    local name=$1 source=$2
+    local -a flags=(-std=c++20 -I"$root/include" -I"$root/tests" -isystem "$root/subprojects/doctest")
+    if uses_nccl "$source"; then flags+=("${nccl_flags[@]}"); fi
     # The host's code keeps products and sums apart, so that its bits are those of a device without fusing.
     if has_kernels "$source"; then
         local -a codes=()
@@ -66,35 +47,42 @@ object() {
 program() {
     local name=$1 source=$2
     local -a libraries=()
-    if uses_nccl "$source"; then mapfile -t libraries < <(nccl_libraries); fi
+    if uses_nccl "$source"; then libraries=("${nccl_libraries[@]}"); fi
     "$nvcc" -ccbin "$cxx" --no-device-link "$out/$name.o" "$out/main.o" "$out/libkernels.a" "${libraries[@]}" \
         -o "$out/$name"
 }
 
-# timed KIND NAME COMMAND...: runs it, keeps its output as a log, and notes the result.
+# timed KIND NAME COMMAND...: runs it, keeps its output as a log, and notes the result, with what it says in lines
+# "skipped: REASON" or "failed: REASON".
 timed() {
-    local kind=$1 name=$2 begin=$EPOCHREALTIME status=0 result=passed
+    local kind=$1 name=$2 log=$out/$1.$2.log begin=$EPOCHREALTIME status=0 result=passed reason
     shift 2
-    "$@" >"$out/$kind.$name.log" 2>&1 || status=$?
+    "$@" >"$log" 2>&1 || status=$?
     if [ $status -eq 77 ]; then result=skipped; elif [ $status -ne 0 ]; then result=failed; fi
-    printf '%s %s %s %s\n' "$result" "$kind" "$name" \
-        "$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')" | tee -a "$out/results"
-    [ $result != failed ] || tail -n 30 "$out/$kind.$name.log"
+    reason=$(sed -n "s/^$result: //p" "$log" | awk '!seen[$0]++ { printf "%s%s", semicolon, $0; semicolon = "; " }')
+    note "$result" "$kind" "$name" "$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')" \
+        ${reason:+"$reason"}
+    [ $result != failed ] || tail -n 30 "$log"
     return $status
 }
+note() { echo "$*" | tee -a "$out/results"; }
 
 # Waits until one more job may start.
 free_place() { while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done; }
 
 build() {
     local source name
+    if ! command -v "$nvcc" >/dev/null; then
+        echo "no nvcc: expected the CUDA toolkit 13 in PATH, or NVCC=its compiler" >&2
+        exit 1
+    fi
     : >"$out/results"
     # The longest first. Links follow, for what was compiled.
     for source in "$here"/instantiate_[as]*.cu "$here"/instantiate.cu "$here"/instantiate_[!as]*.cu \
         "$here"/trainer_kernels.cu "$here"/*_test.cu "$here"/main.cpp; do
         name=$(basename "${source%.*}")
-        if uses_nccl "$source" && [ -z "$(nccl_home)" ]; then
-            echo "skipped compile $name 0" | tee -a "$out/results"
+        if uses_nccl "$source" && [ -z "$nccl_home" ]; then
+            note skipped compile "$name" 0 "$(nccl_taken)"
             continue
         fi
         free_place

@@ -35,6 +35,7 @@
 #include "../unit/backend/nccl/step_trainer.hpp"
 #include "../unit/backend/rank_checks.hpp"
 #include "closed_forms.hpp"
+#include "skip.hpp"
 
 // Several ranks, each a process: NCCL knows no threads that drive different ranks of one GPU. With fewer GPUs than
 // ranks they share them, which NCCL does since 2.30 where NCCL_MULTI_RANK_GPU_ENABLE=1 is set. The test cases that
@@ -172,9 +173,8 @@ class Processes {
 
 void on_ranks(std::string_view test_case) {
     if (const std::string reason = obstacle(2); !reason.empty()) {
-        std::printf("skipped: %s\n", reason.c_str());
-        std::fflush(stdout);
-        std::_Exit(77);  // as main does without a GPU
+        skip(reason);
+        return;
     }
     for (const std::size_t ranks : {2U, 3U, 4U}) {
         if (const std::string reason = obstacle(ranks); !reason.empty()) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/backend/cub/require_cccl.cuh>
+
 #include <cub/device/device_for.cuh>
 
 #include <shardkit/backend/cub/device_launch.hpp>

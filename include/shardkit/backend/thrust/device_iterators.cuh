@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/backend/cub/require_cccl.cuh>
+
 #include <cstddef>
 
 #include <thrust/device_ptr.h>

@@ -51,10 +51,13 @@ void check_pack_of(M& machine, std::size_t size, const std::vector<UpdateRun>& p
     }
     CHECK(same_bits(flat.values(), expected));
 
-    M::Kernels::fill(machine.stream(), flat.span(), T{});
+    // Other numbers everywhere than those that were packed, padding included.
+    const std::vector<T> returned = counted<T>(size, 50);
+    M::Kernels::copy_in(machine.stream(), std::span<const T>(returned), flat.span());
     M::Kernels::unpack(machine.stream(), table.view(), flat.span());
+    CHECK(same_bits(flat.values(), returned));
     for (std::size_t t = 0; t < tensors.size(); ++t) {
-        CHECK(same_bits(tensors[t].values(), std::vector<T>(places[t].end - places[t].begin)));
+        CHECK(same_bits(tensors[t].values(), counted<T>(places[t].end - places[t].begin, 50 + places[t].begin)));
     }
 }
 
