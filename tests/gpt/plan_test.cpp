@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "../test_size.hpp"
 #include "trainings.hpp"
 
 using namespace train_gpt;
@@ -23,16 +24,16 @@ Options few_steps(std::size_t ranks, std::size_t batch) {
 
 TEST_SUITE("gpt.plan") {
     TEST_CASE("memory is within 2 % of the plan for every policy, microbatches included") {
-        Options options = few_steps(4, 24);
+        Options options = few_steps(4, test_size::reduced() ? 12 : 24);
         options.microbatches = 3;
         for_each_policy(options, check_plan);
     }
 
     TEST_CASE("memory is within 2 % of the plan where ranks, sequences and layers leave little of it to a rank") {
         Options options = few_steps(8, 8);
-        for_each_policy(options, check_plan);
+        if (!test_size::reduced()) { for_each_policy(options, check_plan); }
         options.model.sequence = 16;
-        for_each_policy(options, check_plan);
+        if (!test_size::reduced()) { for_each_policy(options, check_plan); }
         options.model.layers = 1;
         for_each_policy(options, check_plan);
         for (const Dtype dtype : {Dtype::fp64, Dtype::bf16}) {
