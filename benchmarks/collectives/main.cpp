@@ -90,8 +90,8 @@ void measure_and_report(const Prepared& prepared, const program::Processes& proc
 
     if (prepared.json->wanted()) { prepared.json->write(json_report(options, machine, mpi, rows)); }
     if (prepared.plot->wanted()) {
-        program::run_gnuplot(options.plot, 1100, 900, plot_script(options, rows, prepared.peers));
-        prepared.plot->keep();
+        const std::string script = plot_script(options, rows, prepared.peers);
+        prepared.plot->write(program::gnuplot_picture(options.plot, 1100, 900, script));
     }
     std::uint64_t wrong = 0;
     for (const Row& row : rows) { wrong += row.wrong(); }

@@ -92,8 +92,7 @@ std::vector<policies::Row> measure_and_print(const policies::Options& o, const s
 void report(const Prepared& prepared, const std::string& json, const std::string& plot) {
     if (prepared.json->wanted()) { prepared.json->write(json); }
     if (prepared.plot->wanted()) {
-        program::run_gnuplot(prepared.options.plot, 1100, 600, plot);
-        prepared.plot->keep();
+        prepared.plot->write(program::gnuplot_picture(prepared.options.plot, 1100, 600, plot));
     }
 }
 

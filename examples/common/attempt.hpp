@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <new>
+#include <stdexcept>
 #include <string>
 
 #include "input_error.hpp"
@@ -23,9 +24,17 @@ Failure attempt(F f, const char* no_memory = "not enough memory for this run") {
     try {
         f();
         return {};
-    } catch (const InputError& error) { return {2, error.what()}; } catch (const std::bad_alloc&) {
-        return {EXIT_FAILURE, no_memory};
+    } catch (const InputError& error) { return {2, error.what()}; } catch (const std::bad_alloc& error) {
+        return {EXIT_FAILURE, std::string(no_memory) + " (" + error.what() + ")"};
     } catch (const std::exception& error) { return {EXIT_FAILURE, error.what()}; }
+}
+
+/// What was printed has arrived.
+/// @throws std::runtime_error when some of it was lost: the disk is full, a pipe has no reader
+inline void flush_output() {
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+        throw std::runtime_error("standard output could not be written in full");
+    }
 }
 
 inline void print_failure(const char* program, const std::string& text) {

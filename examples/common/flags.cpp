@@ -34,6 +34,13 @@ void Flags::parse(int count, const char* const* arguments) {
         throw InputError("unknown argument '" + (rest.empty() ? "" : rest.front()) +
                          "': expected one of the flags that --help lists");
     } catch (const CLI::ParseError& error) {
+        for (const CLI::Option* option : cli.get_options()) {
+            const auto& given = option->results();
+            if (given.size() > 1 && !option->get_type_name().empty()) {
+                throw InputError(option->get_name() + " '" + given[0] + "' and '" + given[1] +
+                                 "': expected one value, the flag once");
+            }
+        }
         std::string what = error.what();
         for (char& c : what) { c = c == '\n' ? ' ' : c; }
         throw InputError(what);

@@ -2,9 +2,12 @@
 #include "gnuplot.hpp"
 
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <stdexcept>
 
 #include "input_error.hpp"
@@ -27,16 +30,38 @@ std::string gnuplot_text(const std::string& text) {
     return result + "'";
 }
 
-void run_gnuplot(const std::string& file, int width, int height, const std::string& script) {
-    std::FILE* pipe = popen("gnuplot", "w");
-    if (pipe == nullptr) { throw std::runtime_error("--plot: gnuplot could not be started"); }
-    std::fprintf(pipe, "set terminal %s size %d,%d\nset output %s\n", file.ends_with(".svg") ? "svg" : "pngcairo",
-                 width, height, gnuplot_text(file).c_str());
-    std::fwrite(script.data(), 1, script.size(), pipe);
-    const int status = pclose(pipe);
-    if (status == -1 || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+namespace {
+
+std::string read_all(int from) {
+    std::string all;
+    std::array<char, 4096> part;
+    for (ssize_t count; (count = read(from, part.data(), part.size())) > 0;) {
+        all.append(part.data(), static_cast<std::size_t>(count));
+    }
+    return all;
+}
+
+}  // namespace
+
+std::string gnuplot_picture(const std::string& file, int width, int height, const std::string& script) {
+    std::array<int, 2> ends;
+    if (pipe(ends.data()) != 0) { throw std::runtime_error("--plot: no pipe to read gnuplot's picture from"); }
+    std::FILE* gnuplot = popen(("exec gnuplot >/dev/fd/" + std::to_string(ends[1])).c_str(), "w");
+    close(ends[1]);
+    auto picture = std::async(std::launch::async, read_all, ends[0]);
+    int status = -1;
+    if (gnuplot != nullptr) {
+        std::fprintf(gnuplot, "set terminal %s size %d,%d\n", file.ends_with(".svg") ? "svg" : "pngcairo", width,
+                     height);
+        std::fwrite(script.data(), 1, script.size(), gnuplot);
+        status = pclose(gnuplot);
+    }
+    std::string drawn = picture.get();
+    close(ends[0]);
+    if (status == -1 || !WIFEXITED(status) || WEXITSTATUS(status) != 0 || drawn.empty()) {
         throw std::runtime_error("--plot: gnuplot failed on '" + file + "'");
     }
+    return drawn;
 }
 
 }  // namespace program

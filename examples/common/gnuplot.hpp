@@ -11,8 +11,8 @@ void require_plotter(const std::string& file);
 /// Text between quotes in a gnuplot script: nothing is special in it.
 std::string gnuplot_text(const std::string& text);
 
-/// Runs a gnuplot script that draws into `file`.
+/// What a gnuplot script draws, as the content of `file`, whose name's end says in which format.
 /// @throws std::runtime_error when gnuplot fails
-void run_gnuplot(const std::string& file, int width, int height, const std::string& script);
+std::string gnuplot_picture(const std::string& file, int width, int height, const std::string& script);
 
 }  // namespace program

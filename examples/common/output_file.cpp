@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output_file.hpp"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 
@@ -11,27 +12,59 @@
 
 namespace program {
 
+namespace fs = std::filesystem;
+
+namespace {
+
+/// What stands for another file of this process, though that may be a regular one: it is not replaced.
+bool is_of_system(const std::string& name) {
+    const std::string path = fs::absolute(name).lexically_normal().string();
+    return path.starts_with("/dev/") || path.starts_with("/proc/");
+}
+
+}  // namespace
+
 OutputFile::OutputFile(const std::string& flag, const std::string& name) : name_(name) {
     if (name.empty()) { return; }
     std::error_code ignored;
-    const bool there = std::filesystem::exists(name, ignored);
-    if (!std::ofstream(name, std::ios::app)) {
-        throw bad_flag(flag, name, std::string("a file that can be written (") + std::strerror(errno) + ")");
+    const fs::file_status status = fs::status(name, ignored);
+    if (fs::exists(status) && (fs::is_directory(status) || access(name.c_str(), W_OK) != 0)) {
+        throw bad_flag(flag, name,
+                       std::string("a file that can be written (") +
+                           std::strerror(fs::is_directory(status) ? EISDIR : errno) + ")");
     }
-    made_here_ = !there;
+    if (fs::exists(status) && (!fs::is_regular_file(status) || is_of_system(name))) { return; }
+
+    std::error_code unknown;
+    target_ = fs::weakly_canonical(name, unknown);
+    if (unknown) { target_ = name; }
+    temporary_ = target_.string() + "." + std::to_string(getpid()) + ".part";
+    if (!std::ofstream(temporary_)) {
+        throw bad_flag(
+            flag, name,
+            std::string("a file that can be written (its folder takes no new file: ") + std::strerror(errno) + ")");
+    }
+    fs::remove(temporary_, ignored);
 }
 
-OutputFile::~OutputFile() {
-    std::error_code ignored;
-    if (made_here_) { std::filesystem::remove(name_, ignored); }
-}
-
-void OutputFile::write(std::string_view content) {
-    std::ofstream file(name_, std::ios::binary | std::ios::trunc);
+void OutputFile::write(std::string_view content) const {
+    const bool in_place = target_.empty();
+    std::ofstream file(in_place ? fs::path(name_) : temporary_,
+                       std::ios::binary | (in_place ? std::ios::app : std::ios::trunc));
     file.write(content.data(), static_cast<std::streamsize>(content.size()));
     file.close();
-    if (!file) { throw std::runtime_error("writing '" + name_ + "' failed: " + std::strerror(errno)); }
-    keep();
+    std::string failure = file ? "" : std::strerror(errno);
+    if (!in_place) {
+        std::error_code error;
+        const fs::file_status before = fs::status(target_, error);
+        if (fs::exists(before)) { fs::permissions(temporary_, before.permissions(), error); }
+        if (failure.empty()) {
+            fs::rename(temporary_, target_, error);
+            if (error) { failure = error.message(); }
+        }
+        if (!failure.empty()) { fs::remove(temporary_, error); }
+    }
+    if (!failure.empty()) { throw std::runtime_error("writing '" + name_ + "' failed: " + failure); }
 }
 
 }  // namespace program

@@ -1,33 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
 namespace program {
 
-/// A result file that is opened before anything is measured, so that an unwritable name costs nothing; an empty name
-/// is no file. If nothing is written, a file that was not there before is removed again.
+/// A result file of which it is known before anything is measured that it can be written; an empty name is no file.
+/// Nothing is left behind until it is: the content goes into a file beside it, which then takes its name. What is no
+/// regular file (/dev/stdout, a pipe) is written to in place.
 class OutputFile {
   public:
     /// @throws InputError that names the flag, the file and the system's reason
     OutputFile(const std::string& flag, const std::string& name);
-    OutputFile(const OutputFile&) = delete;
-    OutputFile& operator=(const OutputFile&) = delete;
-    ~OutputFile();
 
     /// Replaces what the file held.
-    /// @throws std::runtime_error when that fails
-    void write(std::string_view content);
-    /// Somebody else has written it: keep it.
-    void keep() noexcept { made_here_ = false; }
+    /// @throws std::runtime_error when that fails: a regular file holds then what it held before
+    void write(std::string_view content) const;
 
     bool wanted() const noexcept { return !name_.empty(); }
-    const std::string& name() const noexcept { return name_; }
 
   private:
     std::string name_;
-    bool made_here_ = false;
+    std::filesystem::path target_;     // behind all links; empty: in place
+    std::filesystem::path temporary_;  // beside it
 };
 
 }  // namespace program

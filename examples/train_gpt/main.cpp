@@ -37,6 +37,13 @@ struct Prepared {
     std::unique_ptr<OutputFile> plot;
 };
 
+/// What a plan does without, where it was asked for.
+std::string not_written(const Options& options) {
+    return options.json.empty() && options.plot.empty()
+               ? ""
+               : "nothing written to --json or --plot: --plan does not train\n";
+}
+
 std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
     std::string help;
     const auto options = parse_command_line(count, arguments, help, processes.count());
@@ -45,16 +52,15 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         return std::nullopt;
     }
     Prepared prepared{*options, make_plan(*options), {}, nullptr, nullptr};
-    if (options->action == Options::Action::plan) {
-        if (processes.reports()) { print(describe_plan(*options, prepared.plan)); }
-        return std::nullopt;
-    }
-    prepared.text = read_text(options->text, options->model.sequence);
+    const bool trains = options->action == Options::Action::train;
+    if (trains || !options->text.empty()) { prepared.text = read_text(options->text, options->model.sequence); }
     if (processes.reports()) {
         if (!options->plot.empty()) { require_plotter(options->plot); }
         prepared.json = std::make_unique<OutputFile>("--json", options->json);
         prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
+        if (!trains) { print(describe_plan(*options, prepared.plan) + not_written(*options)); }
     }
+    if (!trains) { return std::nullopt; }
     return prepared;
 }
 
@@ -77,9 +83,8 @@ void train_and_report(const Prepared& prepared, const Processes& processes) {
     print(summary(options, prepared.plan, results));
     if (prepared.json->wanted()) { prepared.json->write(json_report(options, prepared.plan, results, resident)); }
     if (prepared.plot->wanted()) {
-        plot_losses(prepared.plot->name(), "train_gpt " + options.policy.text() + " on " + options.mesh.describe(),
-                    results.losses);
-        prepared.plot->keep();
+        const std::string title = "train_gpt " + options.policy.text() + " on " + options.mesh.describe();
+        prepared.plot->write(plot_losses(options.plot, title, results.losses));
     }
 }
 

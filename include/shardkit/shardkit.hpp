@@ -88,6 +88,7 @@
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/layout/shard_range.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/memory/memory_error.hpp>
 #include <shardkit/memory/slot_lease.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/memory/slot_pools.hpp>
@@ -170,6 +171,7 @@
 #include <shardkit/sharded/divisor.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
 #include <shardkit/sharded/gradients.hpp>
+#include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_state.hpp>

@@ -105,7 +105,7 @@ TEST_SUITE("gpt.command_line") {
             {"--bogus 3", {"'--bogus'", "--help"}},
             {"stray", {"'stray'", "--help"}},
             {"--lr", {"--lr"}},
-            {"--steps 5 --steps 6", {"--steps"}},
+            {"--steps 5 --steps 6", {"--steps '5' and '6'", "expected one value"}},
             {"--lr nan", {"--lr 'nan'", "finite number of at least 0"}},
             {"--lr inf", {"--lr 'inf'", "finite number of at least 0"}},
             {"--lr -inf", {"--lr '-inf'", "finite number of at least 0"}},
@@ -124,11 +124,18 @@ TEST_SUITE("gpt.command_line") {
             {"--width 0", {"--width '0'", "whole number from 1"}},
             {"--layers 0", {"--layers '0'", "whole number from 1"}},
             {"--width 99999999999 --heads 1", {"--width 99999999999", "at most"}},
-            {"--width 536870911 --heads 1 --layers 2147483647", {"overflows 64 bits"}},
+            {"--width 536870911 --heads 1 --layers 2147483647",
+             {"--width 536870911 and --layers 2147483647", "parameters overflow 64 bits"}},
+            {"--sequence 2147483647 --batch 1 --mesh 1x1x1 --layers 1 --width 8 --heads 2",
+             {"--sequence 2147483647", "attention scores overflow 64 bits"}},
+            {"--sequence 2000000000 --batch 1 --mesh 1x1x1 --width 50000000 --heads 1 --layers 6",
+             {"2000000000 tokens in one pass", "activations overflow 64 bits"}},
             {"--sequence 2000000000", {"2000000000 tokens", "at most", "--microbatches"}},
             {"--text ''", {"--text ''", "a file name"}},
             {"--plot curve.gif", {"'curve.gif'", ".png or .svg"}},
             {"--plot a.svg --json a.svg", {"'a.svg'", "--json"}},
+            {"--plot a.svg --json ./a.svg", {"'a.svg'", "--json"}},
+            {"--plot no/../a.svg --json a.svg", {"'no/../a.svg'", "--json"}},
         };
         for (const auto& each : cases) {
             const std::string& line = each.first;

@@ -142,12 +142,12 @@ TEST_SUITE("gpt.program") {
                              doctest::Contains("--json '"), program::InputError);
         CHECK_THROWS_WITH_AS(program::OutputFile("--plot", folder.file("")), doctest::Contains("can be written"),
                              program::InputError);
-        { const program::OutputFile unused("--json", folder.file("a.json")); }
+        const program::OutputFile unused("--json", folder.file("a.json"));
         CHECK_FALSE(fs::exists(folder.file("a.json")));
         std::ofstream(folder.file("old.json")) << "old";
-        { const program::OutputFile unused("--json", folder.file("old.json")); }
+        const program::OutputFile old("--json", folder.file("old.json"));
         CHECK(fs::file_size(folder.file("old.json")) == 3);
-        program::OutputFile("--json", folder.file("old.json")).write("new!");
+        old.write("new!");
         CHECK(fs::file_size(folder.file("old.json")) == 4);
         CHECK_FALSE(program::OutputFile("--json", "").wanted());
     }

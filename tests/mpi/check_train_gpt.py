@@ -76,6 +76,10 @@ def main():
         check_refused(["--batch", "12", "--text", str(folder / "missing")], "missing")
         check_refused(["--batch", "12", "--json", str(folder / "no/such/folder.json")], "folder.json")
         check_refused(["--dtype", "fp8"], "fp8")
+        diverged = folder / "diverged.json"
+        done = run([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", *SMALL, "--lr", "1e30", "--json", diverged])
+        expect(done.returncode == 1 and "step 2: the loss is nan" in done.stderr and not diverged.exists(),
+               "a run that diverges fails and writes nothing", done)
         done = run([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", "--mesh", "64x1x1", "--batch", "64", "--plan"])
         expect(done.returncode == 0 and done.stdout.count("memory per rank, planned") == 1, "--plan of any mesh", done)
         done = run([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", "--help"])

@@ -76,13 +76,21 @@ inline void validate(const ModelConfig& config, std::size_t sequences_per_pass) 
                                     std::to_string(limit) + " tokens; raise --microbatches");
     }
     // Bytes stay countable too: no buffer of a rank holds more than 64 bytes for each of these elements.
-    checked_product(checked_product(12 * config.width, config.width, "--width x --width"), 64 * config.layers,
-                    "parameters (12 x --width x --width x --layers)");
-    checked_product(vocabulary + config.sequence, 64 * config.width, "embeddings (--sequence x --width)");
-    checked_product(checked_product(tokens, config.width, "tokens x --width"), 64 * config.layers,
-                    "activations (tokens x --width x --layers)");
-    checked_product(checked_product(config.sequence, config.sequence, "--sequence x --sequence"), 64,
-                    "attention scores (--sequence x --sequence)");
+    const auto countable = [](const std::string& what, const std::string& given, std::size_t a, std::size_t b,
+                              std::size_t c) {
+        constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 64;
+        if (b > most / a || c > most / (a * b)) {
+            throw std::invalid_argument(given + ": expected less, the bytes of " + what + " overflow 64 bits");
+        }
+    };
+    const std::string width = "--width " + std::to_string(config.width);
+    const std::string layers = "--layers " + std::to_string(config.layers);
+    const std::string sequence = "--sequence " + std::to_string(config.sequence);
+    const std::string pass = std::to_string(tokens) + " tokens in one pass";
+    countable("parameters", width + " and " + layers, 12 * config.width, config.width, config.layers);
+    countable("embeddings", sequence + " and " + width, vocabulary + config.sequence, config.width, 1);
+    countable("activations", pass + ", " + width + " and " + layers, tokens, config.width, config.layers);
+    countable("attention scores", sequence, config.sequence, config.sequence, 1);
 }
 
 }  // namespace train_gpt

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.hpp"
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "../../common/read_flag.hpp"
 
@@ -10,7 +12,9 @@ namespace train_gpt {
 namespace {
 
 void add_flags(program::Flags& flags) {
-    flags.add_switch("--plan", "print memory and traffic per rank for --mesh, of any size, and stop");
+    flags.add_switch("--plan",
+                     "print memory and traffic per rank for --mesh, of any size, and stop; files are "
+                     "checked, none is written");
     flags.add("--mesh", "DPxTPxCP",
               "data x tensor x context parallel ranks [2x1x1; 1x1x1 with --engine self; with mpi all processes]");
     flags.add("--policy", "NAME",
@@ -93,6 +97,16 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
 
 namespace {
 
+/// Whether both names are of one file, there or not.
+bool same_file(const std::string& a, const std::string& b) {
+    if (a.empty() || b.empty()) { return false; }
+    std::error_code unknown;
+    const auto place = [&](const std::string& name) {
+        return std::filesystem::weakly_canonical(std::filesystem::absolute(name), unknown);
+    };
+    return a == b || (place(a) == place(b) && !unknown);
+}
+
 /// That tp divides what it splits of the model, and cp, with 2 chunks a rank, every sequence.
 void validate_split(const Options& o) {
     const auto by = [&](const char* axis, std::size_t extent) {
@@ -159,9 +173,7 @@ void validate(const Options& o) {
     if (!o.plot.empty() && !o.plot.ends_with(".png") && !o.plot.ends_with(".svg")) {
         throw program::bad_flag("--plot", o.plot, "a name that ends in .png or .svg");
     }
-    if (!o.plot.empty() && o.plot == o.json) {
-        throw program::bad_flag("--plot", o.plot, "another file than that of --json");
-    }
+    if (same_file(o.plot, o.json)) { throw program::bad_flag("--plot", o.plot, "another file than that of --json"); }
 }
 
 }  // namespace train_gpt

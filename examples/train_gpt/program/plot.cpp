@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plot.hpp"
 
-#include <cmath>
 #include <cstddef>
 
 #include "../../common/gnuplot.hpp"
@@ -9,15 +8,13 @@
 
 namespace train_gpt {
 
-void plot_losses(const std::string& file, const std::string& title, const std::vector<double>& losses) {
+std::string plot_losses(const std::string& file, const std::string& title, const std::vector<double>& losses) {
     std::string script =
         "set title " + program::gnuplot_text(title) +
         " noenhanced\nset xlabel 'step'\nset ylabel 'loss (nats per byte)'\nset grid\nunset key\n" +
         program::formatted("plot '-' with %s linewidth 2\n", losses.size() == 1 ? "points" : "lines");
-    for (std::size_t i = 0; i < losses.size(); ++i) {
-        if (std::isfinite(losses[i])) { script += program::formatted("%zu %.9g\n", i + 1, losses[i]); }
-    }
-    program::run_gnuplot(file, 900, 540, script + "e\n");
+    for (std::size_t i = 0; i < losses.size(); ++i) { script += program::formatted("%zu %.9g\n", i + 1, losses[i]); }
+    return program::gnuplot_picture(file, 900, 540, script + "e\n");
 }
 
 }  // namespace train_gpt

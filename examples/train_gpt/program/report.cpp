@@ -74,9 +74,9 @@ std::string json_report(const Options& options, const PlanSummary& plan, const R
         {"tokens_per_second", results.tokens_per_second},
         {"planned_bytes_per_rank", plan.bytes_per_rank()},
         {"peak_bytes_per_rank", results.peak_bytes_per_rank},
-        {"collectives", by_verb(results.collectives)},
+        {"collectives", by_verb(results.collectives_of_rank)},
         {"planned_collectives", by_verb(plan.collectives)},
-        {"collectives_by_axes", by_axes(results.collectives)},
+        {"collectives_by_axes", by_axes(results.collectives_of_rank)},
         {"planned_collectives_by_axes", by_axes(plan.collectives)},
         {"allocations_per_steady_step", results.allocations_per_steady_step},
         {"multiply_adds_of_layers", results.work.layers},
@@ -100,7 +100,7 @@ std::string summary(const Options& options, const PlanSummary& plan, const Resul
         << program::bytes_text(plan.bytes_per_rank()) << " planned"
         << program::formatted(" (%+.2f %%)\n", 100 * (measured / planned - 1));
     out << "collectives of one rank in one step, measured and planned:\n"
-        << table(results.collectives, plan.collectives);
+        << table(results.collectives_of_rank, plan.collectives);
     out << program::formatted("loss: %.4f first, %.4f last (%+.4f)\n", results.losses.front(), results.losses.back(),
                               results.losses.back() - results.losses.front());
     out << "speed: " << grouped(static_cast<std::uint64_t>(results.tokens_per_second)) << " tokens/s\n";

@@ -9,7 +9,7 @@
 
 namespace train_gpt {
 
-/// Calls of one verb over one set of axes in one steady step of one rank.
+/// Calls of one verb over one set of axes in one step of one rank.
 struct CollectiveCount {
     std::string verb;
     std::string axes;
@@ -44,8 +44,9 @@ struct Results {
     std::uint64_t peak_bytes_per_rank = 0;          // the largest of all ranks
     std::uint64_t allocations_per_steady_step = 0;  // rounded up
     Work work;
-    std::vector<CollectiveCount> collectives;
-    std::vector<FinalParameter> parameters;  // where asked for
+    std::vector<CollectiveCount> collectives;  // of the last step, the mean over the ranks, as the plan has it
+    std::vector<CollectiveCount> collectives_of_rank;  // of the last step of rank 0
+    std::vector<FinalParameter> parameters;            // where asked for
     std::string sample;
 };
 

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -18,6 +20,7 @@
 #include <shardkit/sharded/accumulation.hpp>
 #include <shardkit/sharded/reduce.hpp>
 
+#include "../../common/text_format.hpp"
 #include "../allocation_counter.hpp"
 #include "../model/initialise.hpp"
 #include "data_order.hpp"
@@ -126,26 +129,47 @@ class Trainer {
     Workspace<T> work_;
 };
 
-/// What a rank communicated since the log was cleared, the mean over the ranks: the sum of a few numbers has no part
-/// for every rank, so that one of them moves more bytes than the others. Collective over the world.
+/// What a rank communicated since the log was cleared: this one, and the mean over the ranks. The sum of a few
+/// numbers has no part for every rank, so that one of them moves more bytes than the others. Collective over the
+/// world.
+struct RankAndMean {
+    std::vector<CollectiveCount> rank;
+    std::vector<CollectiveCount> mean;
+};
 template <class Engine>
-std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
+RankAndMean count_collectives(sk::Context<Engine>& context) {
     constexpr std::size_t fields = 3;
     const auto rows = context.traffic().rows();
     std::vector<std::uint64_t> counts;
     for (const auto& row : rows) { counts.insert(counts.end(), {row.calls, row.moved.value, row.payload.value}); }
-    sk::all_reduce_in_place(context.world(), sk::ReduceOp::sum, std::span<std::uint64_t>(counts),
+    std::vector<std::uint64_t> means = counts;
+    sk::all_reduce_in_place(context.world(), sk::ReduceOp::sum, std::span<std::uint64_t>(means),
                             context.compute_stream());
-    std::vector<CollectiveCount> means;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        const std::size_t world = context.world_size();
-        const auto mean = [&](std::size_t field) { return (2 * counts[fields * r + field] + world) / (2 * world); };
-        if (mean(0) > 0) {
-            means.push_back({std::string(name(rows[r].verb)), rows[r].axes, mean(0), mean(1), mean(2)});
+    const std::size_t world = context.world_size();
+    for (std::uint64_t& mean : means) { mean = (2 * mean + world) / (2 * world); }
+    const auto listed = [&](const std::vector<std::uint64_t>& of) {
+        std::vector<CollectiveCount> list;
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+            const std::uint64_t* const row = of.data() + fields * r;
+            if (row[0] > 0) {
+                list.push_back({std::string(name(rows[r].verb)), rows[r].axes, row[0], row[1], row[2]});
+            }
         }
-    }
-    std::sort(means.begin(), means.end());
-    return means;
+        std::sort(list.begin(), list.end());
+        return list;
+    };
+    return {listed(counts), listed(means)};
+}
+
+/// Refuses to train on with numbers that mean nothing any more; the same on every rank.
+inline void require_finite(std::size_t step, double loss, double grad_norm, const Options& options) {
+    if (std::isfinite(loss) && std::isfinite(grad_norm)) { return; }
+    const auto text = [](double value) {
+        return std::isnan(value) ? std::string("nan") : program::formatted("%.4g", value);
+    };
+    throw std::runtime_error(
+        "step " + std::to_string(step + 1) + ": the loss is " + text(loss) + ", the gradient norm " +
+        text(grad_norm) + ", expected finite numbers: training diverged, with --lr " + text(options.learning_rate));
 }
 
 /// The multiply-adds of a rank, as Work says. Collective over the world.
@@ -182,6 +206,7 @@ void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& result
         }
         const std::uint64_t before = counted.allocations();
         const auto [loss, grad_norm] = trainer.step(s);
+        require_finite(s, loss, grad_norm, job.options);
         if (s >= warm_up) { allocations += counted.allocations() - before; }
         if (reports) {
             results.losses[s] = loss;
@@ -192,7 +217,7 @@ void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& result
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     std::uint64_t peak = counted.peak_bytes();
-    auto counts = mean_collectives(context);
+    auto counts = count_collectives(context);
     const Work work = work_of_ranks(context, multiply_adds_before);
     sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<std::uint64_t>(&peak, 1),
                             context.compute_stream());
@@ -202,7 +227,8 @@ void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& result
         results.peak_bytes_per_rank = peak;
         results.allocations_per_steady_step = (allocations + steps - warm_up - 1) / (steps - warm_up);
         results.work = work;
-        results.collectives = std::move(counts);
+        results.collectives = std::move(counts.mean);
+        results.collectives_of_rank = std::move(counts.rank);
     }
     if (job.options.sample > 0) {
         std::string text = trainer.sample(job.options.sample);

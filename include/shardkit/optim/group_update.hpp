@@ -16,6 +16,7 @@
 #include <shardkit/optim/step_scalars.hpp>
 #include <shardkit/optim/update_choice.hpp>
 #include <shardkit/optim/update_run.hpp>
+#include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/list_shards.hpp>
@@ -37,8 +38,9 @@ class GroupUpdate {
                 std::span<const ParamGroup> param_groups)
         : progress_(context, typename Rule::Progress{}) {
         if (!group.trainable) { return; }
-        for (auto& buffer : states_) {
-            buffer = context.template buffer<Element>(Rule::needs_state(options) ? group.updated.size() : 0);
+        for (std::size_t s = 0; s < state_count; ++s) {
+            states_[s] = group_buffer<Element>(context, group.path, Rule::state_names[s],
+                                               Rule::needs_state(options) ? group.updated.size() : 0);
         }
         std::vector<UpdateChoice> choices;
         std::vector<UpdateRun> runs;

@@ -40,10 +40,9 @@ class Shapes {
   public:
     using Group = GroupOf<ParamOrGroup>;
 
-    /// @throws std::invalid_argument for an extent of zero, one that differs from its static value, or a
-    ///         shape whose element count overflows
+    /// Takes any extents: check() refuses what no parameter can have, once the group's path is known.
     template <ParamType... Q>
-    constexpr Shapes(ShapeOf<Q>... given) {  // NOLINT(google-explicit-constructor): a list of shapes is one
+    constexpr Shapes(ShapeOf<Q>... given) noexcept {  // NOLINT(google-explicit-constructor): a list of shapes is one
         static_assert((Group::template contains<Q> && ...),
                       "Shapes: a shape for a parameter that is not in the group");
         static_assert((given_once<Q, Q...>() && ...), "Shapes: two shapes for one parameter");
@@ -61,8 +60,19 @@ class Shapes {
     constexpr Shapes(const Shapes<Single>& single) noexcept  // NOLINT(google-explicit-constructor): the same shapes
         : shapes_{single[0]} {}
 
+    /// That the group at `path` can have these shapes.
+    /// @throws std::invalid_argument that names path and parameter for an extent of zero, one that differs from its
+    ///         static value, or a shape whose element count overflows
+    constexpr void check(std::string_view path) const {
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            (check(path, I, Group::template At<I>::static_extents), ...);
+        }
+        (std::make_index_sequence<Group::count>{});
+    }
+
     constexpr const TensorShape& operator[](std::size_t i) const noexcept { return shapes_[i]; }
     constexpr std::span<const TensorShape> all() const noexcept { return shapes_; }
+    /// @pre checked
     constexpr std::array<std::size_t, Group::count> numels() const noexcept {
         std::array<std::size_t, Group::count> numels{};
         for (std::size_t i = 0; i < Group::count; ++i) { numels[i] = shapes_[i].numel(); }
@@ -79,30 +89,27 @@ class Shapes {
         return (std::size_t{std::is_same_v<P, Q>} + ...) == 1;
     }
     template <class P>
-    constexpr void set_static(std::size_t index) {
+    constexpr void set_static(std::size_t index) noexcept {
         if constexpr (P::fully_static) { set<P>(index, {P::static_extents}); }
     }
     template <class P>
-    constexpr void set(std::size_t index, const ShapeOf<P>& given) {
-        TensorShape& target = shapes_[index];
-        target.rank = P::rank;
-        for (std::size_t i = 0; i < P::rank; ++i) {
-            const std::size_t fixed = P::static_extents[i];
-            if (given.extents[i] == 0) { refuse(P::name, i, "0", "at least 1"); }
-            if (fixed != dynamic && given.extents[i] != fixed) {
-                refuse(P::name, i, detail::concat(given.extents[i]), detail::concat(fixed, " as in its type"));
-            }
-            target.extents[i] = given.extents[i];
-        }
-        if (!target.countable()) {
-            throw std::invalid_argument(detail::concat("parameter '", P::name, "': the element count of shape ",
-                                                       target.describe(), " overflows 64 bits"));
-        }
+    constexpr void set(std::size_t index, const ShapeOf<P>& given) noexcept {
+        shapes_[index].rank = P::rank;
+        for (std::size_t i = 0; i < P::rank; ++i) { shapes_[index].extents[i] = given.extents[i]; }
     }
-    [[noreturn]] static constexpr void refuse(std::string_view parameter, std::size_t dimension,
-                                              const std::string& given, const std::string& expected) {
-        throw std::invalid_argument(detail::concat("parameter '", parameter, "': extent ", dimension, " is ", given,
-                                                   ", expected ", expected));
+    constexpr void check(std::string_view path, std::size_t index, std::span<const std::size_t> fixed) const {
+        const auto refuse = [&](const auto&... pieces) {
+            throw std::invalid_argument(
+                detail::concat("'", path, "' parameter '", Group::names[index], "': ", pieces...));
+        };
+        const TensorShape& shape = shapes_[index];
+        for (std::size_t i = 0; i < fixed.size(); ++i) {
+            if (shape.extents[i] == 0) { refuse("extent ", i, " is 0, expected at least 1"); }
+            if (fixed[i] != dynamic && shape.extents[i] != fixed[i]) {
+                refuse("extent ", i, " is ", shape.extents[i], ", expected ", fixed[i], " as in its type");
+            }
+        }
+        if (!shape.countable()) { refuse("the element count of shape ", shape.describe(), " overflows 64 bits"); }
     }
 
     std::array<TensorShape, Group::count> shapes_{};

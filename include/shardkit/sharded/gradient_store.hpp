@@ -6,8 +6,8 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/memory/slot_lease.hpp>
 #include <shardkit/mesh/context.hpp>
+#include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
@@ -31,14 +31,14 @@ class GradientStore {
         if (!geometry.trainable) { return; }
         if (reduces_each_microbatch()) {
             lease_ =
-                SlotLease<Engine>(context.pools(), SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
+                group_lease(context, geometry.path, SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
-            full_memory_ = context.template buffer<Gradient>(geometry.buffer_numel);
+            full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", geometry.buffer_numel);
             full_ = full_memory_.data();
         }
         if (reduces_each_microbatch() || !Precision::reduces_in_place) {
-            reduced_memory_ =
-                context.template buffer<Reduction>(keeps_shard() ? geometry.shard_numel : geometry.buffer_numel);
+            reduced_memory_ = group_buffer<Reduction>(context, geometry.path, "reduced gradients",
+                                                      keeps_shard() ? geometry.shard_numel : geometry.buffer_numel);
         }
     }
 
@@ -143,8 +143,8 @@ class GradientStore {
             Kernels::accumulate(stream, constant(own), reduced());
         } else {
             if (!addend_joined_) {
-                addend_ = SlotLease<Engine>(context_->pools(), SlotPurpose::reduce,
-                                            geometry_->shard_numel * sizeof(Reduction));
+                addend_ = group_lease(*context_, geometry_->path, SlotPurpose::reduce,
+                                      geometry_->shard_numel * sizeof(Reduction));
                 addend_joined_ = true;
             }
             addend_.acquire(geometry_->path);  // last used in this stream

@@ -144,7 +144,7 @@ class GroupState {
         std::span<const Reduction> full = gradients_.reduced();
         typename Engine::template Buffer<Reduction> gathered;
         if (full.size() != geometry_.buffer_numel) {
-            gathered = context_.template buffer<Reduction>(geometry_.buffer_numel);
+            gathered = group_buffer<Reduction>(context_, path(), "gathered gradients", geometry_.buffer_numel);
             all_gather(comms_.shards, full, gathered.span(), stream, where);
             full = gathered.span();
         }
@@ -198,9 +198,9 @@ class GroupState {
     void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const ValueAt& value_at) {
         const IndexRange whole = geometry_.ranges[parameter];
         const IndexRange range = intersect(whole, {origin, origin + target.size()});
-        std::vector<T> staged(std::min(staged_elements, range.size()));
-        for (std::size_t at = range.begin; at < range.end; at += staged_elements) {
-            const std::size_t count = std::min(staged_elements, range.end - at);
+        std::vector<T> staged(std::min(staged_elements<Engine>, range.size()));
+        for (std::size_t at = range.begin; at < range.end; at += staged.size()) {
+            const std::size_t count = std::min(staged.size(), range.end - at);
             for (std::size_t i = 0; i < count; ++i) {
                 const std::size_t index = geometry_.parts[parameter].whole_index(at + i - whole.begin);
                 staged[i] = static_cast<T>(static_cast<Arithmetic<T>>(value_at(index)));

@@ -9,8 +9,8 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/checked.hpp>
-#include <shardkit/memory/slot_lease.hpp>
 #include <shardkit/mesh/context.hpp>
+#include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::inline SHARDKIT_BUILD {
@@ -38,15 +38,17 @@ class ParameterStore {
                    std::span<Gather> adopted)
         : context_(&context), geometry_(&geometry), shards_(shards), full_(adopted.data()) {
         if (leases_full()) {
-            lease_ = SlotLease<Engine>(context.pools(), SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
+            lease_ = group_lease(context, geometry.path, SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
         } else if (adopted.empty()) {
-            full_memory_ = context.template buffer<Gather>(geometry.buffer_numel);
+            full_memory_ = group_buffer<Gather>(context, geometry.path, "full parameters", geometry.buffer_numel);
             full_ = full_memory_.data();
         }
-        if (sharded_at_rest()) { shard_ = context.template buffer<Gather>(geometry.shard_numel); }
+        if (sharded_at_rest()) {
+            shard_ = group_buffer<Gather>(context, geometry.path, "parameter shard", geometry.shard_numel);
+        }
         if constexpr (Precision::has_master) {
             if (geometry.trainable) {
-                master_ = context.template buffer<Master>(geometry.updated.size());
+                master_ = group_buffer<Master>(context, geometry.path, "master weights", geometry.updated.size());
                 if (!adopted.empty()) {
                     Kernels::convert(context.compute_stream(), std::span<const Gather>(gather_source()),
                                      master_.span());

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
+#include <stdexcept>
 #include <string_view>
 
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
@@ -21,14 +25,15 @@ struct PlacedParameters {
     std::array<TensorPart, Group::count> parts;
     FlatLayout<Group::count> layout;
 
-    /// @throws std::invalid_argument when tp does not divide what a parameter splits
+    /// @throws std::invalid_argument when a shape cannot be, or tp does not divide what a parameter splits;
+    ///         std::length_error when the group is too large for its bytes to be counted
     constexpr PlacedParameters(std::string_view path, const Shapes<Group>& whole, const AxisGrid& mesh,
                                std::size_t rank, std::size_t shards, std::size_t alignment,
                                Packing packing = Packing::aligned)
-        : shapes(whole),
+        : shapes(checked_shapes(path, whole)),
           tp(mesh.extent(Tp::name)),
           parts(tp_parts(path, whole, tp, mesh.coordinate(Tp::name, rank))),
-          layout(numels(parts), shards, alignment, packing) {}
+          layout(checked_layout(path, shapes, numels(parts), shards, alignment, packing)) {}
 
     /// Of the flat buffer, what is summed over tp in one call: the gradients of tp::PartialSum and the padding
     /// between.
@@ -38,6 +43,28 @@ struct PlacedParameters {
     }
 
   private:
+    static constexpr const Shapes<Group>& checked_shapes(std::string_view path, const Shapes<Group>& shapes) {
+        shapes.check(path);
+        return shapes;
+    }
+    /// Refuses what no buffer of 8-byte elements can hold, whatever the group's types: counts of bytes never
+    /// overflow.
+    static constexpr FlatLayout<Group::count> checked_layout(std::string_view path, const Shapes<Group>& shapes,
+                                                             const std::array<std::size_t, Group::count>& numels,
+                                                             std::size_t shards, std::size_t alignment,
+                                                             Packing packing) {
+        constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max() / 8;
+        try {
+            const FlatLayout<Group::count> layout(numels, shards, alignment, packing);
+            if (layout.buffer_numel() <= most) { return layout; }
+        } catch (const std::length_error&) {}  // NOLINT(bugprone-empty-catch): said with more words below
+        const auto largest =
+            static_cast<std::size_t>(std::max_element(numels.begin(), numels.end()) - numels.begin());
+        throw std::length_error(detail::concat("'", path, "' parameter '", Group::names[largest], "' of shape ",
+                                               shapes[largest].describe(), ": the group's elements, padded for ",
+                                               shards, " shards, are more than ", most,
+                                               ": their bytes overflow 64 bits"));
+    }
     static constexpr std::array<std::size_t, Group::count> numels(
         const std::array<TensorPart, Group::count>& parts) noexcept {
         std::array<std::size_t, Group::count> counts{};

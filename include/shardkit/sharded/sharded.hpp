@@ -57,7 +57,8 @@ class Sharded {
     using Gather = typename Precision::Gather;
     using Gradient = typename Precision::Gradient;
 
-    /// @throws std::invalid_argument when the policy's shard group does not divide dp, or the path is empty
+    /// @throws std::invalid_argument when a shape cannot be, the policy's shard group does not divide dp, or the path
+    ///         is empty; std::length_error when the group's bytes overflow; MemoryError when there is no memory
     template <class Mesh>
     Sharded(Rank<Engine, Mesh>& rank, std::string path, Shapes<Group> shapes = {}, Options options = {},
             SourceLocation where = SourceLocation::current())

@@ -2,18 +2,25 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/context.hpp>
+#include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit {
 
-/// Elements that pass through the host's memory at once between a user's values and an engine's buffers.
-inline constexpr std::size_t staged_elements = 65536;
+/// Elements that pass through the host's memory at once between a user's values and an engine's buffers. Where those
+/// are the host's own, a copy costs nothing to start, and what it takes counts beside the plan's memory: few.
+template <class Engine>
+inline constexpr std::size_t staged_elements =
+    std::same_as<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>> ? 1024 : 65536;
 
 /// One whole tensor of a group, out of a full buffer of this rank; where tp splits it, gathered over tp.
 /// Order:   after what `stream` was given. Collective over tp where that splits the tensor.
@@ -27,7 +34,7 @@ class WholeTensor {
         const IndexRange range = group.ranges[parameter];
         parts_ = full.subspan(range.begin, range.size());
         if (!group.split_over_tp(parameter) || group.tp_size == 1) { return; }
-        gathered_ = context.template buffer<T>(range.size() * group.tp_size);
+        gathered_ = group_buffer<T>(context, group.path, "a tensor gathered over tp", range.size() * group.tp_size);
         all_gather(tp, parts_, gathered_.span(), stream, where);
         parts_ = gathered_.span();
     }
@@ -36,7 +43,7 @@ class WholeTensor {
     template <class To, class Convert>
     void copy(std::span<To> to, const Convert& converted) const {
         const std::size_t numel = group_.ranges[parameter_].size();
-        std::vector<T> staged(std::min(staged_elements, numel));
+        std::vector<T> staged(std::min(staged_elements<Engine>, numel));
         for (std::size_t tp_index = 0; tp_index * numel < parts_.size(); ++tp_index) {
             const TensorPart part = part_of(tp_index);
             for (std::size_t at = 0; at < numel; at += staged.size()) {

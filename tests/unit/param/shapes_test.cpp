@@ -52,25 +52,28 @@ TEST_CASE("Shapes: given, static and mixed extents; aliases have none of their o
     CHECK(Shapes<Bias>{shape<Bias>(5'000'000'000)}.numels()[0] == 5'000'000'000);
 }
 
-TEST_CASE("Shapes: refused, with the parameter, what was given and what was expected") {
-    const auto message = [](auto make) { return thrown_message<std::invalid_argument>(make); };
-    CHECK(message([] {
-              Shapes<Linear>{shape<Weight>(0, 3), shape<Bias>(7)};
-          }) == "parameter 'weight': extent 0 is 0, expected at least 1");
-    CHECK(message([] {
-              Shapes<Linear>{shape<Weight>(7, 0), shape<Bias>(7)};
-          }) == "parameter 'weight': extent 1 is 0, expected at least 1");
-    CHECK(message([] { Shapes<Mixed>{shape<Mixed>(5, 2)}; }) ==
-          "parameter 'mixed': extent 0 is 5, expected 4 as in its type");
-    CHECK(message([] { Shapes<Fixed>{shape<Fixed>(4, 6)}; }) ==
-          "parameter 'fixed': extent 1 is 6, expected 5 as in its type");
-    CHECK(message([] { Shapes<Mixed>{shape<Mixed>(4, 0)}; }) ==
-          "parameter 'mixed': extent 1 is 0, expected at least 1");
+TEST_CASE("Shapes: refused, with the group's path, the parameter, what was given and what was expected") {
+    const auto message = [](const auto& shapes) {
+        return thrown_message<std::invalid_argument>([&] { shapes.check("blocks.3"); });
+    };
+    CHECK(message(Shapes<Linear>{shape<Weight>(0, 3), shape<Bias>(7)}) ==
+          "'blocks.3' parameter 'weight': extent 0 is 0, expected at least 1");
+    CHECK(message(Shapes<Linear>{shape<Weight>(7, 0), shape<Bias>(7)}) ==
+          "'blocks.3' parameter 'weight': extent 1 is 0, expected at least 1");
+    CHECK(message(Shapes<Linear>{shape<Weight>(7, 3), shape<Bias>(0)}) ==
+          "'blocks.3' parameter 'bias': extent 0 is 0, expected at least 1");
+    CHECK(message(Shapes<Mixed>{shape<Mixed>(5, 2)}) ==
+          "'blocks.3' parameter 'mixed': extent 0 is 5, expected 4 as in its type");
+    CHECK(message(Shapes<Fixed>{shape<Fixed>(4, 6)}) ==
+          "'blocks.3' parameter 'fixed': extent 1 is 6, expected 5 as in its type");
+    CHECK(message(Shapes<Mixed>{shape<Mixed>(4, 0)}) ==
+          "'blocks.3' parameter 'mixed': extent 1 is 0, expected at least 1");
     constexpr std::size_t half = std::size_t{1} << 32U;
-    CHECK(message([] { Shapes<Weight>{shape<Weight>(half, half)}; }) ==
-          "parameter 'weight': the element count of shape [4294967296, 4294967296] overflows 64 bits");
-    CHECK(message([] { Shapes<Huge>{}; }) ==
-          "parameter 'huge': the element count of shape [1099511627776, 1099511627776] overflows 64 bits");
-    CHECK(message([] { Shapes<Weight>{shape<Weight>(-1, 2)}; }) ==
-          "parameter 'weight': the element count of shape [18446744073709551615, 2] overflows 64 bits");
+    CHECK(message(Shapes<Weight>{shape<Weight>(half, half)}) ==
+          "'blocks.3' parameter 'weight': the element count of shape [4294967296, 4294967296] overflows 64 bits");
+    CHECK(message(Shapes<Huge>{}) ==
+          "'blocks.3' parameter 'huge': the element count of shape [1099511627776, 1099511627776] overflows 64 bits");
+    CHECK(message(Shapes<Weight>{shape<Weight>(-1, 2)}) ==
+          "'blocks.3' parameter 'weight': the element count of shape [18446744073709551615, 2] overflows 64 bits");
+    CHECK_NOTHROW(Shapes<Weight>{shape<Weight>(-1, 1)}.check("blocks.3"));
 }

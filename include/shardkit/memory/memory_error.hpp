@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit {
+
+/// There is no memory for a buffer of a group: the text names the group's path, the bytes and what they are for.
+class MemoryError : public std::bad_alloc {
+  public:
+    MemoryError(std::string_view path, std::size_t bytes, std::string_view buffer)
+        : text_(detail::concat("'", path, "': no memory for ", bytes, " bytes of ", buffer)) {}
+
+    const char* what() const noexcept override { return text_.what(); }
+
+  private:
+    std::runtime_error text_;  // copies without throwing
+};
+
+}  // namespace shardkit

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <string_view>
+
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/memory/memory_error.hpp>
+#include <shardkit/memory/slot_lease.hpp>
+#include <shardkit/mesh/context.hpp>
+
+namespace shardkit {
+
+/// Context::buffer for the group at `path`; `what` says what it holds.
+/// @throws MemoryError when there is no memory
+template <Element T, class Engine>
+typename Engine::template Buffer<T> group_buffer(const Context<Engine>& context, std::string_view path,
+                                                 std::string_view what, std::size_t n) {
+    try {
+        return context.template buffer<T>(n);
+    } catch (const std::bad_alloc&) { throw MemoryError(path, n * sizeof(T), what); }
+}
+
+/// A membership in a pool of the context, for the group at `path`.
+/// @throws MemoryError when there is no memory
+template <class Engine>
+SlotLease<Engine> group_lease(Context<Engine>& context, std::string_view path, SlotPurpose purpose,
+                              std::size_t bytes) {
+    try {
+        return SlotLease<Engine>(context.pools(), purpose, bytes);
+    } catch (const std::bad_alloc&) { throw MemoryError(path, bytes, detail::concat(name(purpose), " buffer")); }
+}
+
+}  // namespace shardkit

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+
+#include <doctest/doctest.h>
+
+#include "../test_size.hpp"
+#include "trainings.hpp"
+
+using namespace train_gpt;
+using namespace train_gpt::test;
+
+namespace {
+
+/// The default model, for 3 steps on `ranks` of dp.
+Options few_steps(std::size_t ranks, std::size_t batch) {
+    Options options;
+    options.mesh = {ranks, 1, 1};
+    options.batch = batch;
+    options.steps = 3;
+    return options;
+}
+
+}  // namespace
+
+TEST_SUITE("gpt.plan") {
+    TEST_CASE("memory is within 2 % of the plan for every policy, microbatches included") {
+        Options options = few_steps(4, test_size::reduced() ? 12 : 24);
+        options.microbatches = 3;
+        for_each_policy(options, check_plan);
+    }
+
+    TEST_CASE("memory is within 2 % of the plan where ranks, sequences and layers leave little of it to a rank") {
+        Options options = few_steps(8, 8);
+        if (!test_size::reduced()) { for_each_policy(options, check_plan); }
+        options.model.sequence = 16;
+        if (!test_size::reduced()) { for_each_policy(options, check_plan); }
+        options.model.layers = 1;
+        for_each_policy(options, check_plan);
+        for (const Dtype dtype : {Dtype::fp64, Dtype::bf16}) {
+            options.dtype = dtype;
+            for_each_policy(options, check_plan);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_program.py PROGRAM: what train_gpt prints and writes, and that a run that fails leaves files as they were."""
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM = pathlib.Path(sys.argv[1]).resolve()
+SMALL = ["--batch", "4", "--sequence", "8", "--layers", "1", "--width", "8", "--heads", "2"]
+wrong = []
+
+
+def run(folder, *flags, **how):
+    return subprocess.run([PROGRAM, *SMALL, *flags], cwd=folder, stdin=subprocess.DEVNULL, timeout=120, check=False,
+                          **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how})
+
+
+def expect(condition, what, done=None):
+    print(("ok: " if condition else "WRONG: ") + what)
+    if not condition:
+        wrong.append(what)
+        if done is not None:
+            print(((done.stdout or b"")[-3000:] + (done.stderr or b"")[-3000:]).decode(errors="replace"))
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def check_lines(folder):
+    done = run(folder, "--steps", "40", "--mesh", "2x1x1")
+    text = done.stdout.decode()
+    expect(done.returncode == 0 and b"" == done.stderr, "a run ends well", done)
+    expect("\r" not in text and "\x1b" not in text, "plain lines where there is no terminal", done)
+    line = r"step +(\d+)/40  loss (\d\.\d{4})  norm \d+\.\d{3}  [\d,]+ tokens/s  \d+:\d\d left\n"
+    steps = [int(step) for step, _ in re.findall(line, text)]
+    expect(steps[0] == 1 and steps[-1] == 40 and 10 <= len(steps) <= 30 and steps == sorted(set(steps)),
+           "about twenty lines of loss, tokens per second and time left", done)
+    expect(re.search(r"^memory per rank, planned:\n(  \S.*\n){8}  total +\S+ \S+\n", text, re.MULTILINE) is not None,
+           "the plan comes first", done)
+    expect(re.search(r"^peak memory per rank: \S+ \S+ measured, \S+ \S+ planned \([+-]\d+\.\d\d %\)$", text, re.MULTILINE)
+           is not None, "measured and planned memory", done)
+    table = text[text.index("collectives of one rank in one step, measured and planned:"):]
+    rows = re.findall(r"^  (\w+) +([\w ]+?) +(\d+) calls +(\S+ \S+) +(\d+) calls +(\S+ \S+)$", table, re.MULTILINE)
+    expect({row[0] for row in rows} == {"all_gather", "reduce_scatter", "all_reduce"}
+           and all(row[2] == row[4] and row[3] == row[5] for row in rows), "measured and planned collectives agree", done)
+    expect(re.search(r"^loss: \d\.\d{4} first, \d\.\d{4} last", table, re.MULTILINE) is not None, "first and last loss", done)
+
+
+def check_files(folder):
+    """Names are relative to the caller's folder, whichever that is."""
+    (folder / "text.txt").write_text("abcdefgh" * 100, encoding="utf-8")
+    (folder / "results").mkdir()
+    done = run(folder, "--steps", "12", "--text", "text.txt", "--json", "results/run.json", "--plot", "curve.svg",
+               "--sample", "17")
+    expect(done.returncode == 0, "a run with every file", done)
+    expect(names(folder) == ["curve.svg", "results", "text.txt"] and names(folder / "results") == ["run.json"],
+           "its files, and no others, are in the caller's folder", done)
+    expect(b"text:  text.txt, 800 bytes" in done.stdout, "the text is that of the caller's folder", done)
+    report = json.loads((folder / "results/run.json").read_text(encoding="utf-8"))
+    expect(len(report["losses"]) == 12 and report["losses"][0] > report["losses"][-1], "12 losses, which fall", done)
+    expect(report["allocations_per_steady_step"] == 0, "steady steps take no memory", done)
+    expect(len(report["sample_bytes"]) == 17, "a sample of 17 bytes")
+    expect(done.stdout.endswith(b"sample:\n" + bytes(report["sample_bytes"]) + b"\n"), "the sample is printed", done)
+
+
+def points_of_longest_line(svg):
+    """Of all lines drawn, the one with the most points: the curve."""
+    paths = re.findall(r"<path[^>]* d='([^']*)'", svg)
+    return max(len(re.findall(r"[ML ]\s*-?\d[\d.]*,-?\d[\d.]*", path)) for path in paths)
+
+
+def check_pictures(folder):
+    if shutil.which("gnuplot") is None:
+        print("left out, no gnuplot: pictures")
+        return
+    for steps in (23, 41):
+        done = run(folder, "--steps", str(steps), "--plot", "curve.svg")
+        svg = (folder / "curve.svg").read_text(encoding="utf-8")
+        expect(done.returncode == 0 and svg.endswith("</svg>\n\n") or svg.rstrip().endswith("</svg>"), "a whole svg", done)
+        points = points_of_longest_line(svg)
+        expect(points == steps, f"a curve of {steps} points: {points}")
+        expect("train_gpt full_shard on 2x1x1" in svg and "step" in svg, "title and axes")
+    done = run(folder, "--steps", "5", "--plot", "curve.png")
+    png = (folder / "curve.png").read_bytes()
+    expect(done.returncode == 0 and png[:8] == b"\x89PNG\r\n\x1a\n" and png[-8:-4] == b"IEND", "a whole png", done)
+    expect(names(folder) == ["curve.png", "curve.svg"], "and nothing else")
+
+
+def check_unfinished(folder):
+    """A run that is ended or fails leaves what was there."""
+    (folder / "old.json").write_text("old", encoding="utf-8")
+    for end in (signal.SIGINT, signal.SIGKILL):
+        started = subprocess.Popen([PROGRAM, *SMALL, "--steps", "100000000", "--json", "old.json", "--plot", "new.svg"],
+                                   cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while not started.stdout.readline().startswith(b"step"):
+            time.sleep(0.01)
+        started.send_signal(end)
+        started.communicate()
+        expect(started.returncode == -end and names(folder) == ["old.json"], f"nothing is left after {end.name}")
+    done = run(folder, "--steps", "3", "--lr", "1e30", "--json", "old.json", "--plot", "new.svg", "--mesh", "4x1x1")
+    expect(done.returncode == 1 and done.stderr.count(b"\n") == 1, "a run that diverges fails", done)
+    expect(b"error: step 2: the loss is nan" in done.stderr and b"--lr 1e+30" in done.stderr, "it names step and loss", done)
+
+    def no_space():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+
+    for flag, name in (("--json", "old.json"), ("--plot", "new.svg")):
+        done = run(folder, "--steps", "200", flag, name, preexec_fn=no_space)
+        expect(done.returncode == 1 and f"writing '{name}' failed: File too large".encode() in done.stderr,
+               f"{flag}: a disk without space is an error", done)
+    expect(names(folder) == ["old.json"] and (folder / "old.json").read_text(encoding="utf-8") == "old",
+           "the old file is kept")
+
+
+def check_special_files(folder):
+    done = run(folder, "--steps", "2", "--json", "/dev/full")
+    expect(done.returncode == 1 and b"writing '/dev/full' failed: No space" in done.stderr, "--json /dev/full fails", done)
+    done = run(folder, "--steps", "2", "--json", "/dev/stdout")
+    report = json.loads(done.stdout[done.stdout.index(b"\n{") + 1:])
+    expect(done.returncode == 0 and len(report["losses"]) == 2, "--json /dev/stdout", done)
+    with open(folder / "all.txt", "wb") as out:
+        done = run(folder, "--steps", "2", "--json", "/dev/stdout", stdout=out)
+    text = (folder / "all.txt").read_text(encoding="utf-8")
+    expect(text.startswith("model:") and len(json.loads(text[text.index("\n{") + 1:])["losses"]) == 2,
+           "a file that is standard output is added to", done)
+    os.remove(folder / "all.txt")
+    (folder / "real.json").write_text("old", encoding="utf-8")
+    (folder / "real.json").chmod(0o640)
+    os.symlink("real.json", folder / "link.json")
+    done = run(folder, "--steps", "2", "--json", "link.json")
+    expect((folder / "link.json").is_symlink() and (folder / "real.json").read_bytes().startswith(b"{")
+           and (folder / "real.json").stat().st_mode & 0o777 == 0o640, "a link stays one, and modes stay", done)
+    for flags in ((), ("--plan",), ("--help",)):
+        with open("/dev/full", "wb") as full:
+            done = run(folder, "--steps", "2", *flags, stdout=full)
+        expect(done.returncode == 1 and done.stderr.count(b"error: standard output could not be written") == 1,
+               f"output that is lost is an error: {' '.join(flags)}", done)
+
+
+def check_plan(folder):
+    done = run(folder, "--plan", "--steps", "9", "--json", "a.json", "--sample", "3", "--mesh", "64x1x1", "--batch", "64")
+    expect(done.returncode == 2 and b"--batch" in done.stderr, "a flag given twice is refused", done)
+    done = run(folder, "--plan", "--steps", "9", "--json", "a.json", "--plot", "a.svg", "--sample", "3", "--mesh", "4x1x1")
+    expect(done.returncode == 0 and b"nothing written to --json or --plot" in done.stdout and not names(folder),
+           "--plan takes a whole command line, and says that it writes nothing", done)
+    for flag, name in (("--json", "no/a.json"), ("--plot", "no/a.svg"), ("--text", "no.txt")):
+        done = run(folder, "--plan", flag, name)
+        expect(done.returncode == 2 and f"{flag} '{name}'".encode() in done.stderr, f"--plan checks {flag}", done)
+
+
+def main():
+    for check in (check_lines, check_files, check_pictures, check_unfinished, check_special_files, check_plan):
+        with tempfile.TemporaryDirectory(prefix="shardkit-train-gpt-") as name:
+            check(pathlib.Path(name).resolve())
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
