@@ -32,7 +32,7 @@ inline Options base() {
     Options options;
     options.mesh = {1, 1, 1};
     options.policy = {program::PolicyKind::no_shard};
-    options.model = {8, 2, 8, 2, HeadKind::tied};
+    options.model = {test_size::reduced() ? 8U : 16U, 2, 8, 2, HeadKind::tied};
     options.batch = test_size::reduced() ? 24 : 120;
     options.steps = test_size::reduced() ? 20 : 50;
     options.dtype = Dtype::fp64;
