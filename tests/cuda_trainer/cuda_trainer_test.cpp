@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <stdexcept>
@@ -10,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "largest_difference.hpp"
 #include "trainer_ranks.hpp"
 
 namespace {
@@ -29,14 +29,6 @@ void check_clean() {
     CHECK(standin::frees_in_use().empty());
     CHECK(standin::hangs() == 0);
     CHECK(standin::live() == standin::Live{});
-}
-double furthest(const Losses& a, const Losses& b) {
-    if (a.size() != b.size()) { return INFINITY; }
-    double worst = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        worst = std::max(worst, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-    }
-    return worst;
 }
 /// Losses of about 5.5 are 4.8e-7 apart in fp32. Ranks and microbatches add the same samples in another order, and
 /// AdamW's first steps are as long for a small gradient as for a large one, so that its rounding grows with the
@@ -83,7 +75,7 @@ TEST_CASE("cuda_trainer: every policy on any number of ranks gives the losses of
                     restart(pace);
                     const Run given = run(ranks, options, sharded());
                     check_clean();
-                    CHECK(furthest(given.all(), alone) < rounding);
+                    CHECK(largest_difference(given.all(), alone) < rounding);
                     // The sums over ranks and the norm's partial sums are the same ones.
                     if (microbatches == 1 && policy == "no_shard") { of_no_shard = given.all(); }
                     if (microbatches == 1 && policy != "hybrid_shard") { CHECK(given.all() == of_no_shard); }

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "../../examples/cuda_trainer/network.hpp"
+#include "largest_difference.hpp"
 #include "standin.hpp"
 
 namespace {
@@ -124,7 +125,7 @@ TEST_CASE("network: every gradient is the central difference of the loss") {
                 at[i] = value - h;
                 const double below = model.pass(at);
                 at[i] = value;
-                worst = std::max(worst, std::abs((above - below) / (2 * h) - gradients[i]));
+                worst = larger(worst, std::abs((above - below) / (2 * h) - gradients[i]));
                 nonzero += gradients[i] != 0 ? 1U : 0U;
             }
             CHECK(worst < 1e-8);
@@ -146,7 +147,7 @@ TEST_CASE("network: gradients are added to, and in fp32 they are those of double
     double worst = 0;
     double greatest = 0;
     for (std::size_t i = 0; i < once.size(); ++i) {
-        worst = std::max(worst, std::abs(static_cast<double>(twice[i]) - 2 * once[i]));
+        worst = larger(worst, std::abs(static_cast<double>(twice[i]) - 2 * once[i]));
         greatest = std::max(greatest, std::abs(once[i]));
     }
     // Sums of at most some hundred products of numbers below one, with 24 bits.

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "../largest_difference.hpp"
 #include "whole_model.hpp"
 
 using namespace train_gpt;
@@ -45,12 +46,16 @@ void check_against_central_differences(const ModelConfig& config, BatchShape bat
         auto& tensor = weights.all[k];
         const auto& gradient = gradients.all[k].values;
         double largest = 0;
-        for (const double g : gradient) { largest = std::max(largest, std::abs(g)); }
+        for (const double g : gradient) { largest = larger(largest, std::abs(g)); }
         REQUIRE(largest > 0);
-        for (std::size_t sample = 0; sample < 24; ++sample) {
-            // Rows of wte that no token reads and no head touches have no gradient; walk on to one that has.
-            std::size_t i = mix(17 * k + sample) % tensor.values.size();
-            while (gradient[i] == 0.0) { i = (i + 1) % tensor.values.size(); }
+        // Until 24 elements that a central difference can resolve have agreed to 1e-5 of themselves. It is off by the
+        // third derivative times h^2 / 6, of the order of 1e-9, and by the rounding of the loss over h, 1e-11,
+        // however small the element is: those below 1e-4 of their tensor's largest (rows of wte that no token reads,
+        // the key bias) are compared with that one, and do not count.
+        std::size_t resolved = 0;
+        for (std::size_t sample = 0; resolved < 24; ++sample) {
+            REQUIRE(sample < 10'000);
+            const std::size_t i = mix(17 * k + sample) % tensor.values.size();
             const double kept = tensor.values[i];
             tensor.values[i] = kept + h;
             const double above = loss();
@@ -61,10 +66,13 @@ void check_against_central_differences(const ModelConfig& config, BatchShape bat
             CAPTURE(tensor.path);
             CAPTURE(tensor.name);
             CAPTURE(i);
-            // Elements far below their tensor's largest are compared with that one's size: a central difference
-            // cannot resolve them.
-            const double size = std::max({std::abs(difference), std::abs(gradient[i]), 1e-3 * largest});
-            CHECK(std::abs(difference - gradient[i]) <= 1e-5 * size);
+            const double size = std::max(std::abs(difference), std::abs(gradient[i]));
+            if (size >= 1e-4 * largest) {
+                ++resolved;
+                CHECK(std::abs(difference - gradient[i]) <= 1e-5 * size);
+            } else {
+                CHECK(std::abs(difference - gradient[i]) <= 1e-8 * largest);
+            }
         }
     }
     CHECK(pass.guards_intact());

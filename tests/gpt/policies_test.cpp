@@ -20,6 +20,11 @@ void for_each_policy_on(Options options, std::size_t world, F f) {
     for_each_policy(options, f);
 }
 
+std::vector<std::size_t> worlds() {
+    if (test_size::reduced()) { return {2, 3, 4}; }
+    return {1, 2, 3, 4, 5, 8};
+}
+
 void check_all_worlds(OptimizerKind optimizer) {
     Options options = base();
     options.optimizer = optimizer;
@@ -27,9 +32,7 @@ void check_all_worlds(OptimizerKind optimizer) {
     const Results one = run(options);
     CHECK(one.losses.front() - one.losses.back() > 0.001);
     options.engine = EngineKind::threads;
-    const auto worlds =
-        test_size::reduced() ? std::vector<std::size_t>{2, 3, 4} : std::vector<std::size_t>{1, 2, 3, 4, 5, 8};
-    for (const std::size_t world : worlds) {
+    for (const std::size_t world : worlds()) {
         for (const std::size_t microbatches : {1U, 3U}) {
             options.microbatches = microbatches;
             for_each_policy_on(options, world, [&](const Options& each) {
@@ -50,14 +53,21 @@ TEST_SUITE("gpt.policies") {
         check_all_worlds(OptimizerKind::adamw);
     }
 
-    TEST_CASE("fp32 with clipping: every policy and world stays close to one rank") {
-        Options options = base();
-        options.dtype = Dtype::fp32;
-        const Results one = run(options);
-        for (const std::size_t world : {2U, 3U, 8U}) {
-            for_each_policy_on(options, world, [&](const Options& each) {
-                check_close(each, one, run(each), {1e-5, 1e-4, 1e-3});
-            });
+    TEST_CASE("fp32 with clipping at 1: every policy, world and number of microbatches stays close to one rank") {
+        for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::adamw}) {
+            Options options = base();
+            options.dtype = Dtype::fp32;
+            options.optimizer = optimizer;
+            options.clip = 1;
+            const Results one = run(options);
+            for (const std::size_t world : worlds()) {
+                // In turn, so that each policy of a world sees both numbers: one with SGD, the other with AdamW.
+                std::size_t turn = optimizer == OptimizerKind::sgd ? 0 : 1;
+                for_each_policy_on(options, world, [&](Options each) {
+                    each.microbatches = turn++ % 2 == 0 ? 1 : 3;
+                    check_close(each, one, run(each), {1e-5, 1e-4, 1e-3});
+                });
+            }
         }
     }
 

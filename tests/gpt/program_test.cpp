@@ -167,18 +167,27 @@ TEST_SUITE("gpt.program") {
         alone.engine = EngineKind::self;
         CHECK(train({alone, text, {}, KeepParameters::no}).sample.size() == 20);
 
-        const auto object = nlohmann::json::parse(json_report(options, make_plan(options), results, {}));
-        for (const char* field :
-             {"policy", "mesh", "engine", "dtype", "optimizer", "world", "parameters", "steps", "losses",
-              "grad_norms", "tokens_per_second", "planned_bytes_per_rank", "peak_bytes_per_rank", "collectives"}) {
-            CAPTURE(field);
-            CHECK(object.contains(field));
-        }
+        const PlanSummary plan = make_plan(options);
+        const auto object = nlohmann::json::parse(json_report(options, plan, results, {}));
         CHECK(object.at("policy") == "full_shard");
         CHECK(object.at("mesh") == "2x1x1");
+        CHECK(object.at("engine") == "threads");
+        CHECK(object.at("dtype") == "fp32");
+        CHECK(object.at("optimizer") == "adamw");
         CHECK(object.at("world") == 2);
-        CHECK(object.at("losses").size() == 3);
-        CHECK(object.at("grad_norms").size() == 3);
+        CHECK(object.at("steps") == 3);
+        REQUIRE(results.losses.size() == 3);
+        REQUIRE(results.grad_norms.size() == 3);
+        CHECK(object.at("losses") == results.losses);
+        CHECK(object.at("grad_norms") == results.grad_norms);
+        // JSON has no infinity and no NaN: they would be null, which is no number.
+        CHECK(object.at("tokens_per_second").get<double>() > 0);
+        CHECK(object.at("tokens_per_second") == results.tokens_per_second);
+        CHECK(object.at("planned_bytes_per_rank") == plan.bytes_per_rank());
+        CHECK(object.at("peak_bytes_per_rank") == results.peak_bytes_per_rank);
+        // Half of the parameters, their gradients and two states in fp32, and more.
+        CHECK(object.at("planned_bytes_per_rank") > object.at("parameters").get<std::size_t>() / 2 * 4 * 4);
+        CHECK(object.at("peak_bytes_per_rank") > object.at("parameters").get<std::size_t>() / 2 * 4 * 4);
         CHECK(object.at("parameters") == (256 + 8) * 8 + 12 * 64 + 13 * 8 + 16);
         CHECK(object.at("collectives").at("all_gather").at("count") == 2 + 2 + 1);
         CHECK(object.at("collectives").at("reduce_scatter").at("count") == 3);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program that every mutant of the example trainer's sums over ranks, and of the layers' below it, must fail:
-// trainings on a 2x2x2 mesh against one rank, the number of collectives that a step reports, and a cross-entropy over
-// a split vocabulary.
+// The program that every mutant of the example trainer's reductions over ranks, and of the layers' below it, must
+// fail: trainings and samples on a 2x2x2 mesh against one rank, the number of collectives that a step reports, and a
+// cross-entropy over a split vocabulary.
 
 #include <cmath>
 #include <cstddef>
@@ -36,6 +36,7 @@ Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_par
     options.optimizer = OptimizerKind::sgd;
     options.learning_rate = 0.1;
     options.clip = 0;
+    options.sample = 12;
     const Job job{options, text, {}, KeepParameters::no};
     Results results;
     results.losses.resize(options.steps);
@@ -61,6 +62,10 @@ bool trains_as_one_rank() {
         for (std::size_t s = 0; s < one.losses.size(); ++s) {
             if (!agree("loss", s, all.losses[s], one.losses[s])) { return false; }
             if (!agree("gradient norm", s, all.grad_norms[s], one.grad_norms[s])) { return false; }
+        }
+        if (all.sample != one.sample) {
+            std::puts("the sample on 2x2x2 is another text than one rank's");
+            return false;
         }
         std::uint64_t norms = 0;
         for (const CollectiveCount& count : all.collectives) {

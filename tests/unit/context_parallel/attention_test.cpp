@@ -15,6 +15,8 @@
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
+#include "largest_difference.hpp"
+
 namespace sk = shardkit;
 
 namespace {
@@ -87,11 +89,6 @@ struct Whole {
     }
 };
 
-double largest_difference(double worst, double given, double expected) {
-    const double difference = std::abs(given - expected);
-    return difference <= worst ? worst : difference;
-}
-
 template <template <class, class> class Exchange>
 void check(const Case& c, std::size_t cp) {
     CAPTURE(c.sequence);
@@ -134,7 +131,7 @@ void check(const Case& c, std::size_t cp) {
             const auto compare = [&](const Values& given, const Values& expected, double offset) {
                 REQUIRE(given.size() == expected.size());
                 for (std::size_t i = 0; i < given.size(); ++i) {
-                    worst = largest_difference(worst, given[i] - offset, expected[i]);
+                    worst = larger(worst, std::abs(given[i] - offset - expected[i]));
                 }
             };
             compare(out, part(whole.out), 0);
@@ -142,7 +139,7 @@ void check(const Case& c, std::size_t cp) {
             compare(dkv, both(part(whole.dk), part(whole.dv)), 0.25);
             for (std::size_t row = 0; row < shape.rows(); ++row) {
                 const std::size_t position = chunks.position(row % shape.tokens);
-                worst = largest_difference(worst, lse[row], whole.lse[row / shape.tokens * c.sequence + position]);
+                worst = larger(worst, std::abs(lse[row] - whole.lse[row / shape.tokens * c.sequence + position]));
             }
             CHECK(worst <= 1e-12);
         }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -12,6 +11,7 @@
 
 #include "bounds.hpp"
 #include "golden.hpp"
+#include "largest_difference.hpp"
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
@@ -59,12 +59,11 @@ TEST_CASE_TEMPLATE("AdamWUpdate: every step of PyTorch's trajectories within the
                 update(parameter[i], exp_avg[i], exp_avg_sq[i], gradient[i]);
                 const double allowed =
                     2 * test::ulp(expected_parameter[i]) + test::step_share<A> * options.learning_rate;
-                worst_parameter =
-                    std::max(worst_parameter, test::excess(parameter[i], expected_parameter[i], allowed));
-                worst_exp_avg = std::max(
-                    worst_exp_avg, test::excess(exp_avg[i], expected_exp_avg[i], test::moment_share<A> * terms1));
-                worst_exp_avg_sq = std::max(worst_exp_avg_sq, test::excess(exp_avg_sq[i], expected_exp_avg_sq[i],
-                                                                           test::moment_share<A> * terms2));
+                worst_parameter = larger(worst_parameter, test::excess(parameter[i], expected_parameter[i], allowed));
+                worst_exp_avg = larger(worst_exp_avg,
+                                       test::excess(exp_avg[i], expected_exp_avg[i], test::moment_share<A> * terms1));
+                worst_exp_avg_sq = larger(worst_exp_avg_sq, test::excess(exp_avg_sq[i], expected_exp_avg_sq[i],
+                                                                         test::moment_share<A> * terms2));
             }
             // The bounds are per step: each starts from PyTorch's own state.
             parameter = expected_parameter;

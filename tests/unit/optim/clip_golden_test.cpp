@@ -11,6 +11,7 @@
 #include <shardkit/backend/host/kernels.hpp>
 
 #include "golden.hpp"
+#include "largest_difference.hpp"
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
@@ -39,7 +40,7 @@ TEST_CASE_TEMPLATE("norm_partial: PyTorch's clip_grad_norm_, norm and clipped gr
             REQUIRE(gradient.size() == clipped.size());
             for (std::size_t i = 0; i < gradient.size(); ++i) {
                 const double difference = std::fabs(static_cast<A>(coefficient) * gradient[i] - clipped[i]);
-                if (difference != 0) { worst = std::max(worst, difference / std::fabs(double(clipped[i]))); }
+                if (difference != 0) { worst = larger(worst, difference / std::fabs(double(clipped[i]))); }
             }
         }
         CHECK(worst <= tolerance);

@@ -12,6 +12,7 @@
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
@@ -42,17 +43,18 @@ std::vector<std::byte> bytes_of(Layer& layer, Optimizer& optimizer) {
 }
 
 enum class Clip { no, yes };
-enum class Overflow { nowhere, on_rank_1 };
+constexpr std::size_t nobody = std::numeric_limits<std::size_t>::max();
 
-/// One scaled step; returns the norm.
+/// One scaled step, in which rank `overflowing` has an infinite element; returns the norm.
 template <class Rank, class Layer, class Optimizer, class Scale>
-double step(Rank& rank, Layer& layer, Optimizer& optimizer, Scale& scale, Clip clip, Overflow overflow) {
+double step(Rank& rank, Layer& layer, Optimizer& optimizer, Scale& scale, Clip clip,
+            std::size_t overflowing = nobody) {
     auto model = sk::groups(layer);
     sk::Accumulation accumulation{model};
     for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
         auto handle = accumulation.gradients(layer);
         toy::fill(handle, 0.25 * scale.value() * static_cast<double>(rank.rank() + 1));
-        if (overflow == Overflow::on_rank_1 && rank.rank() == 1 && microbatch == sk::Microbatch::more) {
+        if (rank.rank() == overflowing && microbatch == sk::Microbatch::more) {
             handle[Bias{}][3] = static_cast<sk::fp16>(std::numeric_limits<float>::infinity());
         }
         accumulation.add(std::move(handle), microbatch);
@@ -67,30 +69,29 @@ double step(Rank& rank, Layer& layer, Optimizer& optimizer, Scale& scale, Clip c
     return norm.value();
 }
 
-void check_protocol(const sk::DynamicPolicy& policy, Clip clip) {
+void check_protocol(const sk::DynamicPolicy& policy, Clip clip, std::size_t ranks, std::size_t overflowing) {
     CAPTURE(policy.name);
-    sk::threads::run(Flat{3}, [&](auto& rank) {
+    CAPTURE(overflowing);
+    sk::threads::run(Flat{ranks}, [&](auto& rank) {
         auto layer = toy::linear_layer<sk::DynamicPolicy, Half>(rank, "layer", policy);
         auto model = sk::groups(layer);
         sk::AdamW optimizer{model, {.learning_rate = 0.5}};
         sk::LossScale scale(rank, {.initial = 16, .growth_interval = 2});
-        // Two microbatches of (i + 1) / 4 times rank + 1, whose mean over 3 ranks is 2: a gradient of i + 1.
-        const double expected = std::sqrt(14910.0 + 140.0);
-        CHECK(step(rank, layer, optimizer, scale, clip, Overflow::nowhere) ==
-              doctest::Approx(expected).epsilon(1e-6));
+        // Two microbatches of (i + 1) / 4 times rank + 1: their mean over 3 ranks is a gradient of i + 1.
+        const double expected = std::sqrt(14910.0 + 140.0) * static_cast<double>(ranks + 1) / 4;
+        CHECK(step(rank, layer, optimizer, scale, clip) == doctest::Approx(expected).epsilon(1e-6));
         CHECK(scale.value() == 16);
         CHECK(optimizer.template steps<0>() == 1);
 
         const auto before = bytes_of(layer, optimizer);
-        const double norm = step(rank, layer, optimizer, scale, clip, Overflow::on_rank_1);
+        const double norm = step(rank, layer, optimizer, scale, clip, overflowing);
         CHECK_FALSE(std::isfinite(norm));
         CHECK(scale.value() == 8);
         CHECK(bytes_of(layer, optimizer) == before);
         CHECK(optimizer.template steps<0>() == 1);
 
         for (int clean = 1; clean <= 2; ++clean) {
-            CHECK(step(rank, layer, optimizer, scale, clip, Overflow::nowhere) ==
-                  doctest::Approx(expected).epsilon(1e-6));
+            CHECK(step(rank, layer, optimizer, scale, clip) == doctest::Approx(expected).epsilon(1e-6));
             CHECK(scale.value() == (clean == 1 ? 8 : 16));
         }
         if (rank.rank() == 0) { CHECK(bytes_of(layer, optimizer) != before); }  // rank 2's shard is padding alone
@@ -102,10 +103,14 @@ void check_protocol(const sk::DynamicPolicy& policy, Clip clip) {
 
 TEST_CASE("an overflow on one rank: all skip the step bitwise, the scale halves; clean steps let it grow") {
     for (const Clip clip : {Clip::no, Clip::yes}) {
-        check_protocol(sk::DynamicPolicy(sk::NoShard{}), clip);
-        check_protocol(sk::DynamicPolicy(sk::ShardOptimizer{}), clip);
-        check_protocol(sk::DynamicPolicy(sk::ShardGradOp{}), clip);
-        check_protocol(sk::DynamicPolicy(sk::FullShard{}), clip);
+        check_protocol(sk::DynamicPolicy(sk::NoShard{}), clip, 3, 1);
+        check_protocol(sk::DynamicPolicy(sk::ShardOptimizer{}), clip, 3, 1);
+        check_protocol(sk::DynamicPolicy(sk::ShardGradOp{}), clip, 3, 1);
+        check_protocol(sk::DynamicPolicy(sk::FullShard{}), clip, 3, 1);
+        // Ranks 0 and 1 are one replica, 2 and 3 the other: each has to skip for a rank of the other.
+        for (const std::size_t overflowing : {0U, 1U, 2U, 3U}) {
+            check_protocol(sk::DynamicPolicy(sk::HybridShard<2>{}), clip, 4, overflowing);
+        }
     }
 }
 
@@ -117,7 +122,7 @@ TEST_CASE("a scale that is a power of two changes no bit of the result") {
             auto model = sk::groups(layer);
             sk::SGD optimizer{model, {.learning_rate = 4, .rule = sk::Momentum::nesterov, .momentum = 0.5}};
             sk::LossScale scale(rank, {.initial = initial});
-            for (int i = 0; i < 3; ++i) { step(rank, layer, optimizer, scale, Clip::yes, Overflow::nowhere); }
+            for (int i = 0; i < 3; ++i) { step(rank, layer, optimizer, scale, Clip::yes); }
             std::vector<float> mine(42);
             layer.read_full(toy::Weight{}, std::span(mine).first(35));
             layer.read_full(Bias{}, std::span(mine).last(7));

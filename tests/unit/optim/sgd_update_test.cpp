@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "bounds.hpp"
 #include "golden.hpp"
+#include "largest_difference.hpp"
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
@@ -59,10 +59,9 @@ TEST_CASE_TEMPLATE("SgdUpdate: every step of PyTorch's trajectories to rounding"
                 } else {
                     update(parameter[i], buffer[i], gradient[i]);
                 }
-                worst_parameter =
-                    std::max(worst_parameter, test::excess(parameter[i], expected_parameter[i], allowed));
-                worst_buffer = std::max(worst_buffer,
-                                        test::excess(buffer[i], expected_buffer[i], test::moment_share<A> * terms));
+                worst_parameter = larger(worst_parameter, test::excess(parameter[i], expected_parameter[i], allowed));
+                worst_buffer =
+                    larger(worst_buffer, test::excess(buffer[i], expected_buffer[i], test::moment_share<A> * terms));
             }
             parameter = expected_parameter;
             buffer = expected_buffer;

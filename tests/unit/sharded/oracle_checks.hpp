@@ -12,17 +12,17 @@
 
 #include <doctest/doctest.h>
 
+#include "largest_difference.hpp"
 #include "unit/sharded/trainer.hpp"
 
 namespace toy::inline SHARDKIT_BUILD {
 
-/// Largest difference relative to max(1, |expected|).
+/// Largest difference relative to max(1, |expected|); a NaN stays.
 inline double distance(const std::vector<double>& given, const std::vector<double>& expected) {
     if (given.size() != expected.size()) { return HUGE_VAL; }
     double largest = 0;
     for (std::size_t i = 0; i < given.size(); ++i) {
-        const double difference = std::abs(given[i] - expected[i]) / std::max(1.0, std::abs(expected[i]));
-        if (!(difference <= largest)) { largest = difference; }  // a NaN stays
+        largest = larger(largest, std::abs(given[i] - expected[i]) / std::max(1.0, std::abs(expected[i])));
     }
     return largest;
 }
@@ -30,8 +30,7 @@ inline double distance(const Trained& given, const Trained& expected) {
     double largest = distance(given.norms, expected.norms);
     if (given.parameters.size() != expected.parameters.size()) { return HUGE_VAL; }
     for (std::size_t t = 0; t < given.parameters.size(); ++t) {
-        const double one = distance(given.parameters[t], expected.parameters[t]);
-        if (!(one <= largest)) { largest = one; }
+        largest = larger(largest, distance(given.parameters[t], expected.parameters[t]));
     }
     return largest;
 }

@@ -13,6 +13,8 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/tensor_parallel/cross_entropy.hpp>
 
+#include "largest_difference.hpp"
+
 namespace sk = shardkit;
 
 namespace {
@@ -77,8 +79,7 @@ void check(const Case& c, std::size_t tp, double tolerance) {
             for (std::size_t t = 0; t < c.tokens; ++t) {
                 const Expected row = expected(c, t, scale);
                 const auto take = [&](A given, double wanted) {
-                    const double difference = std::abs(static_cast<double>(given) - wanted);
-                    if (!(difference <= worst)) { worst = difference; }
+                    worst = larger(worst, std::abs(static_cast<double>(given) - wanted));
                 };
                 take(losses[t], row.loss);
                 for (std::size_t k = 0; k < part.size; ++k) {
