@@ -14,6 +14,7 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 
+#include "../../test_size.hpp"
 #include "../thrown_message.hpp"
 #include "arange.hpp"
 
@@ -90,8 +91,9 @@ TEST_CASE("AxisGrid: no, one, two, four and five axes") {
     check_grid({});
     for (std::size_t n = 1; n <= 9; ++n) { check_grid({{"only", n}}); }
     check_grid({{"slow", 5}, {"fast", 7}});
-    check_grid({{"pp", 2}, {"dp", 3}, {"tp", 2}, {"cp", 2}});
-    check_grid({{"pp", 2}, {"dp", 1}, {"ep", 3}, {"tp", 2}, {"cp", 2}});
+    const std::size_t cp = test_size::reduced() ? 1 : 2;  // the time grows with the square of the ranks
+    check_grid({{"pp", 2}, {"dp", 3}, {"tp", 2}, {"cp", cp}});
+    check_grid({{"pp", 2}, {"dp", 1}, {"ep", 3}, {"tp", 2}, {"cp", cp}});
 }
 
 TEST_CASE("AxisGrid: literals of 2x3x2") {
@@ -145,7 +147,8 @@ TEST_CASE("AxisGrid: a middle or last axis splits in its place") {
     const AxisGrid middle = grid.split_axis("b", 2, "b_slow", "b_fast");
     CHECK(middle.describe() == "a=2 b_slow=3 b_fast=2 c=4");
     CHECK(grid.split_axis("c", 4, "c_slow", "c_fast").describe() == "a=2 b=6 c_slow=1 c_fast=4");
-    check_grid(middle);
+    check_grid(test_size::reduced() ? AxisGrid{{"a", 2}, {"b", 6}, {"c", 1}}.split_axis("b", 2, "b_slow", "b_fast")
+                                    : middle);
 }
 
 TEST_CASE("AxisGrid: refused, with what was given") {
