@@ -124,9 +124,12 @@ TEST_CASE("ArenaBuffer: sizes beyond the address space are refused, not wrapped 
 TEST_CASE("ArenaBuffer: a failure of the source or of the zeroing reaches the user and leaves the arena as before") {
     Fixture f;
     standin::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
-    CHECK(thrown_message<Error>([&] {
-              const ArenaBuffer<float> buffer(f.arena, 8, f.timeline.ref());
-          }).find("cuda: cudaMalloc at ") == 0);
+    const std::string memory =
+        thrown_message<std::bad_alloc>([&] { const ArenaBuffer<float> buffer(f.arena, 8, f.timeline.ref()); });
+    CHECK(memory.find("cuda: cudaMalloc of ") == 0);
+    CHECK(memory.find("arena_buffer_test.cpp:") != std::string::npos);
+    CHECK(memory.find("cudaErrorMemoryAllocation") != std::string::npos);
+    CHECK(cudaPeekAtLastError() == cudaSuccess);
     standin::fail_next("cudaMemsetAsync", cudaErrorInvalidValue);
     CHECK(thrown_message<Error>([&] {
               const ArenaBuffer<float> buffer(f.arena, 8, f.timeline.ref());

@@ -188,8 +188,9 @@ TEST_CASE("nccl: a lent communicator of the wrong size or order is not adopted b
     CHECK(gpu_ranks::first_error(outcomes) == "");
 }
 
-TEST_CASE("nccl: a GPU's memory where values of the host are expected is refused by name, and no rank waits") {
+TEST_CASE("nccl: a GPU's memory where values of the host are expected, and too little of it, are refused by name") {
     struct Weight : Param<"weight", float, 10> {};
+    struct Large : Param<"weight", float, 1U << 20U> {};
     gpu_ranks::restart();
     const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::patient(), [](const Comm& comm, nccl::World& world) {
         Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
@@ -203,6 +204,11 @@ TEST_CASE("nccl: a GPU's memory where values of the host are expected is refused
         expect(contains(loading, "'blocks.3' parameter 'weight': load" + given), loading);
         const auto reading = thrown_message<std::invalid_argument>([&] { layer.read_full(Weight{}, device); });
         expect(contains(reading, "'blocks.3' parameter 'weight': read_full" + given), reading);
+
+        standin::fail_next("cudaMalloc", cudaErrorMemoryAllocation, static_cast<int>(comm.rank()));
+        const auto large = thrown_message<std::bad_alloc>(
+            [&] { const Sharded<Large, FullShard, gpu_ranks::Engine> none(rank, "blocks.4"); });
+        expect(large == "'blocks.4': no memory for 4194304 bytes of gather buffer", large);
 
         std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
         layer.load(Weight{}, std::span<const float>(values));
