@@ -27,12 +27,12 @@ std::string gnuplot_text(const std::string& text) {
     return result + "'";
 }
 
-void run_gnuplot(const std::string& file, int width, int height, const std::string& script) {
+void run_gnuplot(const std::string& file, const Drawing& drawing) {
     std::FILE* pipe = popen("gnuplot", "w");
     if (pipe == nullptr) { throw std::runtime_error("--plot: gnuplot could not be started"); }
     std::fprintf(pipe, "set terminal %s size %d,%d\nset output %s\n", file.ends_with(".svg") ? "svg" : "pngcairo",
-                 width, height, gnuplot_text(file).c_str());
-    std::fwrite(script.data(), 1, script.size(), pipe);
+                 drawing.width, drawing.height, gnuplot_text(file).c_str());
+    std::fwrite(drawing.script.data(), 1, drawing.script.size(), pipe);
     const int status = pclose(pipe);
     if (status == -1 || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         throw std::runtime_error("--plot: gnuplot failed on '" + file + "'");

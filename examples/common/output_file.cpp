@@ -34,4 +34,11 @@ void OutputFile::write(std::string_view content) {
     keep();
 }
 
+void require_two_files(const OutputFile& json, const OutputFile& plot) {
+    std::error_code ignored;
+    if (json.wanted() && plot.wanted() && std::filesystem::equivalent(json.name(), plot.name(), ignored)) {
+        throw bad_flag("--plot", plot.name(), "another file than that of --json");
+    }
+}
+
 }  // namespace program

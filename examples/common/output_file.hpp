@@ -30,4 +30,7 @@ class OutputFile {
     bool made_here_ = false;
 };
 
+/// @throws InputError when both are one file, under whatever names: the second to be written would replace the first
+void require_two_files(const OutputFile& json, const OutputFile& plot);
+
 }  // namespace program

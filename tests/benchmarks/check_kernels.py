@@ -46,6 +46,8 @@ def check_runs(folder):
     expect([r["kernel"] for r in report["rows"]] == ["norm", "adamw"] and report["ranks"] == 3, "three ranks")
     report, _ = measured(folder, ["--kernel", "adamw", "-d", "float", "-b", "1", "-e", "60", "-f", "2"])
     expect([r["count"] for r in report["rows"]] == [1], "sizes that are equal are measured once")
+    report, _ = measured(folder, ["--kernel", "adamw", "-d", "float", "-b", "280", "-e", "1000", "-i", "280"])
+    expect([r["count"] for r in report["rows"]] == [10, 20, 30], "sizes by a step")
     report, _ = measured(folder, ["--kernel", "unpack", "-d", "float", "-b", "1M", "-e", "1M", "--tensors", "7"])
     expect([r["tensors"] for r in report["rows"]] == [7], "as many tensors as asked for")
     done = run([*QUICK, "--kernel", "norm", "-b", "1K", "-e", "1K", "-c", "0"])
@@ -61,6 +63,8 @@ REFUSED = [
     (["-d", "half"], "--datatype 'half': expected all, or a list with commas of float and bfloat16"),
     (["-b", "x"], "--minbytes 'x': expected bytes from 1 to 1024G"),
     (["-b", "1M", "-e", "1K"], "--maxbytes '1K': expected at least --minbytes, 1048576 bytes"),
+    (["-b", "1000G", "-e", "1000G"], "this run needs at least 1.46 TiB of memory at once, but this machine has "),
+    (["-i", "1K", "-f", "2"], "--stepfactor and --stepbytes: expected one of the two"),
     (["-f", "1"], "--stepfactor '1': expected a whole number from 2"),
     (["--ranks", "0"], "--ranks '0': expected a whole number from 1 to 4096"),
     (["--rounds", "0"], "--rounds '0': expected a whole number from 1"),
