@@ -2,6 +2,8 @@
 """check_kernels.py PROGRAM PAGE: the program measures what its flags say and nothing else, its figures agree with each
 other, and it refuses what it cannot do; PAGE, its documentation, names flags, columns and JSON members that there are.
 """
+import json
+
 from program_check import check, check_page, check_time, expect, near, printed_rows, report_of, run
 
 BYTES = {"adamw": (28, 28), "sgd": (20, 20), "norm": (4, 2), "cast": (6, 6), "accumulate": (12, 10), "pack": (8, 4),
@@ -41,6 +43,13 @@ def check_runs(folder):
     expect([(r["kernel"], r["type"]) for r in report["rows"]] == [(k, t) for k in BYTES for t in TYPES for _ in (0, 1)],
            "all kernels and types", done)
     check_page([report], [line for line in done.stdout.splitlines() if line.startswith("# ")][-2:])
+
+    for commit in ("", "0123456789ab+modified"):
+        file = folder / "commit.json"
+        run([*QUICK, "--kernel", "norm", "-e", "1K", "-b", "1K", "--json", file], variables={"SHARDKIT_COMMIT": commit})
+        build = json.loads(file.read_text(encoding="utf-8"))["build"]
+        expect(set(build) == {"compiler", "flags", "shardkit", "commit"} and build["commit"] == (commit or "unknown")
+               and build["shardkit"], f"library and commit '{commit}' are recorded")
 
     report, _ = measured(folder, ["--ranks", "3", "--kernel", "norm,adamw", "-d", "bfloat16", "-b", "1M", "-e", "1M"])
     expect([r["kernel"] for r in report["rows"]] == ["norm", "adamw"] and report["ranks"] == 3, "three ranks")
