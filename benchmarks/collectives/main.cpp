@@ -9,10 +9,12 @@
 #include "../../examples/common/output_file.hpp"
 #include "../../examples/common/processes.hpp"
 #include "../../examples/common/run_together.hpp"
+#include "../common/require_memory.hpp"
 #include "command_line.hpp"
 #include "engines.hpp"
 #include "json_report.hpp"
 #include "peer_times.hpp"
+#include "plan_rows.hpp"
 #include "plot.hpp"
 #include "table.hpp"
 
@@ -34,6 +36,20 @@ struct Prepared {
     std::vector<PeerTime> peers;
 };
 
+/// @throws InputError when the machine is too small for the buffers of the largest size and of its copy; of mpi,
+/// whose ranks may be elsewhere, those of one rank count
+void require_memory_for(const Options& o) {
+    const std::size_t here = o.engine == EngineKind::mpi ? 1 : o.mesh.world();
+    for (const PlannedRow& planned : plan_rows(o, o.group_size())) {
+        for (const Placement placement : {Placement::out_of_place, Placement::in_place}) {
+            if (!planned.facts.has(placement) || !o.wants(placement)) { continue; }
+            const double buffers = 1 + 2 * planned.facts.copied(placement);
+            require_memory(static_cast<double>(planned.row.bytes) * buffers * static_cast<double>(here),
+                           "--maxbytes, or fewer ranks");
+        }
+    }
+}
+
 std::optional<Prepared> prepare(int count, char** arguments, const program::Processes& processes) {
     std::string help;
     const auto options = parse_command_line(count, arguments, help, processes.count());
@@ -46,11 +62,13 @@ std::optional<Prepared> prepare(int count, char** arguments, const program::Proc
         prepared.gpu =
             Gpu::read("--engine nccl", processes.place().local_rank, processes.place().known_local_ranks());
     }
+    if (options->engine != EngineKind::nccl) { require_memory_for(*options); }
     if (processes.reports()) {
         prepared.peers = read_peer_times(*options);
         if (!options->plot.empty()) { program::require_plotter(options->plot); }
         prepared.json = std::make_unique<program::OutputFile>("--json", options->json);
         prepared.plot = std::make_unique<program::OutputFile>("--plot", options->plot);
+        program::require_two_files(*prepared.json, *prepared.plot);
     }
     return prepared;
 }
@@ -88,10 +106,10 @@ void measure_and_report(const Prepared& prepared, const program::Processes& proc
     const std::vector<Row> rows = measure_and_print(options);
     if (!processes.reports()) { return; }
 
+    print(table_end(rows));
     if (prepared.json->wanted()) { prepared.json->write(json_report(options, machine, mpi, rows)); }
     if (prepared.plot->wanted()) {
-        const std::string script = plot_script(options, rows, prepared.peers);
-        prepared.plot->write(program::gnuplot_picture(options.plot, 1100, 900, script));
+        prepared.plot->write(program::gnuplot_picture(options.plot, plot_drawing(options, rows, prepared.peers)));
     }
     std::uint64_t wrong = 0;
     for (const Row& row : rows) { wrong += row.wrong(); }

@@ -12,7 +12,7 @@ namespace {
 
 std::vector<std::size_t> piece_sizes(const Options& options, std::size_t pieces, std::size_t element_bytes) {
     std::vector<std::size_t> sizes;
-    for (std::uint64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= options.step_factor) {
+    for (std::uint64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes = options.size_after(bytes)) {
         const std::size_t piece = std::max<std::size_t>(1, bytes / (pieces * element_bytes));
         if (sizes.empty() || sizes.back() != piece) { sizes.push_back(piece); }
     }

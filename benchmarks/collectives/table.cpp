@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "../common/table_text.hpp"
 
 namespace benchmarks {
@@ -46,6 +49,34 @@ std::string verb_head(VerbKind verb) {
             figure + program::formatted(" %6s %6s\n", "out", "in");
     text += program::formatted("# %11s %12s %8s %6s %6s", "(B)", "(elements)", "", "", "") + units +
             program::formatted(" %6s", "") + units + "\n";
+    return text;
+}
+
+std::string table_end(const std::vector<Row>& rows) {
+    std::uint64_t wrong = 0;
+    bool checked = false;
+    std::array<double, verb_names.size()> sum{};
+    std::array<std::size_t, verb_names.size()> count{};
+    for (const Row& row : rows) {
+        wrong += row.wrong();
+        for (const std::optional<Figure>& figure : {row.out_of_place, row.in_place}) {
+            if (!figure) { continue; }
+            checked = checked || (row.moves_data && figure->wrong);
+            if (!Row::moves(*figure) || row.bus_factor == 0) { continue; }
+            sum[static_cast<std::size_t>(row.verb)] += row.bus_bandwidth(*figure) / 1e9;
+            ++count[static_cast<std::size_t>(row.verb)];
+        }
+    }
+    std::string text = "#\n";
+    if (checked) {
+        text += "# Out of bounds values : " + std::to_string(wrong) + (wrong == 0 ? " OK\n" : " FAILED\n");
+    }
+    const bool several = std::count(count.begin(), count.end(), 0U) + 1 < static_cast<std::ptrdiff_t>(count.size());
+    for (std::size_t verb = 0; verb < count.size(); ++verb) {
+        if (count[verb] == 0) { continue; }
+        text += "# Avg bus bandwidth    : " + four_digits(sum[verb] / static_cast<double>(count[verb])) +
+                (several ? " (" + std::string(verb_names[verb]) + ")\n" : "\n");
+    }
     return text;
 }
 

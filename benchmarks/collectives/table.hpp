@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "../common/machine.hpp"
 #include "options.hpp"
@@ -17,5 +18,9 @@ std::string verb_head(VerbKind verb);
 
 /// Microseconds, and 10^9 bytes per second; '-' where there is nothing, 'N/A' where nothing was checked.
 std::string table_row(const Row& row, const Options& options);
+
+/// The lines under the table, as nccl-tests has them: how many values were wrong, and for each verb the mean bus
+/// bandwidth of its rows; only what was measured.
+std::string table_end(const std::vector<Row>& rows);
 
 }  // namespace benchmarks

@@ -69,6 +69,9 @@ Machine Machine::read() {
     machine.compiler = "g++ " __VERSION__;
 #endif
     machine.flags = BENCHMARKS_FLAGS;
+    machine.version = BENCHMARKS_VERSION;
+    const char* const commit = std::getenv("SHARDKIT_COMMIT");
+    machine.commit = commit != nullptr && *commit != '\0' ? commit : "unknown";
     return machine;
 }
 

@@ -21,6 +21,8 @@ struct Machine {
     std::string date;              ///< of the run, in UTC: "2026-01-31T23:59:59Z"
     std::string compiler;          ///< "g++ 12.2.0"
     std::string flags;             ///< that this program was compiled with
+    std::string version;           ///< of the library
+    std::string commit;            ///< of its tree, with "+modified" when that has changes; "unknown" if nobody says
     std::optional<Gpu> gpu;        ///< of the process that reports, where GPUs are measured
 
     static Machine read();

@@ -29,7 +29,10 @@ inline nlohmann::json to_json(const Machine& machine) {
 }
 
 inline nlohmann::json build_json(const Machine& machine) {
-    return {{"compiler", machine.compiler}, {"flags", machine.flags}};
+    return {{"compiler", machine.compiler},
+            {"flags", machine.flags},
+            {"shardkit", machine.version},
+            {"commit", machine.commit}};
 }
 
 /// In microseconds.

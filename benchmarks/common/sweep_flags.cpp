@@ -18,11 +18,13 @@ std::string size_text(std::uint64_t bytes) {
 }  // namespace
 
 void SweepFlags::add(program::Flags& flags) const {
-    flags.add("-b,--minbytes", "SIZE",
-              "smallest " + bytes + "; K, M and G are powers of 1024 [" + size_text(min_bytes) + "]");
+    flags.add(
+        "-b,--minbytes", "SIZE",
+        "smallest " + bytes + "; K, M and G, or small letters, are powers of 1024 [" + size_text(min_bytes) + "]");
     flags.add("-e,--maxbytes", "SIZE",
               "largest " + bytes + " [" + size_text(max_bytes) + "; --minbytes where that is larger]");
     flags.add("-f,--stepfactor", "N", "each size is N times the one before [" + std::to_string(step_factor) + "]");
+    flags.add("-i,--stepbytes", "SIZE", "each size is larger by SIZE than the one before, in place of -f");
     flags.add("-w,--warmup_iters", "N", "calls before the timing of each size [5]");
     flags.add("-n,--iters", "N",
               "calls back to back in each round [64 MiB / size, from 1 to 200; on GPUs 8 GiB / size, from 20]");
@@ -48,6 +50,15 @@ void SweepFlags::read(const program::Flags& flags, Sweep& sweep) const {
         }
     });
     program::read_count(flags, "--stepfactor", sweep.step_factor, 2, 1U << 20U);
+    flags.use("--stepbytes", [&](const std::string& flag, const std::string& given) {
+        if (flags.is_given("--stepfactor")) {
+            throw program::InputError("--stepfactor and --stepbytes: expected one of the two");
+        }
+        sweep.step_bytes = program::parse_bytes(flag, given);
+        if ((sweep.max_bytes - sweep.min_bytes) / sweep.step_bytes >= most_sizes) {
+            throw program::bad_flag(flag, given, "at most " + std::to_string(most_sizes) + " sizes");
+        }
+    });
     constexpr std::uint64_t most = 1'000'000'000;
     program::read_count(flags, "--warmup_iters", sweep.warmup, 0, most);
     program::read_count(flags, "--iters", sweep.calls, 1, most);

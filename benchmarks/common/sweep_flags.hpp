@@ -11,6 +11,9 @@
 
 namespace benchmarks {
 
+/// Of a sweep: more are a mistake in --stepbytes.
+inline constexpr std::uint64_t most_sizes = 100'000;
+
 /// The flags of a Sweep, with what `bytes` are in the program's help, and the sizes that it has without them.
 struct SweepFlags {
     std::string bytes;

@@ -34,7 +34,8 @@ inline std::string machine_head(const Machine& machine, bool pinned, std::size_t
     return "# machine: " + machine.processor + ", " + counted(machine.processors, "processor") +
            " usable, last-level cache " + program::bytes_text(machine.last_cache) + ", " + machine.system +
            program::formatted(", load %.2f\n", machine.load) + gpu_head(machine) + "# build:   " + machine.compiler +
-           ", " + machine.flags + "\n# pinning: " + (pinned ? "rank r on the r-th processor" : "none") +
+           ", " + machine.flags + "; shardkit " + machine.version + ", commit " + machine.commit +
+           "\n# pinning: " + (pinned ? "rank r on the r-th processor" : "none") +
            (ranks > machine.processors ? "; ranks share processors\n" : "\n");
 }
 

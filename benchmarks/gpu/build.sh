@@ -40,7 +40,8 @@ codes=()
 for architecture in $architectures; do
     codes+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
 done
-wanted="$cxx $nvcc $(nccl_taken) $optimization ${NVCC_FLAGS:-} $architectures"
+version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" "$root/meson.build")
+wanted="$cxx $nvcc $(nccl_taken) $optimization ${NVCC_FLAGS:-} $architectures $version"
 mkdir -p "$out"
 if [ -x "$out/collectives" ] && [ -x "$out/kernels" ] && [ "$(cat "$out/.configured" 2>/dev/null)" = "$wanted" ] &&
     [ -z "$(find "$root"/{include,benchmarks,examples/common} -newer "$out/kernels" -type f -print -quit)" ]; then
@@ -66,6 +67,7 @@ compile_one() {
         *)
             "$cxx" -std=c++20 $optimization -I"$root/include" "${nccl_flags[@]}" \
                 -isystem "$(dirname "$(dirname "$(readlink -f "$nvcc")")")/include" \
+                -DBENCHMARKS_VERSION="\"$version\"" \
                 -DBENCHMARKS_FLAGS="\"$optimization; nvcc -O3 sm_${architectures// / sm_}\"" \
                 -c "$root/$1.cpp" -o "$(object "$1")" ;;
     esac

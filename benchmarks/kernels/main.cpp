@@ -9,6 +9,7 @@
 
 #include "../../examples/common/attempt.hpp"
 #include "../../examples/common/output_file.hpp"
+#include "../common/require_memory.hpp"
 #include "command_line.hpp"
 #include "report.hpp"
 #include "row.hpp"
@@ -31,6 +32,11 @@ void measure_and_report(int count, char** arguments) {
     }
     Machine machine = Machine::read();
     if (options->device == kernels::Device::gpu) { machine.gpu = Gpu::read("--device gpu", 0, 1); }
+    // What is read and written once or twice, and both sides of the copy.
+    if (options->device == kernels::Device::host) {
+        require_memory(1.5 * static_cast<double>(options->largest_size()) * static_cast<double>(options->ranks),
+                       "--maxbytes, or fewer ranks");
+    }
     program::OutputFile json("--json", options->json);
     print(kernels::table_head(*options, machine));
     std::vector<kernels::Row> rows;

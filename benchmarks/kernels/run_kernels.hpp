@@ -24,7 +24,8 @@ void run_kernels(shardkit::Context<Engine>& context, const Options& options, con
             row.kernel = kernel;
             row.type = type;
             const std::size_t each = bytes_per_element(kernel, type);
-            for (std::uint64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= options.step_factor) {
+            for (std::uint64_t bytes = options.min_bytes; bytes <= options.max_bytes;
+                 bytes = options.size_after(bytes)) {
                 const std::uint64_t elements = std::max<std::uint64_t>(1, bytes / each);
                 if (elements == row.elements) { continue; }  // of the size before
                 row.elements = elements;

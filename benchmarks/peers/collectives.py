@@ -76,7 +76,7 @@ def open_sides(stack, options, report, ranks):
         return require_ranks(stack.enter_context(Worker(name, commands, environments)), ranks)
 
     threads = opened("threads engine", [[options.setup.program("peer_threads_collectives"), ranks]])
-    report.record_side("shardkit threads", threads.facts)
+    report.record_side("shardkit threads", threads.facts, ranks)
     sides = [Side("shardkit threads", threads, "library"), Side("std::barrier", threads, "std")]
     for mpi in ("openmpi", "mpich"):
         if mpi not in options.peers:
@@ -90,7 +90,7 @@ def open_sides(stack, options, report, ranks):
         launch = [launcher, *MPI_FLAGS[mpi], "-n", ranks, program]
         compares = opened(mpi, [[*launch, "compare"]])
         trusts = opened(mpi, [[*launch, "trust"]])
-        report.record_side(mpi, {**compares.facts, "launch": " ".join(map(str, [mpi, *MPI_FLAGS[mpi]]))})
+        report.record_side(mpi, {**compares.facts, "launch": " ".join(map(str, [mpi, *MPI_FLAGS[mpi]]))}, ranks)
         sides += [Side(mpi, compares, "raw"), Side(f"shardkit on {mpi}", compares, "library"),
                   Side(f"shardkit on {mpi}, trusting", trusts, "library")]
     if "gloo" in options.peers:
@@ -101,7 +101,7 @@ def open_sides(stack, options, report, ranks):
             for label, placing in GLOO.items():
                 commands = [[python, "-B", script, placing, r, ranks, folder / placing] for r in range(ranks)]
                 gloo = opened(label, commands, [{"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}] * ranks)
-                report.record_side(label, gloo.facts)
+                report.record_side(label, gloo.facts, ranks)
                 sides.append(Side(label, gloo, "gloo"))
         except Unavailable as error:
             report.leave_out(PART, f"gloo, {ranks} ranks", str(error))

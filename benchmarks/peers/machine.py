@@ -2,6 +2,7 @@
 """Where and when a result was measured, as the other benchmarks record it."""
 import os
 import platform
+import re
 import shutil
 import subprocess
 import time
@@ -36,6 +37,17 @@ def last_cache():
     """As the C library tells it; Python has no name for it."""
     text = first_line(["getconf", "LEVEL3_CACHE_SIZE"])
     return int(text) if text and text.isdigit() else 0
+
+
+def library_version(root):
+    """As the build names it."""
+    found = re.search(r"^  version: '([^']*)',$", (root / "meson.build").read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else "unknown"
+
+
+def library_commit():
+    """Of the tree, as benchmarks/run says it."""
+    return os.environ.get("SHARDKIT_COMMIT") or "unknown"
 
 
 def utc_date():

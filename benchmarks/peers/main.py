@@ -17,7 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 def head_of(options):
     """What stands over the rows."""
     return {"date": machine.utc_date(), "machine": machine.read_machine(),
-            "versions": {"compiler": machine.first_line(["c++", "--version"]),
+            "versions": {"shardkit": machine.library_version(ROOT), "commit": machine.library_commit(),
+                         "compiler": machine.first_line(["c++", "--version"]),
                          "python": platform.python_version(), "valgrind": machine.first_line(["valgrind", "--version"])},
             "parts": options.parts, "rounds": options.rounds, "quick": options.quick}
 

@@ -56,7 +56,7 @@ def measure(engine, command, ranks, options, report):
         for made in rows_of(found, engine, ranks, options.rounds):
             report.add(made)
         report.record_side(f"overhead on {engine}", {key: found[key] for key in found if key not in (
-            "rows", "ranks")})
+            "rows", "ranks")}, ranks)
     except WrongData as error:
         report.fail(PART, name, str(error))
 

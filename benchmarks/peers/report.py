@@ -28,9 +28,9 @@ class Report:
         self.rows.append(made)
         self._print(row.line_of(made))
 
-    def record_side(self, name, facts):
-        """Versions and flags of one side; that of the largest run where there are several."""
-        self.sides[name] = facts
+    def record_side(self, name, facts, ranks=None):
+        """Versions and flags of one side, for each number of ranks that it was started with."""
+        self.sides[name if ranks is None else f"{name}, {ranks} rank{'s' if ranks > 1 else ''}"] = facts
 
     def leave_out(self, part, what, why):
         self.left_out.append({"part": part, "what": what, "why": why})

@@ -37,7 +37,8 @@ def make_row(part, what, ours, peer, figure, values, target=None, check=None, **
     if figure not in FIGURES:
         raise ValueError(figure)
     found = summary.summarise(values)
-    return {"part": part, "what": what, **details, "ours": ours, "peer": peer, "figure": figure, "value": found,
+    return {"part": part, "what": what, **details, "ours": ours, "peer": peer, "figure": figure, "rounds": len(values),
+            "value": found,
             "target": target, "met": is_met(target, found["median"]), "check": check}
 
 

@@ -126,7 +126,7 @@ def measure(python, program, policy, ranks, files, options, report):
             except WrongData as error:
                 report.fail(PART, f"{what}, {name}", str(error))
                 continue
-            report.record_side(f"PyTorch {name}", {key: peer.facts[key] for key in peer.facts if key != "ranks"})
+            report.record_side(f"PyTorch {name}", peer.facts, ranks)
             peers.append((peer, checked))
         if not peers:
             return

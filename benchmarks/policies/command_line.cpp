@@ -49,7 +49,11 @@ void add_flags(program::Flags& flags) {
 std::vector<program::MeshExtents> parse_meshes(const std::string& flag, const std::string& given) {
     std::vector<program::MeshExtents> meshes;
     for (const std::string& part : program::split_list(given)) {
-        meshes.push_back(program::parse_mesh(flag, part, most_ranks));
+        const program::MeshExtents mesh = program::parse_mesh(flag, part, most_ranks);
+        for (const program::MeshExtents& earlier : meshes) {
+            if (earlier.describe() == mesh.describe()) { throw program::bad_flag(flag, given, "each mesh once"); }
+        }
+        meshes.push_back(mesh);
     }
     return meshes;
 }
@@ -132,6 +136,8 @@ std::vector<double> parse_pair(const std::string& flag, const std::string& given
 void read_links(const program::Flags& flags, Options& o) {
     flags.use("--fit",
               [&](const std::string&, const std::string& given) { o.links.fit = program::split_list(given); });
+    // Predicted meshes have no engine, unless one is named.
+    if (o.predict.empty() || flags.is_given("--engine")) { o.links.fit_engine = o.engine; }
     const bool given_links = flags.is_given("--link-latency-us");
     if (given_links != flags.is_given("--link-gbs")) {
         throw program::InputError("--link-latency-us and --link-gbs: expected both or none of the two");

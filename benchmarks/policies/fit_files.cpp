@@ -29,7 +29,14 @@ void add_row(const json& row, std::size_t ranks, Samples& samples) {
     }
 }
 
-void read(const std::string& file, Samples& samples) {
+/// Where the samples of a file come from.
+struct Source {
+    std::string engine;
+    std::size_t ranks = 0;
+    std::size_t processors = 0;
+};
+
+Source read(const std::string& file, Samples& samples) {
     std::ifstream stream(file);
     if (!stream) { throw program::bad_flag("--fit", file, "a file that can be read"); }
     try {
@@ -40,6 +47,8 @@ void read(const std::string& file, Samples& samples) {
         const auto ranks = report.at("group_size").get<std::size_t>();
         if (ranks < 2) { throw std::invalid_argument("one rank"); }
         for (const json& row : report.at("rows")) { add_row(row, ranks, samples); }
+        return {report.at("engine").get<std::string>(), report.at("ranks").get<std::size_t>(),
+                report.at("machine").at("processors").get<std::size_t>()};
     } catch (const std::exception& error) {
         throw program::bad_flag(
             "--fit", file, std::string("what collectives --json writes for at least 2 ranks (") + error.what() + ")");
@@ -48,15 +57,28 @@ void read(const std::string& file, Samples& samples) {
 
 }  // namespace
 
-FittedLinks fit_files(const std::vector<std::string>& files) {
+FittedLinks fit_files(const std::vector<std::string>& files, std::optional<EngineKind> engine) {
     Samples samples;
     FittedLinks fitted;
     std::string all;
+    std::string shared;
+    std::string wanted;
+    if (engine) { wanted = engine_names[static_cast<std::size_t>(*engine)]; }
     for (const std::string& file : files) {
-        read(file, samples);
+        const Source source = read(file, samples);
+        if (wanted.empty()) { wanted = source.engine; }
+        if (source.engine != wanted) {
+            throw program::bad_flag("--fit", file,
+                                    "a file measured with engine " + wanted + ", not with " + source.engine);
+        }
+        if (source.ranks > source.processors) {
+            shared += "; " + file + ": " + std::to_string(source.ranks) + " ranks shared " +
+                      std::to_string(source.processors) + (source.processors == 1 ? " processor" : " processors") +
+                      ", which takes longer than with one for each";
+        }
         all += (all.empty() ? "" : ",") + file;
     }
-    fitted.source = "fitted to " + all;
+    fitted.source = "fitted to " + all + " of engine " + wanted + shared;
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         try {
             fitted.verbs[i] = fit_link(samples[i]);

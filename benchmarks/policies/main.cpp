@@ -12,10 +12,12 @@
 #include "../../examples/common/output_file.hpp"
 #include "../../examples/common/processes.hpp"
 #include "../../examples/common/run_together.hpp"
+#include "../common/require_memory.hpp"
 #include "command_line.hpp"
 #include "engines.hpp"
 #include "fit_files.hpp"
 #include "json_report.hpp"
+#include "plan_model.hpp"
 #include "plot.hpp"
 #include "table.hpp"
 #include "with_element.hpp"
@@ -38,6 +40,23 @@ struct Prepared {
     std::unique_ptr<program::OutputFile> plot;
 };
 
+/// @throws InputError for a model whose counts overflow, or one that is too large to be trained here: all policies of
+/// a mesh are there at once, and of the engines that have their ranks in this process all ranks
+void require_plans(const policies::Options& o) {
+    try {
+        for (const program::MeshExtents& mesh : o.predict.empty() ? o.meshes : o.predict) {
+            double bytes = 0;
+            for (const program::PolicyKind policy : o.policies) {
+                bytes += static_cast<double>(plan_model(o, mesh, policy).memory.total().value);
+            }
+            const std::size_t here = o.engine == EngineKind::mpi ? 1 : mesh.world();
+            if (o.predict.empty()) { require_memory(bytes * static_cast<double>(here), "model or mesh"); }
+        }
+    } catch (const std::length_error& error) {
+        throw program::InputError(std::string("the model cannot be planned: ") + error.what());
+    }
+}
+
 std::optional<Prepared> prepare(int count, char** arguments, const program::Processes& processes) {
     std::string help;
     const auto options = policies::parse_command_line(count, arguments, help, processes.count());
@@ -48,15 +67,17 @@ std::optional<Prepared> prepare(int count, char** arguments, const program::Proc
     Prepared prepared{*options, std::nullopt, nullptr, nullptr};
     const LinkOptions& links = options->links;
     if (links.within) { prepared.links = Links::given(*links.within, *links.across); }
-    if (!links.fit.empty()) { prepared.links = Links::of(fit_files(links.fit)); }
+    if (!links.fit.empty()) { prepared.links = Links::of(fit_files(links.fit, links.fit_engine)); }
     if (!prepared.links && !options->predict.empty() && options->meshes[0].world() < 2) {
         throw program::InputError(
             "--predict: one rank has no links to fit: expected --fit, --link-gbs, or more ranks");
     }
+    require_plans(*options);
     if (processes.reports()) {
         if (!options->plot.empty()) { program::require_plotter(options->plot); }
         prepared.json = std::make_unique<program::OutputFile>("--json", options->json);
         prepared.plot = std::make_unique<program::OutputFile>("--plot", options->plot);
+        program::require_two_files(*prepared.json, *prepared.plot);
     }
     return prepared;
 }
@@ -89,11 +110,9 @@ std::vector<policies::Row> measure_and_print(const policies::Options& o, const s
     return rows;
 }
 
-void report(const Prepared& prepared, const std::string& json, const std::string& plot) {
+void report(const Prepared& prepared, const std::string& json, const program::Drawing& plot) {
     if (prepared.json->wanted()) { prepared.json->write(json); }
-    if (prepared.plot->wanted()) {
-        prepared.plot->write(program::gnuplot_picture(prepared.options.plot, 1100, 600, plot));
-    }
+    if (prepared.plot->wanted()) { prepared.plot->write(program::gnuplot_picture(prepared.options.plot, plot)); }
 }
 
 void measure_and_report(const Prepared& prepared, const program::Processes& processes) {
@@ -109,12 +128,12 @@ void measure_and_report(const Prepared& prepared, const program::Processes& proc
         if (!reports) { return; }
         const std::vector<PredictedRow> rows = predict(o, *links);
         print(prediction_table(o, rows));
-        report(prepared, policies::json_report(o, machine, mpi, used, {}, rows), policies::plot_script(o, rows));
+        report(prepared, policies::json_report(o, machine, mpi, used, {}, rows), policies::plot_drawing(o, rows));
         return;
     }
     const std::vector<policies::Row> rows = measure_and_print(o, links, reports);
     if (!reports) { return; }
-    report(prepared, policies::json_report(o, machine, mpi, used, rows, {}), policies::plot_script(o, rows));
+    report(prepared, policies::json_report(o, machine, mpi, used, rows, {}), policies::plot_drawing(o, rows));
     std::string wrong;
     for (const policies::Row& row : rows) {
         for (const std::string& text : row.wrong()) { wrong.append(wrong.empty() ? "" : "; ").append(text); }

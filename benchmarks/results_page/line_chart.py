@@ -20,8 +20,8 @@ def line_chart(title, panels):
         panel.draw(svg, across * number)
     for number, each in enumerate(names.values()):
         y = TOP + 10 + KEY_ROW * number
-        svg.line(key, y, key + KEY_LINE, y, each.stroke, 2, DASHED if each.dashed else "")
+        svg.line(key, y, key + KEY_LINE, y, each.stroke, each.width, DASHED if each.dashed else "")
         if not each.dashed:
-            svg.dot(key + KEY_LINE / 2, y, each.stroke)
+            svg.dot(key + KEY_LINE / 2, y, each.stroke, 2 + each.width / 2)
         svg.text(key + KEY_LINE + 8, y + 4, each.name)
     return svg.finish()

@@ -44,7 +44,7 @@ class Panel:
         svg.text((begin + end) / 2, bottom + 36, self.x_title, "middle", fill=FAINT)
         for each in self.series:
             placed = [(x.place(a), y.place(b)) for a, b in each.points]
-            svg.path(placed, each.stroke, DASHED if each.dashed else "")
+            svg.path(placed, each.stroke, DASHED if each.dashed else "", each.width)
             if not each.dashed:
                 for a, b in placed:
-                    svg.dot(a, b, each.stroke)
+                    svg.dot(a, b, each.stroke, 2 + each.width / 2)

@@ -33,12 +33,39 @@ def predicted_row(row):
             f"{percent(row['least_exposed'])}-{percent(row['most_exposed'])}")
 
 
+COLLECTIVE_HEADS = ("mesh", "policy", "collective", ">calls", ">moved (B)", ">theory (B)", ">planned (B)")
+
+
+def collective_rows(row):
+    """What a step's collectives moved, beside the closed form and the plan."""
+    return [(row["mesh"], policy_label(row), each["verb"], f"{each['calls']:.6g}",
+             *(f"{each[member]:.0f}" for member in ("bytes", "theory_bytes", "planned_bytes")))
+            for each in row["collectives"] if each["calls"]]
+
+
+def link_text(link):
+    limit = "no limit" if link["gb_s"] is None else f"{link['gb_s']:.6g} GB/s"
+    return f"{link['latency_us']:.6g} us, {limit}"
+
+
+def link_lines(links):
+    """The values of the links, once where all verbs have the same."""
+    texts = {}
+    for each in links["verbs"]:
+        text = link_text(each["within_node"])
+        if each["across_nodes"] != each["within_node"]:
+            text = f"within a node {text}; across nodes {link_text(each['across_nodes'])}"
+        texts.setdefault(text, []).append(each["verb"])
+    yield f"Links: {cell(links['source'])}: " + "; ".join(
+        text if len(texts) == 1 else f"{' and '.join(verbs)} {text}" for text, verbs in texts.items()) + "."
+
+
 def model_lines(result):
     model, links = result["model"], result["links"]
     lines = [f"Model: {cell(model['description'])}, {model['numel']} elements in {len(model['groups'])} groups, "
              f"{model['type']}."]
     if links is not None:
-        lines[0] += f" Links: {cell(links['source'])}."
+        lines += ["", *link_lines(links)]
     return [*lines, ""]
 
 
@@ -49,6 +76,10 @@ def policies_section(result, _others):
     if result["rows"]:
         lines += table(HEADS, [measured_row(row) for row in result["rows"]])
     yield None, lines, pictures
+    moved = [line for row in result["rows"] for line in collective_rows(row)]
+    if moved:
+        yield "bytes that a rank moves in a step's collectives, measured, by theory and planned", \
+            table(COLLECTIVE_HEADS, moved), []
     if result["predicted"] is not None:
         rows = result["predicted"]["rows"]
         yield "predicted, not measured", [

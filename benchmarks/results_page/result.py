@@ -31,9 +31,14 @@ class Result:
         return self.found.get(member, otherwise)
 
     @property
+    def is_prediction(self):
+        """Policies of which nothing was measured."""
+        return bool(self.get("predicted")) and not self["rows"]
+
+    @property
     def is_quick(self):
         """A first look: no evidence for or against a target."""
-        return bool(self.get("quick")) or self["rounds"] < LEAST_ROUNDS
+        return not self.is_prediction and (bool(self.get("quick")) or self["rounds"] < LEAST_ROUNDS)
 
     @property
     def is_busy(self):

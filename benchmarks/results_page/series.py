@@ -8,11 +8,13 @@ DASHED = "7 4"
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """`points`: (x, y) in the order of x, all above 0. `colour`: its number among COLOURS."""
+    """`points`: (x, y) in the order of x, all above 0. `colour`: its number among COLOURS.
+    `width`: of the line; where lines coincide the first ones have to be the widest."""
     name: str
     points: tuple
     colour: int
     dashed: bool = False
+    width: float = 2
 
     @property
     def stroke(self):

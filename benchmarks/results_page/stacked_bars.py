@@ -16,7 +16,7 @@ def key(svg, names, x):
 
 def stacked_bars(title, unit, entries, limit=None):
     """entries: (label, bars); a bar is a list of (name of the part, value of at least 0) and is as long as their sum,
-    which stands behind it. A line stands at the limit."""
+    which stands behind it. A line stands behind them at the limit."""
     colours = {}
     for _, bars in entries:
         for bar in bars:
@@ -33,6 +33,9 @@ def stacked_bars(title, unit, entries, limit=None):
         svg.line(x.place(value), TOP - 6, x.place(value), bottom, GRID)
         svg.text(x.place(value), bottom + 16, name, "middle", 11)
     svg.text(left + WIDTH / 2, bottom + 36, unit, "middle", fill=FAINT)
+    for value in (0, limit):
+        if value is not None:
+            svg.line(x.place(value), TOP - 6, x.place(value), bottom)
     y = TOP
     for label, bars in entries:
         svg.text(left - 8, y + BAR * len(bars) / 2 + 4, label, "end")
@@ -41,10 +44,7 @@ def stacked_bars(title, unit, entries, limit=None):
             for name, value in bar:
                 svg.box(x.place(at), y + 1, x.place(at + value) - x.place(at), BAR - 2, colours[name])
                 at += value
-            svg.text(x.place(at) + 5, y + 12, f"{at:.4g}", size=11)
+            svg.text(x.place(at) + 5, y + 12, f"{at:.4g}", size=11, halo=True)
             y += BAR
         y += GAP
-    for value in (0, limit):
-        if value is not None:
-            svg.line(x.place(value), TOP - 6, x.place(value), bottom)
     return svg.finish()

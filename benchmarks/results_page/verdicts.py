@@ -45,9 +45,9 @@ def require_reasons(files, reasons):
 
 def verdict(target, by_result, reasons):
     """The cells of a target's row."""
-    reason = reasons.get(target.id, "-")
     if not by_result:
-        return ("-", "not measured", target.by, reason)
+        return ("-", "not measured", target.by, reasons.get(target.id, target.without))
+    reason = reasons.get(target.id, "-")
     result, best = best_of(target, by_result)
     where = f"[{result.name}](#{anchor(result.name)}): {best.what}" + (" **(busy machine)**" if result.is_busy else "")
     met = is_met(target.bound, best.value)

@@ -43,7 +43,7 @@ std::string read_all(int from) {
 
 }  // namespace
 
-std::string gnuplot_picture(const std::string& file, int width, int height, const std::string& script) {
+std::string gnuplot_picture(const std::string& file, const Drawing& drawing) {
     std::array<int, 2> ends;
     if (pipe(ends.data()) != 0) { throw std::runtime_error("--plot: no pipe to read gnuplot's picture from"); }
     std::FILE* gnuplot = popen(("exec gnuplot >/dev/fd/" + std::to_string(ends[1])).c_str(), "w");
@@ -51,9 +51,9 @@ std::string gnuplot_picture(const std::string& file, int width, int height, cons
     auto picture = std::async(std::launch::async, read_all, ends[0]);
     int status = -1;
     if (gnuplot != nullptr) {
-        std::fprintf(gnuplot, "set terminal %s size %d,%d\n", file.ends_with(".svg") ? "svg" : "pngcairo", width,
-                     height);
-        std::fwrite(script.data(), 1, script.size(), gnuplot);
+        std::fprintf(gnuplot, "set terminal %s size %d,%d\n", file.ends_with(".svg") ? "svg" : "pngcairo",
+                     drawing.width, drawing.height);
+        std::fwrite(drawing.script.data(), 1, drawing.script.size(), gnuplot);
         status = pclose(gnuplot);
     }
     std::string drawn = picture.get();

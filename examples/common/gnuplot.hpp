@@ -11,8 +11,15 @@ void require_plotter(const std::string& file);
 /// Text between quotes in a gnuplot script: nothing is special in it.
 std::string gnuplot_text(const std::string& text);
 
-/// What a gnuplot script draws, as the content of `file`, whose name's end says in which format.
+/// A gnuplot script, and the size in pixels that it is made for.
+struct Drawing {
+    int width = 0;
+    int height = 0;
+    std::string script;
+};
+
+/// What it draws, as the content of `file`, whose name's end says in which format.
 /// @throws std::runtime_error when gnuplot fails
-std::string gnuplot_picture(const std::string& file, int width, int height, const std::string& script);
+std::string gnuplot_picture(const std::string& file, const Drawing& drawing);
 
 }  // namespace program

@@ -67,4 +67,12 @@ void OutputFile::write(std::string_view content) const {
     if (!failure.empty()) { throw std::runtime_error("writing '" + name_ + "' failed: " + failure); }
 }
 
+bool OutputFile::is(const OutputFile& other) const {
+    return wanted() && (name_ == other.name_ || (!target_.empty() && target_ == other.target_));
+}
+
+void require_two_files(const OutputFile& json, const OutputFile& plot) {
+    if (plot.is(json)) { throw bad_flag("--plot", plot.name(), "another file than that of --json"); }
+}
+
 }  // namespace program

@@ -51,12 +51,13 @@ inline std::string parse_file(const std::string& flag, const std::string& given)
     return given;
 }
 
-/// Bytes: a whole number of at least 1, in units of 1024, 1024^2 or 1024^3 bytes with a K, M or G behind it.
+/// Bytes: a whole number of at least 1, in units of 1024, 1024^2 or 1024^3 bytes with a K, M or G behind it, or a
+/// small letter.
 /// @throws InputError for anything else, and for more than 1024 G
 inline std::uint64_t parse_bytes(const std::string& flag, const std::string& given) {
-    constexpr std::string_view units = "KMG";
+    constexpr std::string_view units = "KMGkmg";
     const std::size_t unit = given.empty() ? units.npos : units.find(given.back());
-    const std::uint64_t scale = unit == units.npos ? 1 : std::uint64_t{1} << (10 * (unit + 1));
+    const std::uint64_t scale = unit == units.npos ? 1 : std::uint64_t{1} << (10 * (unit % 3 + 1));
     const std::uint64_t most = (std::uint64_t{1} << 40U) / scale;
     const std::string_view digits(given.data(), given.size() - (unit == units.npos ? 0 : 1));
     std::uint64_t value = 0;

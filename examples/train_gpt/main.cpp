@@ -58,6 +58,7 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         if (!options->plot.empty()) { require_plotter(options->plot); }
         prepared.json = std::make_unique<OutputFile>("--json", options->json);
         prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
+        require_two_files(*prepared.json, *prepared.plot);
         if (!trains) { print(describe_plan(*options, prepared.plan) + not_written(*options)); }
     }
     if (!trains) { return std::nullopt; }

@@ -5,7 +5,7 @@ members that there are. LAUNCHER starts MPI processes; without one there is no M
 """
 import json
 
-from program_check import (LAUNCHER, check, check_page, check_picture, check_refused, check_refused_by_mpi, check_time,
+from program_check import (LAUNCHER, check, check_one_file, check_page, check_picture, check_refused, check_refused_by_mpi, check_time,
                            expect, near, printed_rows, report_of, run)
 
 VERBS = ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "send_receive", "barrier"]
@@ -15,6 +15,11 @@ PIECES = ("all_gather", "reduce_scatter", "all_to_all")  # whose count is one ra
 OUT_OF_PLACE = [verb for verb in VERBS if verb != "broadcast"]
 IN_PLACE = ["all_gather", "reduce_scatter", "all_reduce", "broadcast"]
 QUICK = ["--rounds", "3", "--iters", "2", "--warmup_iters", "1"]
+
+
+def four_digits(value):
+    """As the table writes a value."""
+    return f"{value:.{3 if value < 9.9995 else 2 if value < 99.995 else 1 if value < 999.95 else 0}f}"
 
 
 def bus_factor(verb, n):
@@ -86,7 +91,7 @@ def measured(folder, flags, launcher=(), out_of_place=True, in_place=True):
 
 def check_documentation(folder):
     report, done = measured(folder, ["--verb", "all_reduce", "-b", "64", "-e", "64"])
-    check_page([report], [line for line in done.stdout.splitlines() if line.startswith("# ")][-4:])
+    check_page([report], [line for line in done.stdout.splitlines() if line.startswith("# ")][-6:-2])
 
 
 def verbs_of(report):
@@ -115,9 +120,34 @@ def check_runs(folder):
     expect(report["ranks"] == 1 and verbs_of(report) == VERBS, "self")
 
     done = run([*QUICK, "--verb", "all_reduce", "-b", "64", "-e", "64", "-c", "0"])
-    expect(done.returncode == 0 and done.stdout.split().count("N/A") == 2, "nothing checked, nothing said", done)
+    expect(done.returncode == 0 and done.stdout.split().count("N/A") == 2 and "Out of bounds" not in done.stdout,
+           "nothing checked, nothing said", done)
     done = run([*QUICK, "--verb", "barrier", "--pin", "on"])
     expect(done.returncode == 0 and "# pinning: rank r" in done.stdout, "pinned", done)
+
+
+def check_ends(folder):
+    """The lines under the table, as nccl-tests writes them."""
+    for verbs, several in ((["all_reduce"], False), (["all_gather", "all_reduce", "barrier"], True)):
+        report, done = measured(folder, ["--verb", ",".join(verbs), "-b", "64", "-e", "4K", "-f", "8"])
+        expected = ["#", "# Out of bounds values : 0 OK"]
+        for verb in verbs:
+            found = [row[placement]["busbw_gb_s"] for row in report["rows"] if row["verb"] == verb
+                     for placement in ("out_of_place", "in_place") if row[placement] and row[placement]["busbw_gb_s"]]
+            if found:
+                expected.append("# Avg bus bandwidth    : " + four_digits(sum(found) / len(found))
+                                + (f" ({verb})" if several else ""))
+        expect(done.stdout.splitlines()[-len(expected):] == expected, f"the end of {verbs}", done)
+    done = run([*QUICK, "--engine", "self", "--verb", "barrier,all_reduce", "-e", "256"])
+    expect(done.stdout.endswith("# Out of bounds values : 0 OK\n"), "one rank has no bus bandwidth", done)
+
+
+def check_steps(folder):
+    """Sizes by a step, and small letters."""
+    report, _ = measured(folder, ["--verb", "all_reduce", "-b", "1k", "-e", "4k", "-i", "1k"])
+    expect([row["size"] for row in report["rows"]] == [1024, 2048, 3072, 4096], "each size is larger by a step")
+    report, _ = measured(folder, ["--verb", "all_reduce", "-b", "100", "--maxbytes", "0001K", "--stepbytes", "500"])
+    expect([row["size"] for row in report["rows"]] == [100, 600], "up to the largest")
 
 
 def check_meshes(folder):
@@ -133,6 +163,10 @@ def check_meshes(folder):
 def check_plots(folder):
     check_picture(folder, [*QUICK, "-b", "64", "-e", "4K", "--verb", "all_gather,all_reduce"],
                   ("all_gather", "all_reduce, in place", "limit (copy)", "bus bandwidth (GB/s)", "time of a call (us)"))
+    for flags in (["-d", "all", "--verb", "all_reduce,all_gather", "-e", "512"], ["--verb", "all_reduce", "-e", "64"],
+                  ["--verb", "all_reduce", "--engine", "self", "-e", "64", "--in-place", "off"]):
+        check_picture(folder, [*QUICK, "-b", "64", *flags], ["all_reduce"])
+    check_one_file(folder, [*QUICK, "--verb", "all_reduce", "-e", "256"])
 
 
 def peer_row(name="openmpi", **members):
@@ -189,6 +223,12 @@ REFUSED = [
     (["-b", "1T"], "--minbytes '1T': expected bytes"),
     (["-b", "99999999999999999999"], "--minbytes '99999999999999999999': expected bytes"),
     (["-b", "1M", "-e", "1K"], "--maxbytes '1K': expected at least --minbytes, 1048576 bytes"),
+    (["-b", "1t"], "--minbytes '1t': expected bytes"),
+    (["-i", "1K", "-f", "2"], "--stepfactor and --stepbytes: expected one of the two"),
+    (["-i", "0"], "--stepbytes '0': expected bytes from 1 to 1024G"),
+    (["-i", "1"], "--stepbytes '1': expected at most 100000 sizes"),
+    (["-b", "1000G", "-e", "1000G"], "this run needs at least 5.86 TiB of memory at once, but this machine has "),
+    (["--verb", "broadcast", "-e", "1000g", "--engine", "self"], "expected a smaller --maxbytes, or fewer ranks"),
     (["-f", "1"], "--stepfactor '1': expected a whole number from 2"),
     (["-n", "0"], "--iters '0': expected a whole number from 1"),
     (["-n", "1.5"], "--iters '1.5': expected a whole number from 1"),
@@ -249,4 +289,4 @@ def check_nccl(_folder):
     expect(done.returncode == 0 and "2 ranks" in done.stdout, "a launcher's variables mean nothing to other engines", done)
 
 
-check([check_runs, check_meshes, check_documentation, check_plots, check_peers, check_mpi, check_nccl], ["-b,--minbytes", "--in-place"], REFUSED)
+check([check_runs, check_meshes, check_documentation, check_ends, check_steps, check_plots, check_peers, check_mpi, check_nccl], ["-b,--minbytes", "--in-place"], REFUSED)

@@ -2,6 +2,8 @@
 """check_kernels.py PROGRAM PAGE: the program measures what its flags say and nothing else, its figures agree with each
 other, and it refuses what it cannot do; PAGE, its documentation, names flags, columns and JSON members that there are.
 """
+import json
+
 from program_check import check, check_page, check_time, expect, near, printed_rows, report_of, run
 
 BYTES = {"adamw": (28, 28), "sgd": (20, 20), "norm": (4, 2), "cast": (6, 6), "accumulate": (12, 10), "pack": (8, 4),
@@ -42,10 +44,19 @@ def check_runs(folder):
            "all kernels and types", done)
     check_page([report], [line for line in done.stdout.splitlines() if line.startswith("# ")][-2:])
 
+    for commit in ("", "0123456789ab+modified"):
+        file = folder / "commit.json"
+        run([*QUICK, "--kernel", "norm", "-e", "1K", "-b", "1K", "--json", file], variables={"SHARDKIT_COMMIT": commit})
+        build = json.loads(file.read_text(encoding="utf-8"))["build"]
+        expect(set(build) == {"compiler", "flags", "shardkit", "commit"} and build["commit"] == (commit or "unknown")
+               and build["shardkit"], f"library and commit '{commit}' are recorded")
+
     report, _ = measured(folder, ["--ranks", "3", "--kernel", "norm,adamw", "-d", "bfloat16", "-b", "1M", "-e", "1M"])
     expect([r["kernel"] for r in report["rows"]] == ["norm", "adamw"] and report["ranks"] == 3, "three ranks")
     report, _ = measured(folder, ["--kernel", "adamw", "-d", "float", "-b", "1", "-e", "60", "-f", "2"])
     expect([r["count"] for r in report["rows"]] == [1], "sizes that are equal are measured once")
+    report, _ = measured(folder, ["--kernel", "adamw", "-d", "float", "-b", "280", "-e", "1000", "-i", "280"])
+    expect([r["count"] for r in report["rows"]] == [10, 20, 30], "sizes by a step")
     report, _ = measured(folder, ["--kernel", "unpack", "-d", "float", "-b", "1M", "-e", "1M", "--tensors", "7"])
     expect([r["tensors"] for r in report["rows"]] == [7], "as many tensors as asked for")
     done = run([*QUICK, "--kernel", "norm", "-b", "1K", "-e", "1K", "-c", "0"])
@@ -61,6 +72,8 @@ REFUSED = [
     (["-d", "half"], "--datatype 'half': expected all, or a list with commas of float and bfloat16"),
     (["-b", "x"], "--minbytes 'x': expected bytes from 1 to 1024G"),
     (["-b", "1M", "-e", "1K"], "--maxbytes '1K': expected at least --minbytes, 1048576 bytes"),
+    (["-b", "1000G", "-e", "1000G"], "this run needs at least 1.46 TiB of memory at once, but this machine has "),
+    (["-i", "1K", "-f", "2"], "--stepfactor and --stepbytes: expected one of the two"),
     (["-f", "1"], "--stepfactor '1': expected a whole number from 2"),
     (["--ranks", "0"], "--ranks '0': expected a whole number from 1 to 4096"),
     (["--rounds", "0"], "--rounds '0': expected a whole number from 1"),

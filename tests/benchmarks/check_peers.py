@@ -4,6 +4,7 @@ error planted into a peer is found; BUILD is the build folder with the programs.
 import contextlib
 import io
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -19,6 +20,7 @@ sys.path.insert(0, str(ROOT / "benchmarks/peers"))
 import adamw  # noqa: E402
 import collectives  # noqa: E402
 import includes  # noqa: E402
+import machine  # noqa: E402
 import overhead  # noqa: E402
 import row  # noqa: E402
 import summary  # noqa: E402
@@ -47,9 +49,13 @@ def expect_raises(kind, words, what, call):
         expect(False, f"{what}: is found")
 
 
+COMMIT = "0123456789ab+modified"
+
+
 def peers(*flags):
     return subprocess.run([sys.executable, "-B", ROOT / "benchmarks/peers/main.py", *map(str, flags)],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
+                          env={**os.environ, "SHARDKIT_COMMIT": COMMIT})
 
 
 def fake(facts=None, timeout=20, processes=1, name="fake", **answers):
@@ -224,6 +230,7 @@ def check_json(found, parts, rounds):
     expect(found["parts"] == parts and found["rounds"] == rounds and found["quick"], "what was asked for")
     for member in MEMBERS | {"what", "ours", "peer", "value", "target", "met", "check", "why"}:
         expect(f"`{member}`" in PAGE, f"the page names the JSON's member {member}")
+    expect(found["versions"]["shardkit"] == machine.library_version(ROOT) != "unknown" and found["versions"]["commit"] == COMMIT, "the library's version")
     for made in found["rows"]:
         value = made["value"]
         good = made["part"] in parts and made["figure"] in found["figures"] and \
@@ -268,7 +275,7 @@ def check_runs(folder):
                  "--json", file)
     found = json.loads(file.read_text(encoding="utf-8"))
     expect(done.returncode == 1 and {made["peer"]["name"] for made in found["rows"]} == {"std::barrier"}
-           and found["sides"]["shardkit threads"]["ranks"] == 2, "collectives without any peer", done.stdout)
+           and found["sides"]["shardkit threads, 2 ranks"]["ranks"] == 2, "collectives without any peer", done.stdout)
     expect({(made["verb"], made["type"], made["ranks"]) for made in found["rows"]}
            == {("barrier", "float", 2), ("all_reduce", "float", 2)}, "rows say verb, type and ranks", done.stdout)
 

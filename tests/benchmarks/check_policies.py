@@ -6,7 +6,7 @@ without one there is no MPI.
 """
 import json
 
-from program_check import (LAUNCHER, check, check_page, check_picture, check_refused, check_refused_by_mpi, expect,
+from program_check import (LAUNCHER, check, check_one_file, check_page, check_picture, check_refused, check_refused_by_mpi, expect,
                            near, printed_rows, report_of)
 
 POLICIES = ["no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"]
@@ -107,7 +107,7 @@ def check_runs(folder):
     expect(peak["no_shard"] > peak["shard_optimizer"] > peak["shard_grad_op"] > peak["full_shard"], "memory", done)
 
 
-def write_collectives(path, ranks, links, sizes=(1024, 65536, 1 << 24)):
+def write_collectives(path, ranks, links, sizes=(1024, 65536, 1 << 24), engine="threads", processors=4):
     """A file as the benchmark of the collectives writes it, of links that are exactly so."""
     rows = []
     for verb, (latency_us, gb_s) in links.items():
@@ -117,7 +117,8 @@ def write_collectives(path, ranks, links, sizes=(1024, 65536, 1 << 24)):
             time = messages * latency_us + size * factor / gb_s / 1e3
             figure = {"time_us": {"median": time, "min": time, "p95": time}}
             rows.append({"verb": verb, "size": size, "bus_factor": factor, "out_of_place": figure, "in_place": None})
-    path.write_text(json.dumps({"benchmark": "collectives", "format": 1, "group_size": ranks, "rows": rows}))
+    path.write_text(json.dumps({"benchmark": "collectives", "format": 1, "group_size": ranks, "ranks": ranks,
+                                "engine": engine, "machine": {"processors": processors}, "rows": rows}))
 
 
 def predicted_us(row, links, numel, bytes_each):
@@ -180,6 +181,18 @@ def check_predictions(folder):
         expect(near(link["latency_us"], truth[verb["verb"]][0]) and near(link["gb_s"], truth[verb["verb"]][1]) and
                verb["samples"] == 3 and verb["fit_error"] < 1e-6, f"the fit finds the links of {verb['verb']}", done)
 
+    expect("shared" not in report["links"]["source"] and f"{two} of engine threads" in report["links"]["source"],
+           "the links' source names file and engine", done)
+    of_mpi = folder / "of_mpi.json"
+    write_collectives(of_mpi, 4, truth, engine="mpi", processors=2)
+    check_refused(["--fit", of_mpi], f"--fit '{of_mpi}': expected a file measured with engine threads, not with mpi")
+    for more in ([], ["--engine", "threads"]):
+        check_refused(["--fit", f"{two},{of_mpi}", "--predict", "8x1x1", *more], "with engine threads, not with mpi")
+    report, done = report_of(folder, ["--predict", "16x1x1", "--fit", of_mpi])
+    words = f"fitted to {of_mpi} of engine mpi; {of_mpi}: 4 ranks shared 2 processors, which takes longer than with"
+    expect(report["links"]["source"].startswith(words) and words in done.stdout,
+           "a prediction from another engine's file, and that ranks shared processors", done)
+
     check_refused(["--fit", folder / "none.json"], "expected a file that can be read")
     (folder / "other.json").write_text('{"benchmark": "kernels", "format": 1}')
     check_refused(["--fit", folder / "other.json"], "expected what collectives --json writes for at least 2 ranks (")
@@ -192,9 +205,14 @@ def check_predictions(folder):
 
 
 def check_plots(folder):
-    for flags, labels in ((["--mesh", "2x1x1,1x1x2"], ["step", "communication, predicted", "full_shard", "time (ms)"]),
+    for flags, labels in (([], ["shard_optimizer"]), (["--policy", "no_shard", "--engine", "self"], ["no_shard"]),
+                          (["--predict", "1x1x1"], ["PREDICTED step"]),
+                          (["--predict", "8x1x1"], ["PREDICTED step"]),
+                          (["--mesh", "2x1x1,1x1x2,2x1x2"],
+                           ["step", "communication, predicted", "full_shard", "time (ms)"]),
                           (["--predict", "default"], ["PREDICTED step", "ranks", "hybrid_shard"])):
         check_picture(folder, [*QUICK, *SMALL, *LINKS, *flags], labels)
+    check_one_file(folder, [*QUICK, *SMALL, *LINKS])
 
 
 def check_documentation(folder):
@@ -226,6 +244,9 @@ REFUSED = [
     (["--ranks", "0"], "--ranks '0': expected a whole number from 1 to 4096"),
     (["--ranks", "2", "--mesh", "2x1x1"], "--ranks and --mesh: expected one of the two"),
     (["--mesh", "2x2"], "--mesh '2x2': expected DPxTPxCP, three whole numbers of at least 1"),
+    (["--mesh", "2x1x1,4x1x1,2x1x1"], "--mesh '2x1x1,4x1x1,2x1x1': expected each mesh once"),
+    (["--predict", "8x1x1,08x1x1", *LINKS], "--predict '8x1x1,08x1x1': expected each mesh once"),
+    (["--shapes", "4294967295x4096"], "of memory at once, but this machine has "),
     (["--predict", "8192x1x1"], "--predict '8192x1x1': expected at most 4096 ranks"),
     (["--predict", "8x1x1", "--ranks", "1"], "--predict: one rank has no links to fit: expected --fit, --link-gbs,"),
     (["--ranks-per-node", "4"], "--ranks-per-node '4': expected a --predict with it"),

@@ -25,6 +25,7 @@ FLAGS = {"collectives": ["-b", "256", "-e", "1M", "-f", "4096", "-n", "1", "--ve
 MACHINE = {"processor": "a | b", "processors": 2, "last_cache_bytes": 1 << 20, "memory_bytes": 1 << 34, "system": "s",
            "load_before": 0.1}
 wrong = []
+NO_GPU = "no GPU was there to measure on"
 ON_GPU = "`benchmarks/run kernels --device gpu`, from 256 MiB on"
 
 
@@ -62,7 +63,8 @@ def of_peers(*rows):
                      "parts": ["collectives"], "rounds": 15, "quick": False}, io.StringIO())
     for made in rows:
         report.add(made)
-    report.record_side("peer", {"flags": "-O3"})
+    report.record_side("peer", {"flags": "-O2"}, 2)
+    report.record_side("peer", {"flags": "-O3"}, 4)
     report.leave_out("training", "FSDP2", "no network")
     return json.loads(report.to_json())
 
@@ -97,18 +99,38 @@ def check_empty(tree):
     tree.put()
     check_written(tree, "no results")
     expect("There are no results yet." in tree.page() and tree.target("peak_bytes")[1] == "not measured"
-           and tree.target("gpu_adamw")[:3] == ["-", "not measured", ON_GPU], "nothing measured", tree.page())
+           and tree.target("gpu_adamw") == ["-", "not measured", ON_GPU, NO_GPU]
+           and tree.target("peak_bytes")[3] == "-", "nothing measured", tree.page())
 
 
 def check_kinds(tree, found):
+    built = found["kernels"]["build"]
+    nvcc = row.make_row("includes", "a header, nvcc", row.side("mesh/rank.hpp"), row.side("<vector>"), "times_the_cost",
+                        [2, 2, 2], row.at_most(3), compiler="nvcc")
     peers = compared()
+    peers["rows"].append(nvcc)
     tree.put(**found, peers=peers)
     check_written(tree, "every kind")
     page = tree.page()
     for words in ("## collectives.json", "### barrier", "## kernels.json", "## policies.json", "## predicted.json",
                   "### predicted, not measured", "## peers.json", "all_reduce \\| 1 MiB", "a \\| b", "no network",
-                  "| 4.000 | 3.000 | 5.000 | >= 4 | yes |", "flags -O3", "hybrid_shard<2>", "| 1 MiB | float | sum |"):
+                  "| 4.000 | 3.000 | 5.000 | >= 4 | yes |", "flags -O3", "hybrid_shard<2>", "| 1 MiB | float | sum |",
+                  "Links: given by flags: within a node 5 us, 300 GB/s; across nodes 15 us, 25 GB/s.",
+                  "### bytes that a rank moves in a step's collectives, measured, by theory and planned",
+                  "| 2x1x1 | full_shard | reduce_scatter | 2 | 131072 | 131072 | 131072 |", "- peer, 2 ranks: flags -O2",
+                  "In 3 rounds, not 15: nvcc.", f"; shardkit {built['shardkit']}, commit {built['commit']}; "):
         expect(words in page, f"the page says {words}", page)
+    predicted = page[page.index("## predicted.json"):]
+    expect("predicted, nothing was measured." in predicted and not any(
+        word in predicted for word in ("rounds", "warmup", "pinned")), "a prediction has no rounds", predicted)
+    old = copy.deepcopy(found["kernels"])
+    del old["build"]["shardkit"], old["build"]["commit"]
+    rows = [{name: value for name, value in each.items() if name != "rounds"} for each in peers["rows"]]
+    tree.put(k=old, p=changed(peers, rows=rows))
+    check_written(tree, "results that do not say which library they are of")
+    expect("commit" not in tree.page() and "In 3 rounds, not 15: nvcc." in tree.page(), "and nothing is said of it")
+    tree.put(**found, peers=peers)
+    check_written(tree, "every kind again")
     expect("Others used" not in page and "A quick run" not in page, "a quiet machine and enough rounds")
     for name, words in (("collectives_all_reduce_float_sum", ["in place: limit (copy)", "openmpi", "1 MiB",
                                                               "time of a call (us)"]),
@@ -117,8 +139,7 @@ def check_kinds(tree, found):
                         ("kernels_share_of_copy", ["adamw bfloat16, 64 KiB"]),
                         ("policies_step", ["computation", "exposed communication", "full_shard"]),
                         ("policies_memory", ["planned"]), ("predicted_predicted", ["full_shard, full overlap"]),
-                        ("peers_collectives_times_faster_2_ranks",
-                         ["all_reduce | 1 MiB: shardkit threads / openmpi"])):
+                        ("peers_collectives_threads_2_ranks", ["all_reduce | 1 MiB", "openmpi", "4"])):
         for word in words:
             expect(word in tree.texts(f"{name}.svg"), f"{name} says {word}")
     expect("openmpi" not in tree.texts("collectives_all_gather_float.svg"), "a verb that the peer was not timed with")
@@ -271,8 +292,8 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         found = {kind: measured(folder, kind) for kind in FLAGS}
-        found["predicted"] = measured(folder, "policies", "--predict", "default", "--link-latency-us", "5",
-                                      "--link-gbs", "300")
+        found["predicted"] = measured(folder, "policies", "--predict", "default", "--link-latency-us", "5,15",
+                                      "--link-gbs", "300,25")
         tree = Tree(folder / "tree", MAIN)
         check_empty(tree)
         check_kinds(tree, found)

@@ -8,6 +8,7 @@ import sys
 ROOT = pathlib.Path(sys.argv[1])
 sys.path[:0] = [str(ROOT / "benchmarks/results_page"), str(ROOT / "benchmarks/peers")]
 from collectives_pictures import peer_series  # noqa: E402
+from grouped_bars import grouped_bars  # noqa: E402
 from line_chart import line_chart  # noqa: E402
 from panel import Panel  # noqa: E402
 from peer_times import peer_times  # noqa: E402
@@ -64,6 +65,19 @@ def check_bars():
     expect([width for width, _ in boxes(svg)], ["200.0", "200.0", "0.5"], "from 1 on, either way")
 
 
+def check_groups():
+    groups = {"all_reduce 1 MiB": [("a", 10, True), ("b", 0.1, False)], "barrier": [("a", 1, None), ("b", 5000, None)]}
+    svg = grouped_bars("title", groups)
+    expect(re.findall(r'height="11.0" fill="([^"]+)"', svg), [COLOURS[0], COLOURS[1]] * 2, "a colour for each peer")
+    expect([svg.count(f">{text}</text>") for text in ("all_reduce 1 MiB", "a", "b", "5000")], [1, 1, 1, 1],
+           "groups and peers are named once")
+    expect(re.findall(r'fill="#b3413a"[^>]*>([^<]*)<', svg), ["0.1"], "a value that misses its target")
+    limited = stacked_bars("title", "ms", [("a", [[("one", 0.9)]])], 1.0)
+    line = max(m.start() for m in re.finditer('<line [^>]*stroke="#222"', limited))
+    expect(line < limited.index('height="13.0"') and 'paint-order="stroke"' in limited, True,
+           "the limit lies behind the bars, and strikes no value through")
+
+
 def check_lines():
     lines = (Series("ours", ((256, 1.0), (1024, 2.0)), 0), Series("limit", ((256, 4.0),), 0, dashed=True))
     svg = line_chart("title", [Panel("GB/s", lines, False, "size", size_text),
@@ -71,6 +85,9 @@ def check_lines():
     expect(svg.count(">ours</text>"), 1, "a line of two panels is named once")
     expect(svg.count("<polyline"), 4, "lines")
     expect(svg.count("stroke-dasharray"), 3, "dashed lines, and one in the key")
+    wide = line_chart("title", [Panel("ms", (Series("first", ((1, 1.0),), 0, width=8), Series("second", ((1, 1.0),), 1)),
+                                      True, "ranks", str)])
+    expect(re.findall(r'<polyline [^>]*stroke-width="(\d+)"', wide), ["8", "2"], "lines that coincide can be seen")
     width = float(re.search(r'width="(\d+)"', svg)[1])
     expect(max(float(x) for x in re.findall(r'[x]="([\d.]+)"', svg)) < width, True, "nothing begins outside")
 
@@ -104,6 +121,7 @@ def check_peers():
 check_scales()
 check_cells()
 check_bars()
+check_groups()
 check_lines()
 check_peers()
 print(f"{len(wrong)} wrong")

@@ -11,8 +11,8 @@
 #include "../../benchmarks/common/device_copy.hpp"
 #include "../../benchmarks/kernels/count_launches.hpp"
 #include "../../benchmarks/kernels/run_kernels.hpp"
+#include "check_kernel.hpp"
 #include "looped_kernels.hpp"
-#include "planted_kernels.hpp"
 #include "standin.hpp"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "planted_kernels.hpp"
+#include "check_kernel.hpp"
 
 namespace {
 

@@ -31,7 +31,7 @@ TEST_CASE("a peer's line has its time, and the bus bandwidth of that time; it ha
     const PeerTime peer{"openmpi", VerbKind::all_reduce, DataType::fp32, 4000, 8e-6};
     Options options;
     options.verbs = {VerbKind::all_reduce};
-    const std::string script = plot_script(options, {all_reduce_row()}, {peer});
+    const std::string script = plot_drawing(options, {all_reduce_row()}, {peer}).script;
     CHECK(has(script, "$b1 << EOD\n4000 3\nEOD\n$t1 << EOD\n4000 2\nEOD\n$l1 << EOD\n4000 6\nEOD\n"));
     CHECK(has(script, "$b2 << EOD\n4000 0.75\nEOD\n$t2 << EOD\n4000 8\nEOD\n"));
     CHECK(has(script, "'openmpi: all_reduce'"));
@@ -45,7 +45,7 @@ TEST_CASE("a peer's time belongs to a row of the same verb, type and size, and t
     const auto differs = [&](auto change) {
         PeerTime other = same;
         change(other);
-        return !other.belongs_to(row) && !has(plot_script({}, {row}, {other}), "peer");
+        return !other.belongs_to(row) && !has(plot_drawing({}, {row}, {other}).script, "peer");
     };
     CHECK(differs([](PeerTime& time) { time.verb = VerbKind::all_gather; }));
     CHECK(differs([](PeerTime& time) { time.type = DataType::fp64; }));

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <doctest/doctest.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <span>
-
-#include <shardkit/mesh/context.hpp>
 
 #include "../../benchmarks/kernels/make_workload.hpp"
 
@@ -64,27 +60,5 @@ struct Planted : K {
         table[table.size() - 1].tensor[0] = T{};
     }
 };
-
-inline std::uint64_t wrong_after(Workload& workload, std::size_t calls) {
-    workload.prepare();
-    workload.call(calls);
-    return workload.count_wrong();
-}
-
-/// The engine's kernel passes its data check; one spoiled element is one wrong value, no call is wrong.
-template <class Engine>
-void check_kernel(shardkit::Context<Engine>& context, KernelKind kernel) {
-    using Spoiled = Planted<typename Engine::Kernels>;
-    constexpr std::size_t tensors = 7;
-    for (const DataType type : {DataType::fp32, DataType::bf16}) {
-        CAPTURE(kernel_names[static_cast<std::size_t>(kernel)]);
-        CAPTURE(type_names[static_cast<std::size_t>(type)]);
-        const auto right = make_workload(context, kernel, type, planted_elements, tensors);
-        CHECK(wrong_after(*right, 1) == 0);
-        CHECK(wrong_after(*right, 0) > 0);
-        const auto spoiled = make_workload<Spoiled>(context, kernel, type, planted_elements, tensors);
-        CHECK(wrong_after(*spoiled, 1) == 1);
-    }
-}
 
 }  // namespace benchmarks::kernels

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <shardkit/backend/self/engine.hpp>
 #include <shardkit/backend/self/world.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/full_shard.hpp>
@@ -20,6 +19,7 @@
 #include "../../benchmarks/policies/spread.hpp"
 #include "../../benchmarks/policies/theory.hpp"
 #include "../../benchmarks/policies/trainer.hpp"
+#include "spoiled_engine.hpp"
 
 namespace {
 
@@ -44,28 +44,6 @@ double bytes_of(const Options& o, const program::MeshExtents& mesh, program::Pol
     for (const TheoryOfVerb& verb : theory(o, mesh, policy, {})) { sum += verb.bytes; }
     return sum;
 }
-
-/// One rank that alters what is gathered, while told to.
-struct SpoiledCommunicator : shardkit::self::Communicator {
-    static inline bool spoils = false;
-
-    using shardkit::self::Communicator::Communicator;
-    SpoiledCommunicator(const shardkit::self::Communicator& other) : shardkit::self::Communicator(other) {}
-    SpoiledCommunicator named(std::string_view axes) const { return Communicator::named(axes); }
-    SpoiledCommunicator split(std::size_t color, std::size_t key, std::string_view axes,
-                              shardkit::SourceLocation where = shardkit::SourceLocation::current()) const {
-        return Communicator::split(color, key, axes, where);
-    }
-    template <class T>
-    void all_gather(std::span<const T> shard, std::span<T> full, Stream stream,
-                    shardkit::SourceLocation where) const {
-        Communicator::all_gather(shard, full, stream, where);
-        if (spoils) { full[7] += T(0.125); }
-    }
-};
-struct SpoiledEngine : shardkit::self::Engine {
-    using Communicator = SpoiledCommunicator;
-};
 
 }  // namespace
 

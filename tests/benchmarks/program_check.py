@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 
+from picture_layout import layout_problems
+
 PROGRAM = sys.argv[1]
 NAME = pathlib.Path(PROGRAM).name
 PAGE = pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")
@@ -105,6 +107,20 @@ def check_picture(folder, flags, labels):
     text = picture.read_text(encoding="utf-8")
     for label in labels:
         expect(label in text, f"the picture shows '{label}'")
+    problems = layout_problems(text)
+    expect(not problems, "its texts can be read" + "".join(f"; {each}" for each in problems[:5]))
+
+
+def check_one_file(folder, flags):
+    """Neither result may replace the other, whatever the names."""
+    if shutil.which("gnuplot") is None:
+        return
+    file, link = folder / "both.svg", folder / "link.svg"
+    link.symlink_to(file)
+    for name in (file, folder / "." / ".." / folder.name / "both.svg", link):
+        check_refused([*flags, "--json", file, "--plot", name], f"--plot '{name}': expected another file than that of")
+        expect(not file.exists(), "and nothing is left")
+    link.unlink()
 
 
 def check(checks, help_names, refused):

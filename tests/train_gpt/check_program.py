@@ -155,6 +155,10 @@ def check_plan(folder):
     for flag, name in (("--json", "no/a.json"), ("--plot", "no/a.svg"), ("--text", "no.txt")):
         done = run(folder, "--plan", flag, name)
         expect(done.returncode == 2 and f"{flag} '{name}'".encode() in done.stderr, f"--plan checks {flag}", done)
+    for name in ("a.svg", "./a.svg", "no/../a.svg"):
+        done = run(folder, "--json", "a.svg", "--plot", name)
+        expect(done.returncode == 2 and f"--plot '{name}': expected another file".encode() in done.stderr
+               and not names(folder), "one file for two results is refused, whatever its names", done)
 
 
 def main():

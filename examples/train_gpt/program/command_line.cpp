@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.hpp"
 
-#include <filesystem>
 #include <string>
-#include <system_error>
 
 #include "../../common/read_flag.hpp"
 
@@ -97,16 +95,6 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
 
 namespace {
 
-/// Whether both names are of one file, there or not.
-bool same_file(const std::string& a, const std::string& b) {
-    if (a.empty() || b.empty()) { return false; }
-    std::error_code unknown;
-    const auto place = [&](const std::string& name) {
-        return std::filesystem::weakly_canonical(std::filesystem::absolute(name), unknown);
-    };
-    return a == b || (place(a) == place(b) && !unknown);
-}
-
 /// That tp divides what it splits of the model, and cp, with 2 chunks a rank, every sequence.
 void validate_split(const Options& o) {
     const auto by = [&](const char* axis, std::size_t extent) {
@@ -173,7 +161,6 @@ void validate(const Options& o) {
     if (!o.plot.empty() && !o.plot.ends_with(".png") && !o.plot.ends_with(".svg")) {
         throw program::bad_flag("--plot", o.plot, "a name that ends in .png or .svg");
     }
-    if (same_file(o.plot, o.json)) { throw program::bad_flag("--plot", o.plot, "another file than that of --json"); }
 }
 
 }  // namespace train_gpt

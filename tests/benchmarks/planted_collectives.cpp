@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linked with the main of the collectives in place of run_in_process.cpp: an all-reduce whose result is spoiled on
+// one of two ranks, measured and checked as any other.
+#include <stdexcept>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "../../benchmarks/collectives/engines.hpp"
+#include "../../benchmarks/collectives/plan_rows.hpp"
+#include "../../benchmarks/collectives/with_verb.hpp"
+#include "../../benchmarks/common/host_copy.hpp"
+#include "planted_verb.hpp"
+
+namespace benchmarks {
+
+void run_on_self(const Options& /*options*/, const RowSink& /*sink*/) { throw std::logic_error("not planted"); }
+
+void run_on_threads(const Options& options, const RowSink& sink) {
+    using Engine = shardkit::threads::Engine;
+    shardkit::threads::run(shardkit::DeviceMesh<2>{}, [&](auto& rank) {
+        shardkit::Context<Engine>& context = rank;
+        for (const PlannedRow& planned : plan_rows(options, 2)) {
+            const Shape shape{{0, 1}, rank.rank(), planned.piece, 0, shardkit::ReduceOp::sum};
+            OutOfPlace<Engine, Planted<AllReduce, Fault::one_element>, float> workload(context, context.world(),
+                                                                                       shape);
+            Row row = planned.row;
+            row.out_of_place = measure<HostCopy>(context, options, row.bytes, row.bytes, workload);
+            if (rank.rank() == 0) { sink(row); }
+        }
+    });
+}
+
+}  // namespace benchmarks
