@@ -52,6 +52,8 @@ def main():
         expect(when_made() == made, "nor does one that trains")
         expect({path.name for path in folder.iterdir()} == {"result.json", "loss.svg"},
                "both files lie in the folder of the caller")
+        if wrong:
+            sys.exit(1)
         expect("<svg" in (folder / "loss.svg").read_text(encoding="utf-8"), "the plot is a picture")
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         losses = result["losses"]
