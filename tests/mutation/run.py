@@ -6,18 +6,30 @@ script does not understand.
 """
 import argparse
 import concurrent.futures
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import typing
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 EXAMPLES = ROOT / "examples"
 TRAINER = EXAMPLES / "train_gpt"
 FLAGS = ["-std=c++20", "-O0", "-w", "-pthread"]
+NOT_BUILT = "compiler: "
+# Which of the mutants that were compiled into one program runs; 0 is none of them.
+CHOSEN = """#include <cstdlib>
+namespace mutation {
+inline int chosen() {
+    static const char* const number = std::getenv("SHARDKIT_MUTANT");
+    return number == nullptr ? 0 : std::atoi(number);
+}
+}
+"""
 STANDARD = re.compile(r"^#include <[a-z_]+>$", re.MULTILINE)
 # What is no code, and the names of the verbs that reduce. Behind SPOKEN_OF they name a kind of call, and call nothing;
 # any other use has to be a statement of its own.
@@ -152,12 +164,34 @@ def mutants_of(site):
         yield f"over {other}", call.replace(axes, other, 1)
 
 
+class Mutant(typing.NamedTuple):
+    """A piece of a source, and what stands there instead. Those of whole statements are compiled into one program."""
+    where: str
+    name: str
+    path: pathlib.Path  # below the target's root
+    begin: int
+    end: int
+    replacement: str
+    is_statement: bool
+
+
+def with_all(text, mutants):
+    """The source with numbered (number, mutant)s of statements in it, of which the program runs the chosen one."""
+    places = {}
+    for number, mutant in mutants:
+        places.setdefault((mutant.begin, mutant.end), []).append((number, mutant.replacement))
+    for begin, end in sorted(places, reverse=True):
+        cases = "".join(f"case {number}: {{ {replacement} }} break; " for number, replacement in places[begin, end])
+        text = f"{text[:begin]}switch (mutation::chosen()) {{ {cases}default: {{ {text[begin:end]} }} }}{text[end:]}"
+    return text
+
+
 def compile_command(compiler, folder):
-    """How a mutant is compiled. The standard headers that the library includes are read once for all of them."""
+    """How mutants are compiled. The standard headers that the library includes are read once for all of them."""
     names = {name for header in (ROOT / "include").rglob("*.hpp")
              for name in STANDARD.findall(header.read_text(encoding="utf-8"))}
     standard = pathlib.Path(folder) / "standard.hpp"
-    standard.write_text("\n".join(sorted(names)) + "\n", encoding="utf-8")
+    standard.write_text("\n".join(sorted(names)) + "\n" + CHOSEN, encoding="utf-8")
     subprocess.run([compiler, *FLAGS, "-x", "c++-header", str(standard), "-o", f"{standard}.gch"], check=True)
     return [compiler, *FLAGS, "-include", str(standard)]
 
@@ -172,7 +206,6 @@ class Target:
     def mutants(self):
         for folder in self.folders:
             for source in sources_in(self.root / folder):
-                text = source.read_text(encoding="utf-8")
                 for site in calls_in(source):
                     where = f"{source.relative_to(ROOT)}:{site.line}"
                     key = (source.name, site.arguments[2])
@@ -180,8 +213,7 @@ class Target:
                         print(f"{where}: excused: {EXCUSED[key]}", flush=True)
                         continue
                     for name, replacement in mutants_of(site):
-                        mutated = text[:site.begin] + "{ " + replacement + " }" + text[site.end:]
-                        yield where, name, source.relative_to(self.root), mutated
+                        yield Mutant(where, name, source.relative_to(self.root), site.begin, site.end, replacement, True)
         if self.root == EXAMPLES:
             yield from self.typed_mutants()
 
@@ -193,39 +225,62 @@ class Target:
                     sys.exit(f"unknown axes '{match['axes']}' in {header}; add them to WRONG")
                 line = text.count("\n", 0, match.start()) + 1
                 for wrong in WRONG[match["axes"]]:
-                    mutated = text[:match.start("axes")] + wrong + text[match.end("axes"):]
-                    yield (f"{header.relative_to(ROOT)}:{line}", f"{match['axes']} made over {wrong}",
-                           header.relative_to(self.root), mutated)
+                    yield Mutant(f"{header.relative_to(ROOT)}:{line}", f"{match['axes']} made over {wrong}",
+                                 header.relative_to(self.root), match.start("axes"), match.end("axes"), wrong, False)
         for file, name, pattern, replacement in TYPED:
             text = (TRAINER / file).read_text(encoding="utf-8")
             mutated, count = re.subn(pattern, replacement, text)
             if count == 0:
                 sys.exit(f"nothing like {pattern} in {file}")
-            yield str((TRAINER / file).relative_to(ROOT)), name, (TRAINER / file).relative_to(self.root), mutated
+            yield Mutant(str((TRAINER / file).relative_to(ROOT)), name, (TRAINER / file).relative_to(self.root), 0,
+                         len(text), mutated, False)
 
-    def run(self, command, folder, overlay=None):
-        """None when the program passes, else what stopped it."""
-        program = pathlib.Path(folder) / "killer"
+    def build(self, command, folder, texts):
+        """The program over a tree in which the files of `texts` (by path below the root) read so.
+        @return the program, and the compiler's first complaint if there is none"""
         # Quoted includes look beside the including file first, so a mutant brings its neighbours along.
-        root = overlay or self.root
-        built = subprocess.run([*command, f"-I{root}", f"-I{ROOT / 'include'}", str(HERE / self.killer), *self.sources,
+        tree, program = pathlib.Path(folder) / "tree", pathlib.Path(folder) / "killer"
+        shutil.copytree(self.root, tree)
+        for path, text in texts.items():
+            (tree / path).write_text(text, encoding="utf-8")
+        built = subprocess.run([*command, f"-I{tree}", f"-I{ROOT / 'include'}", str(HERE / self.killer), *self.sources,
                                 "-o", str(program), *self.flags], capture_output=True, text=True, check=False)
-        if built.returncode != 0:
-            errors = [line for line in built.stderr.splitlines() if "error" in line]
-            return "compiler: " + (errors or ["failed"])[0].strip()
-        try:
-            ran = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
-        except subprocess.TimeoutExpired:
-            return "time limit"
-        return None if ran.returncode == 0 else (ran.stdout.strip().splitlines() or [f"status {ran.returncode}"])[-1]
+        if built.returncode == 0:
+            return program, None
+        errors = [line for line in built.stderr.splitlines() if "error" in line]
+        return None, (errors or ["failed"])[0].strip()
 
-    def try_mutant(self, command, mutant):
-        site, name, header, text = mutant
+    def original(self, path):
+        return (self.root / path).read_text(encoding="utf-8")
+
+    def build_all(self, command, folder, mutants):
+        """One program with all these mutants of statements, which are numbered from 1."""
+        by_path = {}
+        for number, mutant in enumerate(mutants, 1):
+            by_path.setdefault(mutant.path, []).append((number, mutant))
+        program, complaint = self.build(command, folder, {path: with_all(self.original(path), these)
+                                                          for path, these in by_path.items()})
+        if complaint:
+            sys.exit(f"{self.killer} does not compile with its mutants: {complaint}")
+        return program
+
+    def try_alone(self, command, mutant):
+        """What stopped a mutant that is a program of its own; None when nothing did."""
+        text = self.original(mutant.path)
         with tempfile.TemporaryDirectory() as folder:
-            overlay = pathlib.Path(folder) / "tree"
-            shutil.copytree(self.root, overlay)
-            (overlay / header).write_text(text, encoding="utf-8")
-            return site, name, self.run(command, folder, overlay)
+            program, complaint = self.build(command, folder, {
+                mutant.path: text[:mutant.begin] + mutant.replacement + text[mutant.end:]})
+            return f"{NOT_BUILT}{complaint}" if complaint else stopped_by(program, 0)
+
+
+def stopped_by(program, number):
+    """None when the program passes with that mutant, else what stopped it."""
+    try:
+        ran = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120,
+                             env={**os.environ, "SHARDKIT_MUTANT": str(number)})
+    except subprocess.TimeoutExpired:
+        return "time limit"
+    return None if ran.returncode == 0 else (ran.stdout.strip().splitlines() or [f"status {ran.returncode}"])[-1]
 
 
 def package_flags(kind, package):
@@ -247,26 +302,34 @@ def check_sites(targets):
             sys.exit(f"{found.count((name, argument))} calls in {name} reduce '{argument}', expected the excused one")
 
 
+def results_of(target, command, pool):
+    """Every mutant of a target, and what stopped it."""
+    mutants = list(target.mutants())
+    if not mutants:
+        sys.exit(f"nothing to mutate was found below {target.root}")
+    statements = [mutant for mutant in mutants if mutant.is_statement]
+    with tempfile.TemporaryDirectory() as folder:
+        program = target.build_all(command, folder, statements)
+        reason = stopped_by(program, 0)
+        if reason is not None:
+            sys.exit(f"{target.killer} fails without a mutant: {reason}")
+        yield from zip(statements, pool.map(lambda number: stopped_by(program, number), range(1, len(statements) + 1)))
+    alone = [mutant for mutant in mutants if not mutant.is_statement]
+    yield from zip(alone, pool.map(lambda mutant: target.try_alone(command, mutant), alone))
+
+
 def report(targets, options):
     """Tries every mutant of the targets; the exit status."""
     tried = survivors = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, tempfile.TemporaryDirectory() as shared:
         command = compile_command(options.compiler, shared)
         for target in targets:
-            with tempfile.TemporaryDirectory() as folder:
-                reason = target.run(command, folder)
-            if reason is not None:
-                sys.exit(f"{target.killer} fails without a mutant: {reason}")
-            mutants = list(target.mutants())
-            if not mutants:
-                sys.exit(f"nothing to mutate was found below {target.root}")
-            tried += len(mutants)
-            results = pool.map(lambda mutant, target=target: target.try_mutant(command, mutant), mutants)
-            for site, name, reason in results:
-                not_built = reason is not None and reason.startswith("compiler:")
+            for mutant, reason in results_of(target, command, pool):
+                not_built = reason is not None and reason.startswith(NOT_BUILT)
+                tried += 1
                 survivors += reason is None or not_built
                 verdict = "SURVIVED" if reason is None else "NO MUTANT" if not_built else "killed by"
-                print(f"{site}: {name}: {verdict} {reason or ''}", flush=True)
+                print(f"{mutant.where}: {mutant.name}: {verdict} {reason or ''}", flush=True)
     print(f"{tried} mutants, {survivors} survived or did not compile")
     return 1 if survivors else 0
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from run import HERE, ROOT, Target, report
+from run import ROOT, Mutant, Target, report
 
 TESTS = ROOT / "tests"
 STANDIN = TESTS / "standin"
@@ -27,9 +27,9 @@ class Waits(Target):
                 for match in WAIT.finditer(text):
                     line = text.count("\n", 0, match.start()) + 1
                     # What makes the event still runs: leasing a slot, recording.
-                    left = f"static_cast<void>({match.group('event')});" if match.group("event") else "static_cast<void>(0);"
-                    mutated = text[:match.start()] + left + text[match.end():]
-                    yield f"{header.relative_to(ROOT)}:{line}", match.group(0), header.relative_to(self.root), mutated
+                    left = f"static_cast<void>({match.group('event') or 0});"
+                    yield Mutant(f"{header.relative_to(ROOT)}:{line}", match.group(0), header.relative_to(self.root),
+                                 match.start(), match.end(), left, True)
 
 
 def build_standin(compiler, folder, jobs, flags):
