@@ -56,6 +56,20 @@ void go_wrong(Rank& rank, std::string_view how) {
     for (int i = 0; i < 3; ++i) { reduce(rank); }
 }
 
+/// A program that initialises MPI itself, in the oldest way, and lends a communicator.
+void lend() {
+    MPI_Init(nullptr, nullptr);
+    {
+        sk::mpi::World world(sk::mpi::Borrow{MPI_COMM_WORLD}, {.timeout = std::chrono::seconds(20)});
+        const sk::mpi::Communicator<> comm(world);
+        double value = 1;
+        sk::all_reduce_in_place(comm, sk::ReduceOp::sum, std::span<double>(&value, 1), {});
+        std::printf("rank %zu: the sum is %g\n", comm.rank(), value);
+        world.finish();
+    }
+    MPI_Finalize();
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -70,10 +84,21 @@ int main(int count, char** arguments) {
             run(1);
             return EXIT_SUCCESS;
         }
+        if (how == "plain_init") {
+            lend();
+            return EXIT_SUCCESS;
+        }
         const sk::mpi::Environment mpi(how == "low_level" ? ThreadLevel::single : ThreadLevel::serialized);
-        if (how == "second_environment") { const sk::mpi::Environment again; }
-        run(mpi.size() + (how == "mesh" ? 1 : 0));
-        return EXIT_SUCCESS;
+        try {
+            if (how == "second_environment") { const sk::mpi::Environment again; }
+            run(mpi.size() + (how == "mesh" ? 1 : 0));
+            return EXIT_SUCCESS;
+        } catch (const std::exception& error) {
+            // Before MPI's end: a launcher may end the job when the first rank has returned its status.
+            std::fprintf(stderr, "rank %zu caught: %s\n", mpi.rank(), error.what());
+            std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        }
+        return 2;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "caught: %s\n", error.what());
         return 2;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -28,7 +29,11 @@ bool close(Out given, std::size_t ranks, std::size_t index) {
         magnitude += std::abs(term);
     }
     const double roundings = std::ldexp(static_cast<double>(ranks) * magnitude, sizeof(A) == 8 ? -53 : -24);
-    const double last = sizeof(Out) == sizeof(A) ? 0 : std::ldexp(std::abs(exact) + roundings, -8);
+    // To 8 bits as bf16; to 11 as fp16, whose smallest numbers lie 2^-24 apart.
+    const double last = std::is_same_v<Out, A> ? 0
+                        : std::is_same_v<Out, bf16>
+                            ? std::ldexp(std::abs(exact) + roundings, -8)
+                            : std::ldexp(std::abs(exact) + roundings, -11) + std::ldexp(1, -25);
     return std::abs(static_cast<double>(static_cast<A>(given)) - exact) <= roundings + last;
 }
 
@@ -75,6 +80,8 @@ TEST_CASE("mpi staged: MPI's own sums are those of the ranks within their roundi
                 CHECK_NOTHROW(sums<double, double>(world, k));
                 CHECK_NOTHROW(sums<bf16, float>(world, k));
                 CHECK_NOTHROW(sums<bf16, bf16>(world, k));
+                CHECK_NOTHROW(sums<fp16, float>(world, k));
+                CHECK_NOTHROW(sums<fp16, fp16>(world, k));
                 CHECK_NOTHROW(sums<float, double>(world, k));
             }
             CHECK_NOTHROW(sixteen_bit_sums_are_rounded_once(world));

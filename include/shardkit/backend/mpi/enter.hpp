@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
-#include <vector>
 
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/call.hpp>
@@ -54,11 +54,12 @@ struct CallRecord {
 
 /// Collective: every rank tells what it called. @throws CommError, always
 [[noreturn]] inline void throw_disagreement(const Call& call) {
-    const CallRecord own(call);
-    std::vector<CallRecord> all(call.group.size());
+    const std::span<CallRecord> all = call.group.records<CallRecord>(call.group.size());
+    all[call.group.rank] = CallRecord(call);
     constexpr int bytes = sizeof(CallRecord);
     call.world.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
-        return MPI_Iallgather(&own, bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, call.group.comm, request);
+        return MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all.data(), bytes, MPI_BYTE, call.group.comm,
+                              request);
     });
     const auto other = std::find_if(all.begin(), all.end(), [&](const CallRecord& record) {
         return !(record.signature == all[0].signature && record.sequence == all[0].sequence);

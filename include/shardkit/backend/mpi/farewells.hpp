@@ -69,7 +69,7 @@ class Farewells {
         }
         check(MPI_Waitall(static_cast<int>(sent.size()), sent.data(), MPI_STATUSES_IGNORE), "MPI_Waitall", doing,
               where);
-        comm_.free();
+        check(comm_.free(), "MPI_Comm_free", doing, where);
     }
 
   private:

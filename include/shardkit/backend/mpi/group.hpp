@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <shardkit/backend/mpi/api.hpp>
@@ -23,6 +24,14 @@ struct Group {
     /// The digest of the call and its complement, reduced over the ranks. Here, because a reduction that is given
     /// up still writes to it.
     std::array<std::uint64_t, 2> digest{};
+
+    /// Room for the `count` records of a gather among the ranks; here for the same reason.
+    template <class Record>
+    std::span<Record> records(std::size_t count) {
+        record_bytes.resize(count * sizeof(Record));
+        return {reinterpret_cast<Record*>(record_bytes.data()), count};
+    }
+    std::vector<std::byte> record_bytes;
 
     std::size_t size() const noexcept { return world_ranks.size(); }
 };

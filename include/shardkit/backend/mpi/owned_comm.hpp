@@ -23,10 +23,8 @@ class OwnedComm {
     ~OwnedComm() = default;
 
     MPI_Comm get() const noexcept { return comm_; }
-    /// Collective over the communicator.
-    void free() noexcept {
-        if (comm_ != MPI_COMM_NULL) { MPI_Comm_free(&comm_); }
-    }
+    /// Collective over the communicator. Returns what MPI_Comm_free did.
+    int free() noexcept { return comm_ == MPI_COMM_NULL ? MPI_SUCCESS : MPI_Comm_free(&comm_); }
 
   private:
     MPI_Comm comm_ = MPI_COMM_NULL;

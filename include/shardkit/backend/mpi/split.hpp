@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -28,12 +29,13 @@ inline Group split_group(const Call& call, std::size_t color, std::size_t key) {
         std::size_t rank;
         auto operator<=>(const Place&) const = default;
     };
-    const Group& parent = call.group;
-    const Wish own{color, key, call.world.groups_made()};
-    std::vector<Wish> wishes(parent.size());
+    Group& parent = call.group;
+    const std::span<Wish> wishes = parent.records<Wish>(parent.size());
+    wishes[parent.rank] = {color, key, call.world.groups_made()};
     constexpr int bytes = sizeof(Wish);
     call.world.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
-        return MPI_Iallgather(&own, bytes, MPI_BYTE, wishes.data(), bytes, MPI_BYTE, parent.comm, request);
+        return MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, wishes.data(), bytes, MPI_BYTE, parent.comm,
+                              request);
     });
 
     std::vector<std::uint64_t> colors;

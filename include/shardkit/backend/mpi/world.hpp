@@ -59,7 +59,7 @@ class World {
         execute(host::HostStream(), [this, where] {
             const auto rest = [] { std::this_thread::sleep_for(std::chrono::microseconds(50)); };
             farewells_.exchange(groups_, world_group().rank, rest, where);
-            for (Group& group : groups_) { group.owned.free(); }
+            for (Group& group : groups_) { check(group.owned.free(), "MPI_Comm_free", "finish", where); }
             if (users_handler_) {
                 check(MPI_Comm_set_errhandler(world_group().comm, *users_handler_), "MPI_Comm_set_errhandler",
                       "finish", where);

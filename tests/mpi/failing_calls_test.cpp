@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/mpi/environment.hpp>
+#include <shardkit/detail/concat.hpp>
+
+#include "interposed.hpp"
+#include "unit/backend/verb_suite.hpp"
+#include "with_world.hpp"
+
+namespace {
+
+using namespace shardkit;
+using rank_checks::contains;
+namespace interposed = mpi_test::interposed;
+
+std::string text_of(int code) {
+    char text[MPI_MAX_ERROR_STRING] = {};
+    int length = 0;
+    REQUIRE(MPI_Error_string(code, text, &length) == MPI_SUCCESS);
+    return {text, static_cast<std::size_t>(length)};
+}
+
+/// Everything that a job may ask of MPI, on memory of its own. Every rank makes as many calls of each MPI function,
+/// except where it asks again and again.
+struct Job {
+    MPI_Comm comm;
+    mpi::Options options;
+    bool borrow;
+    std::vector<float> in = std::vector<float>(512, 1.0F);
+    std::vector<float> out = std::vector<float>(512);
+    bool probe_fails = false;  ///< in `finish`, which always probes; a wait does so by chance
+    std::deque<mpi::World> world{};
+
+    void run() {
+        if (borrow) {
+            world.emplace_back(mpi::Borrow{comm}, options, SourceLocation::current());
+        } else {
+            world.emplace_back(comm, options, SourceLocation::current());
+        }
+        const mpi::Communicator<> everybody(world[0]);
+        const auto group = everybody.split(0, everybody.rank(), "group");
+        const mpi::Communicator<mpi::Staged> staged(world[0]);
+        const std::size_t n = group.size();
+        const std::span<const float> from(in);
+        const std::span<float> to(out);
+        barrier(group, {});
+        all_gather(group, from.first(128), to.first(n * 128), {});
+        all_to_all(group, from.first(n * 128), to.first(n * 128), {});
+        broadcast(group, to.first(128), 0, {});
+        // The sizes are such that staging memory takes each in some rounds, and one all-reduce at once.
+        reduce_scatter(group, ReduceOp::sum, from.first(n * 128), to.first(128), {});
+        all_reduce(group, ReduceOp::sum, from.first(n * 128), to.first(n * 128), {});
+        all_reduce(group, ReduceOp::sum, from.first(8), to.first(8), {});
+        reduce_scatter(staged, ReduceOp::sum, from.first(n * 128), to.first(128), {});
+        all_reduce(staged, ReduceOp::sum, from.first(128), to.first(128), {});
+        send_receive(group, from.first(128), (group.rank() + 1) % n, to.first(128), (group.rank() + n - 1) % n, {});
+        if (probe_fails) { interposed::fail("MPI_Iprobe"); }
+        world[0].finish();
+    }
+    /// Takes back the messages that wait for what did not start.
+    void cancel() {
+        if (world.empty()) { return; }
+        for (MPI_Request& request : world[0].requests()) {
+            if (request == MPI_REQUEST_NULL) { continue; }
+            MPI_Cancel(&request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+    }
+};
+
+/// Jobs that failed, kept to the end of the process: what they started may still write to their memory, and messages
+/// that nobody took stay (MPICH says so at the end).
+Job& new_job(const mpi::Options& options, MPI_Comm lent = MPI_COMM_NULL) {
+    static std::deque<Job> jobs;
+    return jobs.emplace_back(Job{
+        .comm = lent == MPI_COMM_NULL ? MPI_COMM_WORLD : lent, .options = options, .borrow = lent != MPI_COMM_NULL});
+}
+
+/// The text of the CommError that f() throws.
+template <class F>
+std::string error_of(F f) {
+    try {
+        f();
+    } catch (const CommError& error) { return error.what(); }
+    return "no error";
+}
+
+void check_names(const std::string& error, std::string_view function) {
+    CAPTURE(error);
+    CAPTURE(function);
+    CHECK(contains(
+        error, shardkit::detail::concat(": ", function, " returned ", MPI_ERR_OTHER, ": ", text_of(MPI_ERR_OTHER))));
+    CHECK(contains(error, "failing_calls_test.cpp:"));
+}
+
+/// Runs the job once to count its calls, then once for each call of each function, which fails on every rank.
+interposed::Calls check_each_call(mpi::Options options, bool borrow) {
+    options.timeout = std::chrono::seconds(20);
+    options.staging_bytes = 2000;
+    const auto lent = [borrow] {
+        MPI_Comm comm = MPI_COMM_NULL;
+        if (borrow) { PMPI_Comm_dup(MPI_COMM_WORLD, &comm); }
+        return comm;
+    };
+    interposed::restart();
+    new_job(options, lent()).run();
+    const interposed::Calls calls = interposed::calls();
+    for (const auto& [function, count] : calls) {
+        // These poll: how often they are called is chance.
+        const bool probes = function == "MPI_Iprobe";
+        const bool polls = probes || function == "MPI_Testall";
+        for (int number = 1; number <= (polls ? 1 : count); ++number) {
+            CAPTURE(number);
+            Job& job = new_job(options, lent());
+            interposed::restart();
+            job.probe_fails = probes;
+            if (!probes) { interposed::fail(function, number); }
+            check_names(error_of([&] { job.run(); }), function);
+            job.cancel();
+        }
+    }
+    interposed::restart();
+    return calls;
+}
+
+}  // namespace
+
+TEST_CASE("mpi: every MPI call that fails is a CommError with its name, MPI's text and the caller's line") {
+    const std::size_t n = mpi::Environment::size();
+    // One rank alone calls next to nothing, and more than three no other functions.
+    if (n == 1 || n > 3) { return; }
+    interposed::Calls calls = check_each_call({}, false);
+    // In pieces, in which collectives are messages; and without comparing calls, which makes a barrier one of MPI's.
+    calls.merge(check_each_call({.compare_calls = false, .message_elements = 100}, true));
+    CHECK(calls.size() == 24);
+}
+
+TEST_CASE("mpi: the error of a failing call names the verb, its axes and the line that called it") {
+    if (mpi::Environment::size() == 1) { return; }
+    Job& job = new_job(mpi_test::patient());
+    mpi::World& world = job.world.emplace_back(MPI_COMM_WORLD, job.options);
+    const mpi::Communicator<> comm(world);
+    interposed::restart();
+    interposed::fail("MPI_Ibcast");
+    const std::string called =
+        shardkit::detail::concat("failing_calls_test.cpp:", __LINE__ + 1, ": MPI_Ibcast returned ");
+    const std::string error = error_of([&] { broadcast(comm, std::span<float>(job.out), 0, {}); });
+    CAPTURE(error);
+    CHECK(contains(error, "mpi: broadcast over world at "));
+    CHECK(contains(error, called));
+    // Nothing was started, so that the World is good for more.
+    CHECK_NOTHROW(verb_suite::check_all_reduce<float, float>(comm, 100, 1));
+    world.finish();
+}
+
+TEST_CASE("mpi: ranks that disagree and cannot say so get MPI's error") {
+    if (mpi::Environment::size() == 1) { return; }
+    Job& job = new_job(mpi_test::patient());
+    mpi::World& world = job.world.emplace_back(MPI_COMM_WORLD, job.options);
+    const mpi::Communicator<> comm(world);
+    interposed::restart();
+    interposed::fail("MPI_Iallgather");
+    check_names(error_of([&] { broadcast(comm, std::span<float>(job.out).first(comm.rank() + 1), 0, {}); }),
+                "MPI_Iallgather");
+    interposed::restart();
+    world.finish();
+}
+
+TEST_CASE("mpi: an Environment passes on what MPI says against it") {
+    interposed::restart();
+    interposed::fail("MPI_Initialized");
+    check_names(error_of([] { const mpi::Environment again; }), "MPI_Initialized");
+    interposed::deny_initialisation();
+    interposed::fail("MPI_Init_thread");
+    check_names(error_of([] { const mpi::Environment again; }), "MPI_Init_thread");
+    interposed::restart();
+}
+
+TEST_CASE("mpi: MPI's own complaint about a communicator that is none") {
+    MPI_Errhandler before = MPI_ERRHANDLER_NULL;
+    REQUIRE(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before) == MPI_SUCCESS);
+    REQUIRE(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN) == MPI_SUCCESS);
+    // The class is the standard's, the code and the text are the implementation's.
+    const int code = PMPI_Comm_set_errhandler(MPI_COMM_NULL, MPI_ERRORS_RETURN);
+    int error_class = MPI_SUCCESS;
+    REQUIRE(MPI_Error_class(code, &error_class) == MPI_SUCCESS);
+    CHECK(error_class == MPI_ERR_COMM);
+    const std::string error = error_of([] { const mpi::World world(MPI_COMM_NULL); });
+    CAPTURE(error);
+    CHECK(contains(error, "mpi: World at "));
+    CHECK(contains(error, "failing_calls_test.cpp:"));
+    CHECK(contains(error, ": MPI_Comm_dup returned "));
+    CHECK(contains(error, text_of(MPI_ERR_COMM)));
+    REQUIRE(MPI_Comm_set_errhandler(MPI_COMM_WORLD, before) == MPI_SUCCESS);
+}
