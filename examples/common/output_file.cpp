@@ -36,7 +36,7 @@ OutputFile::OutputFile(const std::string& flag, const std::string& name) : name_
     if (fs::exists(status) && (!fs::is_regular_file(status) || is_of_system(name))) { return; }
 
     std::error_code unknown;
-    target_ = fs::weakly_canonical(name, unknown);
+    target_ = fs::weakly_canonical(fs::absolute(name), unknown);
     if (unknown) { target_ = name; }
     temporary_ = target_.string() + "." + std::to_string(getpid()) + ".part";
     if (!std::ofstream(temporary_)) {

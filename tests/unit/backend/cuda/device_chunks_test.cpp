@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <new>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -11,7 +12,6 @@
 
 using shardkit::SourceLocation;
 using shardkit::cuda::DeviceChunks;
-using shardkit::cuda::Error;
 using shardkit::cuda::require_device_memory;
 
 TEST_CASE("DeviceChunks: chunks lie on its device, whichever is selected") {
@@ -28,8 +28,8 @@ TEST_CASE("DeviceChunks: no memory left is an error with the user's line") {
     const CleanMachine machine;
     standin::set_device_memory(4096);
     DeviceChunks chunks(0);
-    const std::string message = thrown_message<Error>([&] {
+    const std::string message = thrown_message<std::bad_alloc>([&] {
         chunks.allocate(8192, SourceLocation{"train.cpp", 12});
     });
-    CHECK(message.find("cuda: cudaMalloc at train.cpp:12: cudaErrorMemoryAllocation: ") == 0);
+    CHECK(message.find("cuda: cudaMalloc of 8192 bytes at train.cpp:12: cudaErrorMemoryAllocation: ") == 0);
 }
