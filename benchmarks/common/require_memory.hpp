@@ -16,7 +16,7 @@ namespace benchmarks {
 inline void require_memory(double bytes, const std::string& smaller) {
     const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
     if (bytes <= memory) { return; }
-    constexpr double most = 1ULL << 63U;
+    constexpr double most = 0x1p63;
     throw program::InputError(
         "this run needs at least " + program::bytes_text(static_cast<std::uint64_t>(bytes < most ? bytes : most)) +
         " of memory at once, but this machine has " + program::bytes_text(static_cast<std::uint64_t>(memory)) +

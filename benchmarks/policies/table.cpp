@@ -72,8 +72,8 @@ std::string table_head(const Options& o, const Machine& machine, const std::stri
     return "# shardkit policies: engine " + engine + (mpi.empty() ? "" : " (" + mpi + ")") + "\n" + model_head(o) +
            machine_head(machine, o.pin, most) + "# method:  warm-up " + counted(o.warmup, "step") + ", " +
            counted(o.rounds, "round") +
-           " in which all policies make a step, its computation and its communication in turns; median, slowest "
-           "rank\n";
+           " in which all policies make a step, its computation and its communication in turns; median, all "
+           "ranks\n";
 }
 
 std::string links_head(const Links& links) {

@@ -22,6 +22,16 @@ bool is_of_system(const std::string& name) {
     return path.starts_with("/dev/") || path.starts_with("/proc/");
 }
 
+/// Where links lead in the end, also to what is not there yet.
+fs::path behind_links(fs::path path) {
+    constexpr int most = 40;  // as the system follows
+    std::error_code ignored;
+    for (int i = 0; i < most && fs::is_symlink(fs::symlink_status(path, ignored)); ++i) {
+        path = path.parent_path() / fs::read_symlink(path, ignored);
+    }
+    return path;
+}
+
 }  // namespace
 
 OutputFile::OutputFile(const std::string& flag, const std::string& name) : name_(name) {
@@ -36,7 +46,7 @@ OutputFile::OutputFile(const std::string& flag, const std::string& name) : name_
     if (fs::exists(status) && (!fs::is_regular_file(status) || is_of_system(name))) { return; }
 
     std::error_code unknown;
-    target_ = fs::weakly_canonical(fs::absolute(name), unknown);
+    target_ = fs::weakly_canonical(behind_links(fs::absolute(name)), unknown);
     if (unknown) { target_ = name; }
     temporary_ = target_.string() + "." + std::to_string(getpid()) + ".part";
     if (!std::ofstream(temporary_)) {

@@ -14,6 +14,7 @@ namespace shardkit {
 class MemoryError : public std::bad_alloc {
   public:
     MemoryError(std::string_view path, std::size_t bytes, std::string_view buffer)
+        // NOLINTNEXTLINE(bugprone-throw-keyword-missing): kept for its text
         : text_(detail::concat("'", path, "': no memory for ", bytes, " bytes of ", buffer)) {}
 
     const char* what() const noexcept override { return text_.what(); }

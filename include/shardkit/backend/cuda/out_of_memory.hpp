@@ -12,6 +12,7 @@ namespace shardkit::cuda {
 class OutOfMemory : public std::bad_alloc {
   public:
     OutOfMemory(std::string_view call, std::size_t bytes, SourceLocation where)
+        // NOLINTNEXTLINE(bugprone-throw-keyword-missing): kept for its text
         : error_(cudaErrorMemoryAllocation, shardkit::detail::concat(call, " of ", bytes, " bytes"), where) {}
 
     const char* what() const noexcept override { return error_.what(); }
