@@ -172,15 +172,12 @@ class GroupState {
     void check_values(std::string_view verb, std::size_t parameter, std::span<const T> values,
                       SourceLocation where) const {
         const std::size_t expected = geometry_.shapes[parameter].numel();
-        const auto name = [&] {
-            return detail::concat("'", path(), "' parameter '", geometry_.names[parameter], "': ", verb);
-        };
+        const std::string what =
+            detail::concat("'", path(), "' parameter '", geometry_.names[parameter], "': ", verb);
         if (values.size() != expected) {
-            throw_invalid_argument(where, name(), " with ", values.size(), " elements, expected ", expected);
+            throw_invalid_argument(where, what, " with ", values.size(), " elements, expected ", expected);
         }
-        if constexpr (ChecksMemory<typename Engine::Communicator>) {
-            context_.require_host_memory(values.data(), values.size_bytes(), name(), where);
-        }
+        context_.require_host_memory(values.data(), values.size_bytes(), what, where);
     }
 
     /// Sets one parameter from value_at(index in the whole tensor) -> double, in every buffer of this rank.

@@ -54,6 +54,20 @@ class UsersComms {
     std::vector<ncclComm_t> comms_;
 };
 
+/// Two ranks, each with a lent communicator and one that is split off it.
+void use_two_communicators(const UsersComms& comms, const nccl::Options& options) {
+    const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
+        nccl::World world(nccl::Borrow{comms[rank]}, options);
+        const Comm comm(world);
+        const Comm reversed = comm.split(0, 1 - rank, "reversed");
+        for (int i = 0; i < 3; ++i) {
+            check_all_reduce<float, float>(comm, 100, 1);
+            check_all_reduce<float, float>(reversed, 100, 1);
+        }
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+}
+
 }  // namespace
 
 TEST_CASE("nccl: a borrowed communicator and the user's streams are used as they are and left alive") {
@@ -147,16 +161,7 @@ TEST_CASE("nccl: registered memory is NCCL's own and registered once with every 
     options.registration = nccl::Registration::buffers;
     {
         const UsersComms comms(2);
-        const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
-            nccl::World world(nccl::Borrow{comms[rank]}, options);
-            const Comm comm(world);
-            const Comm reversed = comm.split(0, 1 - rank, "reversed");
-            for (int i = 0; i < 3; ++i) {
-                check_all_reduce<float, float>(comm, 100, 1);
-                check_all_reduce<float, float>(reversed, 100, 1);
-            }
-        });
-        CHECK(gpu_ranks::first_error(outcomes) == "");
+        use_two_communicators(comms, options);
         CHECK(standin::calls("ncclCommRegister") == 4);  // a chunk of each rank with two communicators
         CHECK(standin::calls("ncclMemAlloc") == 2);
         CHECK(standin::live().registrations == 0);
@@ -237,16 +242,7 @@ TEST_CASE("nccl: windows are made once with every communicator, and NCCL before 
     options.registration = nccl::Registration::windows;
     {
         const UsersComms comms(2);
-        const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
-            nccl::World world(nccl::Borrow{comms[rank]}, options);
-            const Comm comm(world);
-            const Comm reversed = comm.split(0, 1 - rank, "reversed");
-            for (int i = 0; i < 3; ++i) {
-                check_all_reduce<float, float>(comm, 100, 1);
-                check_all_reduce<float, float>(reversed, 100, 1);
-            }
-        });
-        CHECK(gpu_ranks::first_error(outcomes) == "");
+        use_two_communicators(comms, options);
         CHECK(standin::calls("ncclCommWindowRegister") == 4);    // a chunk of each rank with two communicators
         CHECK(standin::calls("ncclCommWindowDeregister") == 2);  // of the user's; NCCL itself forgets the others
         CHECK(standin::calls("ncclCommRegister") == 0);
