@@ -54,12 +54,14 @@ std::string utc_date() {
 
 }  // namespace
 
+std::uint64_t memory_of_machine() { return system_value(_SC_PHYS_PAGES) * system_value(_SC_PAGESIZE); }
+
 Machine Machine::read() {
     Machine machine;
     machine.processor = processor_model();
     machine.processors = shardkit::host::allowed_cpus();
     machine.last_cache = last_level_cache();
-    machine.memory = system_value(_SC_PHYS_PAGES) * system_value(_SC_PAGESIZE);
+    machine.memory = memory_of_machine();
     machine.system = system_name();
     if (getloadavg(&machine.load, 1) != 1) { machine.load = 0; }
     machine.date = utc_date();

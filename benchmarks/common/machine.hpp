@@ -10,6 +10,9 @@
 
 namespace benchmarks {
 
+/// Bytes.
+std::uint64_t memory_of_machine();
+
 /// What a figure depends on besides the program: recorded with every result.
 struct Machine {
     std::string processor;         ///< as the system names its model
