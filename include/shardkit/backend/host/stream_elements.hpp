@@ -7,7 +7,9 @@
 
 #include <shardkit/backend/host/copy_elements.hpp>
 
-#if defined(__SSE2__)
+#if defined(__AVX__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
@@ -26,12 +28,39 @@ constexpr Store store_for(std::size_t bytes) noexcept {
     return bytes > streaming_bytes ? Store::streaming : Store::cached;
 }
 
+/// Writes `Bytes` bytes, those of a register, past the caches where the processor can, and at once where it has such
+/// registers: halves reach a few percent less of the memory's bandwidth.
+/// @pre `to` is a multiple of `Bytes`; fast only where whole cache lines are written one after the other
+template <std::size_t Bytes>
+void stream_register(const void* from, void* to) noexcept {
+#if defined(__AVX__)
+    if constexpr (Bytes == 32) {
+        __m256i word;
+        std::memcpy(&word, from, Bytes);
+        _mm256_stream_si256(static_cast<__m256i*>(to), word);
+        return;
+    }
+#endif
+#if defined(__SSE2__)
+    if constexpr (Bytes == 16 || Bytes == 32) {
+        __m128i words[Bytes / 16];
+        std::memcpy(words, from, Bytes);
+        auto* const target = static_cast<__m128i*>(to);
+        _mm_stream_si128(target, words[0]);
+        if constexpr (Bytes == 32) { _mm_stream_si128(target + 1, words[1]); }
+        return;
+    }
+#endif
+    std::memcpy(to, from, Bytes);
+}
+
 namespace detail {
 
 #if defined(__SSE2__)
 /// Whole cache lines past the caches, the ends through them.
 inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count) noexcept {
     constexpr std::size_t line = 64;
+    constexpr std::size_t half = line / 2;
     const std::size_t head = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
     if (count < head + line) {
         std::memcpy(to, from, count);
@@ -40,16 +69,12 @@ inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count
     std::memcpy(to, from, head);
     std::size_t at = head;
     for (; at + line <= count; at += line) {
-        const auto* const source = reinterpret_cast<const __m128i*>(from + at);
-        auto* const target = reinterpret_cast<__m128i*>(to + at);
-        const __m128i a = _mm_loadu_si128(source);
-        const __m128i b = _mm_loadu_si128(source + 1);
-        const __m128i c = _mm_loadu_si128(source + 2);
-        const __m128i d = _mm_loadu_si128(source + 3);
-        _mm_stream_si128(target, a);
-        _mm_stream_si128(target + 1, b);
-        _mm_stream_si128(target + 2, c);
-        _mm_stream_si128(target + 3, d);
+        // Read as a whole before any of it is written.
+        std::byte words[2][half];
+        std::memcpy(words[0], from + at, half);
+        std::memcpy(words[1], from + at + half, half);
+        stream_register<half>(words[0], to + at);
+        stream_register<half>(words[1], to + at + half);
     }
     std::memcpy(to + at, from + at, count - at);
 }
@@ -69,23 +94,6 @@ void copy_elements(const T* from, T* to, std::size_t count, [[maybe_unused]] Sto
     }
 #endif
     copy_elements(from, to, count);
-}
-
-/// Writes `Bytes` bytes, those of a register, past the caches where the processor can.
-/// @pre `to` is a multiple of 16 bytes; fast only where whole cache lines are written one after the other
-template <std::size_t Bytes>
-void stream_register(const void* from, void* to) noexcept {
-#if defined(__SSE2__)
-    if constexpr (Bytes == 16 || Bytes == 32) {
-        __m128i words[Bytes / 16];
-        std::memcpy(words, from, Bytes);
-        auto* const target = static_cast<__m128i*>(to);
-        _mm_stream_si128(target, words[0]);
-        if constexpr (Bytes == 32) { _mm_stream_si128(target + 1, words[1]); }
-        return;
-    }
-#endif
-    std::memcpy(to, from, Bytes);
 }
 
 /// Orders streamed results before whatever the thread does next: releases do not.
