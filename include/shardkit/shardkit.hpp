@@ -59,6 +59,7 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/kept_labels.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>

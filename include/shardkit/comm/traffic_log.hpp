@@ -46,7 +46,8 @@ class TrafficLog {
     }
 
     /// Every row, unused ones too: the same list on every rank that has made the same communicators.
-    std::span<const Entry> rows() const noexcept { return rows_; }
+    /// (By pointer and size: to check that a vector is a range takes compilers as long as to read the rest of this.)
+    std::span<const Entry> rows() const noexcept { return {rows_.data(), rows_.size()}; }
 
     /// Rows with at least one call, in order of first appearance of their axes.
     std::vector<Entry> entries() const {

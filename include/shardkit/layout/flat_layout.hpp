@@ -49,7 +49,7 @@ class FlatLayout {
     constexpr std::size_t numel(std::size_t i) const noexcept { return ranges_[i].size(); }
     constexpr IndexRange range(std::size_t i) const noexcept { return ranges_[i]; }
     /// Of all parameters, in order.
-    constexpr std::span<const IndexRange> ranges() const noexcept { return ranges_; }
+    constexpr std::span<const IndexRange> ranges() const noexcept { return {ranges_.data(), ranges_.size()}; }
     /// Up to the end of the last parameter, inner padding included.
     constexpr std::size_t total() const noexcept { return total_; }
     /// Elements of the full buffer, all padding included.

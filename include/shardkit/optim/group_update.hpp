@@ -53,9 +53,9 @@ class GroupUpdate {
             const IndexRange range = relative_to(segment.flat, group.updated.begin);
             runs.push_back({range.begin, range.end, number});
         });
-        choices_ = {context, std::span<const UpdateChoice>(choices)};
+        choices_ = {context, std::span<const UpdateChoice>(choices.data(), choices.size())};
         updates_ = {context, std::span<const Update>(std::vector<Update>(choices.size()))};
-        runs_ = {context, std::span<const UpdateRun>(runs)};
+        runs_ = {context, std::span<const UpdateRun>(runs.data(), runs.size())};
     }
 
     /// One step of the group's parameters from its reduced gradients, on the compute stream.

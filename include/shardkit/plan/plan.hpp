@@ -38,7 +38,7 @@ Plan plan(const Groups<T...>& model, PlanOptions options = {}) {
         options.engine = detail::engine_traits<typename std::remove_cvref_t<decltype(layer)>::Engine>();
     });
     if (mesh == nullptr) { return {}; }
-    return plan(std::span<const GroupDescription>(groups), *mesh, options);
+    return plan(std::span<const GroupDescription>(groups.data(), groups.size()), *mesh, options);
 }
 
 }  // namespace shardkit

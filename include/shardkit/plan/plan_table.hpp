@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include <shardkit/detail/human_bytes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
@@ -16,14 +15,14 @@ namespace shardkit {
 
 /// The memory of one rank as a text table, a line a kind.
 inline std::string memory_table(const MemoryPlan& plan) {
-    const std::array<std::pair<std::string_view, ByteCount>, 8> rows{{{"parameters", plan.parameters},
-                                                                      {"master", plan.master},
-                                                                      {"gradients", plan.gradients},
-                                                                      {"optimizer", plan.optimizer},
-                                                                      {"gather buffers", plan.gather_buffers},
-                                                                      {"gradient buffers", plan.gradient_buffers},
-                                                                      {"reduce buffers", plan.reduce_buffers},
-                                                                      {"total", plan.total()}}};
+    struct Row {
+        std::string_view kind;
+        ByteCount bytes;
+    };
+    const Row rows[] = {{"parameters", plan.parameters},         {"master", plan.master},
+                        {"gradients", plan.gradients},           {"optimizer", plan.optimizer},
+                        {"gather buffers", plan.gather_buffers}, {"gradient buffers", plan.gradient_buffers},
+                        {"reduce buffers", plan.reduce_buffers}, {"total", plan.total()}};
     std::string table;
     for (const auto& [kind, bytes] : rows) {
         std::array<char, 80> line{};

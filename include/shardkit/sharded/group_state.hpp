@@ -51,7 +51,7 @@ class GroupState {
                 counted.push_back(relative_to(s.flat, gradients_.reduced_range().begin));
             }
         });
-        counted_segments_ = EngineTable<Engine, IndexRange>(context, std::span<const IndexRange>(counted));
+        counted_segments_ = {context, std::span<const IndexRange>(counted.data(), counted.size())};
     }
     /// Waits for what the streams still do with this group's memory. An error of theirs that nobody waited for is
     /// dropped: a destructor has nobody to tell.

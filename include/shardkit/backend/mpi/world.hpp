@@ -27,6 +27,7 @@
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/thread_level.hpp>
+#include <shardkit/comm/kept_labels.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/host_buffer.hpp>
@@ -79,10 +80,7 @@ class World {
         traffic_.record(first_row, verb, ByteCount(payload), ByteCount(moved));
     }
     /// The kept copy of a communicator's name.
-    const std::string& label(std::string_view axes) {
-        const auto known = std::find(labels_.begin(), labels_.end(), axes);
-        return known != labels_.end() ? *known : labels_.emplace_back(axes);
-    }
+    const std::string& label(std::string_view axes) { return labels_.keep(axes); }
     Group& add_group(Group group) { return groups_.emplace_back(std::move(group)); }
     std::uint64_t groups_made() const noexcept { return groups_.size(); }
 
@@ -258,8 +256,8 @@ class World {
 
     Options options_;
     std::uint32_t spins_;
-    std::deque<Group> groups_;  // deques, because communicators point into them
-    std::deque<std::string> labels_;
+    std::deque<Group> groups_;  // a deque, because communicators point into it
+    KeptLabels labels_;
     Farewells farewells_;
     TrafficLog traffic_;
     HostBuffer<std::uint8_t> staging_;

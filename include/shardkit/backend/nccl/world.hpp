@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <deque>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -33,6 +31,7 @@
 #include <shardkit/backend/nccl/survivors.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/version.hpp>
+#include <shardkit/comm/kept_labels.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/mesh/streams.hpp>
@@ -124,10 +123,7 @@ class World final : public Connections {
     /// Counts verbs when they are given to a stream; waits for nothing.
     TrafficLog& traffic() noexcept { return traffic_; }
     /// The kept copy of a communicator's name.
-    const std::string& label(std::string_view axes) {
-        const auto known = std::find(labels_.begin(), labels_.end(), axes);
-        return known != labels_.end() ? *known : labels_.emplace_back(axes);
-    }
+    const std::string& label(std::string_view axes) { return labels_.keep(axes); }
 
     /// Zeroed device memory out of the World's chunks.
     template <Element T>
@@ -274,7 +270,7 @@ class World final : public Connections {
     int device_;
     int exceptions_;  // under way when this was made
     std::size_t ranks_;
-    std::deque<std::string> labels_;  // a deque, because communicators point into it
+    KeptLabels labels_;
     TrafficLog traffic_;
     std::optional<cuda::TimelineRef> last_;  // of the last verb
     std::unique_ptr<Resources> resources_;

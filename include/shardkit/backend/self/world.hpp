@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <deque>
 #include <string>
 #include <string_view>
 
+#include <shardkit/comm/kept_labels.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 
 namespace shardkit::self {
@@ -21,14 +20,11 @@ class World {
     TrafficLog& traffic() noexcept { return traffic_; }
 
     /// The kept copy of a communicator's name.
-    const std::string& label(std::string_view axes) {
-        const auto known = std::find(labels_.begin(), labels_.end(), axes);
-        return known != labels_.end() ? *known : labels_.emplace_back(axes);
-    }
+    const std::string& label(std::string_view axes) { return labels_.keep(axes); }
 
   private:
     TrafficLog traffic_;
-    std::deque<std::string> labels_;  // a deque, because communicators point at its strings
+    KeptLabels labels_;
 };
 
 }  // namespace shardkit::self

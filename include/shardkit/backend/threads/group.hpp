@@ -25,7 +25,7 @@ class Group {
 
     std::size_t size() const noexcept { return world_ranks_.size(); }
     /// The world's numbers of the members, in the group's order.
-    std::span<const std::size_t> world_ranks() const noexcept { return world_ranks_; }
+    std::span<const std::size_t> world_ranks() const noexcept { return {world_ranks_.data(), world_ranks_.size()}; }
     WaitWord& word() noexcept { return word_; }
     Member& member(std::size_t rank) noexcept { return members_[rank]; }
     Channel& channel(std::size_t from, std::size_t to) noexcept { return channels_[from * size() + to]; }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +11,7 @@
 #include <shardkit/backend/threads/padding.hpp>
 #include <shardkit/backend/threads/spin_budget.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
+#include <shardkit/comm/kept_labels.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 
 namespace shardkit::threads {
@@ -26,16 +25,13 @@ struct alignas(padding) RankState {
     WaitRecord record;
     alignas(padding) TrafficLog traffic;
     SpinBudget spins;
-    std::deque<std::string> labels;  ///< a deque, because communicators point at its strings
+    KeptLabels labels;
     Fate fate = Fate::running;
     std::size_t ended_before = 0;       ///< ranks whose functions ended before this one's
     std::optional<Failure> stopped_by;  ///< what the last PeerError of this rank was about
 
     /// The kept copy of a communicator's name.
-    const std::string& label(std::string_view axes) {
-        const auto known = std::find(labels.begin(), labels.end(), axes);
-        return known != labels.end() ? *known : labels.emplace_back(axes);
-    }
+    const std::string& label(std::string_view axes) { return labels.keep(axes); }
 };
 
 }  // namespace shardkit::threads
