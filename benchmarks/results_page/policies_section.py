@@ -75,6 +75,8 @@ def policies_section(result, _others):
     lines = model_lines(result)
     if result["rows"]:
         lines += table(HEADS, [measured_row(row) for row in result["rows"]])
+        if result["links"] is not None:
+            lines += ["", "Where predictions are far off, and why: [method](benchmarks.md#method-of-the-policies).", ""]
     yield None, lines, pictures
     moved = [line for row in result["rows"] for line in collective_rows(row)]
     if moved:
