@@ -5,7 +5,7 @@
 #include <string>
 #include <type_traits>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "../../examples/common/input_error.hpp"
 #include "options.hpp"

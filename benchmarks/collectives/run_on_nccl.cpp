@@ -11,7 +11,7 @@
 namespace benchmarks {
 
 void run_on_nccl(const Options& options, const RowSink& sink) {
-    using Engine = shardkit::nccl::Engine<shardkit::cub::Kernels>;
+    using Engine = shardkit::nccl::Engine<shardkit::gpu::Kernels>;
     const shardkit::DeviceMesh mesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
     const auto measured = [&](auto& rank) {
         shardkit::Context<Engine>& context = rank;

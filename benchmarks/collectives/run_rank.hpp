@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "../common/measure.hpp"
 #include "../common/pin.hpp"

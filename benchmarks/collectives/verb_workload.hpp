@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "../common/workload.hpp"
 #include "elements.hpp"

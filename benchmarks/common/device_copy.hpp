@@ -11,7 +11,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/check.hpp>
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "copied_byte.hpp"
 
@@ -38,7 +38,7 @@ class DeviceCopy {
     /// Gives the GPU `times` copies back to back and waits for them.
     void call(std::size_t, std::size_t times) {
         for (std::size_t i = 0; i < times; ++i) {
-            shardkit::cuda::check(
+            shardkit::gpu::check(
                 cudaMemcpyAsync(to_.data(), from_.data(), to_.size(), cudaMemcpyDeviceToDevice, stream_.native()),
                 "cudaMemcpyAsync");
         }

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "copied_byte.hpp"
 

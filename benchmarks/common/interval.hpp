@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <shardkit/comm/barrier.hpp>
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "clock_id.hpp"
 #include "over_world.hpp"

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "figure.hpp"
 #include "interval.hpp"

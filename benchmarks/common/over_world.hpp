@@ -4,7 +4,7 @@
 #include <span>
 
 #include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 namespace benchmarks {
 

@@ -14,16 +14,16 @@ namespace benchmarks::kernels {
 /// nothing of it runs.
 /// @pre enqueue() neither waits nor throws
 template <class Enqueue>
-std::size_t count_launches(const shardkit::cuda::TimelineRef& stream, const Enqueue& enqueue) {
+std::size_t count_launches(const shardkit::gpu::TimelineRef& stream, const Enqueue& enqueue) {
     cudaGraph_t graph = nullptr;
     std::size_t nodes = 0;
-    shardkit::cuda::check(cudaStreamBeginCapture(stream.native(), cudaStreamCaptureModeThreadLocal),
-                          "cudaStreamBeginCapture");
+    shardkit::gpu::check(cudaStreamBeginCapture(stream.native(), cudaStreamCaptureModeThreadLocal),
+                         "cudaStreamBeginCapture");
     enqueue();
-    shardkit::cuda::check(cudaStreamEndCapture(stream.native(), &graph), "cudaStreamEndCapture");
+    shardkit::gpu::check(cudaStreamEndCapture(stream.native(), &graph), "cudaStreamEndCapture");
     const cudaError_t counted = cudaGraphGetNodes(graph, nullptr, &nodes);
-    shardkit::cuda::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
-    shardkit::cuda::check(counted, "cudaGraphGetNodes");
+    shardkit::gpu::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    shardkit::gpu::check(counted, "cudaGraphGetNodes");
     return nodes;
 }
 

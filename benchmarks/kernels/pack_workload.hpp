@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <shardkit/memory/tensor_table.hpp>
-#include <shardkit/mesh/engine_table.hpp>
+#include <shardkit/rank/engine_table.hpp>
 
 #include "engine_workload.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <memory>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "../common/measure.hpp"
 #include "make_workload.hpp"

@@ -14,7 +14,7 @@
 namespace benchmarks::kernels {
 
 void run_on_gpu(const Options& options, const RowSink& sink) {
-    using Engine = shardkit::nccl::Engine<shardkit::cub::Kernels>;
+    using Engine = shardkit::nccl::Engine<shardkit::gpu::Kernels>;
     if (options.pin) { pin_to(allowed_processors(), 0); }
     shardkit::nccl::World alone(shardkit::nccl::UniqueId::create(), 1, 0);
     shardkit::nccl::run<Engine>(shardkit::DeviceMesh(std::size_t{1}), alone, [&](auto& rank) {

@@ -6,8 +6,8 @@
 #include <span>
 #include <type_traits>
 
-#include <shardkit/mesh/engine_table.hpp>
 #include <shardkit/optim/update_run.hpp>
+#include <shardkit/rank/engine_table.hpp>
 
 #include "engine_workload.hpp"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 namespace benchmarks::kernels {
 

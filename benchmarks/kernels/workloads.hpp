@@ -10,11 +10,11 @@
 
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/mesh/engine_table.hpp>
 #include <shardkit/optim/adamw_spans.hpp>
 #include <shardkit/optim/adamw_update.hpp>
 #include <shardkit/optim/sgd_spans.hpp>
 #include <shardkit/optim/sgd_update.hpp>
+#include <shardkit/rank/engine_table.hpp>
 
 #include "engine_workload.hpp"
 #include "step_workload.hpp"

@@ -11,8 +11,8 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/policy/no_shard.hpp>
-#include <shardkit/sharded/groups.hpp>
-#include <shardkit/sharded/reduce.hpp>
+#include <shardkit/step/groups.hpp>
+#include <shardkit/step/reduce.hpp>
 
 #include "adamw_numbers.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "../common/machine.hpp"
 #include "../common/over_world.hpp"

@@ -15,12 +15,12 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/mesh/context.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
-#include <shardkit/sharded/accumulation.hpp>
-#include <shardkit/sharded/groups.hpp>
-#include <shardkit/sharded/reduce.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/groups.hpp>
+#include <shardkit/step/reduce.hpp>
 
 namespace benchmarks::peers {
 

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "../collectives/shape.hpp"
 #include "../collectives/verb_workload.hpp"

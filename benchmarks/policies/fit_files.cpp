@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include <nlohmann/json.hpp>
-#include <shardkit/plan/ring_messages.hpp>
+#include <shardkit/comm/cost.hpp>
 
 #include "../../examples/common/input_error.hpp"
 

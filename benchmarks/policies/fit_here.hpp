@@ -10,9 +10,9 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/mesh/context.hpp>
-#include <shardkit/plan/ring_messages.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "../common/interval.hpp"
 #include "../common/summary.hpp"

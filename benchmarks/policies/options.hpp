@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <shardkit/plan/link_model.hpp>
+#include <shardkit/plan/time_model.hpp>
 
 #include "../../examples/common/mesh_extents.hpp"
 #include "../../examples/common/policy_choice.hpp"

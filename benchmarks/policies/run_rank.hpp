@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/plan/communication_seconds.hpp>
-#include <shardkit/plan/engine_traits.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "../common/interval.hpp"
 #include "../common/over_world.hpp"

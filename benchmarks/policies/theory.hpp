@@ -4,8 +4,8 @@
 #include <array>
 #include <cstddef>
 
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/verb.hpp>
-#include <shardkit/plan/engine_traits.hpp>
 
 #include "options.hpp"
 

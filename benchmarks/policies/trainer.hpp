@@ -10,16 +10,16 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/mesh/context.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/global_norm.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/sharded/accumulation.hpp>
-#include <shardkit/sharded/reduce.hpp>
+#include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/reduce.hpp>
 
 #include "busy_work.hpp"
 #include "elements.hpp"

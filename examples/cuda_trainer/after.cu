@@ -5,7 +5,7 @@
 #include "program.hpp"
 
 int main(int count, char** words) {
-    using Engine = shardkit::nccl::Engine<shardkit::cub::Kernels>;
+    using Engine = shardkit::nccl::Engine<shardkit::gpu::Kernels>;
     return cuda_trainer::program({words + 1, words + count}, stdout, stderr,
                                  [](auto&&... given) { return cuda_trainer::after::train<Engine>(given...); });
 }

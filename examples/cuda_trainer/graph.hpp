@@ -5,13 +5,13 @@
 #include <type_traits>
 
 #include <shardkit/backend/cuda/timeline_ref.hpp>
-#include <shardkit/mesh/streams.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "check.hpp"
 
 namespace cuda_trainer::after {
 
-using Streams = shardkit::Streams<shardkit::cuda::TimelineRef>;
+using Streams = shardkit::Streams<shardkit::gpu::TimelineRef>;
 
 struct DestroyGraph {
     void operator()(cudaGraph_t graph) const { static_cast<void>(cudaGraphDestroy(graph)); }

@@ -12,8 +12,8 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/global_norm.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/sharded/groups.hpp>
-#include <shardkit/sharded/list_shards.hpp>
+#include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/step/groups.hpp>
 
 #include "parameters.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "planted_kernels.hpp"
 

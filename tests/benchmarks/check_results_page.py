@@ -105,7 +105,7 @@ def check_empty(tree):
 
 def check_kinds(tree, found):
     built = found["kernels"]["build"]
-    nvcc = row.make_row("includes", "a header, nvcc", row.side("mesh/rank.hpp"), row.side("<vector>"), "times_the_cost",
+    nvcc = row.make_row("includes", "a header, nvcc", row.side("rank/rank.hpp"), row.side("<vector>"), "times_the_cost",
                         [2, 2, 2], row.at_most(3), compiler="nvcc")
     peers = compared()
     peers["rows"].append(nvcc)
@@ -217,7 +217,7 @@ def check_targets(tree, found):
                      row.at_least(0.95)),
         row.make_row("adamw", "AdamW", row.side("ours"), row.side("PyTorch fused"), "times_faster", [1.5],
                      row.at_least(1)),
-        *(row.make_row("includes", "a header", row.side("mesh/rank.hpp"), row.side("<vector>"), "times_the_cost",
+        *(row.make_row("includes", "a header", row.side("rank/rank.hpp"), row.side("<vector>"), "times_the_cost",
                        [value], row.at_most(3), compiler=compiler) for compiler, value in (("c++", 2), ("nvcc", 1.5)))))
     check_written(tree, "AdamW and headers")
     for target, value in (("adamw_by_hand", "0.960"), ("adamw_pytorch", "1.500"), ("includes_light", "2.000"),

@@ -12,13 +12,13 @@
 
 #include "../unit/backend/nccl/host_functions.hpp"
 
-/// What cub::Kernels launch, as loops in the stand-in's streams: the same passes, cut into the same vectors.
+/// What gpu::Kernels launch, as loops in the stand-in's streams: the same passes, cut into the same vectors.
 namespace looped_kernels {
 
 /// What the passes want of a launch.
 class Launch {
   public:
-    explicit Launch(const shardkit::cuda::TimelineRef& stream) : stream_(stream) {}
+    explicit Launch(const shardkit::gpu::TimelineRef& stream) : stream_(stream) {}
 
     template <class Work>
     void operator()(std::uint64_t count, const Work& work, std::string_view) const {
@@ -32,33 +32,33 @@ class Launch {
 };
 
 struct Kernels : host_functions::Kernels {
-    using Stream = shardkit::cuda::TimelineRef;
+    using Stream = shardkit::gpu::TimelineRef;
 
     template <class From, class To>
     static void convert(const Stream& stream, std::span<const From> from, std::span<To> to) {
-        shardkit::cub::convert(Launch(stream), from, to);
+        shardkit::gpu::convert(Launch(stream), from, to);
     }
     template <class Addend, class Sum>
     static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total) {
-        shardkit::cub::accumulate(Launch(stream), addend, total);
+        shardkit::gpu::accumulate(Launch(stream), addend, total);
     }
     template <class Update, class Spans>
     static void adamw(const Stream& stream, std::span<const shardkit::UpdateRun> runs, const Update* updates,
                       const std::uint32_t* skip, const Spans& spans) {
-        shardkit::cub::adamw(Launch(stream), runs, updates, skip, spans);
+        shardkit::gpu::adamw(Launch(stream), runs, updates, skip, spans);
     }
     template <class Update, class Spans>
     static void sgd(const Stream& stream, std::span<const shardkit::UpdateRun> runs, const Update* updates,
                     const std::uint32_t* skip, const Spans& spans) {
-        shardkit::cub::sgd(Launch(stream), runs, updates, skip, spans);
+        shardkit::gpu::sgd(Launch(stream), runs, updates, skip, spans);
     }
     template <class T>
     static void pack(const Stream& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {
-        shardkit::cub::copy_tensors<shardkit::cub::PackDirection::pack>(Launch(stream), table, flat);
+        shardkit::gpu::copy_tensors<shardkit::gpu::PackDirection::pack>(Launch(stream), table, flat);
     }
     template <class T>
     static void unpack(const Stream& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {
-        shardkit::cub::copy_tensors<shardkit::cub::PackDirection::unpack>(Launch(stream), table, flat);
+        shardkit::gpu::copy_tensors<shardkit::gpu::PackDirection::unpack>(Launch(stream), table, flat);
     }
 };
 

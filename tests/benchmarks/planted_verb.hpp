@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "../../benchmarks/collectives/verb_workload.hpp"
 #include "../../benchmarks/common/measure.hpp"

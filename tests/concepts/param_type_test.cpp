@@ -7,7 +7,7 @@
 
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/param/params.hpp>
-#include <shardkit/sharded/divisor.hpp>
+#include <shardkit/step/divisor.hpp>
 
 namespace {
 

@@ -13,9 +13,9 @@
 namespace {
 
 using cuda_trainer::after::StepGraph;
-using shardkit::cuda::Stream;
-using shardkit::cuda::Timeline;
-using shardkit::cuda::TimelineRef;
+using shardkit::gpu::Stream;
+using shardkit::gpu::Timeline;
+using shardkit::gpu::TimelineRef;
 using standin::Pace;
 
 constexpr Pace each_pace[] = {Pace::lazy, Pace::eager};

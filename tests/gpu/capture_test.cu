@@ -16,12 +16,12 @@
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
-using sk::cuda::check;
+using sk::gpu::check;
 
 TEST_CASE("a CUDA graph of the kernels gives what the calls give, launch after launch") {
     test::GpuMachine gpu;
     auto& machine = gpu.machine();
-    using Kernels = sk::cub::Kernels;
+    using Kernels = sk::gpu::Kernels;
     const auto stream = gpu.stream();
     test::AdamWData<float, sk::bf16, float> data(1003);
     const test::AdamWArrays<test::GpuMachine::Machine, float, sk::bf16, float> arrays(machine, data, {{0}});

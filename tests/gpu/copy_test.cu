@@ -13,13 +13,13 @@
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
-using Kernels = shardkit::cub::Kernels;
+using Kernels = shardkit::gpu::Kernels;
 
 TEST_CASE("copy_in and copy_out are ordered by the stream, and done when they return") {
     test::GpuMachine gpu;
     const std::size_t size = std::size_t{1} << 22U;
     const auto there = test::array(gpu.machine(), std::vector<float>(size));
-    sk::cuda::PinnedBuffer<float> pinned(size);
+    sk::gpu::PinnedBuffer<float> pinned(size);
     for (int round = 0; round < 5; ++round) {
         for (float& element : pinned.span()) { element = static_cast<float>(round); }
         Kernels::copy_in(gpu.stream(), std::span<const float>(pinned.span()), there.span());
@@ -37,6 +37,6 @@ TEST_CASE("copies of sizes that disagree are refused, empty ones do nothing") {
     const auto there = test::array(gpu.machine(), std::vector<float>(3));
     std::vector<float> four(4);
     CHECK_THROWS_WITH_AS(Kernels::copy_out(gpu.stream(), there.view(), std::span(four)),
-                         "cub::Kernels::copy: to has 4 elements, expected 3", std::invalid_argument);
+                         "gpu::Kernels::copy: to has 4 elements, expected 3", std::invalid_argument);
     Kernels::copy_out(gpu.stream(), std::span<const float>(), std::span<float>());
 }

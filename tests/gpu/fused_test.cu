@@ -23,14 +23,14 @@ namespace test = shardkit::test;
 
 namespace {
 
-/// As cub::AdamWPass<float, bf16, float>.
+/// As gpu::AdamWPass<float, bf16, float>.
 struct FusedPass {
-    sk::cub::AdamWPass<float, sk::bf16, float> pass;
+    sk::gpu::AdamWPass<float, sk::bf16, float> pass;
     constexpr void operator()(std::uint64_t vector) const { pass(vector); }
 };
 
 struct FusedLaunch {
-    sk::cub::DeviceLaunch launch;
+    sk::gpu::DeviceLaunch launch;
     template <class Pass>
     void operator()(std::uint64_t count, const Pass& pass, std::string_view kernel) const {
         launch(count, FusedPass{pass}, kernel);
@@ -56,12 +56,12 @@ TEST_CASE("AdamW with fused multiply-adds stays within two units in the last pla
     const auto runs_there = test::array(machine, runs);
     const auto updates_there = test::array(machine, updates);
     const auto spans = arrays.spans();
-    sk::cub::adamw(FusedLaunch{sk::cub::DeviceLaunch(gpu.stream())}, runs_there.view(), updates_there.view().data(),
+    sk::gpu::adamw(FusedLaunch{sk::gpu::DeviceLaunch(gpu.stream())}, runs_there.view(), updates_there.view().data(),
                    static_cast<const std::uint32_t*>(nullptr), spans);
     const std::vector<float> before = data.master;
     data.step(runs, updates);
     std::vector<float> master(size);
-    sk::cub::Kernels::copy_out(gpu.stream(), std::span<const float>(spans.master), std::span(master));
+    sk::gpu::Kernels::copy_out(gpu.stream(), std::span<const float>(spans.master), std::span(master));
     std::size_t outside = 0;
     for (std::size_t i = 0; i < size; ++i) {
         const double step = std::abs(static_cast<double>(data.master[i]) - before[i]);

@@ -15,18 +15,18 @@ namespace shardkit::test {
 /// A stream of the current GPU, and memory there.
 class GpuMachine {
   public:
-    using Machine = test::Machine<cub::Kernels>;
+    using Machine = test::Machine<gpu::Kernels>;
 
     explicit GpuMachine(std::size_t bytes = std::size_t{64} << 20U)
         : timeline_(stream_.ref()), memory_(bytes, stream_.ref()), machine_(timeline_.ref(), memory_.span()) {}
 
     Machine& machine() noexcept { return machine_; }
-    cuda::TimelineRef stream() noexcept { return timeline_.ref(); }
+    gpu::TimelineRef stream() noexcept { return timeline_.ref(); }
 
   private:
-    cuda::Stream stream_;
-    cuda::Timeline timeline_;
-    cuda::DeviceBuffer<std::byte> memory_;
+    gpu::Stream stream_;
+    gpu::Timeline timeline_;
+    gpu::DeviceBuffer<std::byte> memory_;
     Machine machine_;
 };
 

@@ -21,7 +21,7 @@ using step_trainer::Settings;
 
 namespace {
 
-using Engine = sk::nccl::Engine<sk::cub::Kernels>;
+using Engine = sk::nccl::Engine<sk::gpu::Kernels>;
 using Mesh = sk::DeviceMesh<1>;
 
 template <class T, class Policy>

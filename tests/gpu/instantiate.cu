@@ -8,8 +8,9 @@
 
 using shardkit::bf16;
 using shardkit::fp16;
-using shardkit::cub::DeviceLaunch;
-using namespace shardkit::cub;
+using shardkit::gpu::DeviceLaunch;
+using namespace shardkit;  // no name of which shadows a vendor's
+using namespace shardkit::gpu;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
 #define ELEMENT(T)                           \

@@ -6,8 +6,8 @@
 
 // The AdamW kernel for each of the 64 combinations of element types.
 
-using shardkit::cub::AdamWPass;
-using shardkit::cub::DeviceLaunch;
+using shardkit::gpu::AdamWPass;
+using shardkit::gpu::DeviceLaunch;
 
 #define ADAMW(Master, Gather, Gradient)                                                               \
     template void DeviceLaunch::operator()(std::uint64_t, const AdamWPass<Master, Gather, Gradient>&, \

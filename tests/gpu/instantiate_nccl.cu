@@ -6,7 +6,7 @@
 
 using shardkit::bf16;
 using shardkit::fp16;
-using shardkit::cub::DeviceLaunch;
+using shardkit::gpu::DeviceLaunch;
 using shardkit::nccl::Extreme;
 
 #define EXTREME(In, Out) \

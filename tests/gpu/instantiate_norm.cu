@@ -4,8 +4,8 @@
 // The norm's kernels for each element type.
 
 using shardkit::IndexRange;
-using shardkit::cub::norm_partial;
-using shardkit::cuda::TimelineRef;
+using shardkit::gpu::norm_partial;
+using shardkit::gpu::TimelineRef;
 
 template void norm_partial(const TimelineRef&, std::span<const double>, std::span<const IndexRange>, const double*,
                            double*);

@@ -6,8 +6,8 @@
 
 // The Sgd kernel for each of the 64 combinations of element types.
 
-using shardkit::cub::DeviceLaunch;
-using shardkit::cub::SgdPass;
+using shardkit::gpu::DeviceLaunch;
+using shardkit::gpu::SgdPass;
 
 #define SGD(Master, Gather, Gradient)                                                               \
     template void DeviceLaunch::operator()(std::uint64_t, const SgdPass<Master, Gather, Gradient>&, \

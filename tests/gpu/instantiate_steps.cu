@@ -6,8 +6,8 @@
 // What the core gives to Kernels::run: the scalars of norms and steps.
 
 namespace sk = shardkit;
-using shardkit::cub::DeviceLaunch;
-using shardkit::cub::RunOnce;
+using shardkit::gpu::DeviceLaunch;
+using shardkit::gpu::RunOnce;
 
 #define RUN(...) \
     template void DeviceLaunch::operator()(std::uint64_t, const RunOnce<__VA_ARGS__>&, std::string_view) const;

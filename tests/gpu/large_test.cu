@@ -24,7 +24,7 @@
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
-using Kernels = shardkit::cub::Kernels;
+using Kernels = shardkit::gpu::Kernels;
 
 namespace {
 
@@ -38,7 +38,7 @@ bool has_room(std::string_view what, std::size_t bytes) {
     }
     std::size_t free = 0;
     std::size_t total = 0;
-    sk::cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    sk::gpu::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     const std::size_t needed = bytes + gibi / 2;
     if (free >= needed) { return true; }
     skip(sk::detail::concat(what, ": needs ", (needed + gibi - 1) / gibi, " GiB of GPU memory, ", free / gibi,
@@ -49,8 +49,8 @@ bool has_room(std::string_view what, std::size_t bytes) {
 template <class T>
 class Large {
   public:
-    Large(std::size_t size, const sk::cuda::TimelineRef& stream)
-        : memory_(size, sk::cuda::StreamRef(stream.native())), stream_(stream) {}
+    Large(std::size_t size, const sk::gpu::TimelineRef& stream)
+        : memory_(size, sk::gpu::StreamRef(stream.native())), stream_(stream) {}
     std::span<T> span() const { return memory_.span(); }
     std::span<const T> view() const { return memory_.span(); }
 
@@ -68,8 +68,8 @@ class Large {
     }
 
   private:
-    sk::cuda::DeviceBuffer<T> memory_;
-    sk::cuda::TimelineRef stream_;
+    sk::gpu::DeviceBuffer<T> memory_;
+    sk::gpu::TimelineRef stream_;
 };
 
 template <class T>

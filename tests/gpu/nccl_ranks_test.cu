@@ -47,7 +47,7 @@ using step_trainer::Settings;
 
 namespace {
 
-using Kernels = sk::cub::Kernels;
+using Kernels = sk::gpu::Kernels;
 using Engine = sk::nccl::Engine<Kernels>;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
@@ -64,7 +64,7 @@ std::string variable(const char* name) {
 
 /// Why `ranks` ranks cannot run here; empty when they can.
 std::string obstacle(std::size_t ranks) {
-    const auto devices = static_cast<std::size_t>(sk::cuda::device_count());
+    const auto devices = static_cast<std::size_t>(sk::gpu::device_count());
     if (devices >= ranks) { return ""; }
     const int loaded = sk::nccl::library_version();
     const std::string needs = sk::detail::concat(ranks, " ranks on ", devices, " GPU(s) need ");
@@ -113,7 +113,7 @@ struct Place {
     }
     sk::nccl::Options options() const {
         sk::nccl::Options options;
-        options.device = static_cast<int>(rank) % sk::cuda::device_count();
+        options.device = static_cast<int>(rank) % sk::gpu::device_count();
         options.timeout = rank_timeout;
         options.arena_chunk_bytes = std::size_t{8} << 20U;
         options.staging_bytes = std::size_t{1} << 20U;

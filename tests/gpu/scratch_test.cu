@@ -15,15 +15,15 @@ namespace sk = shardkit;
 
 TEST_CASE("a stream with too little scratch is told both sizes") {
     sk::test::GpuMachine gpu;
-    const sk::cuda::Stream stream;
-    sk::cuda::Timeline timeline(stream.ref(), {.scratch_bytes = 16});
+    const sk::gpu::Stream stream;
+    sk::gpu::Timeline timeline(stream.ref(), {.scratch_bytes = 16});
     const auto gradient = sk::test::array(gpu.machine(), std::vector<float>(1'000'000));
     const auto segments = sk::test::array(gpu.machine(), std::vector<sk::IndexRange>{{0, 1'000'000}});
     const auto scalars = sk::test::array(gpu.machine(), std::vector<double>(3));
     std::string text;
     try {
-        sk::cub::Kernels::norm_partial(timeline.ref(), gradient.view(), segments.view(), scalars.data(),
+        sk::gpu::Kernels::norm_partial(timeline.ref(), gradient.view(), segments.view(), scalars.data(),
                                        scalars.data() + 1);
     } catch (const std::runtime_error& error) { text = error.what(); }
-    CHECK(text.starts_with("cub::Kernels::norm_partial: the stream has 16 bytes of scratch, the reduction needs "));
+    CHECK(text.starts_with("gpu::Kernels::norm_partial: the stream has 16 bytes of scratch, the reduction needs "));
 }

@@ -8,7 +8,7 @@
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 #include <shardkit/tensor_parallel/gather_tokens.hpp>
 #include <shardkit/tensor_parallel/sum_tokens.hpp>
 

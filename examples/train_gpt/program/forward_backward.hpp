@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include <shardkit/sharded/microbatch.hpp>
+#include <shardkit/step/accumulation.hpp>
 
 #include "../model/pass.hpp"
 #include "sharded_model.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/plan/engine_traits.hpp>
+#include <shardkit/comm/cost.hpp>
 
 #include "job.hpp"
 

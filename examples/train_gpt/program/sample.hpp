@@ -13,7 +13,7 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/context_parallel/causal_chunks.hpp>
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "../model/initialise.hpp"
 #include "forward_backward.hpp"

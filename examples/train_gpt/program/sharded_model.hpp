@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <shardkit/policy/dynamic_policy.hpp>
-#include <shardkit/sharded/groups.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/groups.hpp>
 
 #include "../model/parameters.hpp"
 

@@ -17,8 +17,8 @@
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/global_norm.hpp>
-#include <shardkit/sharded/accumulation.hpp>
-#include <shardkit/sharded/reduce.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/reduce.hpp>
 
 #include "../../common/text_format.hpp"
 #include "../allocation_counter.hpp"

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <forward_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -93,6 +94,90 @@ class SlotPool {
     std::size_t members_ = 0;
     std::size_t next_ordinal_ = 0;
     std::vector<Slot> slots_;
+};
+
+/// What a leased buffer is for. Pools are not shared between purposes, so that a gradient never waits for a
+/// window to end.
+enum class SlotPurpose : std::uint8_t { gather, gradient, reduce };
+
+constexpr std::string_view name(SlotPurpose purpose) noexcept {
+    return purpose == SlotPurpose::gather ? "gather" : purpose == SlotPurpose::gradient ? "gradient" : "reduce";
+}
+
+/// A rank's pools, one per purpose and buffer size.
+template <class Engine>
+class SlotPools {
+  public:
+    using Source = typename SlotPool<Engine>::Source;
+
+    explicit SlotPools(std::size_t in_flight, Source source = {}) : in_flight_(in_flight), source_(source) {}
+
+    /// The pool for buffers of `bytes`; made on first use, kept at its address.
+    SlotPool<Engine>& pool(SlotPurpose purpose, std::size_t bytes) {
+        for (Entry& entry : entries_) {
+            if (entry.purpose == purpose && entry.pool.slot_bytes() == bytes) { return entry.pool; }
+        }
+        entries_.push_front({purpose, SlotPool<Engine>(bytes, in_flight_, source_)});
+        return entries_.front().pool;
+    }
+
+  private:
+    struct Entry {
+        SlotPurpose purpose;
+        SlotPool<Engine> pool;
+    };
+    std::size_t in_flight_;
+    Source source_;
+    std::forward_list<Entry> entries_;  // pools stay at their addresses; <deque> takes twice as long to read
+};
+
+/// One group's membership in a pool and the slot that it holds at the moment, if any.
+template <class Engine>
+class SlotLease {
+  public:
+    using Event = typename Engine::Stream::Event;
+
+    SlotLease() noexcept = default;
+    SlotLease(SlotPools<Engine>& pools, SlotPurpose purpose, std::size_t bytes)
+        : pool_(&pools.pool(purpose, bytes)), purpose_(purpose), ordinal_(pool_->join()) {}
+    SlotLease(SlotLease&& other) noexcept
+        : pool_(std::exchange(other.pool_, nullptr)),
+          slot_(std::exchange(other.slot_, none)),
+          purpose_(other.purpose_),
+          ordinal_(other.ordinal_) {}
+    SlotLease& operator=(SlotLease&& other) noexcept {
+        std::swap(pool_, other.pool_);
+        std::swap(slot_, other.slot_);
+        std::swap(purpose_, other.purpose_);
+        std::swap(ordinal_, other.ordinal_);
+        return *this;
+    }
+    ~SlotLease() {
+        if (pool_ == nullptr) { return; }
+        release({});
+        pool_->leave();
+    }
+
+    bool held() const noexcept { return slot_ != none; }
+    void* data() const noexcept { return pool_->slot(slot_).data(); }
+
+    /// Takes a slot if none is held. Returns the event after which it may be written.
+    /// @throws UsageError when all slots of the pool are held by other groups
+    Event acquire(std::string_view path) {
+        if (slot_ == none) { slot_ = pool_->lease(ordinal_, path, name(purpose_)); }
+        return pool_->slot(slot_).last_use();
+    }
+    void release(Event last_use) noexcept {
+        if (slot_ != none) { pool_->release(std::exchange(slot_, none), std::move(last_use)); }
+    }
+
+  private:
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+    SlotPool<Engine>* pool_ = nullptr;
+    std::size_t slot_ = none;
+    SlotPurpose purpose_{};
+    std::size_t ordinal_ = 0;
 };
 
 }  // namespace shardkit

@@ -3,15 +3,23 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/memory/tensor_piece.hpp>
 
 namespace shardkit {
+
+/// One tensor of a pack or an unpack: positions [begin, end) of the flat buffer stand for its elements, in order.
+template <Element T>
+struct TensorPiece {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    T* tensor = nullptr;
+};
 
 /// The pieces in the order that Kernels::pack and unpack want, without empty ones. Made once; copied into the
 /// engine's memory by Kernels::copy_in it serves every step.

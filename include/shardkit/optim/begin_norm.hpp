@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include <shardkit/optim/loss_scale_state.hpp>
+#include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit {
 

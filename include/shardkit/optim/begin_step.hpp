@@ -2,8 +2,8 @@
 #pragma once
 
 #include <shardkit/optim/clip_coefficient.hpp>
-#include <shardkit/optim/loss_scale_state.hpp>
 #include <shardkit/optim/step_scalars.hpp>
+#include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit {
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include <shardkit/detail/square_root.hpp>
-#include <shardkit/optim/found_inf.hpp>
+#include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit {
 

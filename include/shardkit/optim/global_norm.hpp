@@ -10,13 +10,12 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/mesh/rank.hpp>
 #include <shardkit/optim/begin_norm.hpp>
 #include <shardkit/optim/finish_norm.hpp>
-#include <shardkit/optim/found_inf.hpp>
 #include <shardkit/optim/norm_partial.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_state.hpp>
-#include <shardkit/sharded/reduce.hpp>
+#include <shardkit/step/reduce.hpp>
 
 namespace shardkit {
 

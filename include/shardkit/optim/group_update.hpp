@@ -10,16 +10,16 @@
 #include <vector>
 
 #include <shardkit/layout/segments.hpp>
-#include <shardkit/mesh/engine_table.hpp>
 #include <shardkit/optim/begin_update.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/step_scalars.hpp>
 #include <shardkit/optim/update_choice.hpp>
 #include <shardkit/optim/update_run.hpp>
+#include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_state.hpp>
-#include <shardkit/sharded/list_shards.hpp>
+#include <shardkit/sharded/shard_info.hpp>
 
 namespace shardkit {
 

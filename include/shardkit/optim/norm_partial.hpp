@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/step/loss_scale_state.hpp>
+
 namespace shardkit {
 
 /// One shard's contribution to the global norm and to the finite check. Both are doubles, so that the two
@@ -18,5 +20,10 @@ struct NormPartial {
     }
     friend constexpr bool operator==(const NormPartial&, const NormPartial&) noexcept = default;
 };
+
+/// The verdict of a partial that was summed over all ranks.
+constexpr FoundInf found_inf(const NormPartial& total) noexcept {
+    return total.nonfinite > 0 ? FoundInf::yes : FoundInf::no;
+}
 
 }  // namespace shardkit

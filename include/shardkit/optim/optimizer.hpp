@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/mesh/engine_table.hpp>
 #include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_update.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/set_options.hpp>
+#include <shardkit/rank/engine_table.hpp>
 
 namespace shardkit {
 

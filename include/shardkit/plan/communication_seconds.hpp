@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <string_view>
 
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/plan/ring_messages.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 #include <shardkit/policy/policy_traits.hpp>

@@ -8,7 +8,7 @@
 
 #include <shardkit/plan/memory_plan.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
-#include <shardkit/sharded/groups.hpp>
+#include <shardkit/step/groups.hpp>
 
 namespace shardkit {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include <shardkit/plan/engine_traits.hpp>
+#include <shardkit/comm/cost.hpp>
 
 namespace shardkit {
 

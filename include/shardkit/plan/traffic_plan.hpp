@@ -7,12 +7,11 @@
 #include <cstdint>
 #include <span>
 
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/layout/shard_range.hpp>
-#include <shardkit/plan/all_reduce_moved.hpp>
 #include <shardkit/plan/group_description.hpp>
-#include <shardkit/plan/part_from_peers.hpp>
 #include <shardkit/plan/plan_options.hpp>
 
 namespace shardkit {

@@ -6,7 +6,7 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>

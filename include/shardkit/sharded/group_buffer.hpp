@@ -7,8 +7,8 @@
 
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/memory/memory_error.hpp>
-#include <shardkit/memory/slot_lease.hpp>
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/memory/slot_pool.hpp>
+#include <shardkit/rank/context.hpp>
 
 namespace shardkit {
 

@@ -12,12 +12,12 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/layout/segments.hpp>
-#include <shardkit/mesh/engine_table.hpp>
 #include <shardkit/policy/policy_rules.hpp>
+#include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
-#include <shardkit/sharded/list_shards.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
 #include <shardkit/sharded/precision.hpp>
+#include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/sharded/step_state.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>
 #include <shardkit/sharded/window.hpp>

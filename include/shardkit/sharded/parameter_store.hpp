@@ -9,7 +9,7 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/checked.hpp>
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 

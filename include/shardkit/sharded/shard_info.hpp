@@ -2,14 +2,18 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/layout/boxes.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/layout/segments.hpp>
 #include <shardkit/param/tensor_shape.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit {
 
@@ -27,5 +31,31 @@ struct ShardInfo {
     const void* data = nullptr;  ///< first element, in this rank's memory
     std::size_t replica = 0;     ///< 0 on exactly one of the ranks that hold the same run
 };
+
+/// Appends one ShardInfo for every parameter that has elements in `buffer`, which holds elements
+/// [origin, origin + size) of the group's flat order and is placed over the policy's shard ranks as `placement` says.
+template <class T>
+void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement, std::span<const T> buffer,
+                 std::size_t origin, std::vector<ShardInfo>& list) {
+    for_each_segment(group.ranges, {origin, origin + buffer.size()}, [&](Segment segment) {
+        ShardInfo info;
+        info.path = group.path;
+        info.parameter = group.names[segment.parameter];
+        info.kind = kind;
+        info.type = element_type_of<T>;
+        info.shape = group.shapes[segment.parameter];
+        const TensorPart& part = group.parts[segment.parameter];
+        info.part = part.shape();
+        info.range = relative_to(segment.flat, group.ranges[segment.parameter].begin);
+        info.local = relative_to(segment.flat, origin);
+        info.data = buffer.data() + info.local.begin;
+        info.replica = group.replica(segment.parameter, placement);
+        for_each_box(info.part, info.range, [&](const Box& box) {
+            info.boxes.push_back(box);
+            if (box.rank > 0) { info.boxes.back().offsets[part.dimension()] += part.first(); }
+        });
+        list.push_back(std::move(info));
+    });
+}
 
 }  // namespace shardkit

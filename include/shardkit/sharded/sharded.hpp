@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <shardkit/comm/barrier.hpp>
-#include <shardkit/mesh/rank.hpp>
 #include <shardkit/param/shapes.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded_state.hpp>
 #include <shardkit/sharded/window.hpp>
 

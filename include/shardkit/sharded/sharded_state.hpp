@@ -8,8 +8,8 @@
 #include <utility>
 
 #include <shardkit/param/tensor_view.hpp>
+#include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_state.hpp>
-#include <shardkit/sharded/make_communicators.hpp>
 #include <shardkit/sharded/placed_parameters.hpp>
 #include <shardkit/sharded/sharded_options.hpp>
 

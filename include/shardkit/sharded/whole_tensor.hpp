@@ -10,7 +10,7 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/mesh/engine_table.hpp>
+#include <shardkit/rank/engine_table.hpp>
 #include <shardkit/tensor_parallel/cross_entropy_kernels.hpp>
 #include <shardkit/tensor_parallel/vocabulary_part.hpp>
 

@@ -15,7 +15,7 @@
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 namespace {
 

@@ -9,9 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/self/engine.hpp>
-#include <shardkit/memory/slot_lease.hpp>
 #include <shardkit/memory/slot_pool.hpp>
-#include <shardkit/memory/slot_pools.hpp>
 
 #include "../thrown_message.hpp"
 

@@ -6,7 +6,6 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/mesh/rank_group.hpp>
 
 namespace {
 

@@ -8,7 +8,6 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/loss_scale.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
@@ -16,6 +15,7 @@
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/step/loss_scale.hpp>
 
 #include "unit/sharded/linear_layer.hpp"
 

@@ -9,8 +9,8 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw_options.hpp>
-#include <shardkit/optim/loss_scale.hpp>
 #include <shardkit/optim/sgd_options.hpp>
+#include <shardkit/step/loss_scale.hpp>
 
 namespace sk = shardkit;
 

@@ -10,7 +10,6 @@
 
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/mesh/engine_table.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/begin_norm.hpp>
 #include <shardkit/optim/begin_step.hpp>
@@ -18,6 +17,7 @@
 #include <shardkit/optim/finish_norm.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/no_shard.hpp>
+#include <shardkit/rank/engine_table.hpp>
 
 namespace sk = shardkit;
 

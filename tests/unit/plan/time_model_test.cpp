@@ -6,12 +6,11 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/param/param.hpp>
 #include <shardkit/plan/communication_seconds.hpp>
-#include <shardkit/plan/link_model.hpp>
 #include <shardkit/plan/plan.hpp>
-#include <shardkit/plan/ring_messages.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>

@@ -11,7 +11,7 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/sharded/reduce.hpp>
+#include <shardkit/step/reduce.hpp>
 
 #include "unit/sharded/chosen.hpp"
 #include "unit/sharded/toy_model.hpp"

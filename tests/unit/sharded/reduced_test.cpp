@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/sharded/reduced.hpp>
+#include <shardkit/step/reduce.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -12,13 +12,13 @@
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/mesh/rank.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/plan/group_description.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
-#include <shardkit/sharded/groups.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/groups.hpp>
 
 #include "../thrown_message.hpp"
 

@@ -11,7 +11,7 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/policy/shard_policy.hpp>
-#include <shardkit/sharded/groups.hpp>
+#include <shardkit/step/groups.hpp>
 
 /// A model small enough to be written down twice: once with the library, once as plain loops over vectors.
 /// Its groups: a parameter alone that no world size divides, three equal groups of two parameters, and a group of

@@ -10,11 +10,11 @@
 
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/mesh/rank.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/loss_scale.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
+#include <shardkit/rank/rank.hpp>
+#include <shardkit/step/loss_scale.hpp>
 
 #include "lazy_engine.hpp"
 

@@ -12,13 +12,13 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/mesh/rank.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "lazy_engine.hpp"
 

@@ -11,7 +11,7 @@
 #include <shardkit/backend/cub/tiling.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// One vector of a pass over elements: total[i] += addend[i], in Arithmetic<Sum>
 template <FloatingElement Addend, FloatingElement Sum>
@@ -36,4 +36,4 @@ struct AccumulatePass {
     }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

@@ -14,7 +14,7 @@
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// One AdamW step over the elements in `runs`, element i of a run with updates[run.update]; nothing when *skip is not
 /// 0. One launch. Elements outside of every run are left alone.
@@ -44,4 +44,4 @@ void adamw(const Launch& launch, std::span<const UpdateRun> runs, const AdamWUpd
     launch(pass.tiling.vectors(), pass, "adamw");
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

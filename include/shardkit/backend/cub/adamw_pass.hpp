@@ -13,7 +13,7 @@
 #include <shardkit/optim/adamw_update.hpp>
 #include <shardkit/optim/update_run.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// One AdamW step over the elements in `runs`, vector by vector; see AdamWSpans for the pointers. `gathered` is null
 /// where the master itself is gathered, `skip` where no step is ever left out.
@@ -57,4 +57,4 @@ struct AdamWPass {
     }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

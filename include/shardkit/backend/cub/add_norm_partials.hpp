@@ -3,11 +3,11 @@
 
 #include <shardkit/optim/norm_partial.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// The sum of two; CUB's reduction operator.
 struct AddNormPartials {
     constexpr NormPartial operator()(NormPartial a, const NormPartial& b) const noexcept { return a += b; }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

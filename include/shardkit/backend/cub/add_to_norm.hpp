@@ -3,7 +3,7 @@
 
 #include <shardkit/optim/norm_partial.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// Where CUB's reduction writes its result: added to the two doubles at `into`.
 struct AddToNorm {
@@ -16,4 +16,4 @@ struct AddToNorm {
     }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

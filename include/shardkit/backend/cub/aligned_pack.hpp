@@ -6,7 +6,7 @@
 
 #include <shardkit/backend/cub/lanes_for.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// `Lanes` neighbouring elements, aligned so that a copy of all takes accesses of 16 bytes, or one shorter one.
 template <class T, std::size_t Lanes>
@@ -26,4 +26,4 @@ constexpr void store(const AlignedPack<T, Lanes>& pack, T* to) noexcept {
     *reinterpret_cast<AlignedPack<T, Lanes>*>(to) = pack;
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

@@ -13,7 +13,7 @@
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// As the host's shardkit::quantize, in one launch, with the same bits.
 template <std::size_t Block, FloatingElement T, class Launch>
@@ -38,4 +38,4 @@ void dequantize(const Launch& launch, std::span<const std::int8_t> codes, std::s
     launch(pass.tiling.vectors(), pass, "dequantize");
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

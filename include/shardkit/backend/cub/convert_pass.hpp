@@ -11,7 +11,7 @@
 #include <shardkit/backend/cub/tiling.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// One vector of a pass over elements: to[i] = from[i], rounded
 template <FloatingElement From, FloatingElement To>
@@ -30,4 +30,4 @@ struct ConvertPass {
     }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

@@ -6,7 +6,7 @@
 #include <shardkit/backend/cub/aligned_pack.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// `element` as a To: rounded to nearest, ties to even; between fp64 and a 16-bit type by way of fp32.
 template <class To, class From>
@@ -22,4 +22,4 @@ constexpr AlignedPack<To, Lanes> converted_pack(const AlignedPack<From, Lanes>& 
     return to;
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

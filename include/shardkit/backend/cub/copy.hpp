@@ -11,20 +11,20 @@
 #include <shardkit/backend/cuda/device_guard.hpp>
 #include <shardkit/backend/cuda/timeline_ref.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// The host's elements into the engine's memory, or back.
 /// Order:  in the stream's; waits for the stream, so not for use inside a step or a graph capture.
 template <class T>
-void copy(const cuda::TimelineRef& stream, std::span<const T> from, std::span<T> to, cudaMemcpyKind kind) {
+void copy(const gpu::TimelineRef& stream, std::span<const T> from, std::span<T> to, cudaMemcpyKind kind) {
     static_assert(std::is_trivially_copyable_v<T>);
     require_size("copy", "to", to.size(), from.size());
     if (from.empty()) { return; }
-    const cuda::DeviceGuard on_device(stream.device());
+    const gpu::DeviceGuard on_device(stream.device());
     // Copies of memory that is not pinned may wait inside the call, where no Watch can end them.
     stream.synchronize();
-    cuda::check(cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), kind, stream.native()), "cudaMemcpyAsync");
+    gpu::check(cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), kind, stream.native()), "cudaMemcpyAsync");
     stream.synchronize();
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

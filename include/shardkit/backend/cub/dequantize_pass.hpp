@@ -12,7 +12,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/quantize/block_int8.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// One vector of what BlockInt8<Block> codes stand for.
 template <FloatingElement T, std::size_t Block>
@@ -37,4 +37,4 @@ struct DequantizePass {
     }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

@@ -9,13 +9,13 @@
 #include <shardkit/backend/cuda/check.hpp>
 #include <shardkit/backend/cuda/device_guard.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 template <class Work>
 void DeviceLaunch::operator()(std::uint64_t count, const Work& work, std::string_view kernel) const {
     if (count == 0) { return; }
-    const cuda::DeviceGuard on_device(stream_.device());
-    cuda::check(::cub::DeviceFor::Bulk(count, work, stream_.native()), kernel);
+    const gpu::DeviceGuard on_device(stream_.device());
+    gpu::check(::cub::DeviceFor::Bulk(count, work, stream_.native()), kernel);
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

@@ -6,7 +6,7 @@
 
 #include <shardkit/backend/cuda/timeline_ref.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// Runs work(i) for each i in [0, count), in one launch: a thread per index, neighbouring threads take neighbouring
 /// indices. The call is defined in device_launch.cuh: whoever includes this header alone links with an object of
@@ -14,14 +14,14 @@ namespace shardkit::cub {
 /// Order:  stream-ordered; the indices of one launch have no order.
 class DeviceLaunch {
   public:
-    explicit DeviceLaunch(const cuda::TimelineRef& stream) noexcept : stream_(stream) {}
+    explicit DeviceLaunch(const gpu::TimelineRef& stream) noexcept : stream_(stream) {}
 
-    /// @pre    Work is trivially copyable and its operator() const is constexpr   @throws cuda::Error naming `kernel`
+    /// @pre    Work is trivially copyable and its operator() const is constexpr   @throws gpu::Error naming `kernel`
     template <class Work>
     void operator()(std::uint64_t count, const Work& work, std::string_view kernel) const;
 
   private:
-    cuda::TimelineRef stream_;
+    gpu::TimelineRef stream_;
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

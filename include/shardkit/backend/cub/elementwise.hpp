@@ -13,7 +13,7 @@
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// @post every element of `to` is `value`
 template <Element T, class Launch>
@@ -50,4 +50,4 @@ void scale(const Launch& launch, std::span<T> to, const double* factor) {
     launch(pass.tiling.vectors(), pass, "scale");
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

@@ -10,7 +10,7 @@
 #include <shardkit/backend/cub/tiling.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// One vector of a pass over elements: to[i] = value
 template <Element T>
@@ -31,4 +31,4 @@ struct FillPass {
     }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

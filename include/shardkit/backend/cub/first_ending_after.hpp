@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// The first of `count` sorted, disjoint ranges that ends after `position`; `count` when none does.
 /// Cost:  ceil(log2(count + 1)) reads, the same for the threads of a warp where ranges are long.
@@ -23,4 +23,4 @@ constexpr std::size_t first_ending_after(const Range* ranges, std::size_t count,
     return low;
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

@@ -8,7 +8,7 @@
 #include <shardkit/backend/cub/tiling.hpp>
 #include <shardkit/layout/index_range.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// One thread's share of a pass: step.template at<Lanes>(position) where vector number `vector` is whole and aligned,
 /// else step.template at<1>(position) for each of its positions.
@@ -44,4 +44,4 @@ constexpr void for_each_pack_in(const Tiling<Lanes>& tiling, std::uint64_t vecto
     }
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

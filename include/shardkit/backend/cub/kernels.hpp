@@ -19,7 +19,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// An engine's Kernels on CUB: what host::EnqueuedKernels does for engines on the host's memory, see there.
 /// This header alone declares the kernels; kernels.cuh defines them, for nvcc.
@@ -27,38 +27,38 @@ namespace shardkit::cub {
 /// Order:   stream-ordered on `stream`; nothing waits but copy_in and copy_out. Nothing is allocated.
 /// Numbers: an element's result is that of the host's functor, which nvcc may contract into fused multiply-adds
 ///          (-fmad=false: the host's bits). Sums over elements are made in double.
-/// @throws  std::invalid_argument when the sizes of a call's spans disagree; cuda::Error when a launch fails
+/// @throws  std::invalid_argument when the sizes of a call's spans disagree; gpu::Error when a launch fails
 struct Kernels {
-    using Stream = cuda::TimelineRef;
+    using Stream = gpu::TimelineRef;
     /// A warp's threads read 32 neighbouring columns of a row of logits.
     static constexpr std::size_t row_workers = 32;
 
     template <Element T>
     static void fill(const Stream& stream, std::span<T> to, std::type_identity_t<T> value) {
-        cub::fill(DeviceLaunch(stream), to, value);
+        gpu::fill(DeviceLaunch(stream), to, value);
     }
     template <FloatingElement From, FloatingElement To>
     static void convert(const Stream& stream, std::span<const From> from, std::span<To> to) {
-        cub::convert(DeviceLaunch(stream), from, to);
+        gpu::convert(DeviceLaunch(stream), from, to);
     }
     template <FloatingElement Addend, FloatingElement Sum>
     static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total) {
-        cub::accumulate(DeviceLaunch(stream), addend, total);
+        gpu::accumulate(DeviceLaunch(stream), addend, total);
     }
     template <FloatingElement T>
     static void scale(const Stream& stream, std::span<T> to, const double* factor) {
-        cub::scale(DeviceLaunch(stream), to, factor);
+        gpu::scale(DeviceLaunch(stream), to, factor);
     }
 
     /// Returns when `from`, the host's, may be reused.
     template <class T>
     static void copy_in(const Stream& stream, std::span<const T> from, std::span<T> to) {
-        cub::copy(stream, from, to, cudaMemcpyHostToDevice);
+        gpu::copy(stream, from, to, cudaMemcpyHostToDevice);
     }
     /// Returns when `to`, the host's, holds the elements.
     template <class T>
     static void copy_out(const Stream& stream, std::span<const T> from, std::span<T> to) {
-        cub::copy(stream, from, to, cudaMemcpyDeviceToHost);
+        gpu::copy(stream, from, to, cudaMemcpyDeviceToHost);
     }
 
     /// work(), once, on the device.
@@ -76,19 +76,19 @@ struct Kernels {
     template <FloatingElement T>
     static void norm_partial(const Stream& stream, std::span<const T> gradient, std::span<const IndexRange> segments,
                              const double* scale, double* into) {
-        cub::norm_partial(stream, gradient, segments, scale, into);
+        gpu::norm_partial(stream, gradient, segments, scale, into);
     }
     template <FloatingElement Master, FloatingElement Gather, FloatingElement Gradient>
     static void adamw(const Stream& stream, std::span<const UpdateRun> runs,
                       const AdamWUpdate<Arithmetic<Master>>* updates, const std::uint32_t* skip,
                       const AdamWSpans<Master, Gather, Gradient>& spans) {
-        cub::adamw(DeviceLaunch(stream), runs, updates, skip, spans);
+        gpu::adamw(DeviceLaunch(stream), runs, updates, skip, spans);
     }
     template <FloatingElement Master, FloatingElement Gather, FloatingElement Gradient>
     static void sgd(const Stream& stream, std::span<const UpdateRun> runs,
                     const SgdUpdate<Arithmetic<Master>>* updates, const std::uint32_t* skip,
                     const SgdSpans<Master, Gather, Gradient>& spans) {
-        cub::sgd(DeviceLaunch(stream), runs, updates, skip, spans);
+        gpu::sgd(DeviceLaunch(stream), runs, updates, skip, spans);
     }
 
     template <Element T>
@@ -103,13 +103,13 @@ struct Kernels {
     template <std::size_t Block = BlockInt8<>::block, FloatingElement T>
     static void quantize(const Stream& stream, std::span<const T> from, std::span<std::int8_t> codes,
                          std::span<float> scales) {
-        cub::quantize<Block>(DeviceLaunch(stream), from, codes, scales);
+        gpu::quantize<Block>(DeviceLaunch(stream), from, codes, scales);
     }
     template <std::size_t Block = BlockInt8<>::block, FloatingElement T>
     static void dequantize(const Stream& stream, std::span<const std::int8_t> codes, std::span<const float> scales,
                            std::span<T> to) {
-        cub::dequantize<Block>(DeviceLaunch(stream), codes, scales, to);
+        gpu::dequantize<Block>(DeviceLaunch(stream), codes, scales, to);
     }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

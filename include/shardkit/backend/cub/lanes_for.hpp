@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// Bytes that a thread reads or writes by one instruction at most.
 inline constexpr std::size_t widest_access = 16;
@@ -15,4 +15,4 @@ template <class... T>
 inline constexpr std::size_t lanes_for = std::min(widest_access / std::min({sizeof(T)...}),
                                                   2 * widest_access / std::max({sizeof(T)...}));
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

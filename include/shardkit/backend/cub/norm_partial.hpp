@@ -7,7 +7,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/layout/index_range.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// Adds the sum of (*scale * gradient[i])^2 over `segments` to into[0], and the number of elements there that are
 /// infinite or NaN to into[1]. Defined in norm_partial.cuh, as the call of DeviceLaunch.
@@ -17,7 +17,7 @@ namespace shardkit::cub {
 /// @pre    segments are sorted, disjoint and inside `gradient`
 /// @throws std::runtime_error when the stream's scratch is too small, which names both sizes
 template <FloatingElement T>
-void norm_partial(const cuda::TimelineRef& stream, std::span<const T> gradient, std::span<const IndexRange> segments,
+void norm_partial(const gpu::TimelineRef& stream, std::span<const T> gradient, std::span<const IndexRange> segments,
                   const double* scale, double* into);
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

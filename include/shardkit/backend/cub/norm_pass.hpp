@@ -14,7 +14,7 @@
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/optim/squared_term.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// What one vector of a gradient adds to the norm: the elements in `segments`, scaled and squared in Arithmetic<T>,
 /// added in double; and how many of them are infinite or NaN.
@@ -53,4 +53,4 @@ struct NormPass {
     };
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

@@ -5,11 +5,11 @@
 
 #include <shardkit/backend/cub/pack_pass.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/memory/tensor_piece.hpp>
+#include <shardkit/memory/tensor_table.hpp>
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// Copies every tensor of `table` into its place in `flat` (pack), or out of it (unpack); padding is left alone.
 /// Cost:  one launch for all tensors, whatever their number.
@@ -22,4 +22,4 @@ void copy_tensors(const Launch& launch, std::span<const TensorPiece<T>> table, s
     launch(pass.tiling.vectors(), pass, Direction == PackDirection::pack ? "pack" : "unpack");
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

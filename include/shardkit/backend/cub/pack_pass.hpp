@@ -9,9 +9,9 @@
 #include <shardkit/backend/cub/lanes_for.hpp>
 #include <shardkit/backend/cub/tiling.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/memory/tensor_piece.hpp>
+#include <shardkit/memory/tensor_table.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// Which way a PackPass copies: tensors into the flat buffer, or back.
 enum class PackDirection : std::uint8_t { pack, unpack };
@@ -46,4 +46,4 @@ struct PackPass {
     }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

@@ -10,7 +10,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/quantize/block_int8.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// One block of a quantisation to BlockInt8<Block>: its scale, then its codes. A thread reads the block twice, the
 /// second time from a cache. `aligned`: packs may be used, counted from the starts of the spans.
@@ -56,4 +56,4 @@ struct QuantizePass {
     }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

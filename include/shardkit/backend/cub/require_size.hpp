@@ -7,14 +7,14 @@
 
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// @throws std::invalid_argument naming kernel and span unless given == expected
 inline void require_size(std::string_view kernel, std::string_view span, std::size_t given, std::size_t expected) {
     if (given != expected) {
-        throw std::invalid_argument(shardkit::detail::concat("cub::Kernels::", kernel, ": ", span, " has ", given,
+        throw std::invalid_argument(shardkit::detail::concat("gpu::Kernels::", kernel, ": ", span, " has ", given,
                                                              " elements, expected ", expected));
     }
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

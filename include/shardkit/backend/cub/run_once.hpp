@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// A work without index as one with an index.
 template <class Work>
@@ -16,4 +16,4 @@ struct RunOnce {
     constexpr void operator()(std::uint64_t /*always 0*/) const { work(); }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

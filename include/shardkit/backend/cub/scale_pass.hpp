@@ -11,7 +11,7 @@
 #include <shardkit/backend/cub/tiling.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// One vector of a pass over elements: to[i] *= *factor, in Arithmetic<T>
 template <FloatingElement T>
@@ -34,4 +34,4 @@ struct ScalePass {
     }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

@@ -14,7 +14,7 @@
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// One SGD step over the elements in `runs`, as adamw.
 /// @pre  the updates' rule is Momentum::none exactly where spans.momentum_buffer is empty
@@ -45,4 +45,4 @@ void sgd(const Launch& launch, std::span<const UpdateRun> runs, const SgdUpdate<
     launch(pass.tiling.vectors(), pass, "sgd");
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

@@ -13,7 +13,7 @@
 #include <shardkit/optim/sgd_update.hpp>
 #include <shardkit/optim/update_run.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// One SGD step over the elements in `runs`, as AdamWPass. `momentum_buffer` is null exactly under Momentum::none.
 /// Cost:  fp32 throughout: 20 bytes moved per element, 12 without momentum.
@@ -61,4 +61,4 @@ struct SgdPass {
     }
 };
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

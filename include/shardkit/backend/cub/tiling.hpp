@@ -8,7 +8,7 @@
 #include <shardkit/backend/cub/aligned_pack.hpp>
 #include <shardkit/layout/index_range.hpp>
 
-namespace shardkit::cub {
+namespace shardkit::gpu {
 
 /// How a pass over `count` elements is cut into vectors of `Lanes`, one for each thread. Vector v holds the positions
 /// [v * Lanes - shift, (v + 1) * Lanes - shift), less what is outside of [0, count): so the first and the last may be
@@ -59,4 +59,4 @@ Tiling<Lanes> tile(std::uint64_t count, const T*... starts) noexcept {
     return {count, aligned ? shift : 0, aligned};
 }
 
-}  // namespace shardkit::cub
+}  // namespace shardkit::gpu

@@ -13,7 +13,7 @@
 #include <shardkit/backend/cuda/chunk_source.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// Memory of a few large chunks, handed out in pieces of a multiple of 512 bytes: the first free piece that is large
 /// enough, in the order of chunks and offsets. The same requests in the same order give the same chunk and offset on
@@ -134,4 +134,4 @@ class Arena {
     std::vector<std::vector<Piece>> pieces_;  // of every chunk, by offset, without gaps; no two free neighbours
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

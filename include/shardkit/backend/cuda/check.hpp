@@ -8,7 +8,7 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// Throws unless `code` is cudaSuccess. The runtime's last error of this thread is cleared first, so that the next
 /// call that looks at it does not report this one again.
@@ -19,4 +19,4 @@ inline void check(cudaError_t code, std::string_view call, SourceLocation where 
     throw Error(code, call, where);
 }
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

@@ -5,7 +5,7 @@
 
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// Where an Arena takes its chunks from: DeviceChunks (cudaMalloc), or a communication library's allocator.
 class ChunkSource {
@@ -22,4 +22,4 @@ class ChunkSource {
     virtual void free(void* chunk) noexcept = 0;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

@@ -6,7 +6,7 @@
 #include <shardkit/backend/cuda/check.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// The device that this thread's calls go to.
 /// @throws Error
@@ -16,4 +16,4 @@ inline int current_device(SourceLocation where = SourceLocation::current()) {
     return device;
 }
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

@@ -11,7 +11,7 @@
 #include <shardkit/backend/cuda/out_of_memory.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// Chunks of one device by cudaMalloc, whichever device is selected when they are taken.
 class DeviceChunks final : public ChunkSource {
@@ -36,4 +36,4 @@ class DeviceChunks final : public ChunkSource {
     int device_;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

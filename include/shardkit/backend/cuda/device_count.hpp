@@ -6,7 +6,7 @@
 #include <shardkit/backend/cuda/check.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// How many GPUs this process sees.
 /// @throws Error, also when there is no GPU or no driver
@@ -16,4 +16,4 @@ inline int device_count(SourceLocation where = SourceLocation::current()) {
     return count;
 }
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

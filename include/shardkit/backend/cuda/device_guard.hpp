@@ -7,7 +7,7 @@
 #include <shardkit/backend/cuda/current_device.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// Selects a device for this thread until the end of the scope, then the one that was selected before.
 class DeviceGuard {
@@ -28,4 +28,4 @@ class DeviceGuard {
     bool changed_;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

@@ -10,7 +10,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// A call of the CUDA runtime failed: "cuda: cudaMalloc at train.cpp:41: cudaErrorMemoryAllocation: out of memory".
 /// Says which call, the runtime's own name and text for the code, and the user's file and line.
@@ -33,4 +33,4 @@ class Error : public std::runtime_error {
     SourceLocation where_;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

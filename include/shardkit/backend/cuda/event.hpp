@@ -9,7 +9,7 @@
 #include <shardkit/backend/cuda/event_ref.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// The owner of a CUDA event of the current device, without timing. Move-only.
 class Event {
@@ -35,4 +35,4 @@ class Event {
     cudaEvent_t event_ = nullptr;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

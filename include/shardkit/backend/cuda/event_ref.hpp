@@ -6,7 +6,7 @@
 #include <shardkit/backend/cuda/check.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// A CUDA event that somebody else owns.
 class EventRef {
@@ -36,4 +36,4 @@ class EventRef {
     cudaEvent_t event_;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

@@ -9,7 +9,7 @@
 #include <shardkit/backend/cuda/event.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// A fixed number of events that take turns in marking points of one stream. A slot that is recorded again marks a
 /// later point of the same stream, so that who waits for the earlier one waits for more and never for less.
@@ -35,4 +35,4 @@ class EventRing {
     std::size_t next_ = 0;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

@@ -6,7 +6,7 @@
 #include <shardkit/backend/cuda/device_count.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// The GPU of this machine's rank number `local_rank`: one rank per GPU.
 /// @throws std::invalid_argument when this machine has too few GPUs; Error when it has none
@@ -19,4 +19,4 @@ inline int local_device(std::size_t local_rank, SourceLocation where = SourceLoc
     return static_cast<int>(local_rank);
 }
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

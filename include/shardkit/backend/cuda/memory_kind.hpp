@@ -10,7 +10,7 @@
 #include <shardkit/backend/cuda/check.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 namespace detail {
 inline cudaPointerAttributes pointer_attributes(const void* pointer, SourceLocation where) {
@@ -53,4 +53,4 @@ inline void require_host_memory(const void* pointer, std::size_t bytes, std::str
     }
 }
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

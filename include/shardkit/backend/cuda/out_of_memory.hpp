@@ -6,7 +6,7 @@
 
 #include <shardkit/backend/cuda/error.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// A GPU has no memory for a chunk: what containers get as std::bad_alloc, and name their group to.
 class OutOfMemory : public std::bad_alloc {
@@ -21,4 +21,4 @@ class OutOfMemory : public std::bad_alloc {
     Error error_;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

@@ -13,7 +13,7 @@
 #include <shardkit/backend/cuda/check.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// Host memory for `size` elements of type T that devices copy from and to without staging (cudaMallocHost), zeroed.
 /// Move-only. Zero elements take no memory.
@@ -56,4 +56,4 @@ class PinnedBuffer {
     std::size_t size_ = 0;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

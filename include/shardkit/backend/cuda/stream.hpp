@@ -9,7 +9,7 @@
 #include <shardkit/backend/cuda/stream_ref.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// The owner of a stream of the current device that does not wait for the default stream. Move-only. Its end does
 /// not wait: work given to it runs on.
@@ -37,4 +37,4 @@ class Stream {
     cudaStream_t stream_ = nullptr;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

@@ -9,7 +9,7 @@
 #include <shardkit/backend/cuda/event_ref.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// A CUDA stream that somebody else owns. The default streams are refused: they order work that has nothing to do
 /// with each other, and which of them is meant depends on how a file was compiled.
@@ -43,11 +43,11 @@ class StreamRef {
   private:
     [[noreturn]] static void refuse(std::string_view name, SourceLocation where) {
         throw_invalid_argument(where, "StreamRef: ", name,
-                               " given, expected a stream made by cudaStreamCreateWithFlags or cuda::Stream; the "
+                               " given, expected a stream made by cudaStreamCreateWithFlags or gpu::Stream; the "
                                "default streams are not used");
     }
 
     cudaStream_t stream_;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

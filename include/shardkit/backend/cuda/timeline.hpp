@@ -7,7 +7,7 @@
 #include <shardkit/backend/cuda/timeline_state.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// A stream with what the library needs beside it: events and scratch memory, all made here, so that a step allocates
 /// nothing. It neither moves nor copies; the stream outlives it.
@@ -25,4 +25,4 @@ class Timeline {
     TimelineState state_;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

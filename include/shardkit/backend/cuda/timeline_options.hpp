@@ -5,7 +5,7 @@
 
 #include <shardkit/backend/cuda/watch.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 struct TimelineOptions {
     /// Events of the ring. With fewer than the events that are waited for later, waiters wait for more work than they
@@ -19,4 +19,4 @@ struct TimelineOptions {
     Watch* watch = nullptr;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

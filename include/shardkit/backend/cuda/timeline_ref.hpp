@@ -9,7 +9,7 @@
 #include <shardkit/backend/cuda/timeline_state.hpp>
 #include <shardkit/comm/stream.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 class Timeline;
 
@@ -60,4 +60,4 @@ class TimelineRef {
 
 static_assert(shardkit::Stream<TimelineRef>);
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

@@ -17,7 +17,7 @@
 #include <shardkit/backend/cuda/timeline_options.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// What a Timeline owns and its references share; the rules stand at TimelineRef. One thread at a time.
 class TimelineState {
@@ -129,4 +129,4 @@ class TimelineState {
     std::string_view failed_call_;  // a literal
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

@@ -3,7 +3,7 @@
 
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::cuda {
+namespace shardkit::gpu {
 
 /// Something that is looked at while the host waits for a stream, so that a failure elsewhere ends the wait: a
 /// communicator whose peer is gone never completes its work.
@@ -22,4 +22,4 @@ class Watch {
     ~Watch() = default;
 };
 
-}  // namespace shardkit::cuda
+}  // namespace shardkit::gpu

@@ -11,7 +11,7 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/memory/tensor_piece.hpp>
+#include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/optim/update_run.hpp>
 

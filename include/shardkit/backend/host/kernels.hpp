@@ -16,7 +16,7 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/memory/tensor_piece.hpp>
+#include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/adamw_spans.hpp>
 #include <shardkit/optim/adamw_update.hpp>
 #include <shardkit/optim/norm_partial.hpp>

@@ -7,8 +7,8 @@
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/mpi/communicator.hpp>
 #include <shardkit/backend/mpi/exchange.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/plan/engine_traits.hpp>
 
 namespace shardkit::mpi {
 

@@ -14,9 +14,9 @@
 #include <shardkit/backend/mpi/datatype.hpp>
 #include <shardkit/backend/mpi/pieces.hpp>
 #include <shardkit/backend/mpi/world.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/plan/engine_traits.hpp>
 
 namespace shardkit::mpi {
 

@@ -15,7 +15,7 @@
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/mesh/rank.hpp>
+#include <shardkit/rank/rank.hpp>
 
 namespace shardkit::mpi {
 

@@ -15,10 +15,9 @@
 #include <shardkit/backend/mpi/exchange.hpp>
 #include <shardkit/backend/mpi/pieces.hpp>
 #include <shardkit/backend/mpi/world.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/plan/engine_traits.hpp>
-#include <shardkit/plan/part_from_peers.hpp>
 
 namespace shardkit::mpi {
 

@@ -22,7 +22,7 @@
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/mesh/streams.hpp>
+#include <shardkit/rank/context.hpp>
 
 namespace shardkit::nccl {
 
@@ -40,7 +40,7 @@ class Communicator {
     using Reduce = Reductions<Kernels>;
 
   public:
-    using Stream = cuda::TimelineRef;
+    using Stream = gpu::TimelineRef;
 
     explicit Communicator(World& world) : Communicator(world, world.world_group(), "world") {}
     /// A communicator that the user has already, over some of the World's ranks; to be handed to Context::adopt.
@@ -60,7 +60,7 @@ class Communicator {
 
     /// Zeroed device memory, which the World's arena keeps.
     template <Element T>
-    cuda::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) const {
+    gpu::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) const {
         return world_->template buffer<T>(size, where);
     }
     /// @throws std::invalid_argument unless it is memory of this rank's GPU
@@ -71,7 +71,7 @@ class Communicator {
     /// @throws std::invalid_argument for memory of a GPU
     void require_host_memory(const void* data, std::size_t bytes, std::string_view what,
                              SourceLocation where = SourceLocation::current()) const {
-        cuda::require_host_memory(data, bytes, what, where);
+        gpu::require_host_memory(data, bytes, what, where);
     }
 
     Communicator named(std::string_view axes) const { return Communicator(*world_, *group_, axes); }
@@ -228,7 +228,7 @@ class Communicator {
     template <class Body>
     void run(Verb verb, const Stream& stream, std::size_t payload, SourceLocation where, const Body& body) const {
         const Call call{*world_, *group_, *axes_, verb, where};
-        const cuda::DeviceGuard guard(world_->device(), where);
+        const gpu::DeviceGuard guard(world_->device(), where);
         world_->enter(call, stream);
         record(verb, payload, body(call));
     }

@@ -27,7 +27,7 @@
 namespace shardkit::nccl {
 
 /// NCCL's side of a World: its communicators, what became of them, and how long it waits for peers.
-class Connections : private cuda::Watch {
+class Connections : private gpu::Watch {
   public:
     Connections(std::chrono::milliseconds timeout, bool survivable) noexcept
         : timeout_(timeout), survivable_(survivable) {}
@@ -104,7 +104,7 @@ class Connections : private cuda::Watch {
     bool failed() const noexcept { return !failure_.empty(); }
     std::deque<Group>& groups() noexcept { return groups_; }
     /// For the streams whose waiting is to end when a peer fails.
-    cuda::Watch& watch() noexcept { return *this; }
+    gpu::Watch& watch() noexcept { return *this; }
 
     /// Waits until the communicator's last call is over.
     void await(const Group& group, std::string_view nccl_call, std::string_view doing, SourceLocation where) {
@@ -154,8 +154,7 @@ class Connections : private cuda::Watch {
     }
 
     /// Registers the chunks that are new, with every communicator; does nothing for Registration::none.
-    void register_chunks(std::span<const cuda::Arena::Chunk> chunks, Registration registration,
-                         SourceLocation where) {
+    void register_chunks(std::span<const gpu::Arena::Chunk> chunks, Registration registration, SourceLocation where) {
         if (registration == Registration::none) { return; }
         for (Group& group : groups_) {
             if (group.comm == nullptr) { continue; }

@@ -6,21 +6,21 @@
 #include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/timeline_ref.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
-#include <shardkit/plan/engine_traits.hpp>
+#include <shardkit/comm/cost.hpp>
 
 namespace shardkit::nccl {
 
 /// Ranks are GPUs of one or many machines, one process or thread each, through NCCL. `KernelsType`: the element-wise
-/// work on the GPU, for example cub::Kernels.
+/// work on the GPU, for example gpu::Kernels.
 template <class KernelsType>
 struct Engine {
     static constexpr std::string_view name = "nccl";
     static constexpr EngineTraits traits{.sums_travel_widened = true};
     using Kernels = KernelsType;
     using Communicator = nccl::Communicator<Kernels>;
-    using Stream = cuda::TimelineRef;
+    using Stream = gpu::TimelineRef;
     template <class T>
-    using Buffer = cuda::ArenaBuffer<T>;
+    using Buffer = gpu::ArenaBuffer<T>;
 };
 
 }  // namespace shardkit::nccl

@@ -27,13 +27,13 @@ namespace shardkit::nccl {
 class Launcher {
   public:
     /// @throws std::invalid_argument that names each variable that is missing, is no number or contradicts another,
-    /// with its value; cuda::Error when there is no GPU
+    /// with its value; gpu::Error when there is no GPU
     static Launcher from_environment(SourceLocation where = SourceLocation::current()) {
         const auto look_up = [](const char* name) -> std::optional<std::string> {
             const char* const value = std::getenv(name);
             return value == nullptr ? std::nullopt : std::optional<std::string>(value);
         };
-        return from(look_up, cuda::device_count(where), where);
+        return from(look_up, gpu::device_count(where), where);
     }
     /// The same for variables from elsewhere: look_up(name) is an std::optional<std::string>, `gpus` the number of
     /// GPUs of this machine.

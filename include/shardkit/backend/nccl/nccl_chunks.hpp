@@ -11,13 +11,13 @@
 namespace shardkit::nccl {
 
 /// Chunks of one device by ncclMemAlloc: memory that NCCL can register. For NCCL 2.19 and later.
-class NcclChunks final : public cuda::ChunkSource {
+class NcclChunks final : public gpu::ChunkSource {
   public:
     explicit NcclChunks(int device) noexcept : device_(device) {}
 
     /// @throws CommError
     void* allocate([[maybe_unused]] std::size_t bytes, SourceLocation where) override {
-        const cuda::DeviceGuard guard(device_, where);
+        const gpu::DeviceGuard guard(device_, where);
         void* chunk = nullptr;
 #if NCCL_VERSION_CODE >= 21901
         check(ncclMemAlloc(&chunk, bytes), "ncclMemAlloc", "registered memory", where);

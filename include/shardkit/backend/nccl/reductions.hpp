@@ -13,9 +13,9 @@
 #include <shardkit/backend/nccl/extreme.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
 #include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
-#include <shardkit/plan/part_from_peers.hpp>
 
 namespace shardkit::nccl {
 
@@ -32,7 +32,7 @@ struct Reductions {
     static constexpr bool possible = (FloatingElement<In> && FloatingElement<Out>) || std::is_same_v<In, Out>;
 
     template <class In, class Out>
-    static std::size_t reduce_scatter(const Call& call, const cuda::TimelineRef& stream, ReduceOp op, const In* full,
+    static std::size_t reduce_scatter(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* full,
                                       std::size_t k, Out* shard) {
         const std::size_t ranks = call.group.size;
         if (ranks == 1) {
@@ -49,7 +49,7 @@ struct Reductions {
     }
 
     template <class In, class Out>
-    static std::size_t all_reduce(const Call& call, const cuda::TimelineRef& stream, ReduceOp op, const In* input,
+    static std::size_t all_reduce(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* input,
                                   std::size_t count, Out* output) {
         const std::size_t ranks = call.group.size;
         if (ranks == 1) {
@@ -72,7 +72,7 @@ struct Reductions {
 
     /// What a reduction over one rank is.
     template <class In, class Out>
-    static void copy(const Call& call, const cuda::TimelineRef& stream, const In* from, std::size_t count, Out* to) {
+    static void copy(const Call& call, const gpu::TimelineRef& stream, const In* from, std::size_t count, Out* to) {
         if (count == 0 || static_cast<const void*>(from) == to) { return; }
         if constexpr (std::is_same_v<In, Out>) {
             call.world.complete(call, "ncclAllGather",
@@ -83,7 +83,7 @@ struct Reductions {
     }
 
     template <class In, class Out>
-    static void scatter_widened(const Call& call, const cuda::TimelineRef& stream, const In* full, std::size_t k,
+    static void scatter_widened(const Call& call, const gpu::TimelineRef& stream, const In* full, std::size_t k,
                                 Out* shard) {
         using A = Arithmetic<Out>;
         const std::size_t ranks = call.group.size;
@@ -108,7 +108,7 @@ struct Reductions {
     }
 
     template <class In, class Out>
-    static void reduce_widened(const Call& call, const cuda::TimelineRef& stream, const In* input, std::size_t count,
+    static void reduce_widened(const Call& call, const gpu::TimelineRef& stream, const In* input, std::size_t count,
                                Out* output) {
         using A = Arithmetic<Out>;
         A* const staging = staged<A>(call);
@@ -126,7 +126,7 @@ struct Reductions {
     }
 
     template <class In, class Out>
-    static void scatter_extremes(const Call& call, const cuda::TimelineRef& stream, ReduceOp op, const In* full,
+    static void scatter_extremes(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* full,
                                  std::size_t k, Out* shard) {
         In* const staging = staged<In>(call);
         const Group& group = call.group;
@@ -145,7 +145,7 @@ struct Reductions {
     }
 
     template <class In, class Out>
-    static void reduce_extremes(const Call& call, const cuda::TimelineRef& stream, ReduceOp op, const In* input,
+    static void reduce_extremes(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* input,
                                 std::size_t count, Out* output) {
         In* const staging = staged<In>(call);
         for_each_piece<In>(call, count, [&](std::size_t at, std::size_t size) {
@@ -178,21 +178,21 @@ struct Reductions {
     }
 
     template <class T>
-    static void scatter(const Call& call, const cuda::TimelineRef& stream, ReduceOp op, const T* from, T* to,
+    static void scatter(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const T* from, T* to,
                         std::size_t k) {
         call.world.complete(
             call, "ncclReduceScatter",
             ncclReduceScatter(from, to, k, datatype<T>(), native(op), call.group.comm, stream.native()));
     }
     template <class T>
-    static void reduce(const Call& call, const cuda::TimelineRef& stream, ReduceOp op, const T* from, T* to,
+    static void reduce(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const T* from, T* to,
                        std::size_t count) {
         call.world.complete(
             call, "ncclAllReduce",
             ncclAllReduce(from, to, count, datatype<T>(), native(op), call.group.comm, stream.native()));
     }
     template <class From, class To>
-    static void convert(const cuda::TimelineRef& stream, const From* from, To* to, std::size_t count) {
+    static void convert(const gpu::TimelineRef& stream, const From* from, To* to, std::size_t count) {
         Kernels::template convert<From, To>(stream, std::span<const From>(from, count), std::span<To>(to, count));
     }
 };

@@ -28,16 +28,16 @@ struct Resources {
     /// Staging memory per rank: at least so much that pieces are aligned.
     static constexpr std::size_t staging_bytes_per_rank = 1024;
 
-    Resources(const Options& options, int device, std::size_t ranks, cuda::Watch& watch, SourceLocation where)
+    Resources(const Options& options, int device, std::size_t ranks, gpu::Watch& watch, SourceLocation where)
         : compute(stream(options.compute, own_compute, where), {.device = device, .watch = &watch}, where),
           communication(stream(options.communication, own_communication, where), {.device = device, .watch = &watch},
                         where),
           chunks(options.registration == Registration::none
-                     ? std::unique_ptr<cuda::ChunkSource>(new cuda::DeviceChunks(device))
+                     ? std::unique_ptr<gpu::ChunkSource>(new gpu::DeviceChunks(device))
                      : std::make_unique<NcclChunks>(device)),
           arena(*chunks, options.arena_chunk_bytes, where),
           staging(std::max(options.staging_bytes, ranks * staging_bytes_per_rank),
-                  cuda::StreamRef(communication.ref().native(), where), where),
+                  gpu::StreamRef(communication.ref().native(), where), where),
           wishes(2 * ranks, where) {}
 
     /// Whether work is still under way on one of the streams.
@@ -48,18 +48,18 @@ struct Resources {
         return result;
     }
 
-    std::optional<cuda::Stream> own_compute;
-    std::optional<cuda::Stream> own_communication;
-    cuda::Timeline compute;
-    cuda::Timeline communication;
-    std::unique_ptr<cuda::ChunkSource> chunks;
-    cuda::Arena arena;
-    cuda::DeviceBuffer<std::byte> staging;
-    cuda::PinnedBuffer<std::uint64_t> wishes;  ///< two words for every rank, for splits
+    std::optional<gpu::Stream> own_compute;
+    std::optional<gpu::Stream> own_communication;
+    gpu::Timeline compute;
+    gpu::Timeline communication;
+    std::unique_ptr<gpu::ChunkSource> chunks;
+    gpu::Arena arena;
+    gpu::DeviceBuffer<std::byte> staging;
+    gpu::PinnedBuffer<std::uint64_t> wishes;  ///< two words for every rank, for splits
 
   private:
-    static cuda::StreamRef stream(cudaStream_t given, std::optional<cuda::Stream>& own, SourceLocation where) {
-        if (given != nullptr) { return cuda::StreamRef(given, where); }
+    static gpu::StreamRef stream(cudaStream_t given, std::optional<gpu::Stream>& own, SourceLocation where) {
+        if (given != nullptr) { return gpu::StreamRef(given, where); }
         return own.emplace(where).ref(where);
     }
 };

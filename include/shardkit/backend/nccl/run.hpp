@@ -6,7 +6,7 @@
 #include <shardkit/backend/nccl/launcher.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/world.hpp>
-#include <shardkit/mesh/rank.hpp>
+#include <shardkit/rank/rank.hpp>
 
 namespace shardkit::nccl {
 
@@ -19,7 +19,7 @@ namespace shardkit::nccl {
 template <class EngineType, class Mesh, class F>
 void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
          SourceLocation where = SourceLocation::current()) {
-    const cuda::DeviceGuard guard(world.device(), where);
+    const gpu::DeviceGuard guard(world.device(), where);
     try {
         Rank<EngineType, Mesh> rank{mesh, typename EngineType::Communicator(world), rank_options, world.streams()};
         f(rank);

@@ -26,7 +26,7 @@ inline constexpr std::size_t wish_words = 2;
 /// group connected, so that no verb connects anything later.
 /// Cost:    an all-gather of 16 bytes per rank, for which the host waits, and ncclCommSplit.
 inline Group& split_group(const Call& call, std::size_t color, std::size_t key, std::string_view axes,
-                          const cuda::TimelineRef& stream) {
+                          const gpu::TimelineRef& stream) {
     struct Place {
         std::uint64_t key;
         std::size_t rank;
@@ -40,13 +40,13 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
     const std::size_t own = parent.rank * wish_words;
     wishes[own] = color;
     wishes[own + 1] = key;
-    cuda::check(cudaMemcpyAsync(on_device.data() + parent.rank * wish_bytes, wishes.data() + own, wish_bytes,
-                                cudaMemcpyHostToDevice, stream.native()),
-                "cudaMemcpyAsync", call.where);
+    gpu::check(cudaMemcpyAsync(on_device.data() + parent.rank * wish_bytes, wishes.data() + own, wish_bytes,
+                               cudaMemcpyHostToDevice, stream.native()),
+               "cudaMemcpyAsync", call.where);
     world.complete(call, "ncclAllGather",
                    ncclAllGather(on_device.data() + parent.rank * wish_bytes, on_device.data(), wish_words,
                                  ncclUint64, parent.comm, stream.native()));
-    cuda::check(
+    gpu::check(
         cudaMemcpyAsync(wishes.data(), on_device.data(), on_device.size(), cudaMemcpyDeviceToHost, stream.native()),
         "cudaMemcpyAsync", call.where);
     // ncclCommSplit wants no work of the parent under way.

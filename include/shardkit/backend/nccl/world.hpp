@@ -34,7 +34,7 @@
 #include <shardkit/comm/kept_labels.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/mesh/streams.hpp>
+#include <shardkit/rank/context.hpp>
 
 namespace shardkit::nccl {
 
@@ -48,7 +48,7 @@ class World final : public Connections {
   public:
     /// Connects `ranks` ranks, of which this is number `rank`. Collective: all ranks give the same id.
     /// @throws CommError when a call fails, a rank does not come within the timeout, or NCCL is too old;
-    ///         std::invalid_argument for a rank that is not below `ranks`, or a default stream; cuda::Error
+    ///         std::invalid_argument for a rank that is not below `ranks`, or a default stream; gpu::Error
     World(const UniqueId& id, std::size_t ranks, std::size_t rank, const Options& options = {},
           SourceLocation where = SourceLocation::current())
         : World(options, ranks, rank, where) {
@@ -77,7 +77,7 @@ class World final : public Connections {
     explicit World(const Survivors& survivors, const Options& options = {},
                    SourceLocation where = SourceLocation::current())
         : World(on_device(options, survivors.world.device()), place_among(survivors, where), where) {
-        const cuda::DeviceGuard guard(device_, where);
+        const gpu::DeviceGuard guard(device_, where);
         shrink_from(survivors.world, survivors.lost, where);
         welcome(world_group(), where);
     }
@@ -108,7 +108,7 @@ class World final : public Connections {
     void finish(SourceLocation where = SourceLocation::current()) {
         if (finished()) { return; }
         require_usable("finish", where);
-        const cuda::DeviceGuard guard(device_, where);
+        const gpu::DeviceGuard guard(device_, where);
         resources_->compute.ref().synchronize(where);
         resources_->communication.ref().synchronize(where);
         close(where);
@@ -117,7 +117,7 @@ class World final : public Connections {
     int device() const noexcept { return device_; }
     const Options& options() const noexcept { return options_; }
     /// What a Rank is made with.
-    Streams<cuda::TimelineRef> streams() noexcept {
+    Streams<gpu::TimelineRef> streams() noexcept {
         return {resources_->compute.ref(), resources_->communication.ref()};
     }
     /// Counts verbs when they are given to a stream; waits for nothing.
@@ -127,14 +127,14 @@ class World final : public Connections {
 
     /// Zeroed device memory out of the World's chunks.
     template <Element T>
-    cuda::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
-        cuda::ArenaBuffer<T> result(resources_->arena, size, resources_->compute.ref(), where);
+    gpu::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
+        gpu::ArenaBuffer<T> result(resources_->arena, size, resources_->compute.ref(), where);
         register_memory(where);
         return result;
     }
     /// @throws std::invalid_argument unless it is memory of this World's GPU
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
-        cuda::require_device_memory(data, bytes, device_, what, where);
+        gpu::require_device_memory(data, bytes, device_, what, where);
     }
 
     /// For verbs: scratch memory of the device, used in the order in which verbs are given.
@@ -145,7 +145,7 @@ class World final : public Connections {
     /// The first thing that a verb does. Verbs run in the order in which this rank gives them, whatever streams they
     /// are given to: on one GPU, communicators that ran in different orders on different ranks would wait for each
     /// other.
-    void enter(const Call& call, const cuda::TimelineRef& stream) {
+    void enter(const Call& call, const gpu::TimelineRef& stream) {
         if (failed() || finished()) { require_usable(call.doing(), call.where); }
         if (last_ && last_->native() != stream.native()) { stream.wait(last_->record()); }
         last_ = stream;
@@ -206,7 +206,7 @@ class World final : public Connections {
         require_version(minimum_version, making, where);
         require_registration(options_.registration, where);
         if (options_.survivable) { require_version(windows_version, "a survivable World", where); }
-        const cuda::DeviceGuard guard(device_, where);
+        const gpu::DeviceGuard guard(device_, where);
         resources_ = std::make_unique<Resources>(options_, device_, ranks, watch(), where);
         resources_->communication.ref().synchronize(where);
     }
@@ -217,7 +217,7 @@ class World final : public Connections {
         return options;
     }
     static int device_of(const Options& options, SourceLocation where) {
-        return options.device < 0 ? cuda::current_device(where) : options.device;
+        return options.device < 0 ? gpu::current_device(where) : options.device;
     }
     static Place place_of(ncclComm_t comm, SourceLocation where) {
         if (comm == nullptr) { throw_invalid_argument(where, "nccl::Borrow: no communicator, expected one"); }
@@ -231,7 +231,7 @@ class World final : public Connections {
     }
 
     void connect(const UniqueId& id, std::size_t rank, SourceLocation where) {
-        const cuda::DeviceGuard guard(device_, where);
+        const gpu::DeviceGuard guard(device_, where);
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
         config.blocking = 0;
         Group& group = add_group("world");
@@ -272,7 +272,7 @@ class World final : public Connections {
     std::size_t ranks_;
     KeptLabels labels_;
     TrafficLog traffic_;
-    std::optional<cuda::TimelineRef> last_;  // of the last verb
+    std::optional<gpu::TimelineRef> last_;  // of the last verb
     std::unique_ptr<Resources> resources_;
 };
 

@@ -3,7 +3,7 @@
 
 #include <shardkit/backend/self/engine.hpp>
 #include <shardkit/backend/self/world.hpp>
-#include <shardkit/mesh/rank.hpp>
+#include <shardkit/rank/rank.hpp>
 
 namespace shardkit::self {
 

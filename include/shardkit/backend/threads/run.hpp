@@ -7,7 +7,7 @@
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/mesh/rank.hpp>
+#include <shardkit/rank/rank.hpp>
 
 namespace shardkit::threads {
 

@@ -7,7 +7,7 @@
 
 #include <thrust/device_ptr.h>
 
-namespace shardkit::thrust {
+namespace shardkit::gpu {
 
 /// Thrust's iterators over the elements of a span or a TensorView in device memory. Algorithms that are given them
 /// run on the device; without a policy they use the default stream, so give thrust::cuda::par_nosync.on(stream).
@@ -20,4 +20,4 @@ auto device_end(const View& view) {
     return device_begin(view) + static_cast<std::ptrdiff_t>(view.size());
 }
 
-}  // namespace shardkit::thrust
+}  // namespace shardkit::gpu

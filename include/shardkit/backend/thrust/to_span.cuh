@@ -10,7 +10,7 @@
 #include <thrust/type_traits/is_contiguous_iterator.h>
 #include <thrust/type_traits/unwrap_contiguous_iterator.h>
 
-namespace shardkit::thrust {
+namespace shardkit::gpu {
 
 /// The elements of [first, last) as a span of device memory: Thrust's iterators over one piece of memory, such as a
 /// device_vector's or a device_ptr. The memory stays its owner's.
@@ -28,4 +28,4 @@ auto to_span(Range& range) {
     return to_span(range.begin(), range.end());
 }
 
-}  // namespace shardkit::thrust
+}  // namespace shardkit::gpu

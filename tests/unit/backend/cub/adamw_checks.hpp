@@ -165,16 +165,16 @@ void check_adamw_sizes(M& machine) {
     };
     auto spans = arrays.spans();
     spans.gradient = spans.gradient.first(7);
-    throws(spans, "cub::Kernels::adamw: gradient has 7 elements, expected 8");
+    throws(spans, "gpu::Kernels::adamw: gradient has 7 elements, expected 8");
     spans = arrays.spans();
     spans.exp_avg = spans.exp_avg.first(6);
-    throws(spans, "cub::Kernels::adamw: exp_avg has 6 elements, expected 8");
+    throws(spans, "gpu::Kernels::adamw: exp_avg has 6 elements, expected 8");
     spans = arrays.spans();
     spans.exp_avg_sq = spans.exp_avg_sq.first(5);
-    throws(spans, "cub::Kernels::adamw: exp_avg_sq has 5 elements, expected 8");
+    throws(spans, "gpu::Kernels::adamw: exp_avg_sq has 5 elements, expected 8");
     spans = arrays.spans();
     spans.gathered = {};
-    throws(spans, "cub::Kernels::adamw: gathered has 0 elements, expected 8");
+    throws(spans, "gpu::Kernels::adamw: gathered has 0 elements, expected 8");
 }
 
 template <class M>

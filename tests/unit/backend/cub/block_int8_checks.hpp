@@ -76,10 +76,10 @@ void check_block_int8(M& machine) {
         const auto scales = array(machine, std::vector<float>(3));
         CHECK_THROWS_WITH_AS(
             M::Kernels::template quantize<64>(machine.stream(), from.view(), codes.span(), scales.span()),
-            "cub::Kernels::quantize: scales has 3 elements, expected 2", std::invalid_argument);
+            "gpu::Kernels::quantize: scales has 3 elements, expected 2", std::invalid_argument);
         CHECK_THROWS_WITH_AS(M::Kernels::template dequantize<64>(machine.stream(), codes.view().first(64),
                                                                  scales.view().first(1), from.span()),
-                             "cub::Kernels::dequantize: to has 65 elements, expected 64", std::invalid_argument);
+                             "gpu::Kernels::dequantize: to has 65 elements, expected 64", std::invalid_argument);
     }
 }
 

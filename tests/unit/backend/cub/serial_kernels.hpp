@@ -22,7 +22,7 @@
 
 namespace shardkit::test {
 
-/// What cub::Kernels launches, run by a loop on the host's memory: the same passes, cut into the same vectors.
+/// What gpu::Kernels launches, run by a loop on the host's memory: the same passes, cut into the same vectors.
 struct SerialKernels {
     /// Indices in descending order: an order that a device is allowed to run them in, and a loop would not.
     struct Stream {
@@ -35,19 +35,19 @@ struct SerialKernels {
 
     template <Element T>
     static void fill(Stream launch, std::span<T> to, std::type_identity_t<T> value) {
-        cub::fill(launch, to, value);
+        gpu::fill(launch, to, value);
     }
     template <FloatingElement From, FloatingElement To>
     static void convert(Stream launch, std::span<const From> from, std::span<To> to) {
-        cub::convert(launch, from, to);
+        gpu::convert(launch, from, to);
     }
     template <FloatingElement Addend, FloatingElement Sum>
     static void accumulate(Stream launch, std::span<const Addend> addend, std::span<Sum> total) {
-        cub::accumulate(launch, addend, total);
+        gpu::accumulate(launch, addend, total);
     }
     template <FloatingElement T>
     static void scale(Stream launch, std::span<T> to, const double* factor) {
-        cub::scale(launch, to, factor);
+        gpu::scale(launch, to, factor);
     }
     template <class T>
     static void copy_in(Stream /*launch*/, std::span<const T> from, std::span<T> to) {
@@ -59,45 +59,45 @@ struct SerialKernels {
     }
     template <class Work>
     static void run(Stream launch, const Work& work) {
-        launch(1, cub::RunOnce<Work>{work}, "run");
+        launch(1, gpu::RunOnce<Work>{work}, "run");
     }
     template <FloatingElement T>
     static void norm_partial(Stream /*launch*/, std::span<const T> gradient, std::span<const IndexRange> segments,
                              const double* scale, double* into) {
-        using Pass = cub::NormPass<T>;
+        using Pass = gpu::NormPass<T>;
         const Pass pass{gradient.data(), segments.data(), segments.size(), scale,
-                        cub::tile<Pass::lanes>(gradient.size(), gradient.data())};
+                        gpu::tile<Pass::lanes>(gradient.size(), gradient.data())};
         NormPartial sum;
-        for (std::uint64_t v = 0; v < pass.tiling.vectors(); ++v) { sum = cub::AddNormPartials{}(sum, pass(v)); }
-        cub::AddToNorm{into}(0, sum);
+        for (std::uint64_t v = 0; v < pass.tiling.vectors(); ++v) { sum = gpu::AddNormPartials{}(sum, pass(v)); }
+        gpu::AddToNorm{into}(0, sum);
     }
     template <class Update, class Spans>
     static void adamw(Stream launch, std::span<const UpdateRun> runs, const Update* updates,
                       const std::uint32_t* skip, const Spans& spans) {
-        cub::adamw(launch, runs, updates, skip, spans);
+        gpu::adamw(launch, runs, updates, skip, spans);
     }
     template <class Update, class Spans>
     static void sgd(Stream launch, std::span<const UpdateRun> runs, const Update* updates, const std::uint32_t* skip,
                     const Spans& spans) {
-        cub::sgd(launch, runs, updates, skip, spans);
+        gpu::sgd(launch, runs, updates, skip, spans);
     }
     template <Element T>
     static void pack(Stream launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {
-        cub::copy_tensors<cub::PackDirection::pack>(launch, table, flat);
+        gpu::copy_tensors<gpu::PackDirection::pack>(launch, table, flat);
     }
     template <Element T>
     static void unpack(Stream launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {
-        cub::copy_tensors<cub::PackDirection::unpack>(launch, table, flat);
+        gpu::copy_tensors<gpu::PackDirection::unpack>(launch, table, flat);
     }
     template <std::size_t Block, FloatingElement T>
     static void quantize(Stream launch, std::span<const T> from, std::span<std::int8_t> codes,
                          std::span<float> scales) {
-        cub::quantize<Block>(launch, from, codes, scales);
+        gpu::quantize<Block>(launch, from, codes, scales);
     }
     template <std::size_t Block, FloatingElement T>
     static void dequantize(Stream launch, std::span<const std::int8_t> codes, std::span<const float> scales,
                            std::span<T> to) {
-        cub::dequantize<Block>(launch, codes, scales, to);
+        gpu::dequantize<Block>(launch, codes, scales, to);
     }
 };
 

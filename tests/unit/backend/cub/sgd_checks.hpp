@@ -146,13 +146,13 @@ void check_sgd_sizes(M& machine) {
     };
     auto spans = arrays.spans(Momentum::classical);
     spans.gradient = spans.gradient.first(7);
-    throws(spans, "cub::Kernels::sgd: gradient has 7 elements, expected 8");
+    throws(spans, "gpu::Kernels::sgd: gradient has 7 elements, expected 8");
     spans = arrays.spans(Momentum::classical);
     spans.momentum_buffer = spans.momentum_buffer.first(6);
-    throws(spans, "cub::Kernels::sgd: momentum_buffer has 6 elements, expected 8");
+    throws(spans, "gpu::Kernels::sgd: momentum_buffer has 6 elements, expected 8");
     spans = arrays.spans(Momentum::none);
     spans.gathered = {};
-    throws(spans, "cub::Kernels::sgd: gathered has 0 elements, expected 8");
+    throws(spans, "gpu::Kernels::sgd: gathered has 0 elements, expected 8");
 }
 
 template <class M>

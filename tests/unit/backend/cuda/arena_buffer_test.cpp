@@ -22,15 +22,15 @@
 #include "unit/backend/cuda/fake_chunks.hpp"
 #include "unit/thrown_message.hpp"
 
-using shardkit::cuda::Arena;
-using shardkit::cuda::ArenaBuffer;
-using shardkit::cuda::current_device;
-using shardkit::cuda::DeviceChunks;
-using shardkit::cuda::DeviceGuard;
-using shardkit::cuda::Error;
-using shardkit::cuda::require_device_memory;
-using shardkit::cuda::Stream;
-using shardkit::cuda::Timeline;
+using shardkit::gpu::Arena;
+using shardkit::gpu::ArenaBuffer;
+using shardkit::gpu::current_device;
+using shardkit::gpu::DeviceChunks;
+using shardkit::gpu::DeviceGuard;
+using shardkit::gpu::Error;
+using shardkit::gpu::require_device_memory;
+using shardkit::gpu::Stream;
+using shardkit::gpu::Timeline;
 
 static_assert(!std::is_copy_constructible_v<ArenaBuffer<float>>);
 static_assert(std::is_nothrow_move_constructible_v<ArenaBuffer<float>>);

@@ -19,7 +19,7 @@
 
 namespace {
 
-using shardkit::cuda::Arena;
+using shardkit::gpu::Arena;
 constexpr std::size_t unit = Arena::granularity;
 
 /// Chunk and offset of a piece.

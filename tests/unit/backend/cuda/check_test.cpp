@@ -9,15 +9,15 @@
 #include "unit/thrown_message.hpp"
 
 using shardkit::SourceLocation;
-using shardkit::cuda::check;
-using shardkit::cuda::Error;
+using shardkit::gpu::check;
+using shardkit::gpu::Error;
 
-TEST_CASE("cuda::check: success passes") {
+TEST_CASE("gpu::check: success passes") {
     const CleanMachine machine;
     CHECK_NOTHROW(check(cudaSuccess, "cudaMalloc"));
 }
 
-TEST_CASE("cuda::check: the error names the call, the user's line, the code and the runtime's text") {
+TEST_CASE("gpu::check: the error names the call, the user's line, the code and the runtime's text") {
     const CleanMachine machine;
     const SourceLocation where{"train.cpp", 41};
     CHECK(thrown_message<Error>([&] { check(cudaErrorMemoryAllocation, "cudaMalloc", where); }) ==
@@ -35,7 +35,7 @@ TEST_CASE("cuda::check: the error names the call, the user's line, the code and 
           std::string::npos);
 }
 
-TEST_CASE("cuda::check: the runtime's last error is cleared, so that nobody finds it again") {
+TEST_CASE("gpu::check: the runtime's last error is cleared, so that nobody finds it again") {
     const CleanMachine machine;
     standin::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
     void* memory = nullptr;

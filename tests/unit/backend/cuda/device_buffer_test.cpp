@@ -17,10 +17,10 @@
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/thrown_message.hpp"
 
-using shardkit::cuda::DeviceBuffer;
-using shardkit::cuda::Error;
-using shardkit::cuda::PinnedBuffer;
-using shardkit::cuda::Stream;
+using shardkit::gpu::DeviceBuffer;
+using shardkit::gpu::Error;
+using shardkit::gpu::PinnedBuffer;
+using shardkit::gpu::Stream;
 
 static_assert(!std::is_copy_constructible_v<DeviceBuffer<float>> &&
               !std::is_copy_constructible_v<PinnedBuffer<float>>);

@@ -11,8 +11,8 @@
 #include "unit/thrown_message.hpp"
 
 using shardkit::SourceLocation;
-using shardkit::cuda::DeviceChunks;
-using shardkit::cuda::require_device_memory;
+using shardkit::gpu::DeviceChunks;
+using shardkit::gpu::require_device_memory;
 
 TEST_CASE("DeviceChunks: chunks lie on its device, whichever is selected") {
     const CleanMachine machine;

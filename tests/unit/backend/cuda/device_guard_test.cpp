@@ -9,9 +9,9 @@
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/thrown_message.hpp"
 
-using shardkit::cuda::current_device;
-using shardkit::cuda::DeviceGuard;
-using shardkit::cuda::Error;
+using shardkit::gpu::current_device;
+using shardkit::gpu::DeviceGuard;
+using shardkit::gpu::Error;
 
 TEST_CASE("DeviceGuard: selects for the scope and restores, nested and when an exception leaves it") {
     const CleanMachine machine;

@@ -9,7 +9,7 @@
 #include <shardkit/backend/cuda/chunk_source.hpp>
 
 /// Host memory as chunks, up to a limit; counts what was taken and given back.
-class FakeChunks final : public shardkit::cuda::ChunkSource {
+class FakeChunks final : public shardkit::gpu::ChunkSource {
   public:
     explicit FakeChunks(std::size_t limit = 1U << 20U) : limit_(limit) {}
 

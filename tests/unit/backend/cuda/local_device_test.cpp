@@ -9,9 +9,9 @@
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/thrown_message.hpp"
 
-using shardkit::cuda::device_count;
-using shardkit::cuda::Error;
-using shardkit::cuda::local_device;
+using shardkit::gpu::device_count;
+using shardkit::gpu::Error;
+using shardkit::gpu::local_device;
 
 TEST_CASE("local_device: rank i of a machine has GPU i") {
     const CleanMachine machine;

@@ -14,12 +14,12 @@
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/thrown_message.hpp"
 
-using shardkit::cuda::DeviceBuffer;
-using shardkit::cuda::DeviceGuard;
-using shardkit::cuda::PinnedBuffer;
-using shardkit::cuda::require_device_memory;
-using shardkit::cuda::require_host_memory;
-using shardkit::cuda::Stream;
+using shardkit::gpu::DeviceBuffer;
+using shardkit::gpu::DeviceGuard;
+using shardkit::gpu::PinnedBuffer;
+using shardkit::gpu::require_device_memory;
+using shardkit::gpu::require_host_memory;
+using shardkit::gpu::Stream;
 
 namespace {
 

@@ -13,11 +13,11 @@
 #include "unit/backend/cuda/host_work.hpp"
 #include "unit/thrown_message.hpp"
 
-using shardkit::cuda::Error;
-using shardkit::cuda::Event;
-using shardkit::cuda::EventRef;
-using shardkit::cuda::Stream;
-using shardkit::cuda::StreamRef;
+using shardkit::gpu::Error;
+using shardkit::gpu::Event;
+using shardkit::gpu::EventRef;
+using shardkit::gpu::Stream;
+using shardkit::gpu::StreamRef;
 
 static_assert(!std::is_convertible_v<cudaStream_t, StreamRef>, "a default stream must not slip in");
 static_assert(!std::is_default_constructible_v<StreamRef>);

@@ -11,9 +11,9 @@
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/backend/cuda/host_work.hpp"
 
-using shardkit::cuda::Stream;
-using shardkit::cuda::Timeline;
-using shardkit::cuda::TimelineRef;
+using shardkit::gpu::Stream;
+using shardkit::gpu::Timeline;
+using shardkit::gpu::TimelineRef;
 using standin::Pace;
 
 namespace {

@@ -18,14 +18,14 @@
 #include "unit/thrown_message.hpp"
 
 using shardkit::SourceLocation;
-using shardkit::cuda::DeviceGuard;
-using shardkit::cuda::Error;
-using shardkit::cuda::require_device_memory;
-using shardkit::cuda::Stream;
-using shardkit::cuda::Timeline;
-using shardkit::cuda::TimelineOptions;
-using shardkit::cuda::TimelineRef;
-using shardkit::cuda::Watch;
+using shardkit::gpu::DeviceGuard;
+using shardkit::gpu::Error;
+using shardkit::gpu::require_device_memory;
+using shardkit::gpu::Stream;
+using shardkit::gpu::Timeline;
+using shardkit::gpu::TimelineOptions;
+using shardkit::gpu::TimelineRef;
+using shardkit::gpu::Watch;
 using standin::Pace;
 
 static_assert(!std::is_copy_constructible_v<Timeline> && !std::is_move_constructible_v<Timeline>);
@@ -174,7 +174,7 @@ TEST_CASE("Timeline: scratch and events are of its device, and the selected devi
         CHECK(timeline.ref().scratch().size() == (1U << 20U) + (64U << 10U));
         CHECK_NOTHROW(
             require_device_memory(timeline.ref().scratch().data(), timeline.ref().scratch().size(), 2, "scratch"));
-        CHECK(shardkit::cuda::current_device() == 0);
+        CHECK(shardkit::gpu::current_device() == 0);
     }
     const Stream stream;
     Timeline none(stream.ref(), {.scratch_bytes = 0});

@@ -12,9 +12,9 @@
 #include <shardkit/backend/nccl/share_unique_id.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/mesh/rank.hpp>
 #include <shardkit/param/param.hpp>
 #include <shardkit/policy/full_shard.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 #include "../../thrown_message.hpp"
@@ -76,8 +76,8 @@ TEST_CASE("nccl: a borrowed communicator and the user's streams are used as they
         {
             const UsersComms comms(ranks);
             const auto outcomes = gpu_ranks::each_in_a_thread(ranks, [&](std::size_t rank) {
-                const cuda::Stream compute;
-                const cuda::Stream communication;
+                const gpu::Stream compute;
+                const gpu::Stream communication;
                 nccl::Options options = gpu_ranks::patient();
                 options.compute = compute.ref().native();
                 options.communication = communication.ref().native();
@@ -226,13 +226,13 @@ TEST_CASE("nccl: a GPU's memory where values of the host are expected, and too l
 
 TEST_CASE("nccl: a stream of another GPU than the World's is refused") {
     gpu_ranks::restart();
-    cuda::check(cudaSetDevice(1), "cudaSetDevice");
-    const cuda::Stream other;
-    cuda::check(cudaSetDevice(0), "cudaSetDevice");
+    gpu::check(cudaSetDevice(1), "cudaSetDevice");
+    const gpu::Stream other;
+    gpu::check(cudaSetDevice(0), "cudaSetDevice");
     for (const bool compute : {true, false}) {
         nccl::Options options = gpu_ranks::patient();
         (compute ? options.compute : options.communication) = other.ref().native();
-        CHECK_THROWS_AS(nccl::World(nccl::UniqueId::create(), 1, 0, options), cuda::Error);
+        CHECK_THROWS_AS(nccl::World(nccl::UniqueId::create(), 1, 0, options), gpu::Error);
     }
 }
 

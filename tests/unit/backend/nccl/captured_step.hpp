@@ -7,7 +7,7 @@
 
 #include <shardkit/backend/cuda/check.hpp>
 #include <shardkit/backend/cuda/timeline_ref.hpp>
-#include <shardkit/mesh/streams.hpp>
+#include <shardkit/rank/context.hpp>
 
 namespace step_trainer {
 
@@ -15,9 +15,8 @@ namespace step_trainer {
 class CapturedStep {
   public:
     template <class Step>
-    CapturedStep(const shardkit::Streams<shardkit::cuda::TimelineRef>& streams, const Step& step)
-        : streams_(streams) {
-        using shardkit::cuda::check;
+    CapturedStep(const shardkit::Streams<shardkit::gpu::TimelineRef>& streams, const Step& step) : streams_(streams) {
+        using shardkit::gpu::check;
         const auto [compute, communication] = streams_;
         cudaGraph_t graph = nullptr;
         check(cudaStreamBeginCapture(compute.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
@@ -51,7 +50,7 @@ class CapturedStep {
     void launch() const {
         const auto [compute, communication] = streams_;
         compute.wait(communication.record());
-        shardkit::cuda::check(cudaGraphLaunch(executable_, compute.native()), "cudaGraphLaunch");
+        shardkit::gpu::check(cudaGraphLaunch(executable_, compute.native()), "cudaGraphLaunch");
         communication.wait(compute.record());
     }
 
@@ -62,7 +61,7 @@ class CapturedStep {
         communication.wait(compute.record());
     }
 
-    shardkit::Streams<shardkit::cuda::TimelineRef> streams_;
+    shardkit::Streams<shardkit::gpu::TimelineRef> streams_;
     cudaGraphExec_t executable_ = nullptr;
 };
 

@@ -43,20 +43,20 @@ class Kept {
 /// What host::EnqueuedKernels want of a stream.
 class LaunchedStream {
   public:
-    LaunchedStream(const shardkit::cuda::TimelineRef& stream)
+    LaunchedStream(const shardkit::gpu::TimelineRef& stream)
         : stream_(stream) {}  // implicit: kernels get the engine's
 
     void synchronize() const { stream_.synchronize(); }
     template <class Work>
     void submit(const Work& work) const {
         Work* const kept = Kept::all().keep(work);
-        shardkit::cuda::check(cudaLaunchHostFunc(
-                                  stream_.native(), [](void* it) { (*static_cast<Work*>(it))(); }, kept),
-                              "cudaLaunchHostFunc");
+        shardkit::gpu::check(cudaLaunchHostFunc(
+                                 stream_.native(), [](void* it) { (*static_cast<Work*>(it))(); }, kept),
+                             "cudaLaunchHostFunc");
     }
 
   private:
-    shardkit::cuda::TimelineRef stream_;
+    shardkit::gpu::TimelineRef stream_;
 };
 
 /// As many workers for a row as on a GPU.

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include <shardkit/mesh/rank.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "gpu_ranks.hpp"
 

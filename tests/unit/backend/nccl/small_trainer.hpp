@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/mesh/rank.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
-#include <shardkit/optim/loss_scale.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/loss_scale.hpp>
 
 #include "trainer_layer.hpp"
 

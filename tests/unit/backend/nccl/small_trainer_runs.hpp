@@ -43,7 +43,7 @@ std::vector<Outcome> on_nccl(const Mesh& mesh, const sk::DynamicPolicy& policy, 
     std::vector<Outcome> outcomes(mesh.grid().size());
     error = paced_ranks::run(mesh, paces, {.in_flight = training.in_flight}, [&](auto& rank, const auto&) {
         outcomes[rank.rank()] =
-            train<T>(rank, policy, training, [](const sk::cuda::TimelineRef& stream, const auto& work) {
+            train<T>(rank, policy, training, [](const sk::gpu::TimelineRef& stream, const auto& work) {
                 host_functions::LaunchedStream(stream).submit(work);
             });
     });

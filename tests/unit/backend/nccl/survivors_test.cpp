@@ -30,8 +30,8 @@ nccl::Options survivable() {
 
 void copy_out(nccl::World& world, const float* from, std::vector<float>& to) {
     const auto stream = world.streams().compute;
-    cuda::check(cudaMemcpyAsync(to.data(), from, to.size() * sizeof(float), cudaMemcpyDeviceToHost, stream.native()),
-                "cudaMemcpyAsync");
+    gpu::check(cudaMemcpyAsync(to.data(), from, to.size() * sizeof(float), cudaMemcpyDeviceToHost, stream.native()),
+               "cudaMemcpyAsync");
     REQUIRE(cudaStreamSynchronize(stream.native()) == cudaSuccess);
 }
 

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include <shardkit/core/element.hpp>
-#include <shardkit/optim/loss_scale_state.hpp>
 #include <shardkit/param/param.hpp>
+#include <shardkit/step/loss_scale_state.hpp>
 
 /// A layer of small_trainer and step_trainer: its parameters, first values and kernels. Gradients depend on the
 /// parameters, on what the forward pass saw and on the rank.

@@ -14,14 +14,21 @@
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/memory/slot_pools.hpp>
+#include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/mesh/norm_slots.hpp>
-#include <shardkit/mesh/streams.hpp>
+#include <shardkit/optim/norm_slots.hpp>
 
 namespace shardkit {
+
+/// The streams that a rank's work and its collectives are given to; the library inserts the events between them.
+/// Default streams of the type where the engine needs no others.
+template <class Stream>
+struct Streams {
+    Stream compute{};
+    Stream communication{};
+};
 
 struct RankOptions {
     /// Buffers per layout size that windows (and likewise gradients) take turns in: prefetch depth + 1.

@@ -1,13 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
-#include <shardkit/sharded/gradients.hpp>
-#include <shardkit/sharded/microbatch.hpp>
-#include <shardkit/sharded/step_scope.hpp>
+#include <shardkit/step/gradients.hpp>
+#include <shardkit/step/groups.hpp>
+
+namespace shardkit {
+
+/// Whether more microbatches of this step will add gradients to a group. `last` lets its reduction start.
+enum class Microbatch : std::uint8_t { more, last };
+
+}  // namespace shardkit
 
 namespace shardkit::inline SHARDKIT_BUILD {
+
+/// One training step's hold on the groups of a model: while it lives no second one can start; its end makes
+/// them idle again, whether the step was completed or abandoned by an exception. Move-only.
+template <class... T>
+class StepScope {
+  public:
+    /// @throws UsageError when one of the groups is in another step; none is touched then
+    StepScope(const Groups<T...>& groups, SourceLocation /*where*/) : groups_(groups) {
+        std::size_t begun = 0;
+        try {
+            groups_->for_each([&](auto& layer) {
+                layer.state().step().begin(layer.path());
+                ++begun;
+                layer.state().gradients().restart();
+            });
+        } catch (...) {
+            groups_->for_each([&](auto& layer) {
+                if (begun > 0) {
+                    layer.state().step().end();
+                    --begun;
+                }
+            });
+            throw;
+        }
+    }
+    StepScope(StepScope&& other) noexcept : groups_(std::exchange(other.groups_, std::nullopt)) {}
+    StepScope& operator=(StepScope&& other) noexcept {
+        StepScope taken(std::move(other));
+        std::swap(groups_, taken.groups_);
+        return *this;
+    }
+    ~StepScope() {
+        if (groups_) {
+            groups_->for_each([](auto& layer) { layer.state().step().end(); });
+        }
+    }
+
+    bool live() const noexcept { return groups_.has_value(); }
+    const Groups<T...>& groups() const { return *groups_; }
+
+  private:
+    std::optional<Groups<T...>> groups_;
+};
 
 /// The gradients of one step over a whole model, from the first microbatch to `reduce`. Because it spans the
 /// model, no group can be forgotten in the norm or the update: a group that got no gradient is an error unless

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 namespace shardkit {
 

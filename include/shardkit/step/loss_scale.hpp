@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include <shardkit/mesh/engine_table.hpp>
-#include <shardkit/optim/loss_scale_state.hpp>
+#include <shardkit/rank/engine_table.hpp>
+#include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit {
 

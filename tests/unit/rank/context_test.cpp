@@ -14,11 +14,11 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/mesh/rank.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "../comm/recording_communicator.hpp"
 #include "../thrown_message.hpp"
-#include "arange.hpp"
+#include "../mesh/arange.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <shardkit/mesh/context.hpp>
+#include <shardkit/rank/context.hpp>
 
 namespace shardkit {
 

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <shardkit/comm/verb.hpp>
+
+namespace shardkit::detail {
+
+/// Bytes that a ring or a direct exchange moves per rank: each of n ranks receives all but its own part.
+constexpr std::uint64_t part_from_peers(std::uint64_t bytes, std::uint64_t ranks) noexcept {
+    return bytes / ranks * (ranks - 1) + bytes % ranks * (ranks - 1) / ranks;
+}
+
+}  // namespace shardkit::detail
+
+namespace shardkit {
+
+/// What the planner must know of an engine: where it moves or keeps more bytes than the verbs themselves say.
+/// An engine states its own as a member `traits`; the default is an engine that adds in place.
+struct EngineTraits {
+    /// Sums travel in the arithmetic of their result (16-bit addends as fp32), not in the addends' type.
+    bool sums_travel_widened = false;
+    /// An all_reduce is gathered by every rank, who all add it, up to so many bytes of addends of each rank.
+    std::size_t gathered_all_reduce_addends = 0;
+    /// The same, up to so many bytes over all ranks.
+    std::size_t gathered_all_reduce_bytes = 0;
+
+    constexpr bool gathers_all_reduce(std::size_t addends, std::size_t ranks) const noexcept {
+        return addends <= gathered_all_reduce_addends || addends * ranks <= gathered_all_reduce_bytes;
+    }
+
+    friend constexpr bool operator==(const EngineTraits&, const EngineTraits&) noexcept = default;
+};
+
+namespace detail {
+template <class Engine>
+constexpr EngineTraits engine_traits() noexcept {
+    if constexpr (requires { Engine::traits; }) {
+        return Engine::traits;
+    } else {
+        return {};
+    }
+}
+}  // namespace detail
+
+/// Bytes that an all-reduce of `addends` bytes into `result` bytes moves per rank, the mean over ranks: reduced by
+/// parts that are then gathered, or, where it is small and the engine does that, gathered by everybody.
+constexpr std::uint64_t all_reduce_moved(std::uint64_t addends, std::uint64_t result, std::uint64_t ranks,
+                                         const EngineTraits& engine = {}) noexcept {
+    if (engine.gathers_all_reduce(addends, ranks)) { return addends * (ranks - 1); }
+    return detail::part_from_peers(addends, ranks) + detail::part_from_peers(result, ranks);
+}
+
+/// Messages that follow each other in a ring of `ranks`: an all-reduce is a reduce-scatter and an all-gather.
+/// Source:  Thakur, Rabenseifner and Gropp 2005, section 4; Chan et al. 2007
+constexpr double ring_messages(Verb verb, std::size_t ranks) noexcept {
+    const double others = ranks > 1 ? static_cast<double>(ranks - 1) : 0;
+    switch (verb) {
+        case Verb::all_gather:
+        case Verb::reduce_scatter:
+        case Verb::all_to_all:
+        case Verb::broadcast:
+            return others;
+        case Verb::all_reduce:
+            return 2 * others;
+        default:
+            return ranks > 1 ? 1 : 0;
+    }
+}
+
+}  // namespace shardkit
