@@ -162,6 +162,7 @@ struct ncclComm {
     std::vector<std::shared_ptr<standin::Mark>> outstanding;
     std::set<void*> registrations;
     std::set<void*> windows;
+    std::vector<std::pair<ncclWindow_t*, ncclWindow_t>> unwritten;  // windows under way, and where they will be told
 
     standin::Clique::Member& member() const { return clique->member(rank); }
 };

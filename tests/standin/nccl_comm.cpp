@@ -11,7 +11,8 @@ namespace standin {
 namespace {
 
 bool is_in_progress(const ncclComm& comm) {
-    return comm.polls_left > 0 || comm.launch || comm.division || comm.finalizing || !comm.clique->complete();
+    return comm.polls_left > 0 || comm.launch || comm.division || !comm.unwritten.empty() || comm.finalizing ||
+           !comm.clique->complete();
 }
 
 bool all_done(State& s, const ncclComm& comm) {
@@ -45,6 +46,10 @@ ncclResult_t flush(State& s, Lock& lock, ncclComm_t comm) {
 }
 
 }  // namespace
+
+void write_windows(ncclComm& comm) {
+    for (const auto& [where, window] : std::exchange(comm.unwritten, {})) { *where = window; }
+}
 
 ncclResult_t check_ready(State& s, ncclComm_t comm) {
     if (s.comms.find(comm) == nullptr) {
@@ -132,6 +137,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
         }
         if (!comm->clique->complete() || (comm->division && !comm->division->complete())) { return ncclSuccess; }
         if (comm->division) { standin::hand_out(s, *comm); }
+        standin::write_windows(*comm);
         if (const auto launch = std::exchange(comm->launch, nullptr)) {
             for (ncclComm_t other : launch->comms) {
                 if (s.comms.find(other) != nullptr && other->launch == launch) {

@@ -83,6 +83,21 @@ class Connections : private gpu::Watch {
     void complete(const Call& call, std::string_view nccl_call, ncclResult_t code) {
         complete(call, call.group, nccl_call, code);
     }
+    /// After a call that makes `made` out of `parent`, a group of `of`. NCCL returns ncclSuccess while it is still at
+    /// it where the parent does not block, and writes the new communicator only when the parent is ready again.
+    /// Source:  ncclCommInitChildComm in NCCL's init.cc, 2.18 to 2.30; NCCL issue 1472
+    /// @throws CommError, after aborting, unless there is a communicator that can be used
+    void complete_made(Connections& of, const Group& parent, const Group& made, std::string_view nccl_call,
+                       ncclResult_t code, std::string_view doing, SourceLocation where) {
+        if (code != ncclSuccess && code != ncclInProgress) {
+            fail(doing, describe(code, nccl_call, parent.comm), where);
+        }
+        of.await(parent, nccl_call, doing, where);
+        if (made.comm == nullptr) {
+            fail(doing, shardkit::detail::concat(nccl_call, " is over and has made no communicator"), where);
+        }
+        await(made, nccl_call, doing, where);
+    }
     /// Aborts everything; of a survivable World all but its communicator.
     /// @throws CommError always
     [[noreturn]] void fail(std::string_view doing, std::string_view what, SourceLocation where) {
@@ -164,11 +179,11 @@ class Connections : private gpu::Watch {
                 if (known) { continue; }
                 Registered& made = registrations_.emplace_back(group, c, registration);
                 const ncclResult_t code = made.make(chunks[c]);
-                if (code == ncclInProgress) {
-                    await(group, made.call(), "registration", where);
-                } else if (code != ncclSuccess) {
+                if (code != ncclSuccess && code != ncclInProgress) {
                     fail("registration", describe(code, made.call(), group.comm), where);
                 }
+                // ncclCommWindowRegister returns ncclSuccess while it is still at it (dev_runtime.cc, from 2.28).
+                await(group, made.call(), "registration", where);
             }
         }
     }
@@ -184,12 +199,8 @@ class Connections : private gpu::Watch {
         const bool under_way = old.failed() && !old.revoked_;
         if (old.failure_.empty()) { old.failure_ = "its survivors have a World of their own"; }
         Group& made = add_group("world");
-        const ncclResult_t code = shrink(from.comm, lost, under_way, &made.comm);
-        if (code != ncclSuccess && code != ncclInProgress) {
-            fail(doing, describe(code, "ncclCommShrink", from.comm), where);
-        }
-        old.await(from, "ncclCommShrink", doing, where);
-        await(made, "ncclCommShrink", doing, where);
+        complete_made(old, from, made, "ncclCommShrink", shrink(from.comm, lost, under_way, &made.comm), doing,
+                      where);
     }
 
   private:
