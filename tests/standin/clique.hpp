@@ -166,3 +166,14 @@ struct ncclComm {
 
     standin::Clique::Member& member() const { return clique->member(rank); }
 };
+
+namespace standin {
+
+/// A communicator that has ended, and what the call that ends it waits for.
+struct Ending {
+    std::shared_ptr<Clique> clique;  // the member stays where it is
+    int rank = 0;
+    std::vector<std::shared_ptr<Mark>> marks;
+};
+
+}  // namespace standin

@@ -15,6 +15,11 @@ void write_windows(ncclComm& comm);
 ncclResult_t end_group(State& state, Lock& lock, ThreadState& thread);
 /// The rank takes no part any more, and the handle ends.
 void leave(State& state, ncclComm_t comm);
+/// The same for a communicator that may have work under way, which from now on passes without effect; then waits as
+/// NCCL's commReclaim does: until streams have come to the end of that work, and no graph holds any of it. In a
+/// group, from 2.22 on, only at its end, when all are told.
+ncclResult_t end_communicator(State& state, Lock& lock, ThreadState& thread, ncclComm_t comm);
+ncclResult_t await_end(State& state, Lock& lock, const Ending& ending);
 /// ncclInvalidArgument unless the configuration was initialized as it should be.
 ncclResult_t check_config(State& state, const ncclConfig_t* config);
 bool is_blocking(const ncclConfig_t* config, bool otherwise);

@@ -12,9 +12,11 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <shardkit/backend/cuda/arena.hpp>
 #include <shardkit/backend/cuda/watch.hpp>
+#include <shardkit/backend/nccl/aborts.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/check.hpp>
@@ -29,29 +31,23 @@ namespace shardkit::nccl {
 /// NCCL's side of a World: its communicators, what became of them, and how long it waits for peers.
 class Connections : private gpu::Watch {
   public:
-    Connections(std::chrono::milliseconds timeout, bool survivable) noexcept
-        : timeout_(timeout), survivable_(survivable) {}
+    Connections(std::chrono::milliseconds timeout, bool survivable, int device)
+        : timeout_(timeout), survivable_(survivable), aborts_(device) {}
     Connections(const Connections&) = delete;
     Connections& operator=(const Connections&) = delete;
 
     Group& world_group() noexcept { return groups_.front(); }
     const Group& world_group() const noexcept { return groups_.front(); }
-    /// Ends this rank's part at once, without its peers: their verbs fail, at the latest after their timeout.
+    /// Ends this rank's part, without its peers: their verbs fail, at the latest after their timeout. Returns at
+    /// once; NCCL ends what is under way beside.
     void abort() noexcept { abort(groups_.begin()); }
     /// The same, but the World's communicator stays to be shrunk to the ranks that are left: see Survivors. What it
     /// has under way ends at once where NCCL can revoke communicators (2.28.7), else when that is done.
     void revoke() noexcept {
         if (finished_ || groups_.empty()) { return; }
+        // First: the children's kernels may sit behind one of the World's.
+        revoke_world();
         abort(std::next(groups_.begin()));
-#if NCCL_VERSION_CODE >= 22807
-        int version = 0;
-        const bool can = ncclGetVersion(&version) == ncclSuccess && version >= 22807;
-        if (!can || revoked_ || world_group().owner != Group::Owner::world || world_group().comm == nullptr) {
-            return;
-        }
-        const ncclResult_t code = ncclCommRevoke(world_group().comm, NCCL_REVOKE_DEFAULT);
-        revoked_ = code == ncclSuccess || code == ncclInProgress;
-#endif
     }
 
     /// Throws what this World failed with, if it did.
@@ -117,6 +113,8 @@ class Connections : private gpu::Watch {
 
     bool finished() const noexcept { return finished_; }
     bool failed() const noexcept { return !failure_.empty(); }
+    /// Whether NCCL has ended all that was aborted, within the timeout.
+    bool aborts_over() const noexcept { return aborts_.over(timeout_); }
     std::deque<Group>& groups() noexcept { return groups_; }
     /// For the streams whose waiting is to end when a peer fails.
     gpu::Watch& watch() noexcept { return *this; }
@@ -230,17 +228,31 @@ class Connections : private gpu::Watch {
         }
     }
 
+    void revoke_world() noexcept {
+#if NCCL_VERSION_CODE >= 22807
+        int version = 0;
+        const bool can = ncclGetVersion(&version) == ncclSuccess && version >= 22807;
+        if (!can || revoked_ || world_group().owner != Group::Owner::world || world_group().comm == nullptr) {
+            return;
+        }
+        const ncclResult_t code = ncclCommRevoke(world_group().comm, NCCL_REVOKE_DEFAULT);
+        revoked_ = code == ncclSuccess || code == ncclInProgress;
+#endif
+    }
+
     void abort(std::deque<Group>::iterator first) noexcept {
         if (finished_) { return; }
         if (failure_.empty()) { failure_ = "this rank gave up"; }
         registrations_.clear();
-        // In one group, so that every communicator is told to stop before one waits for the device.
-        static_cast<void>(ncclGroupStart());
-        for (; first != groups_.end(); ++first) {
-            if (first->owner != Group::Owner::world || first->comm == nullptr) { continue; }
-            static_cast<void>(ncclCommAbort(std::exchange(first->comm, nullptr)));
-        }
-        static_cast<void>(ncclGroupEnd());
+        std::vector<ncclComm_t> comms;
+        try {
+            for (; first != groups_.end(); ++first) {
+                if (first->owner != Group::Owner::world || first->comm == nullptr) { continue; }
+                comms.push_back(first->comm);
+                first->comm = nullptr;
+            }
+        } catch (...) {}  // NOLINT(bugprone-empty-catch): no memory; the others are left behind
+        aborts_.begin(std::move(comms));
     }
 
     void deregister_borrowed(SourceLocation where) {
@@ -252,6 +264,7 @@ class Connections : private gpu::Watch {
 
     std::chrono::milliseconds timeout_;
     bool survivable_;
+    Aborts aborts_;
     bool revoked_ = false;
     bool finished_ = false;
     std::string failure_;
