@@ -77,8 +77,8 @@ void list_held(const Layer& layer, Optimizer& optimizer, RankFacts& facts) {
     const std::span<Gradient> reduced = gradients.reduced();
     const std::size_t origin = gradients.reduced_range().begin;
     facts.held[0] = layer.shards();
-    sk::list_shards(state.geometry(), "gradient", layer.policy().gradients, reduced, origin, facts.held[2]);
-    if (layer.policy().accumulate == sk::Accumulate::reduced) {
+    sk::list_shards(state.geometry(), "gradient", layer.policy().values().gradients, reduced, origin, facts.held[2]);
+    if (layer.policy().values().accumulate == sk::Accumulate::reduced) {
         facts.held[1] = facts.held[2];
     } else {
         const std::span<Gradient> full = gradients.full();
@@ -112,7 +112,7 @@ Facts record(const Options& options) {
         mine.parts.assign(geometry.parts.begin(), geometry.parts.end());
         if (rank.rank() != 0) { return; }
         facts.buffer_numel = geometry.buffer_numel;
-        if (policy.optimizer == sk::Placement::sharded) { facts.shards = geometry.shards; }
+        if (policy.values().optimizer == sk::Placement::sharded) { facts.shards = geometry.shards; }
         for (std::size_t p = 0; p < Group::count; ++p) {
             facts.parameters.push_back(
                 {Group::names[p], geometry.shapes[p], geometry.tp_placements[p], geometry.ranges[p]});

@@ -99,8 +99,8 @@ class Optimizer {
     std::vector<ShardInfo> shards() {
         std::vector<ShardInfo> list;
         groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-            std::get<decltype(part)::value>(updates_)[index].list(layer.state().geometry(), layer.policy().optimizer,
-                                                                  list);
+            std::get<decltype(part)::value>(updates_)[index].list(layer.state().geometry(),
+                                                                  layer.state().geometry().policy.optimizer, list);
         });
         return list;
     }

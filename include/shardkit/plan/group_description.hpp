@@ -5,34 +5,24 @@
 #include <optional>
 #include <string_view>
 
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/policy/policy_traits.hpp>
+#include <shardkit/policy/policy_rules.hpp>
+#include <shardkit/policy/split_mesh.hpp>
 #include <shardkit/sharded/placed_parameters.hpp>
 #include <shardkit/sharded/precision.hpp>
 
 namespace shardkit {
 
-/// Bytes of one element of each of a group's buffers.
-struct ElementSizes {
-    std::size_t gather = 4;
-    std::size_t gradient = 4;
-    std::size_t reduction = 4;
-    std::size_t master = 4;
-    std::size_t state = 4;  ///< of one optimizer state
-    bool has_master = false;
-    bool reduces_in_place = true;
+/// What a plan assumes of the trainer.
+struct PlanOptions {
+    std::size_t microbatches = 1;            ///< per step
+    std::size_t in_flight = 2;               ///< RankOptions::in_flight: prefetch depth + 1
+    std::size_t optimizer_states = 2;        ///< AdamW 2, SGD with momentum 1, plain SGD 0
+    std::size_t windows_per_microbatch = 2;  ///< one in forward, one in backward
+    std::size_t norms_per_step = 1;          ///< global_norm calls
+    EngineTraits engine{};                   ///< Engine::traits; a plan of groups that exist takes their engine's
 };
-
-template <class Precision>
-constexpr ElementSizes element_sizes() noexcept {
-    return {sizeof(typename Precision::Gather),
-            sizeof(typename Precision::Gradient),
-            sizeof(typename Precision::Reduction),
-            sizeof(typename Precision::Master),
-            sizeof(Arithmetic<typename Precision::Master>),
-            Precision::has_master,
-            Precision::reduces_in_place};
-}
 
 /// What the planner needs to know of one group; made from types and shapes without any rank or memory.
 struct GroupDescription {
@@ -43,10 +33,17 @@ struct GroupDescription {
     std::size_t shards = 1;
     std::size_t tp = 1;
     IndexRange tp_sum;  ///< of the full buffer, what is summed over tp
-    PolicyTraits policy;
+    PolicyValues policy;
     ElementSizes sizes;
     bool trainable = true;
     std::optional<std::size_t> windows_per_microbatch{};  ///< where it is not what PlanOptions say of all groups
+
+    /// The group's buffers and collectives: the rows that its stores execute.
+    constexpr PlacementTable table() const { return placement_table(policy, sizes, trainable); }
+    /// Elements of one rank.
+    constexpr std::size_t numel_of(Extent extent) const noexcept {
+        return extent == Extent::shard ? shard_numel : buffer_numel;
+    }
 };
 
 namespace detail {
@@ -67,18 +64,14 @@ constexpr void describe_placed(const PlacedParameters<Group>& placed, GroupDescr
 template <class ParamOrGroup, ShardPolicy Policy,
           class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 constexpr GroupDescription describe_group(std::string_view path, const Shapes<GroupOf<ParamOrGroup>>& shapes,
-                                          const AxisGrid& mesh, const Policy& policy = {}) {
-    const std::size_t dp = mesh.extent(Dp::name);
-    const std::size_t cp = mesh.extent(Cp::name);
+                                          const AxisGrid& mesh, const Policy& policy = {},
+                                          SourceLocation where = SourceLocation::current()) {
     GroupDescription group;
     group.path = path;
-    group.policy = policy_traits(policy, dp, cp);
-    if (group.policy.shard_group == 0 || dp % group.policy.shard_group != 0) {
-        throw std::invalid_argument(detail::concat("'", path, "': policy ", policy.name, " with shard groups of ",
-                                                   group.policy.shard_group, " does not divide dp = ", dp));
-    }
-    const PlacedParameters<GroupOf<ParamOrGroup>> placed(path, shapes, mesh, 0,
-                                                         group.policy.shard_group * group.policy.cp_shards,
+    group.policy = policy_values(policy, mesh.extent(Dp::name));
+    const std::size_t shards =
+        ranks_over(Over::shards, group.policy, split_mesh(mesh, group.policy, path, where));
+    const PlacedParameters<GroupOf<ParamOrGroup>> placed(path, shapes, mesh, 0, shards,
                                                          alignment_for(Precision::narrowest));
     detail::describe_placed(placed, group);
     group.sizes = element_sizes<Precision>();
@@ -89,9 +82,8 @@ constexpr GroupDescription describe_group(std::string_view path, const Shapes<Gr
 template <class Layer>
 GroupDescription describe_group(const Layer& layer) {
     GroupDescription group;
-    const AxisGrid& mesh = layer.context().grid();
     group.path = layer.path();
-    group.policy = policy_traits(layer.policy(), mesh.extent(Dp::name), mesh.extent(Cp::name));
+    group.policy = policy_values(layer.policy(), layer.context().grid().extent(Dp::name));
     detail::describe_placed(layer.state().placed(), group);
     group.sizes = element_sizes<typename Layer::Precision>();
     group.trainable = layer.trainable();

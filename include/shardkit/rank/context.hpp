@@ -103,12 +103,17 @@ class Context {
     template <class AxisSet>
     Communicator communicator(std::size_t shard_group, SourceLocation where = SourceLocation::current()) {
         const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);
-        return communicator(split.group(AxisSet::names, rank()), axes_label<AxisSet>(split), where);
+        return communicator(split, AxisSet{}, where);
+    }
+    /// The same over axes that the program chooses, of this mesh or of this mesh with an axis split.
+    Communicator communicator(const AxisGrid& split, const AxisNames& axes,
+                              SourceLocation where = SourceLocation::current()) {
+        return communicator(split.group(axes.span(), rank()), axes_label(split, axes), where);
     }
     /// The same over axes of the mesh itself, for example Axes<Dp> or, flattened, Axes<Dp, Cp>.
     template <class AxisSet>
     Communicator sub_mesh(SourceLocation where = SourceLocation::current()) {
-        return communicator(grid_.group(AxisSet::names, rank()), axes_label<AxisSet>(grid_), where);
+        return communicator(grid_, AxisSet{}, where);
     }
 
     /// What this rank has communicated so far. Empty for engines that do not count.

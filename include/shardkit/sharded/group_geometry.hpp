@@ -11,8 +11,7 @@
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 #include <shardkit/param/tp_placement.hpp>
-#include <shardkit/policy/placement.hpp>
-#include <shardkit/policy/policy_traits.hpp>
+#include <shardkit/policy/placement_table.hpp>
 
 namespace shardkit {
 
@@ -20,7 +19,8 @@ namespace shardkit {
 /// it is compiled once for all groups.
 struct GroupGeometry {
     std::string path;
-    PolicyTraits policy;
+    PolicyValues policy;
+    PlacementTable table;
     std::span<const std::string_view> names;  ///< one for each parameter, as are the next five
     std::span<const TensorShape> shapes;      ///< of the whole tensors
     std::span<const TpPlacement> tp_placements;
@@ -40,6 +40,10 @@ struct GroupGeometry {
     IndexRange updated;     ///< what this rank's optimizer updates: `own`, or everything where it is replicated
     bool trainable = true;  ///< false when every parameter is frozen: no gradient, master or optimizer state
 
+    /// The elements of the full buffer that this rank holds of a buffer.
+    IndexRange range(Extent extent) const noexcept {
+        return extent == Extent::shard ? own : IndexRange{0, buffer_numel};
+    }
     bool split_over_tp(std::size_t parameter) const noexcept {
         return tp_placements[parameter].kind == TpPlacement::Kind::split;
     }

@@ -43,7 +43,7 @@ class GroupState {
         : context_(context),
           geometry_(std::move(geometry)),
           comms_(communicators),
-          parameters_(context, geometry_, comms_.shards, adopted_parameters),
+          parameters_(context, geometry_, comms_, adopted_parameters),
           gradients_(context, geometry_, comms_, adopted_gradients) {
         std::vector<IndexRange> counted;
         for_each_segment(geometry_.ranges, geometry_.own, [&](Segment s) {

@@ -181,16 +181,15 @@ class Sharded {
     static void check_adopted(const Context<Engine>& context, const std::string& path, const Shapes<Group>& shapes,
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
                               SourceLocation where) {
-        const Policy& policy = options.policy;
+        const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name));
         if (policy.parameters != Placement::replicated || policy.optimizer != Placement::replicated) {
             throw_invalid_argument(where, "'", path, "': adopt with policy ", policy.name,
                                    ", expected one that replicates everything: no other works in place");
         }
-        std::size_t shards = policy.shard_group(context.grid().extent(Dp::name));
-        if (ShardAxes<Policy>::template contains<Cp>) { shards *= context.grid().extent(Cp::name); }
-        const PlacedParameters<Group> placed(path, shapes, context.grid(), context.rank(),
-                                             std::max<std::size_t>(shards, 1), alignment_for(Precision::narrowest),
-                                             options.packing);
+        const std::size_t shards =
+            ranks_over(Over::shards, policy, split_mesh(context.grid(), policy, path, where));
+        const PlacedParameters<Group> placed(path, shapes, context.grid(), context.rank(), shards,
+                                             alignment_for(Precision::narrowest), options.packing);
         const std::size_t expected = placed.layout.buffer_numel();
         const auto check = [&](std::string_view what, std::size_t given) {
             if (given == expected) { return; }

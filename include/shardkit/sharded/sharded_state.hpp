@@ -33,8 +33,10 @@ class ShardedState : PlacedParameters<GroupType>, public GroupState<EngineType, 
 
     ShardedState(Context<Engine>& context, std::string path, const Shapes<Group>& shapes, const Options& options,
                  std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where)
-        : ShardedState(context, detail::make_communicators(context, path, options.policy, where), std::move(path),
-                       shapes, options, adopted_parameters, adopted_gradients, where) {}
+        : ShardedState(context,
+                       detail::make_communicators(
+                           context, path, policy_values(options.policy, context.grid().extent(Dp::name)), where),
+                       std::move(path), shapes, options, adopted_parameters, adopted_gradients, where) {}
 
     const Policy& policy() const noexcept { return policy_; }
     const Shapes<Group>& shapes() const noexcept { return Placed::shapes; }
@@ -59,13 +61,15 @@ class ShardedState : PlacedParameters<GroupType>, public GroupState<EngineType, 
 
     GroupGeometry place(const AxisGrid& grid, std::string&& path, const GroupCommunicators<Engine>& communicators,
                         const Options& options, SourceLocation where) const {
-        if (options.policy.optimizer == Placement::sharded && options.packing == Packing::exact) {
-            throw_invalid_argument(where, "'", path, "': Packing::exact given, but ", options.policy.name,
+        GroupGeometry g;
+        g.policy = policy_values(options.policy, grid.extent(Dp::name));
+        if (g.policy.optimizer == Placement::sharded && options.packing == Packing::exact) {
+            throw_invalid_argument(where, "'", path, "': Packing::exact given, but ", g.policy.name,
                                    " shards; expected aligned or packed");
         }
-        GroupGeometry g;
+        g.trainable = !options.frozen.all();
+        g.table = placement_table(g.policy, element_sizes<Precision>(), g.trainable);
         g.path = std::move(path);
-        g.policy = policy_traits(options.policy, grid.extent(Dp::name), grid.extent(Cp::name));
         g.names = Group::names;
         g.shapes = shapes().all();
         g.tp_placements = Group::tp_placements;
@@ -83,8 +87,7 @@ class ShardedState : PlacedParameters<GroupType>, public GroupState<EngineType, 
         g.tp_index = communicators.tp.rank();
         g.tp_sum = Placed::tp_sum();
         g.own = layout().shard(g.shard_index);
-        g.updated = options.policy.optimizer == Placement::sharded ? g.own : IndexRange{0, g.buffer_numel};
-        g.trainable = !options.frozen.all();
+        g.updated = g.range(g.table.updated);
         return g;
     }
 

@@ -39,7 +39,7 @@ std::vector<float> read(Layer& layer, P parameter, std::size_t numel) {
 
 template <class Precision>
 void check_frozen_weight(const sk::DynamicPolicy& policy) {
-    CAPTURE(policy.name);
+    CAPTURE(policy.name());
     sk::threads::run(Flat{3}, [&](auto& rank) {
         auto layer = frozen_layer<Precision>(rank, "layer", policy, toy::Linear::mask<Weight>());
         auto model = sk::groups(layer);
@@ -63,7 +63,7 @@ void check_frozen_weight(const sk::DynamicPolicy& policy) {
 }
 
 void check_frozen_group(const sk::DynamicPolicy& policy) {
-    CAPTURE(policy.name);
+    CAPTURE(policy.name());
     sk::threads::run(Flat{2}, [&](auto& rank) {
         auto frozen = frozen_layer<sk::Precision<sk::bf16>>(rank, "frozen", policy, toy::Linear::all());
         auto trained = frozen_layer<sk::Precision<sk::bf16>>(rank, "trained", policy, {});
@@ -95,7 +95,7 @@ void check_frozen_group(const sk::DynamicPolicy& policy) {
         // Its windows gather where the policy shards parameters, and a load reaches every rank.
         rank.traffic().clear();
         for (int i = 0; i < 2; ++i) { CHECK(static_cast<float>(frozen.unshard()[Bias{}][6]) == 106); }
-        CHECK(toy::calls(rank, sk::Verb::all_gather) == (policy.parameters == sk::Placement::sharded ? 2 : 0));
+        CHECK(toy::calls(rank, sk::Verb::all_gather) == (policy.values().parameters == sk::Placement::sharded ? 2 : 0));
     });
 }
 
