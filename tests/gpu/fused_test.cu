@@ -51,13 +51,13 @@ TEST_CASE("AdamW with fused multiply-adds stays within two units in the last pla
     const std::size_t size = 100'003;
     Data data(size);
     const test::AdamWArrays<test::GpuMachine::Machine, float, sk::bf16, float> arrays(machine, data, {{0}});
-    const std::vector<sk::UpdateRun> runs{{0, size, 0}};
+    const std::vector<sk::UpdateRange> runs{{0, size, 0}};
     const auto updates = test::adamw_updates<float>();
     const auto runs_there = test::array(machine, runs);
     const auto updates_there = test::array(machine, updates);
     const auto spans = arrays.spans();
-    sk::gpu::adamw(FusedLaunch{sk::gpu::DeviceLaunch(gpu.stream())}, runs_there.view(), updates_there.view().data(),
-                   static_cast<const std::uint32_t*>(nullptr), spans);
+    sk::gpu::update(FusedLaunch{sk::gpu::DeviceLaunch(gpu.stream())}, runs_there.view(), updates_there.view().data(),
+                    static_cast<const std::uint32_t*>(nullptr), spans);
     const std::vector<float> before = data.master;
     data.step(runs, updates);
     std::vector<float> master(size);

@@ -3,7 +3,7 @@
 #include <shardkit/backend/cub/kernels.hpp>
 #include <shardkit/shardkit.hpp>
 
-// What the core gives to Kernels::run: the scalars of norms and steps.
+// What the core gives to Kernels::run_once: the scalars of norms and steps.
 
 namespace sk = shardkit;
 using shardkit::gpu::DeviceLaunch;

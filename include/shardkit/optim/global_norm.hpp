@@ -84,13 +84,14 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     const std::span<double> partials = scratch.subspan(1);
     const auto compute = context.compute_stream();
     const auto communication = context.communication_stream();
-    Engine::Kernels::run(compute, BeginNorm{reduced.divisor_scale(), reduced.loss_scale(), scratch.data(), partials});
+    Engine::Kernels::run_once(compute,
+                              BeginNorm{reduced.divisor_scale(), reduced.loss_scale(), scratch.data(), partials});
     reduced.groups().for_each([&](auto& each) { add_norm_partial(each.state(), scratch.data(), partials); });
     communication.wait(compute.record());
     all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, where);
     compute.wait(communication.record());
     GlobalNorm<Engine> norm(context);
-    Engine::Kernels::run(compute, FinishNorm{std::span<const double>(partials), norm.data()});
+    Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), norm.data()});
     return norm;
 }
 

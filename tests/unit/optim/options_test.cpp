@@ -8,8 +8,8 @@
 
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/optim/adamw_options.hpp>
-#include <shardkit/optim/sgd_options.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/sgd.hpp>
 #include <shardkit/step/loss_scale.hpp>
 
 namespace sk = shardkit;

@@ -88,7 +88,7 @@ TEST_CASE("BeginStep: divides by the loss scale as it was, then adapts it; skips
 
 TEST_CASE("BeginUpdate: one update for each choice; a skipped step counts nothing") {
     const sk::AdamWOptions options{.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25};
-    const std::vector<sk::UpdateChoice> choices{{1, 0.25}, {2, 0}};
+    const std::vector<sk::ParameterHypers> choices{{1, 0.25}, {2, 0}};
     std::vector<sk::AdamWUpdate<double>> updates(2);
     sk::AdamWRule::Progress progress;
     sk::StepScalars scalars{0.125, 0};
@@ -116,13 +116,13 @@ TEST_CASE("BeginUpdate: one update for each choice; a skipped step counts nothin
 
 TEST_CASE("EngineTable: what the host gave, and what kernels wrote since") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        const std::array<sk::UpdateRun, 2> runs{{{0, 5, 1}, {6, 9, 0}}};
-        const sk::EngineTable table{rank, std::span<const sk::UpdateRun>(runs)};
+        const std::array<sk::UpdateRange, 2> runs{{{0, 5, 1}, {6, 9, 0}}};
+        const sk::EngineTable table{rank, std::span<const sk::UpdateRange>(runs)};
         CHECK(table.size() == 2);
         CHECK(table.read(0) == runs[0]);
         CHECK(table.read(1) == runs[1]);
         table.span()[1].end = 7;
-        CHECK(table.read(1) == sk::UpdateRun{6, 7, 0});
+        CHECK(table.read(1) == sk::UpdateRange{6, 7, 0});
     });
 }
 

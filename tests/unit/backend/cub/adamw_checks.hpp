@@ -12,8 +12,8 @@
 
 #include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
-#include <shardkit/optim/adamw_spans.hpp>
-#include <shardkit/optim/adamw_update.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/update.hpp>
 
 #include "each_precision.hpp"
 #include "machine.hpp"
@@ -44,11 +44,11 @@ struct AdamWData {
           exp_avg(random_elements<A>(count, 3)),
           exp_avg_sq(random_squares<A>(count, 4)) {}
 
-    AdamWSpans<Master, Gather, Gradient> spans() { return {master, gathered, gradient, exp_avg, exp_avg_sq}; }
+    UpdateSpans<Master, Gather, Gradient, 2> spans() { return {master, gathered, gradient, {exp_avg, exp_avg_sq}}; }
 
     /// The functor, one element at a time.
-    void step(const std::vector<UpdateRun>& runs, const std::vector<AdamWUpdate<A>>& updates) {
-        for (const UpdateRun& run : runs) {
+    void step(const std::vector<UpdateRange>& runs, const std::vector<AdamWUpdate<A>>& updates) {
+        for (const UpdateRange& run : runs) {
             for (std::size_t i = run.begin; i < run.end; ++i) {
                 A parameter = static_cast<A>(master[i]);
                 updates[run.update](parameter, exp_avg[i], exp_avg_sq[i],
@@ -75,8 +75,8 @@ class AdamWArrays {
           exp_avg_(machine, data.exp_avg, at[3]),
           exp_avg_sq_(machine, data.exp_avg_sq, at[4]) {}
 
-    AdamWSpans<Master, Gather, Gradient> spans() const {
-        return {master_.span(), gathered_.span(), gradient_.view(), exp_avg_.span(), exp_avg_sq_.span()};
+    UpdateSpans<Master, Gather, Gradient, 2> spans() const {
+        return {master_.span(), gathered_.span(), gradient_.view(), {exp_avg_.span(), exp_avg_sq_.span()}};
     }
     void check_equal(const Data& expected) const {
         CHECK(same_bits(master_.values(), expected.master));
@@ -95,7 +95,7 @@ class AdamWArrays {
 };
 
 template <class Master, class Gather, class Gradient, class M>
-void check_adamw_of(M& machine, std::size_t size, const Offsets& at, const std::vector<UpdateRun>& runs,
+void check_adamw_of(M& machine, std::size_t size, const Offsets& at, const std::vector<UpdateRange>& runs,
                     std::uint32_t skip) {
     machine.clear();
     const auto updates = adamw_updates<Arithmetic<Master>>();
@@ -104,8 +104,8 @@ void check_adamw_of(M& machine, std::size_t size, const Offsets& at, const std::
     const auto runs_there = array(machine, runs);
     const auto updates_there = array(machine, updates);
     const auto skip_there = array(machine, std::vector<std::uint32_t>{skip});
-    M::Kernels::adamw(machine.stream(), runs_there.view(), updates_there.view().data(), skip_there.view().data(),
-                      arrays.spans());
+    M::Kernels::update(machine.stream(), runs_there.view(), updates_there.view().data(), skip_there.view().data(),
+                       arrays.spans());
     if (skip == 0) { data.step(runs, updates); }
     arrays.check_equal(data);
 }
@@ -118,13 +118,13 @@ void check_adamw_in_master(M& machine) {
     const auto updates = adamw_updates<Arithmetic<T>>();
     AdamWData<T, T, T> data(size);
     const AdamWArrays<M, T, T, T> arrays(machine, data, {{2}});
-    const std::vector<UpdateRun> runs{{0, 40, 0}, {43, size, 2}};
+    const std::vector<UpdateRange> runs{{0, 40, 0}, {43, size, 2}};
     const auto runs_there = array(machine, runs);
     const auto updates_there = array(machine, updates);
     auto spans = arrays.spans();
     spans.gathered = {};
-    M::Kernels::adamw(machine.stream(), runs_there.view(), updates_there.view().data(),
-                      static_cast<const std::uint32_t*>(nullptr), spans);
+    M::Kernels::update(machine.stream(), runs_there.view(), updates_there.view().data(),
+                       static_cast<const std::uint32_t*>(nullptr), spans);
     const auto untouched = data.gathered;
     data.step(runs, updates);
     data.gathered = untouched;
@@ -144,9 +144,9 @@ void check_adamw_as_host(M& machine) {
             const auto runs_there = array(machine, runs);
             const auto updates_there = array(machine, updates);
             const auto skip_there = array(machine, std::vector<std::uint32_t>{skip});
-            M::Kernels::adamw(machine.stream(), runs_there.view(), updates_there.view().data(),
-                              skip_there.view().data(), arrays.spans());
-            host::EnqueuedKernels<InlineStream>::adamw(InlineStream{}, runs, updates.data(), &skip, data.spans());
+            M::Kernels::update(machine.stream(), runs_there.view(), updates_there.view().data(),
+                               skip_there.view().data(), arrays.spans());
+            host::EnqueuedKernels<InlineStream>::update(InlineStream{}, runs, updates.data(), &skip, data.spans());
             arrays.check_equal(data);
         }
     }
@@ -159,22 +159,23 @@ void check_adamw_sizes(M& machine) {
     const AdamWArrays<M, float, bf16, float> arrays(machine, data, {{0}});
     const auto updates = array(machine, adamw_updates<float>());
     const auto throws = [&](const auto& spans, const char* text) {
-        CHECK_THROWS_WITH_AS(M::Kernels::adamw(machine.stream(), std::span<const UpdateRun>(), updates.view().data(),
-                                               static_cast<const std::uint32_t*>(nullptr), spans),
-                             text, std::invalid_argument);
+        CHECK_THROWS_WITH_AS(
+            M::Kernels::update(machine.stream(), std::span<const UpdateRange>(), updates.view().data(),
+                               static_cast<const std::uint32_t*>(nullptr), spans),
+            text, std::invalid_argument);
     };
     auto spans = arrays.spans();
     spans.gradient = spans.gradient.first(7);
-    throws(spans, "gpu::Kernels::adamw: gradient has 7 elements, expected 8");
+    throws(spans, "gpu::Kernels::update: gradient has 7 elements, expected 8");
     spans = arrays.spans();
-    spans.exp_avg = spans.exp_avg.first(6);
-    throws(spans, "gpu::Kernels::adamw: exp_avg has 6 elements, expected 8");
+    spans.states[0] = spans.states[0].first(6);
+    throws(spans, "gpu::Kernels::update: a state has 6 elements, expected 8");
     spans = arrays.spans();
-    spans.exp_avg_sq = spans.exp_avg_sq.first(5);
-    throws(spans, "gpu::Kernels::adamw: exp_avg_sq has 5 elements, expected 8");
+    spans.states[1] = spans.states[1].first(5);
+    throws(spans, "gpu::Kernels::update: a state has 5 elements, expected 8");
     spans = arrays.spans();
     spans.gathered = {};
-    throws(spans, "gpu::Kernels::adamw: gathered has 0 elements, expected 8");
+    throws(spans, "gpu::Kernels::update: gathered has 0 elements, expected 8");
 }
 
 template <class M>

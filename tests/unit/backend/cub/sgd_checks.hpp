@@ -11,8 +11,8 @@
 
 #include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
-#include <shardkit/optim/sgd_spans.hpp>
-#include <shardkit/optim/sgd_update.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/optim/update.hpp>
 
 #include "each_precision.hpp"
 #include "machine.hpp"
@@ -42,13 +42,12 @@ struct SgdData {
           gradient(random_elements<Gradient>(count, 2)),
           buffer(random_elements<A>(count, 3)) {}
 
-    SgdSpans<Master, Gather, Gradient> spans(Momentum rule) {
-        return {master, gathered, gradient, rule == Momentum::none ? std::span<A>() : std::span<A>(buffer)};
-    }
+    UpdateSpans<Master, Gather, Gradient, 0> spans() { return {master, gathered, gradient, {}}; }
+    UpdateSpans<Master, Gather, Gradient, 1> momentum_spans() { return {master, gathered, gradient, {buffer}}; }
 
     /// The functor, one element at a time.
-    void step(const std::vector<UpdateRun>& runs, const std::vector<SgdUpdate<A>>& updates) {
-        for (const UpdateRun& run : runs) {
+    void step(const std::vector<UpdateRange>& runs, const std::vector<SgdUpdate<A>>& updates) {
+        for (const UpdateRange& run : runs) {
             for (std::size_t i = run.begin; i < run.end; ++i) {
                 A parameter = static_cast<A>(master[i]);
                 const A g = static_cast<A>(static_cast<Arithmetic<Gradient>>(gradient[i]));
@@ -78,9 +77,11 @@ class SgdArrays {
           gradient_(machine, data.gradient, at[2]),
           buffer_(machine, data.buffer, at[3]) {}
 
-    SgdSpans<Master, Gather, Gradient> spans(Momentum rule) const {
-        return {master_.span(), gathered_.span(), gradient_.view(),
-                rule == Momentum::none ? std::span<A>() : buffer_.span()};
+    UpdateSpans<Master, Gather, Gradient, 0> spans() const {
+        return {master_.span(), gathered_.span(), gradient_.view(), {}};
+    }
+    UpdateSpans<Master, Gather, Gradient, 1> momentum_spans() const {
+        return {master_.span(), gathered_.span(), gradient_.view(), {buffer_.span()}};
     }
     void check_equal(const Data& expected) const {
         CHECK(same_bits(master_.values(), expected.master));
@@ -96,9 +97,19 @@ class SgdArrays {
     Array<A, M> buffer_;
 };
 
+/// call(the spans that the rule takes: with momentum, or without).
+template <class Data, class Call>
+void with_sgd_spans(Momentum rule, Data&& data, const Call& call) {
+    if (rule == Momentum::none) {
+        call(data.spans());
+    } else {
+        call(data.momentum_spans());
+    }
+}
+
 template <class Master, class Gather, class Gradient, class M>
-void check_sgd_of(M& machine, Momentum rule, std::size_t size, const Offsets& at, const std::vector<UpdateRun>& runs,
-                  std::uint32_t skip) {
+void check_sgd_of(M& machine, Momentum rule, std::size_t size, const Offsets& at,
+                  const std::vector<UpdateRange>& runs, std::uint32_t skip) {
     machine.clear();
     const auto updates = sgd_updates<Arithmetic<Master>>(rule);
     SgdData<Master, Gather, Gradient> data(size);
@@ -106,8 +117,10 @@ void check_sgd_of(M& machine, Momentum rule, std::size_t size, const Offsets& at
     const auto runs_there = array(machine, runs);
     const auto updates_there = array(machine, updates);
     const auto skip_there = array(machine, std::vector<std::uint32_t>{skip});
-    M::Kernels::sgd(machine.stream(), runs_there.view(), updates_there.view().data(), skip_there.view().data(),
-                    arrays.spans(rule));
+    with_sgd_spans(rule, arrays, [&](const auto& spans) {
+        M::Kernels::update(machine.stream(), runs_there.view(), updates_there.view().data(), skip_there.view().data(),
+                           spans);
+    });
     if (skip == 0) { data.step(runs, updates); }
     arrays.check_equal(data);
 }
@@ -125,9 +138,13 @@ void check_sgd_as_host(M& machine, Momentum rule) {
             const auto runs_there = array(machine, runs);
             const auto updates_there = array(machine, updates);
             const auto skip_there = array(machine, std::vector<std::uint32_t>{skip});
-            M::Kernels::sgd(machine.stream(), runs_there.view(), updates_there.view().data(),
-                            skip_there.view().data(), arrays.spans(rule));
-            host::EnqueuedKernels<InlineStream>::sgd(InlineStream{}, runs, updates.data(), &skip, data.spans(rule));
+            with_sgd_spans(rule, arrays, [&](const auto& spans) {
+                M::Kernels::update(machine.stream(), runs_there.view(), updates_there.view().data(),
+                                   skip_there.view().data(), spans);
+            });
+            with_sgd_spans(rule, data, [&](const auto& spans) {
+                host::EnqueuedKernels<InlineStream>::update(InlineStream{}, runs, updates.data(), &skip, spans);
+            });
             arrays.check_equal(data);
         }
     }
@@ -140,19 +157,20 @@ void check_sgd_sizes(M& machine) {
     const SgdArrays<M, float, bf16, float> arrays(machine, data, {{0}});
     const auto updates = array(machine, sgd_updates<float>(Momentum::classical));
     const auto throws = [&](const auto& spans, const char* text) {
-        CHECK_THROWS_WITH_AS(M::Kernels::sgd(machine.stream(), std::span<const UpdateRun>(), updates.view().data(),
-                                             static_cast<const std::uint32_t*>(nullptr), spans),
-                             text, std::invalid_argument);
+        CHECK_THROWS_WITH_AS(
+            M::Kernels::update(machine.stream(), std::span<const UpdateRange>(), updates.view().data(),
+                               static_cast<const std::uint32_t*>(nullptr), spans),
+            text, std::invalid_argument);
     };
-    auto spans = arrays.spans(Momentum::classical);
+    auto spans = arrays.momentum_spans();
     spans.gradient = spans.gradient.first(7);
-    throws(spans, "gpu::Kernels::sgd: gradient has 7 elements, expected 8");
-    spans = arrays.spans(Momentum::classical);
-    spans.momentum_buffer = spans.momentum_buffer.first(6);
-    throws(spans, "gpu::Kernels::sgd: momentum_buffer has 6 elements, expected 8");
-    spans = arrays.spans(Momentum::none);
-    spans.gathered = {};
-    throws(spans, "gpu::Kernels::sgd: gathered has 0 elements, expected 8");
+    throws(spans, "gpu::Kernels::update: gradient has 7 elements, expected 8");
+    spans = arrays.momentum_spans();
+    spans.states[0] = spans.states[0].first(6);
+    throws(spans, "gpu::Kernels::update: a state has 6 elements, expected 8");
+    auto stateless = arrays.spans();
+    stateless.gathered = {};
+    throws(stateless, "gpu::Kernels::update: gathered has 0 elements, expected 8");
 }
 
 template <class M>

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/sgd.hpp>
 
 #include "kernel_data.hpp"
 
@@ -45,10 +47,10 @@ struct AdamWState {
 
     void step(const sk::AdamWUpdate<A>& update, Range r, Gathered where = Gathered::written) {
         const auto part = [&](auto& all) { return std::span(all).subspan(r.first, r.count); };
-        sk::AdamWSpans<Master, Gather, Gradient> spans{part(master), part(gathered), part(gradient), part(exp_avg),
-                                                       part(exp_avg_sq)};
+        sk::UpdateSpans<Master, Gather, Gradient, 2> spans{
+            part(master), part(gathered), part(gradient), {part(exp_avg), part(exp_avg_sq)}};
         if (where == Gathered::in_master) { spans.gathered = {}; }
-        sk::HostKernels::adamw({}, update, spans);
+        sk::HostKernels::update({}, update, spans);
     }
     bool operator==(const AdamWState& other) const {
         return test::same_bits(master, other.master) && test::same_bits(gathered, other.gathered) &&
@@ -72,10 +74,15 @@ struct SgdState {
 
     void step(const sk::SgdUpdate<A>& update, Range r, Gathered where = Gathered::written) {
         const auto part = [&](auto& all) { return std::span(all).subspan(r.first, r.count); };
-        sk::SgdSpans<Master, Gather, Gradient> spans{part(master), part(gathered), part(gradient), part(buffer)};
-        if (where == Gathered::in_master) { spans.gathered = {}; }
-        if (update.rule == sk::Momentum::none) { spans.momentum_buffer = {}; }
-        sk::HostKernels::sgd({}, update, spans);
+        const std::span<Gather> copy = where == Gathered::in_master ? std::span<Gather>() : part(gathered);
+        if (update.rule == sk::Momentum::none) {
+            sk::HostKernels::update(
+                {}, update, sk::UpdateSpans<Master, Gather, Gradient, 0>{part(master), copy, part(gradient), {}});
+        } else {
+            sk::HostKernels::update(
+                {}, update,
+                sk::UpdateSpans<Master, Gather, Gradient, 1>{part(master), copy, part(gradient), {part(buffer)}});
+        }
     }
     bool operator==(const SgdState& other) const {
         return test::same_bits(master, other.master) && test::same_bits(gathered, other.gathered) &&
@@ -279,9 +286,9 @@ TEST_CASE("adamw: a 16-bit gathered copy of an fp32 master keeps small steps tha
     for (int step = 1; step <= 100; ++step) {
         power1 *= 0.9;
         power2 *= 0.999;
-        sk::HostKernels::adamw(
+        sk::HostKernels::update(
             {}, sk::adamw_update<float>({.learning_rate = 1e-4, .weight_decay = 0}, power1, power2, 1),
-            sk::AdamWSpans<float, sk::bf16, sk::bf16>{master, gathered, gradient, exp_avg, exp_avg_sq});
+            sk::UpdateSpans<float, sk::bf16, sk::bf16, 2>{master, gathered, gradient, {exp_avg, exp_avg_sq}});
         if (step == 1) { CHECK(gathered[8] == sk::bf16(1.0F)); }
     }
     // A constant gradient moves each parameter by one learning rate per step.
@@ -300,29 +307,26 @@ TEST_CASE("adamw, sgd: sizes that disagree are named") {
         } catch (const std::invalid_argument& error) { return error.what(); }
         return "accepted";
     };
+    using Spans = sk::UpdateSpans<float, float, float, 2>;
     CHECK(message([&] {
-              sk::HostKernels::adamw({}, update, sk::AdamWSpans<float, float, float>{five, five, three, five, five});
-          }) == "HostKernels::adamw: gradient has 3 elements, expected 5");
+              sk::HostKernels::update({}, update, Spans{five, five, three, {five, five}});
+          }) == "HostKernels::update: gradient has 3 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::adamw({}, update, sk::AdamWSpans<float, float, float>{five, {}, five, three, five});
-          }) == "HostKernels::adamw: exp_avg has 3 elements, expected 5");
+              sk::HostKernels::update({}, update, Spans{five, {}, five, {three, five}});
+          }) == "HostKernels::update: a state has 3 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::adamw({}, update, sk::AdamWSpans<float, float, float>{five, {}, five, five, three});
-          }) == "HostKernels::adamw: exp_avg_sq has 3 elements, expected 5");
+              sk::HostKernels::update({}, update, Spans{five, {}, five, {five, three}});
+          }) == "HostKernels::update: a state has 3 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::adamw({}, update, sk::AdamWSpans<float, float, float>{five, three, five, five, five});
-          }) == "HostKernels::adamw: gathered has 3 elements, expected 5");
+              sk::HostKernels::update({}, update, Spans{five, three, five, {five, five}});
+          }) == "HostKernels::update: gathered has 3 elements, expected 5");
     // Another type than the master's cannot be the master, so it must be given.
-    CHECK(
-        message([&] {
-            sk::HostKernels::adamw({}, update, sk::AdamWSpans<float, sk::bf16, float>{five, none, five, five, five});
-        }) == "HostKernels::adamw: gathered has 0 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::sgd({}, some_sgd<float>(sk::Momentum::classical),
-                                   sk::SgdSpans<float, float, float>{five, {}, five, {}});
-          }) == "HostKernels::sgd: momentum_buffer has 0 elements, expected 5");
+              sk::HostKernels::update({}, update,
+                                      sk::UpdateSpans<float, sk::bf16, float, 2>{five, none, five, {five, five}});
+          }) == "HostKernels::update: gathered has 0 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::sgd({}, some_sgd<float>(sk::Momentum::none),
-                                   sk::SgdSpans<float, float, float>{five, {}, five, five});
-          }) == "HostKernels::sgd: momentum_buffer has 5 elements, expected 0");
+              sk::HostKernels::update({}, some_sgd<float>(sk::Momentum::classical),
+                                      sk::UpdateSpans<float, float, float, 1>{five, {}, five, {}});
+          }) == "HostKernels::update: a state has 0 elements, expected 5");
 }
