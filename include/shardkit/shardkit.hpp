@@ -105,6 +105,7 @@
 #include <shardkit/optim/finish_norm.hpp>
 #include <shardkit/optim/global_norm.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/optim/norm_slots.hpp>
 #include <shardkit/optim/optimizer.hpp>

@@ -23,8 +23,8 @@ TEST_CASE("a CUDA graph of the kernels gives what the calls give, launch after l
     auto& machine = gpu.machine();
     using Kernels = sk::gpu::Kernels;
     const auto stream = gpu.stream();
-    test::AdamWData<float, sk::bf16, float> data(1003);
-    const test::AdamWArrays<test::GpuMachine::Machine, float, sk::bf16, float> arrays(machine, data, {{0}});
+    test::UpdateData<float, sk::bf16, float, 2> data(1003);
+    const test::UpdateArrays<test::GpuMachine::Machine, float, sk::bf16, float, 2> arrays(machine, data, {{0}});
     const std::vector<sk::UpdateRange> runs = test::runs_of(1003).back();
     const auto updates = test::adamw_updates<float>();
     const auto runs_there = test::array(machine, runs);

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/square_root.hpp>
 #include <shardkit/detail/validate_number.hpp>
 #include <shardkit/optim/optimizer.hpp>
 
@@ -59,7 +59,7 @@ struct AdamWUpdate {
 
     template <class V>
     [[gnu::always_inline]] constexpr void operator()(V& parameter, V& exp_avg, V& exp_avg_sq, V gradient) const {
-        using detail::square_root;
+        using shardkit::square_root;
         const V g = gradient_scale * gradient;
         exp_avg = beta1 * exp_avg + one_minus_beta1 * g;
         // (c * g) * g, not c * (g * g): the square alone overflows long before its tiny share of v does.
@@ -83,7 +83,7 @@ constexpr AdamWUpdate<A> adamw_update(const AdamWOptions& options, double beta1_
             .beta2 = static_cast<A>(options.beta2),
             .one_minus_beta2 = static_cast<A>(1 - options.beta2),
             .step_size = static_cast<A>(options.learning_rate / (1 - beta1_power)),
-            .inverse_root = static_cast<A>(1 / detail::square_root(1 - beta2_power)),
+            .inverse_root = static_cast<A>(1 / square_root(1 - beta2_power)),
             .epsilon = static_cast<A>(options.epsilon)};
 }
 

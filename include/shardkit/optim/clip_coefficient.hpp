@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include <shardkit/detail/square_root.hpp>
+#include <shardkit/core/lane_math.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit {
@@ -18,7 +18,7 @@ struct ClipCoefficient {
     /// min(1, max_norm / (norm + 1e-6)); a NaN norm stays NaN, so that it shows. Where `total` can be read.
     constexpr double value() const {
         if (total == nullptr || max_norm == std::numeric_limits<double>::infinity()) { return 1; }
-        const double ratio = max_norm / (detail::square_root(total[0]) + 1e-6);
+        const double ratio = max_norm / (square_root(total[0]) + 1e-6);
         return ratio > 1 ? 1 : ratio;
     }
     constexpr FoundInf found_inf() const { return total != nullptr && total[1] > 0 ? FoundInf::yes : FoundInf::no; }
