@@ -123,8 +123,8 @@ TEST_SUITE("gpt.policies") {
             const Results first = run(options);
             CHECK(first.losses.front() - first.losses.back() > 0.01);
             for (const program::PolicyKind policy :
-                 {program::PolicyKind::no_shard, program::PolicyKind::shard_optimizer,
-                  program::PolicyKind::shard_grad_op}) {
+                 {program::PolicyKind::shard_optimizer, program::PolicyKind::shard_grad_op,
+                  program::PolicyKind::full_shard}) {
                 options.policy = {policy};
                 const Results other = run(options);
                 CAPTURE(options.policy.text());

@@ -12,9 +12,8 @@
 
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/layout/segments.hpp>
-#include <shardkit/optim/begin_update.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/step_scalars.hpp>
+#include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/group_buffer.hpp>

@@ -11,11 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/set_options.hpp>
+#include <shardkit/optim/step_work.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
 namespace shardkit {
@@ -50,6 +49,8 @@ class Optimizer {
                                                                    options_, param_groups_);
         });
         auto& context = groups_.context();
+        // Here, so that the first step allocates nothing but the norm's buffers.
+        static_cast<void>(context.template kept<detail::NormMemory<Engine>>());
         engine_options_ = EngineTable<Engine, Options>(context, options_);
         scalars_ = EngineTable<Engine, StepScalars>(context, StepScalars{});
     }

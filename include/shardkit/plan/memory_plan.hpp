@@ -6,7 +6,7 @@
 #include <span>
 
 #include <shardkit/core/counts.hpp>
-#include <shardkit/optim/norm_slots.hpp>
+#include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/plan/group_description.hpp>
 #include <shardkit/plan/plan_options.hpp>
 

@@ -19,7 +19,6 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/norm_partial.hpp>
-#include <shardkit/optim/squared_term.hpp>
 #include <shardkit/optim/update.hpp>
 
 namespace shardkit {
