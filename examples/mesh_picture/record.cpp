@@ -10,7 +10,7 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/global_norm.hpp>
+#include <shardkit/optim/norm.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/step/groups.hpp>

@@ -4,7 +4,7 @@
 
 #include "../unit/backend/nccl/step_trainer.hpp"
 
-// What the trainer of the tests gives to Kernels::run: the user's own kernels.
+// What the trainer of the tests gives to Kernels::run_once: the user's own kernels.
 
 using shardkit::bf16;
 using shardkit::gpu::DeviceLaunch;

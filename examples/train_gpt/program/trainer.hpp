@@ -16,7 +16,7 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/clip.hpp>
-#include <shardkit/optim/global_norm.hpp>
+#include <shardkit/optim/norm.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
 

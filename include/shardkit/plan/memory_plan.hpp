@@ -12,7 +12,7 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/detail/human_bytes.hpp>
-#include <shardkit/optim/norm_slots.hpp>
+#include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/plan/group_description.hpp>
 
 namespace shardkit {

@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <typeindex>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -18,7 +21,6 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/optim/norm_slots.hpp>
 
 namespace shardkit {
 
@@ -170,27 +172,26 @@ class Context {
         return adopt(grid_.group(AxisSet::names, rank()), axes_label<AxisSet>(grid_), adopted, where);
     }
 
-    /// Where a norm's total lies until `norm_slots` more norms were taken: two doubles in the engine's memory.
-    double* take_norm_slot() {
-        if (norms_.size() == 0) { norms_ = buffer<double>(2 * norm_slots); }
-        return norms_.data() + 2 * (norms_taken_++ % norm_slots);
-    }
-    std::uint64_t norms_taken() const noexcept { return norms_taken_; }
-
-    /// Memory of the engine that steps share: at least `size` doubles, kept between steps.
-    std::span<double> step_scratch(std::size_t size) {
-        if (step_scratch_.size() < size) {
-            streams_.compute.synchronize();  // of an earlier, smaller model
-            streams_.communication.synchronize();
-            step_scratch_ = buffer<double>(size);
+    /// This rank's T, which parts of the library keep here: made from this context on first use, freed with it.
+    /// Cost:    memory on first use alone
+    template <class T>
+    T& kept() {
+        for (const Kept& kept : kept_) {
+            if (kept.type == typeid(T)) { return *static_cast<T*>(kept.value.get()); }
         }
-        return step_scratch_.span().first(size);
+        kept_.push_back({typeid(T), std::make_shared<T>(*this)});
+        return *static_cast<T*>(kept_.back().value.get());
     }
 
   private:
     struct Made {
         std::vector<std::size_t> members;
         Communicator communicator;
+    };
+
+    struct Kept {
+        std::type_index type;
+        std::shared_ptr<void> value;
     };
 
     static std::vector<std::size_t> members_of(const RankGroup& group) {
@@ -234,9 +235,7 @@ class Context {
     RankOptions options_;
     std::vector<Made> made_;
     TrafficLog uncounted_;
-    typename Engine::template Buffer<double> step_scratch_;
-    typename Engine::template Buffer<double> norms_;
-    std::uint64_t norms_taken_ = 0;
+    std::vector<Kept> kept_;
 };
 
 }  // namespace shardkit

@@ -296,18 +296,39 @@ TEST_CASE("Context: an engine that does not count has an empty log") {
     CHECK(call.count == 0);  // the data axis is the world
 }
 
-TEST_CASE("Context: the norm's scratch is kept and only grows") {
+namespace {
+
+int kept_alive = 0;
+
+/// One of two types that differ in nothing but their number.
+template <int Number>
+struct KeptThing {
+    std::size_t rank;
+    template <class Engine>
+    explicit KeptThing(Context<Engine>& context) : rank(context.rank()) {
+        ++kept_alive;
+    }
+    KeptThing(const KeptThing&) = delete;
+    KeptThing& operator=(const KeptThing&) = delete;
+    ~KeptThing() { --kept_alive; }
+};
+
+}  // namespace
+
+TEST_CASE("Context: what is kept is made once for each type, from the context, and freed with it") {
     self::run(DeviceMesh<1>{}, [](auto& rank) {
-        const auto small = rank.step_scratch(4);
-        CHECK(small.size() == 4);
-        const auto large = rank.step_scratch(1000);
-        CHECK(large.size() == 1000);
-        large[999] = 3;
-        const auto again = rank.step_scratch(8);
-        CHECK(again.size() == 8);
-        CHECK(again.data() == large.data());
-        CHECK(rank.step_scratch(1000)[999] == 3);
+        Context<self::Engine>& context = rank;
+        auto& first = context.template kept<KeptThing<1>>();
+        CHECK(first.rank == 0);
+        first.rank = 7;
+        auto& second = context.template kept<KeptThing<2>>();
+        CHECK(second.rank == 0);
+        CHECK(&context.template kept<KeptThing<1>>() == &first);
+        CHECK(&context.template kept<KeptThing<2>>() == &second);
+        CHECK(first.rank == 7);
+        CHECK(kept_alive == 2);
     });
+    CHECK(kept_alive == 0);
 }
 
 TEST_CASE("Context: an adopted communicator serves its sub-mesh, and no other is made") {

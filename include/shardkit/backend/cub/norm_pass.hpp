@@ -12,7 +12,6 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/norm_partial.hpp>
-#include <shardkit/optim/squared_term.hpp>
 
 namespace shardkit::gpu {
 

@@ -9,7 +9,7 @@ namespace shardkit::gpu {
 /// A work without index as one with an index.
 template <class Work>
 struct RunOnce {
-    static_assert(std::is_trivially_copyable_v<Work>, "Kernels::run: the work must be trivially copyable");
+    static_assert(std::is_trivially_copyable_v<Work>, "Kernels::run_once: the work must be trivially copyable");
 
     Work work;
 

@@ -8,12 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include <shardkit/backend/host/summands.hpp>
 #include <shardkit/core/element.hpp>
 
 // Loops on short vectors, made once per instruction set out of the same source:
-//   lanes.inc      Lanes<A>, one register of values, and its arithmetic
+//   lanes.inc      Lanes<A>, one register of values, its arithmetic and comparisons
 //   lanes_io.inc   load, Stored, store, stored_as: registers from and to elements of any type
 //   loops.inc      run_lanes, block_sum, sum_lanes: the loops that the headers for_each_lanes, block_sum and
 //                  sum_lanes choose from

@@ -29,14 +29,14 @@ std::vector<T> counted(std::size_t count, std::size_t from) {
 
 /// Tensors of all lengths, each at another offset from an aligned address when `unlike`.
 template <class T, class M>
-void check_pack_of(M& machine, std::size_t size, const std::vector<UpdateRun>& places, bool unlike,
+void check_pack_of(M& machine, std::size_t size, const std::vector<UpdateRange>& places, bool unlike,
                    std::size_t offset) {
     machine.clear();
     std::vector<T> expected = counted<T>(size, 7);
     const auto flat = array(machine, expected, offset);
     std::vector<Array<T, M>> tensors;
     std::vector<TensorPiece<T>> pieces;
-    for (const UpdateRun& place : places) {
+    for (const UpdateRange& place : places) {
         const std::size_t count = place.end - place.begin;
         const std::size_t like = (place.begin + offset) % 16;
         tensors.push_back(array(machine, counted<T>(count, 100 + place.begin), unlike ? tensors.size() % 5 : like));
@@ -44,7 +44,7 @@ void check_pack_of(M& machine, std::size_t size, const std::vector<UpdateRun>& p
     }
     const auto table = array(machine, tensor_table(std::span<const TensorPiece<T>>(pieces), size));
     M::Kernels::pack(machine.stream(), table.view(), flat.span());
-    for (const UpdateRun& place : places) {
+    for (const UpdateRange& place : places) {
         for (std::size_t i = place.begin; i < place.end; ++i) {
             expected[i] = static_cast<T>(static_cast<Arithmetic<T>>((100 + i) % 251));
         }

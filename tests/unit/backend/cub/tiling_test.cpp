@@ -9,7 +9,7 @@
 #include <shardkit/backend/cub/lanes_for.hpp>
 #include <shardkit/backend/cub/tiling.hpp>
 #include <shardkit/core/bf16.hpp>
-#include <shardkit/optim/update_run.hpp>
+#include <shardkit/optim/update.hpp>
 
 namespace sk = shardkit;
 namespace gpu = shardkit::gpu;
@@ -40,7 +40,7 @@ struct Record {
         visits->packs += N > 1 ? 1U : 0U;
     }
     template <std::size_t N>
-    void at(std::uint64_t position, const sk::UpdateRun& run) const {
+    void at(std::uint64_t position, const sk::UpdateRange& run) const {
         CHECK(run.begin <= position);
         CHECK(position + N <= run.end);
         at<N>(position);
@@ -55,7 +55,7 @@ Visits visit(const gpu::Tiling<Lanes>& tiling) {
 }
 
 template <std::size_t Lanes>
-Visits visit(const gpu::Tiling<Lanes>& tiling, const std::vector<sk::UpdateRun>& runs) {
+Visits visit(const gpu::Tiling<Lanes>& tiling, const std::vector<sk::UpdateRange>& runs) {
     Visits visits;
     for (std::uint64_t v = 0; v < tiling.vectors(); ++v) {
         gpu::for_each_pack_in(tiling, v, runs.data(), runs.size(), Record{&visits});
@@ -120,7 +120,7 @@ TEST_CASE("positions beyond 2^32") {
 }
 
 TEST_CASE("first_ending_after finds the range of a position, or the next one") {
-    const std::vector<sk::UpdateRun> runs{{2, 5, 0}, {5, 5, 0}, {5, 9, 0}, {20, 21, 0}};
+    const std::vector<sk::UpdateRange> runs{{2, 5, 0}, {5, 5, 0}, {5, 9, 0}, {20, 21, 0}};
     for (std::uint64_t position = 0; position < 25; ++position) {
         std::size_t expected = 0;
         while (expected < runs.size() && runs[expected].end <= position) { ++expected; }
@@ -130,7 +130,7 @@ TEST_CASE("first_ending_after finds the range of a position, or the next one") {
 }
 
 TEST_CASE("exactly the positions in ranges are visited, whole vectors inside of a range in packs") {
-    const std::vector<sk::UpdateRun> runs{{0, 1, 0}, {3, 17, 1}, {17, 18, 2}, {18, 18, 0}, {24, 40, 0}};
+    const std::vector<sk::UpdateRange> runs{{0, 1, 0}, {3, 17, 1}, {17, 18, 2}, {18, 18, 0}, {24, 40, 0}};
     std::vector<std::uint64_t> inside;
     for (const auto& run : runs) {
         for (std::uint64_t i = run.begin; i < run.end; ++i) { inside.push_back(i); }
@@ -140,5 +140,5 @@ TEST_CASE("exactly the positions in ranges are visited, whole vectors inside of 
         CHECK(visit(gpu::Tiling<4>{40, shift, false}, runs).packs == 0);
     }
     CHECK(visit(gpu::Tiling<4>{40, 0, true}, runs).packs == 3 + 4);
-    CHECK(visit(gpu::Tiling<4>{40, 0, true}, std::vector<sk::UpdateRun>()).all.empty());
+    CHECK(visit(gpu::Tiling<4>{40, 0, true}, std::vector<sk::UpdateRange>()).all.empty());
 }

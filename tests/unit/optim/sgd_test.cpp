@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/optim/sgd_update.hpp>
+#include <shardkit/optim/sgd.hpp>
 
 #include "bounds.hpp"
 #include "golden.hpp"

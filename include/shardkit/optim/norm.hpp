@@ -10,14 +10,79 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/begin_norm.hpp>
-#include <shardkit/optim/finish_norm.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_state.hpp>
+#include <shardkit/step/loss_scale_state.hpp>
 #include <shardkit/step/reduce.hpp>
 
 namespace shardkit {
+
+/// Before a norm's partial sums: *scale becomes what every gradient is multiplied by, the partials zero. Run once, in
+/// a stream's order; all pointers lead into the engine's memory.
+struct BeginNorm {
+    double divisor_scale;
+    const LossScaleState* loss_scale;  ///< null without one
+    double* scale;
+    std::span<double> partials;
+
+    constexpr void operator()() const {
+        *scale = unscale(divisor_scale, loss_scale);
+        for (double& partial : partials) { partial = 0; }
+    }
+};
+
+/// After the partial sums were added over all ranks: adds them up in shard order, so that every policy and rank gets
+/// the same bits. Run once, in a stream's order; engine memory.
+struct FinishNorm {
+    std::span<const double> partials;  ///< sum of squares and non-finite count of each shard
+    double* total;                     ///< the two sums
+
+    constexpr void operator()() const {
+        double sum_of_squares = 0;
+        double nonfinite = 0;
+        for (std::size_t i = 0; i < partials.size(); i += 2) {
+            sum_of_squares += partials[i];
+            nonfinite += partials[i + 1];
+        }
+        total[0] = sum_of_squares;
+        total[1] = nonfinite;
+    }
+};
+
+namespace detail {
+
+/// A rank's memory for the norms of all its models: what partial sums are added in, and the totals, which take turns.
+template <class Engine>
+class NormMemory {
+  public:
+    explicit NormMemory(Context<Engine>& context) noexcept : context_(&context) {}
+
+    /// Where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
+    double* take_total() {
+        if (totals_.size() == 0) { totals_ = context_->template buffer<double>(2 * norm_slots); }
+        return totals_.data() + 2 * (taken_++ % norm_slots);
+    }
+    std::uint64_t taken() const noexcept { return taken_; }
+
+    /// At least `size` doubles of the engine's memory, kept between steps.
+    std::span<double> scratch(std::size_t size) {
+        if (scratch_.size() < size) {
+            context_->compute_stream().synchronize();  // of an earlier, smaller model
+            context_->communication_stream().synchronize();
+            scratch_ = context_->template buffer<double>(size);
+        }
+        return scratch_.span().first(size);
+    }
+
+  private:
+    Context<Engine>* context_;
+    typename Engine::template Buffer<double> scratch_;
+    typename Engine::template Buffer<double> totals_;
+    std::uint64_t taken_ = 0;
+};
+
+}  // namespace detail
 
 /// The 2-norm of a model's reduced gradients, the same number on every rank: a scalar in the engine's memory, which a
 /// clip coefficient refers to and `value` reads. It stays there while fewer than norm_slots later ones are
@@ -27,7 +92,10 @@ class GlobalNorm {
   public:
     /// Of a rank's next slot; FinishNorm writes it.
     explicit GlobalNorm(Context<Engine>& context)
-        : context_(&context), total_(context.take_norm_slot()), taken_(context.norms_taken()) {}
+        : context_(&context),
+          memory_(&context.template kept<detail::NormMemory<Engine>>()),
+          total_(memory_->take_total()),
+          taken_(memory_->taken()) {}
 
     /// The norm; waits for the compute stream, on an asynchronous engine the only synchronisation. As in PyTorch
     /// infinite after an infinite element and NaN after a NaN.
@@ -39,8 +107,8 @@ class GlobalNorm {
     /// Sum of squares and non-finite count in the engine's memory, for kernels in the compute stream's order.
     /// @throws UsageError as value
     double* data() const {
-        if (context_->norms_taken() - taken_ >= norm_slots) {
-            throw UsageError(detail::concat("GlobalNorm: ", context_->norms_taken() - taken_,
+        if (memory_->taken() - taken_ >= norm_slots) {
+            throw UsageError(detail::concat("GlobalNorm: ", memory_->taken() - taken_,
                                             " more norms were taken before this one was used, expected fewer than ",
                                             norm_slots));
         }
@@ -56,6 +124,7 @@ class GlobalNorm {
     }
 
     Context<Engine>* context_;
+    detail::NormMemory<Engine>* memory_;
     double* total_;
     std::uint64_t taken_;
 };
@@ -80,17 +149,18 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     // One scratch and one world for the model: taken from whichever group comes first.
     auto& context = reduced.groups().context();
     using Engine = EngineOf<decltype(context)>;
-    const std::span<double> scratch = context.step_scratch(1 + 2 * shards);
+    const std::span<double> scratch = context.template kept<NormMemory<Engine>>().scratch(1 + 2 * shards);
     const std::span<double> partials = scratch.subspan(1);
     const auto compute = context.compute_stream();
     const auto communication = context.communication_stream();
-    Engine::Kernels::run(compute, BeginNorm{reduced.divisor_scale(), reduced.loss_scale(), scratch.data(), partials});
+    Engine::Kernels::run_once(compute,
+                              BeginNorm{reduced.divisor_scale(), reduced.loss_scale(), scratch.data(), partials});
     reduced.groups().for_each([&](auto& each) { add_norm_partial(each.state(), scratch.data(), partials); });
     communication.wait(compute.record());
     all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, where);
     compute.wait(communication.record());
     GlobalNorm<Engine> norm(context);
-    Engine::Kernels::run(compute, FinishNorm{std::span<const double>(partials), norm.data()});
+    Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), norm.data()});
     return norm;
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/optim/adamw_update.hpp>
+#include <shardkit/optim/adamw.hpp>
 
 #include "bounds.hpp"
 #include "golden.hpp"
