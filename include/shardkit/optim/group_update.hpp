@@ -44,9 +44,10 @@ class GroupUpdate {
         }
         std::vector<UpdateChoice> choices;
         std::vector<UpdateRun> runs;
-        for_each_segment(group.ranges, group.updated, [&](Segment segment) {
-            if (group.frozen[segment.parameter]) { return; }
-            const UpdateChoice choice = choice_of(group.path, group.names[segment.parameter], options, param_groups);
+        for_each_segment(group.parameters, group.updated, [&](Segment segment) {
+            const PlacedParameter& parameter = group.parameters[segment.parameter];
+            if (parameter.frozen) { return; }
+            const UpdateChoice choice = choice_of(group.path, parameter, options, param_groups);
             const auto known = std::find(choices.begin(), choices.end(), choice);
             const auto number = static_cast<std::uint32_t>(known - choices.begin());
             if (known == choices.end()) { choices.push_back(choice); }
@@ -95,13 +96,14 @@ class GroupUpdate {
     std::uint64_t steps() const { return progress_.read().steps; }
 
   private:
-    static UpdateChoice choice_of(std::string_view path, std::string_view parameter, const Options& options,
+    static UpdateChoice choice_of(std::string_view path, const PlacedParameter& parameter, const Options& options,
                                   std::span<const ParamGroup> param_groups) {
+        const double weight_decay = parameter.decay ? options.weight_decay : 0;
         for (const ParamGroup& group : param_groups) {
-            if (!group.matches(path, parameter)) { continue; }
-            return {group.learning_rate_scale, group.weight_decay.value_or(options.weight_decay)};
+            if (!group.matches(path, parameter.name)) { continue; }
+            return {group.learning_rate_scale, group.weight_decay.value_or(weight_decay)};
         }
-        return {1, options.weight_decay};
+        return {1, weight_decay};
     }
 
     // Buffers first: the tables end before them, and wait for the kernels that use both.

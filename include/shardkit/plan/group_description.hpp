@@ -3,11 +3,16 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
+#include <stdexcept>
 #include <string_view>
 
+#include <shardkit/layout/placed_parameter.hpp>
+#include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/param/shapes.hpp>
 #include <shardkit/policy/policy_traits.hpp>
-#include <shardkit/sharded/placed_parameters.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/precision.hpp>
 
 namespace shardkit {
@@ -50,14 +55,11 @@ struct GroupDescription {
 };
 
 namespace detail {
-template <class Group>
-constexpr void describe_placed(const PlacedParameters<Group>& placed, GroupDescription& group) {
-    for (const std::size_t numel : placed.shapes.numels()) { group.numel += numel; }
-    group.buffer_numel = placed.layout.buffer_numel();
-    group.shard_numel = placed.layout.shard_numel();
-    group.shards = placed.layout.shards();
-    group.tp = placed.tp;
-    group.tp_sum = placed.tp_sum();
+constexpr void describe_placed(std::span<const PlacedParameter> parameters, std::size_t tp, GroupDescription& group) {
+    for (const PlacedParameter& p : parameters) { group.numel += p.shape.numel(); }
+    group.tp = tp;
+    group.tp_sum = tp_sum(parameters, tp);
+    group.trainable = trainable(parameters);
 }
 }  // namespace detail
 
@@ -66,7 +68,7 @@ constexpr void describe_placed(const PlacedParameters<Group>& placed, GroupDescr
 /// @throws  std::invalid_argument when the policy's shard group does not divide dp, or tp an extent that it splits
 template <class ParamOrGroup, ShardPolicy Policy,
           class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
-constexpr GroupDescription describe_group(std::string_view path, const Shapes<GroupOf<ParamOrGroup>>& shapes,
+constexpr GroupDescription describe_group(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
                                           const AxisGrid& mesh, const Policy& policy = {}) {
     const std::size_t dp = mesh.extent(Dp::name);
     const std::size_t cp = mesh.extent(Cp::name);
@@ -77,10 +79,15 @@ constexpr GroupDescription describe_group(std::string_view path, const Shapes<Gr
         throw std::invalid_argument(detail::concat("'", path, "': policy ", policy.name, " with shard groups of ",
                                                    group.policy.shard_group, " does not divide dp = ", dp));
     }
-    const PlacedParameters<GroupOf<ParamOrGroup>> placed(path, shapes, mesh, 0,
-                                                         group.policy.shard_group * group.policy.cp_shards,
-                                                         alignment_for(Precision::narrowest));
-    detail::describe_placed(placed, group);
+    auto parameters = detail::checked_parameters(path, tensors);
+    const std::size_t tp = mesh.extent(Tp::name);
+    const FlatLayout layout = place_parameters(
+        path, parameters,
+        {tp, 0, group.policy.shard_group * group.policy.cp_shards, alignment_for(Precision::narrowest)});
+    group.buffer_numel = layout.buffer_numel();
+    group.shard_numel = layout.shard_numel();
+    group.shards = layout.shards();
+    detail::describe_placed(parameters, tp, group);
     group.sizes = element_sizes<Precision>();
     return group;
 }
@@ -88,13 +95,15 @@ constexpr GroupDescription describe_group(std::string_view path, const Shapes<Gr
 /// The description of a group that exists.
 template <class Layer>
 GroupDescription describe_group(const Layer& layer) {
+    const GroupGeometry& geometry = layer.state().geometry();
     GroupDescription group;
-    const AxisGrid& mesh = layer.context().grid();
-    group.path = layer.path();
-    group.policy = policy_traits(layer.policy(), mesh.extent(Dp::name), mesh.extent(Cp::name));
-    detail::describe_placed(layer.state().placed(), group);
+    group.path = geometry.path;
+    group.policy = geometry.policy;
+    group.buffer_numel = geometry.buffer_numel;
+    group.shard_numel = geometry.shard_numel;
+    group.shards = geometry.shards;
+    detail::describe_placed(geometry.parameters, geometry.tp_size, group);
     group.sizes = element_sizes<typename Layer::Precision>();
-    group.trainable = layer.trainable();
     return group;
 }
 
