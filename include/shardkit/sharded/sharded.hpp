@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -88,18 +89,20 @@ class Sharded {
         (made.load(P{}, values.values), ...);
         return made;
     }
-    /// The same from one span for each parameter, in the group's order.
-    /// @throws std::invalid_argument when their number is not the parameters', or a span's size not its parameter's
-    template <FloatingElement T>
+    /// The same from one range of values (a span, a vector) for each parameter, in the group's order.
+    /// @throws std::invalid_argument when their number is not the parameters', or one's size not its parameter's
+    template <std::ranges::forward_range Values>
     static Sharded from_full(Context<Engine>& context, std::string path, Tensors tensors, Options options,
-                             std::span<const std::span<const T>> values,
-                             SourceLocation where = SourceLocation::current()) {
+                             const Values& values, SourceLocation where = SourceLocation::current()) {
+        using Value = std::ranges::range_value_t<std::ranges::range_value_t<Values>>;
         Sharded made(context, std::move(path), std::move(tensors), std::move(options), where);
-        if (values.size() != made.parameters().size()) {
-            throw_invalid_argument(where, "'", made.path(), "': from_full with ", values.size(), " spans, expected ",
-                                   made.parameters().size(), ", one for each parameter");
+        const auto given = static_cast<std::size_t>(std::ranges::distance(values));
+        if (given != made.parameters().size()) {
+            throw_invalid_argument(where, "'", made.path(), "': from_full with values of ", given,
+                                   " parameters, expected ", made.parameters().size());
         }
-        for (std::size_t p = 0; p < values.size(); ++p) { made.load(p, values[p], where); }
+        std::size_t number = 0;
+        for (const auto& each : values) { made.load(number++, std::span<const Value>(each), where); }
         return made;
     }
 
