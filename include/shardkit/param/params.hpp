@@ -75,6 +75,19 @@ inline constexpr bool splits_as_target = [] {
     }
 }();
 
+/// The same of Frozen and NoDecay.
+template <class Q>
+inline constexpr bool chosen_as_target = [] {
+    constexpr ParameterAttributes target = attributes_of<typename AliasTarget<Q>::type>;
+    if constexpr (requires { Q::frozen; }) {
+        if (Q::frozen != target.frozen) { return false; }
+    }
+    if constexpr (requires { Q::decay; }) {
+        if (Q::decay != target.decay) { return false; }
+    }
+    return true;
+}();
+
 }  // namespace detail
 
 /// A name and the number of the parameter in its group.
@@ -111,6 +124,8 @@ struct Params {
                   "Params<...>: name the parameters that are tp::PartialSum one after the other: one call sums them");
     static_assert((detail::splits_as_target<P> && ...),
                   "Params<...>: an alias and the parameter it names disagree on TensorParallel");
+    static_assert((detail::chosen_as_target<P> && ...),
+                  "Params<...>: an alias and the parameter it names disagree on Frozen or NoDecay");
 
     template <std::size_t I>
     using At = std::tuple_element_t<I, Stored>;

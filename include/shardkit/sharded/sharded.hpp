@@ -184,8 +184,8 @@ class Sharded {
     std::vector<ShardInfo> shards() const { return state_->shards(); }
 
     const std::string& path() const noexcept { return state_->path(); }
-    /// Elements of the flat buffer, padding included: what memory given to `adopt` holds.
-    std::size_t buffer_numel() const noexcept { return state_->geometry().buffer_numel; }
+    /// Sizes of the flat buffer and of its shards.
+    const FlatLayout& layout() const noexcept { return state_->layout(); }
     /// Name, shape, attributes and place of each parameter, in order.
     std::span<const PlacedParameter> parameters() const noexcept { return state_->geometry().parameters; }
     /// The number of a parameter from its type, its name or that number.

@@ -63,18 +63,28 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
                        tensors, options, adopted_parameters, adopted_gradients, where) {}
 
     const Policy& policy() const noexcept { return policy_; }
+    const FlatLayout& layout() const noexcept { return layout_; }
 
   private:
+    struct Placed {
+        GroupGeometry group;
+        FlatLayout layout;
+    };
+
     ShardedState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, std::string&& path,
                  const TensorsOf<Group>& tensors, const Options& options, std::span<Gather> adopted_parameters,
                  std::span<Gradient> adopted_gradients, SourceLocation where)
-        : Base(context, place(context, std::move(path), communicators, tensors, options, where), communicators,
-               adopted_parameters, adopted_gradients),
-          policy_(options.policy) {}
+        : ShardedState(context, communicators,
+                       place(context, std::move(path), communicators, tensors, options, where), options,
+                       adopted_parameters, adopted_gradients) {}
+    ShardedState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, Placed&& placed,
+                 const Options& options, std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients)
+        : Base(context, std::move(placed.group), communicators, adopted_parameters, adopted_gradients),
+          policy_(options.policy),
+          layout_(placed.layout) {}
 
-    static GroupGeometry place(Context<Engine>& context, std::string&& path,
-                               const GroupCommunicators<Engine>& communicators, const TensorsOf<Group>& tensors,
-                               const Options& options, SourceLocation where) {
+    static Placed place(Context<Engine>& context, std::string&& path, const GroupCommunicators<Engine>& communicators,
+                        const TensorsOf<Group>& tensors, const Options& options, SourceLocation where) {
         const AxisGrid& grid = context.grid();
         GroupGeometry g;
         g.path = std::move(path);
@@ -100,10 +110,11 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
         g.updated = shards ? g.own : IndexRange{0, g.buffer_numel};
         g.trainable = trainable(g.parameters);
         detail::require_same_group(context, g, where);
-        return g;
+        return {std::move(g), layout};
     }
 
     Policy policy_;
+    FlatLayout layout_;
 };
 
 }  // namespace SHARDKIT_BUILD

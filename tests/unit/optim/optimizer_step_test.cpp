@@ -154,7 +154,7 @@ TEST_CASE("padding is zero and stays zero, also with epsilon = 0") {
                 }
             };
             auto& store = layer.state().parameters();
-            REQUIRE(layer.buffer_numel() == 256);
+            REQUIRE(layer.layout().buffer_numel() == 256);
             expect_zero(store.resting(), store.resting_range().begin);
             expect_zero(store.master(), layer.state().geometry().updated.begin);
             expect_zero(sk::gradient_shard(layer), layer.state().gradients().reduced_range().begin);

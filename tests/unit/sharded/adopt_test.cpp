@@ -43,7 +43,7 @@ TEST_CASE("NoShard works on the user's parameters and gradients in place, also m
                 const std::span<float> g = std::span(gradients).subspan(shift, 42);
                 for (std::size_t i = 0; i < 42; ++i) { p[i] = static_cast<float>(i); }
                 auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {p, g});
-                CHECK(layer.buffer_numel() == 42);
+                CHECK(layer.layout().buffer_numel() == 42);
                 CHECK(gradients == std::vector<float>(44, -2));  // untouched so far
                 auto model = sk::groups(layer);
                 sk::SGD optimizer{model, {.learning_rate = 0.5}};

@@ -288,7 +288,7 @@ TEST_CASE("TensorList: values by name and number, full values, adopted memory; a
         std::vector<float> memory = expected;
         using Adopted = sk::Sharded<List, sk::NoShard, Engine>;
         auto adopted = Adopted::adopt(rank, "adopted", List(tensors), {std::span(memory), {}});
-        CHECK(adopted.buffer_numel() == 9);
+        CHECK(adopted.layout().buffer_numel() == 9);
         CHECK(adopted.unshard().view("bias").data() == memory.data() + 6);
         CHECK(read(adopted) == expected);
 
