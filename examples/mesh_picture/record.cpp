@@ -109,13 +109,12 @@ Facts record(const Options& options) {
         train(layer, optimizer, options.microbatches, mine);
         list_held(layer, optimizer, mine);
         const auto& geometry = layer.state().geometry();
-        mine.parts.assign(geometry.parts.begin(), geometry.parts.end());
+        for (const sk::PlacedParameter& p : geometry.parameters) { mine.parts.push_back(p.part); }
         if (rank.rank() != 0) { return; }
         facts.buffer_numel = geometry.buffer_numel;
         if (policy.values().optimizer == sk::Placement::sharded) { facts.shards = geometry.shards; }
-        for (std::size_t p = 0; p < Group::count; ++p) {
-            facts.parameters.push_back(
-                {Group::names[p], geometry.shapes[p], geometry.tp_placements[p], geometry.ranges[p]});
+        for (const sk::PlacedParameter& p : geometry.parameters) {
+            facts.parameters.push_back({p.name, p.shape, p.tp, p.range});
         }
     });
     return facts;

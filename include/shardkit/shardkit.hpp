@@ -86,6 +86,7 @@
 #include <shardkit/layout/boxes.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/layout/shard_range.hpp>
 #include <shardkit/memory/host_buffer.hpp>
@@ -107,13 +108,15 @@
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/param/attributes.hpp>
 #include <shardkit/param/param.hpp>
+#include <shardkit/param/parameter_record.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
+#include <shardkit/param/tensor_list.hpp>
 #include <shardkit/param/tensor_part.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 #include <shardkit/param/tensor_view.hpp>
-#include <shardkit/param/tp_parts.hpp>
 #include <shardkit/param/tp_placement.hpp>
 #include <shardkit/plan/group_description.hpp>
 #include <shardkit/plan/memory_plan.hpp>
@@ -145,8 +148,8 @@
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
-#include <shardkit/sharded/placed_parameters.hpp>
 #include <shardkit/sharded/precision.hpp>
+#include <shardkit/sharded/same_group.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/sharded/sharded_options.hpp>

@@ -48,10 +48,10 @@ class GroupOptimizer {
         }
         std::vector<ParameterHypers> hypers;
         std::vector<UpdateRange> ranges;
-        for_each_segment(group.ranges, group.updated, [&](Segment segment) {
-            if (group.frozen[segment.parameter]) { return; }
-            const ParameterHypers chosen =
-                hypers_of(group.path, group.names[segment.parameter], options, param_groups);
+        for_each_segment(group.parameters, group.updated, [&](Segment segment) {
+            const PlacedParameter& parameter = group.parameters[segment.parameter];
+            if (parameter.frozen) { return; }
+            const ParameterHypers chosen = hypers_of(group.path, parameter, options, param_groups);
             const auto known = std::find(hypers.begin(), hypers.end(), chosen);
             const auto number = static_cast<std::uint32_t>(known - hypers.begin());
             if (known == hypers.end()) { hypers.push_back(chosen); }
@@ -119,13 +119,14 @@ class GroupOptimizer {
                                 static_cast<const Update*>(updates_.data()), skip, spans);
     }
 
-    static ParameterHypers hypers_of(std::string_view path, std::string_view parameter, const Options& options,
+    static ParameterHypers hypers_of(std::string_view path, const PlacedParameter& parameter, const Options& options,
                                      std::span<const ParamGroup> param_groups) {
+        const double weight_decay = parameter.decay ? options.weight_decay : 0;
         for (const ParamGroup& group : param_groups) {
-            if (!group.matches(path, parameter)) { continue; }
-            return {group.learning_rate_scale, group.weight_decay.value_or(options.weight_decay)};
+            if (!group.matches(path, parameter.name)) { continue; }
+            return {group.learning_rate_scale, group.weight_decay.value_or(weight_decay)};
         }
-        return {1, options.weight_decay};
+        return {1, weight_decay};
     }
 
     // Buffers first: the tables end before them, and wait for the kernels that use both.

@@ -3,13 +3,18 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
+#include <stdexcept>
 #include <string_view>
 
 #include <shardkit/comm/cost.hpp>
+#include <shardkit/layout/placed_parameter.hpp>
+#include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/param/shapes.hpp>
 #include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/policy/split_mesh.hpp>
-#include <shardkit/sharded/placed_parameters.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/precision.hpp>
 
 namespace shardkit {
@@ -47,14 +52,11 @@ struct GroupDescription {
 };
 
 namespace detail {
-template <class Group>
-constexpr void describe_placed(const PlacedParameters<Group>& placed, GroupDescription& group) {
-    for (const std::size_t numel : placed.shapes.numels()) { group.numel += numel; }
-    group.buffer_numel = placed.layout.buffer_numel();
-    group.shard_numel = placed.layout.shard_numel();
-    group.shards = placed.layout.shards();
-    group.tp = placed.tp;
-    group.tp_sum = placed.tp_sum();
+constexpr void describe_placed(std::span<const PlacedParameter> parameters, std::size_t tp, GroupDescription& group) {
+    for (const PlacedParameter& p : parameters) { group.numel += p.shape.numel(); }
+    group.tp = tp;
+    group.tp_sum = tp_sum(parameters, tp);
+    group.trainable = trainable(parameters);
 }
 }  // namespace detail
 
@@ -63,17 +65,20 @@ constexpr void describe_placed(const PlacedParameters<Group>& placed, GroupDescr
 /// @throws  std::invalid_argument when the policy's shard group does not divide dp, or tp an extent that it splits
 template <class ParamOrGroup, ShardPolicy Policy,
           class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
-constexpr GroupDescription describe_group(std::string_view path, const Shapes<GroupOf<ParamOrGroup>>& shapes,
+constexpr GroupDescription describe_group(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
                                           const AxisGrid& mesh, const Policy& policy = {},
                                           SourceLocation where = SourceLocation::current()) {
     GroupDescription group;
     group.path = path;
     group.policy = policy_values(policy, mesh.extent(Dp::name));
-    const std::size_t shards =
-        ranks_over(Over::shards, group.policy, split_mesh(mesh, group.policy, path, where));
-    const PlacedParameters<GroupOf<ParamOrGroup>> placed(path, shapes, mesh, 0, shards,
-                                                         alignment_for(Precision::narrowest));
-    detail::describe_placed(placed, group);
+    group.shards = ranks_over(Over::shards, group.policy, split_mesh(mesh, group.policy, path, where));
+    auto parameters = detail::checked_parameters(path, tensors);
+    const std::size_t tp = mesh.extent(Tp::name);
+    const FlatLayout layout =
+        place_parameters(path, parameters, {tp, 0, group.shards, alignment_for(Precision::narrowest)});
+    group.buffer_numel = layout.buffer_numel();
+    group.shard_numel = layout.shard_numel();
+    detail::describe_placed(parameters, tp, group);
     group.sizes = element_sizes<Precision>();
     return group;
 }
@@ -81,12 +86,15 @@ constexpr GroupDescription describe_group(std::string_view path, const Shapes<Gr
 /// The description of a group that exists.
 template <class Layer>
 GroupDescription describe_group(const Layer& layer) {
+    const GroupGeometry& geometry = layer.state().geometry();
     GroupDescription group;
-    group.path = layer.path();
-    group.policy = policy_values(layer.policy(), layer.context().grid().extent(Dp::name));
-    detail::describe_placed(layer.state().placed(), group);
+    group.path = geometry.path;
+    group.policy = geometry.policy;
+    group.buffer_numel = geometry.buffer_numel;
+    group.shard_numel = geometry.shard_numel;
+    group.shards = geometry.shards;
+    detail::describe_placed(geometry.parameters, geometry.tp_size, group);
     group.sizes = element_sizes<typename Layer::Precision>();
-    group.trainable = layer.trainable();
     return group;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <utility>
 
 #include <shardkit/core/checked.hpp>
@@ -33,13 +34,25 @@ class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
         static_assert(in_group, "Window: this parameter is not in the group");
         if constexpr (in_group) {
             if (state_ == nullptr) { throw UsageError("window used after its end"); }
-            return state_->template view<P>(state_->parameters().full().data(), state_->parameters().generation());
+            return whole(State::Group::template index<P>);
         }
+    }
+    /// The whole parameter of that name or number.
+    /// @throws UsageError after the window's end; std::invalid_argument when the group has no such parameter
+    template <class NameOrNumber>
+    SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto view(const NameOrNumber& parameter,
+                                                SourceLocation where = SourceLocation::current()) const {
+        if (state_ == nullptr) { throw UsageError("window used after its end"); }
+        return whole(state_->geometry().number_of(parameter, where));
     }
     bool open() const noexcept { return state_ != nullptr; }
     bool belongs_to(const State& state) const noexcept { return state_ == &state; }
 
   private:
+    auto whole(std::size_t parameter) const {
+        return state_->view(parameter, state_->parameters().full().data(), state_->parameters().generation());
+    }
+
     State* state_;
 };
 

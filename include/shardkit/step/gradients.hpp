@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <utility>
 
 #include <shardkit/mesh/axes.hpp>
@@ -46,14 +47,25 @@ class [[nodiscard]] Gradients {
         static_assert(in_group, "Gradients: this parameter is not in the group");
         if constexpr (in_group) {
             if (state_ == nullptr) { throw UsageError("gradient handle used after it was added"); }
-            return state_->template view<P>(state_->gradients().full().data(), state_->gradient_generation());
+            return whole(State::Group::template index<P>);
         }
+    }
+    /// The whole gradient of the parameter of that name or number.
+    /// @throws UsageError after the handle was added; std::invalid_argument when the group has no such parameter
+    template <class NameOrNumber>
+    auto view(const NameOrNumber& parameter, SourceLocation where = SourceLocation::current()) const {
+        if (state_ == nullptr) { throw UsageError("gradient handle used after it was added"); }
+        return whole(state_->geometry().number_of(parameter, where));
     }
 
     /// For Accumulation: ends the handle. Null when it was added before.
     State* release() noexcept { return std::exchange(state_, nullptr); }
 
   private:
+    auto whole(std::size_t parameter) const {
+        return state_->view(parameter, state_->gradients().full().data(), state_->gradient_generation());
+    }
+
     State* state_;
 };
 

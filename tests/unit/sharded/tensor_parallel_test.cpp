@@ -90,7 +90,7 @@ Tensors read(Layer& layer) {
 /// Where element `i` of what this rank holds of a parameter lies in the whole tensor, by counting: the test's own.
 std::size_t whole_index(std::size_t p, std::size_t i, std::size_t tp, std::size_t tp_index) {
     const sk::TensorShape whole = shapes()[p];
-    const sk::TpPlacement placement = Block::tp_placements[p];
+    const sk::TpPlacement placement = Block::attributes[p].tp;
     if (placement.kind != sk::TpPlacement::Kind::split) { return i; }
     const std::size_t extent = whole.extents[placement.dimension];
     std::size_t inner = 1;
@@ -146,7 +146,7 @@ std::vector<Outcome> train(Mesh mesh, const sk::DynamicPolicy& policy, Rule rule
                     for_each_parameter([&](auto parameter, std::size_t p) {
                         const auto value = window[parameter];
                         const auto gradient = handle[parameter];
-                        const bool partial = Block::tp_placements[p].kind == sk::TpPlacement::Kind::partial_sum;
+                        const bool partial = Block::attributes[p].tp.kind == sk::TpPlacement::Kind::partial_sum;
                         for (std::size_t i = 0; i < gradient.size(); ++i) {
                             const std::size_t w = whole_index(p, i, tp, tp_index);
                             for (std::size_t s = 0; s < samples; ++s) {
@@ -368,7 +368,8 @@ TEST_CASE("tp: what is planned is what is measured: bytes, calls, and memory of 
                 payload += entry.payload.value;
                 moved += entry.moved.value;
             }
-            const std::size_t holders = policy.values().gradients == sk::Placement::sharded ? 1 : mesh.grid().extent("dp");
+            const std::size_t holders =
+                policy.values().gradients == sk::Placement::sharded ? 1 : mesh.grid().extent("dp");
             CHECK(payload == (mesh.grid().extent("tp") == 1 ? 0 : 21 * 8 * mesh.grid().extent("tp") * holders));
             CHECK(std::abs(static_cast<double>(row.payload.value) -
                            static_cast<double>(payload) / static_cast<double>(mesh.size())) <= 1);
