@@ -7,8 +7,8 @@
 
 #include <shardkit/backend/cub/adamw.hpp>
 #include <shardkit/backend/cub/elementwise.hpp>
-#include <shardkit/backend/cub/pack.hpp>
 #include <shardkit/backend/cub/sgd.hpp>
+#include <shardkit/backend/cub/tensors.hpp>
 
 #include "../unit/backend/nccl/host_functions.hpp"
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include <shardkit/backend/cub/adamw_pass.hpp>
-#include <shardkit/backend/cub/require_size.hpp>
+#include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/optim/adamw_spans.hpp>
 #include <shardkit/optim/adamw_update.hpp>

@@ -9,13 +9,12 @@
 #include <shardkit/backend/cub/adamw.hpp>
 #include <shardkit/backend/cub/block_int8.hpp>
 #include <shardkit/backend/cub/copy.hpp>
-#include <shardkit/backend/cub/device_launch.hpp>
 #include <shardkit/backend/cub/elementwise.hpp>
-#include <shardkit/backend/cub/norm_partial.hpp>
-#include <shardkit/backend/cub/pack.hpp>
-#include <shardkit/backend/cub/run_once.hpp>
+#include <shardkit/backend/cub/launch.hpp>
+#include <shardkit/backend/cub/norm.hpp>
 #include <shardkit/backend/cub/sgd.hpp>
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cub/tensors.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 

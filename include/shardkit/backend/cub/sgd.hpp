@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include <shardkit/backend/cub/require_size.hpp>
 #include <shardkit/backend/cub/sgd_pass.hpp>
+#include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/optim/sgd_spans.hpp>
 #include <shardkit/optim/sgd_update.hpp>

@@ -4,11 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <shardkit/backend/cub/aligned_pack.hpp>
-#include <shardkit/backend/cub/converted.hpp>
-#include <shardkit/backend/cub/for_each_pack.hpp>
-#include <shardkit/backend/cub/lanes_for.hpp>
-#include <shardkit/backend/cub/tiling.hpp>
+#include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/optim/sgd_update.hpp>
 #include <shardkit/optim/update_run.hpp>

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include <shardkit/backend/cuda/arena.hpp>
-#include <shardkit/backend/cuda/watch.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/check.hpp>

@@ -9,14 +9,12 @@
 #include <type_traits>
 
 #include <shardkit/backend/cub/adamw.hpp>
-#include <shardkit/backend/cub/add_norm_partials.hpp>
-#include <shardkit/backend/cub/add_to_norm.hpp>
 #include <shardkit/backend/cub/block_int8.hpp>
 #include <shardkit/backend/cub/elementwise.hpp>
-#include <shardkit/backend/cub/norm_pass.hpp>
-#include <shardkit/backend/cub/pack.hpp>
-#include <shardkit/backend/cub/run_once.hpp>
+#include <shardkit/backend/cub/launch.hpp>
+#include <shardkit/backend/cub/norm.hpp>
 #include <shardkit/backend/cub/sgd.hpp>
+#include <shardkit/backend/cub/tensors.hpp>
 
 #include "machine.hpp"
 

@@ -13,7 +13,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
-#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>

@@ -11,12 +11,9 @@
 #include <thrust/iterator/tabulate_output_iterator.h>
 #include <cub/device/device_reduce.cuh>
 
-#include <shardkit/backend/cub/add_norm_partials.hpp>
-#include <shardkit/backend/cub/add_to_norm.hpp>
-#include <shardkit/backend/cub/norm_partial.hpp>
-#include <shardkit/backend/cub/norm_pass.hpp>
-#include <shardkit/backend/cuda/check.hpp>
-#include <shardkit/backend/cuda/device_guard.hpp>
+#include <shardkit/backend/cub/norm.hpp>
+#include <shardkit/backend/cuda/device.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 

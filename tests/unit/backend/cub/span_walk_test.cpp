@@ -5,9 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <shardkit/backend/cub/for_each_pack.hpp>
-#include <shardkit/backend/cub/lanes_for.hpp>
-#include <shardkit/backend/cub/tiling.hpp>
+#include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/optim/update_run.hpp>
 

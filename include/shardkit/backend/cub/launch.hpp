@@ -3,13 +3,24 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 
 namespace shardkit::gpu {
 
+/// A work without index as one with an index.
+template <class Work>
+struct RunOnce {
+    static_assert(std::is_trivially_copyable_v<Work>, "Kernels::run: the work must be trivially copyable");
+
+    Work work;
+
+    constexpr void operator()(std::uint64_t /*always 0*/) const { work(); }
+};
+
 /// Runs work(i) for each i in [0, count), in one launch: a thread per index, neighbouring threads take neighbouring
-/// indices. The call is defined in device_launch.cuh: whoever includes this header alone links with an object of
+/// indices. The call is defined in launch.cuh: whoever includes this header alone links with an object of
 /// nvcc's in which it is instantiated for the same Work.
 /// Order:  stream-ordered; the indices of one launch have no order.
 class DeviceLaunch {

@@ -5,9 +5,9 @@
 
 #include <cub/device/device_for.cuh>
 
-#include <shardkit/backend/cub/device_launch.hpp>
-#include <shardkit/backend/cuda/check.hpp>
-#include <shardkit/backend/cuda/device_guard.hpp>
+#include <shardkit/backend/cub/launch.hpp>
+#include <shardkit/backend/cuda/device.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 
 namespace shardkit::gpu {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include "../unit/backend/cub/pack_checks.hpp"
+#include "../unit/backend/cub/tensors_checks.hpp"
 #include "gpu_machine.hpp"
 
 TEST_CASE("the pack and unpack kernels") {

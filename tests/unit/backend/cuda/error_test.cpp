@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/thrown_message.hpp"
@@ -31,7 +31,7 @@ TEST_CASE("gpu::check: the error names the call, the user's line, the code and t
         CHECK(error.call() == "cudaSetDevice");
         CHECK(error.where().line == 41);
     }
-    CHECK(thrown_message<Error>([] { check(cudaErrorInvalidValue, "cudaFree"); }).find("check_test.cpp:") !=
+    CHECK(thrown_message<Error>([] { check(cudaErrorInvalidValue, "cudaFree"); }).find("error_test.cpp:") !=
           std::string::npos);
 }
 

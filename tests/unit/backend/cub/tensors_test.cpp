@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include "pack_checks.hpp"
 #include "serial_kernels.hpp"
+#include "tensors_checks.hpp"
 
 TEST_CASE("CUB's pack and unpack passes, run by a loop") {
     shardkit::test::SerialMachine machine;
