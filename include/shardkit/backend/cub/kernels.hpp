@@ -17,6 +17,7 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/tensor_table.hpp>
+#include <shardkit/rank/engine.hpp>
 
 namespace shardkit::gpu {
 
@@ -110,5 +111,8 @@ struct Kernels {
         gpu::dequantize<Block>(DeviceLaunch(stream), codes, scales, to);
     }
 };
+
+static_assert(StepKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
+static_assert(IndexKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
 
 }  // namespace shardkit::gpu

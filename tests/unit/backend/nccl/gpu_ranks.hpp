@@ -30,6 +30,7 @@ namespace gpu_ranks {
 namespace sk = shardkit;
 using Engine = sk::nccl::Engine<host_functions::Kernels>;
 using Comm = Engine::Communicator;
+static_assert(sk::Engine<Engine> && sk::GroupVerbs<Engine> && sk::StepKernels<Engine> && sk::IndexKernels<Engine>);
 using rank_checks::Kind;
 using rank_checks::Outcome;
 
