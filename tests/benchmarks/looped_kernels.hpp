@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include <shardkit/backend/cub/elementwise.hpp>
-#include <shardkit/backend/cub/pack.hpp>
+#include <shardkit/backend/cub/tensors.hpp>
 #include <shardkit/backend/cub/update.hpp>
 
 #include "../unit/backend/nccl/host_functions.hpp"

@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 
 #include "../unit/backend/cub/adamw_checks.hpp"
 #include "../unit/backend/cub/multiply.hpp"

@@ -10,7 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/quantize/dequantize.hpp>

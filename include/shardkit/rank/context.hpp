@@ -21,6 +21,7 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/rank/engine.hpp>
 
 namespace shardkit {
 
@@ -43,24 +44,12 @@ concept CountsTraffic = requires(const C comm) {
     { comm.traffic() } -> std::same_as<TrafficLog&>;
 };
 
-/// The engine places a rank's memory itself. A concept, because nvcc 13.0 takes the same requires-expression in the
-/// member that asks for an unsatisfied one.
-template <class C, class T>
-concept MakesBuffers = requires(const C& comm, std::size_t n) {
-    comm.template buffer<T>(n);
-};
-/// The engine can tell memory that it works on from other memory.
-template <class C>
-concept ChecksMemory = requires(const C& comm, const void* data, std::size_t n, std::string_view what,
-                                SourceLocation where) {
-    comm.require_memory(data, n, what, where);
-    comm.require_host_memory(data, n, what, where);
-};
-
 /// One rank's view of a mesh, independent of the mesh's static type: its place, its communicators, streams and
 /// pools. Every container of the rank refers to it, so it neither moves nor copies and outlives them.
 template <class EngineType>
 class Context {
+    static_assert(detail::EngineRules<EngineType>::are_stated);
+
   public:
     using Engine = EngineType;
     using Communicator = typename Engine::Communicator;

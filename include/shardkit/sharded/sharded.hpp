@@ -14,6 +14,7 @@
 
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/param/shapes.hpp>
+#include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded_state.hpp>
 #include <shardkit/sharded/window.hpp>
@@ -49,6 +50,7 @@ template <class ParamOrGroup, class PolicyType, class EngineType,
 class Sharded {
     static constexpr bool is_policy = ShardPolicy<PolicyType>;
     static_assert(is_policy, "Sharded<Param, Policy>: Policy must satisfy ShardPolicy; see policy/shard_policy.hpp");
+    static_assert(detail::StepRules<EngineType, PrecisionType>::are_stated);
 
   public:
     using Group = GroupOf<ParamOrGroup>;

@@ -17,8 +17,8 @@
 #include <shardkit/rank/rank.hpp>
 
 #include "../comm/recording_communicator.hpp"
-#include "../thrown_message.hpp"
 #include "../mesh/arange.hpp"
+#include "../thrown_message.hpp"
 
 namespace {
 
@@ -110,6 +110,7 @@ struct QuietEngine {
     template <class T>
     using Buffer = HostBuffer<T>;
 };
+static_assert(Engine<QuietEngine> && !StepKernels<QuietEngine>);
 static_assert(CountsTraffic<threads::Communicator> && CountsTraffic<self::Communicator>);
 static_assert(!CountsTraffic<comm_test::RecordingCommunicator>);
 static_assert(!std::is_copy_constructible_v<Context<self::Engine>> &&

@@ -8,15 +8,15 @@
 
 #include <shardkit/backend/cub/block_int8.hpp>
 #include <shardkit/backend/cub/copy.hpp>
-#include <shardkit/backend/cub/device_launch.hpp>
 #include <shardkit/backend/cub/elementwise.hpp>
-#include <shardkit/backend/cub/norm_partial.hpp>
-#include <shardkit/backend/cub/pack.hpp>
-#include <shardkit/backend/cub/run_once.hpp>
+#include <shardkit/backend/cub/launch.hpp>
+#include <shardkit/backend/cub/norm.hpp>
+#include <shardkit/backend/cub/tensors.hpp>
 #include <shardkit/backend/cub/update.hpp>
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/tensor_table.hpp>
+#include <shardkit/rank/engine.hpp>
 
 namespace shardkit::gpu {
 
@@ -104,5 +104,8 @@ struct Kernels {
         gpu::dequantize<Block>(DeviceLaunch(stream), codes, scales, to);
     }
 };
+
+static_assert(StepKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
+static_assert(IndexKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
 
 }  // namespace shardkit::gpu

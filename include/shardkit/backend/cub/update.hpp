@@ -8,12 +8,8 @@
 #include <span>
 #include <utility>
 
-#include <shardkit/backend/cub/aligned_pack.hpp>
-#include <shardkit/backend/cub/converted.hpp>
-#include <shardkit/backend/cub/for_each_pack.hpp>
-#include <shardkit/backend/cub/lanes_for.hpp>
-#include <shardkit/backend/cub/require_size.hpp>
-#include <shardkit/backend/cub/tiling.hpp>
+#include <shardkit/backend/cub/launch.hpp>
+#include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/optim/update.hpp>
 

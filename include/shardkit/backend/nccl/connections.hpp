@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <shardkit/backend/cuda/arena.hpp>
-#include <shardkit/backend/cuda/watch.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/aborts.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>

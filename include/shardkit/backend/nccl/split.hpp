@@ -10,8 +10,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/group.hpp>

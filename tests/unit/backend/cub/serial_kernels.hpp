@@ -8,13 +8,11 @@
 #include <string_view>
 #include <type_traits>
 
-#include <shardkit/backend/cub/add_norm_partials.hpp>
-#include <shardkit/backend/cub/add_to_norm.hpp>
 #include <shardkit/backend/cub/block_int8.hpp>
 #include <shardkit/backend/cub/elementwise.hpp>
-#include <shardkit/backend/cub/norm_pass.hpp>
-#include <shardkit/backend/cub/pack.hpp>
-#include <shardkit/backend/cub/run_once.hpp>
+#include <shardkit/backend/cub/launch.hpp>
+#include <shardkit/backend/cub/norm.hpp>
+#include <shardkit/backend/cub/tensors.hpp>
 #include <shardkit/backend/cub/update.hpp>
 
 #include "machine.hpp"
