@@ -13,6 +13,11 @@ def headers(root):
     return sorted(path.relative_to(root / "include").as_posix() for path in (root / "include").rglob("*.hpp"))
 
 
+def library_files(root):
+    found = (path for path in (root / "include").rglob("*") if path.suffix in (".hpp", ".cuh", ".h", ".inc"))
+    return sorted(path.relative_to(root / "include").as_posix() for path in found)
+
+
 def test_sources(root):
     tests = root / "tests"
     found = list(tests.rglob("*_test.cpp")) + list((tests / "compile_fail").glob("*.cpp"))
@@ -90,9 +95,8 @@ def check_rooms(root):
         (("nccl",), re.compile(r"\bnccl[A-Z]\w*"), "NCCL"),
         (("mpi",), re.compile(r"\bMPI_[A-Z]\w*|#\s*include\s*[<\"]mpi\.h"), "MPI"),
     ]
-    for path in sorted((root / "include").rglob("*")):
-        if path.suffix not in (".hpp", ".cuh", ".h", ".inc"):
-            continue
+    for file in library_files(root):
+        path = root / "include" / file
         parts = path.relative_to(root / "include/shardkit").parts
         room = parts[1] if len(parts) > 2 and parts[0] == "backend" else ""
         for number, line in enumerate(lines_of(path), 1):
@@ -100,6 +104,34 @@ def check_rooms(root):
             for rooms, pattern, name in rules:
                 if room not in rooms and pattern.search(code):
                     yield f"{path.relative_to(root)}:{number}: {name} outside backend/{'|'.join(rooms)}: {line.strip()}"
+
+
+def room_of(header):
+    """The room of shardkit/room/name.hpp, or of shardkit/backend/room/name.hpp; none for an umbrella."""
+    folders = header.split("/")[1:-1]
+    return "/".join(folders[:2 if folders[:1] == ["backend"] else 1])
+
+
+def listed_rooms(root):
+    """The rooms in the order of the table in docs/architecture.md."""
+    table = (line for line in lines_of(root / "docs/architecture.md") if line.startswith("| `"))
+    return [name for line in table for name in re.findall(r"`([\w/]+)/`", line.split("|")[1])]
+
+
+def check_floors(root):
+    """A room uses rooms above it in the list only."""
+    rooms = listed_rooms(root)
+    on_disk = {room_of(file) for file in library_files(root)} - {""}
+    for room in sorted(on_disk - set(rooms)):
+        yield f"docs/architecture.md does not list the room {room}/"
+    for room in sorted(set(rooms) - on_disk):
+        yield f"docs/architecture.md lists the room {room}/, which does not exist"
+    floor = {room: number for number, room in enumerate(rooms)}
+    for file in library_files(root):
+        for used in included(root, file):
+            room, other = room_of(file), room_of(used)
+            if room in floor and floor.get(other, len(rooms)) > floor[room]:
+                yield f"include/{file} includes {used}, but {room}/ stands above {other or 'the umbrella'}/"
 
 
 SOURCES = (".hpp", ".inc", ".cuh", ".h", ".cpp", ".cu", ".py", ".md", ".build", ".sh")
@@ -138,7 +170,7 @@ def check_lengths(root):
             yield f"{path.relative_to(root)}: {count} lines; a header has at most 300"
 
 
-CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "words": check_words,
+CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "floors": check_floors, "words": check_words,
           "lengths": check_lengths}
 
 

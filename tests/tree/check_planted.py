@@ -27,6 +27,14 @@ PLANTS = [
     ("rooms", "include/shardkit/core/planted.hpp", "#ifdef __CUDACC__\n", "planted.hpp:1: CUDA outside"),
     ("rooms", "include/shardkit/comm/planted.hpp", "#include <mpi.h>\n", "planted.hpp:1: MPI outside"),
     ("rooms", "include/shardkit/backend/mpi/planted.hpp", "ncclComm_t c;\n", "planted.hpp:1: NCCL outside"),
+    ("floors", "include/shardkit/core/planted.hpp", "#include <shardkit/comm/verb.hpp>\n",
+     "core/planted.hpp includes shardkit/comm/verb.hpp, but core/ stands above comm/"),
+    ("floors", "include/shardkit/backend/host/planted.hpp", "#include <shardkit/backend/self/engine.hpp>\n",
+     "but backend/host/ stands above backend/self/"),
+    ("floors", "include/shardkit/plan/planted.hpp", "#include <shardkit/shardkit.hpp>\n",
+     "but plan/ stands above the umbrella"),
+    ("floors", "include/shardkit/attic/planted.hpp", HEADER, "does not list the room attic/"),
+    ("floors", "docs/architecture.md", "| `cellar/` | nothing | |\n", "lists the room cellar/, which does not exist"),
     ("words", "tests/planted.cpp", "// FIX" + "ME\n", "planted.cpp:1: left over"),
     ("words", "tests/planted.cpp", "int planted;\n", "no line '// SPDX-License-Identifier"),
     ("lengths", "include/shardkit/core/planted.hpp", "\n" * 301, "301 lines"),
@@ -39,8 +47,8 @@ def main():
     for name, path, text, expected in PLANTS:
         with tempfile.TemporaryDirectory() as folder:
             copy = pathlib.Path(folder)
-            for top in ("include", "tests", "examples"):
-                shutil.copytree(root / top, copy / top, ignore=shutil.ignore_patterns("golden", "__pycache__"))
+            for top in ("include", "tests", "examples", "docs"):
+                shutil.copytree(root / top, copy / top, ignore=shutil.ignore_patterns("golden", "pictures", "__pycache__"))
             append(copy / path, text)
             done = subprocess.run([sys.executable, "-B", check, name, copy], capture_output=True, text=True,
                                   check=False)

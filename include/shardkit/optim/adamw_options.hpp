@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/validate_number.hpp>
+#include <shardkit/core/validate_number.hpp>
 
 namespace shardkit {
 

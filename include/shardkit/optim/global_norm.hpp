@@ -13,11 +13,28 @@
 #include <shardkit/optim/begin_norm.hpp>
 #include <shardkit/optim/finish_norm.hpp>
 #include <shardkit/optim/norm_partial.hpp>
+#include <shardkit/optim/norm_slots.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/step/reduce.hpp>
 
 namespace shardkit {
+
+namespace detail {
+/// Where a rank's totals of global norms lie: two doubles each in the engine's memory, which take turns.
+template <class Engine>
+class NormSlots {
+  public:
+    explicit NormSlots(Context<Engine>& context) : memory_(context.template buffer<double>(2 * norm_slots)) {}
+
+    double* take() noexcept { return memory_.data() + 2 * (taken_++ % norm_slots); }
+    std::uint64_t taken() const noexcept { return taken_; }
+
+  private:
+    typename Engine::template Buffer<double> memory_;
+    std::uint64_t taken_ = 0;
+};
+}  // namespace detail
 
 /// The 2-norm of a model's reduced gradients, the same number on every rank: a scalar in the engine's memory, which a
 /// clip coefficient refers to and `value` reads. It stays there while fewer than norm_slots later ones are
@@ -27,7 +44,10 @@ class GlobalNorm {
   public:
     /// Of a rank's next slot; FinishNorm writes it.
     explicit GlobalNorm(Context<Engine>& context)
-        : context_(&context), total_(context.take_norm_slot()), taken_(context.norms_taken()) {}
+        : context_(&context),
+          slots_(&context.template kept<detail::NormSlots<Engine>>()),
+          total_(slots_->take()),
+          taken_(slots_->taken()) {}
 
     /// The norm; waits for the compute stream, on an asynchronous engine the only synchronisation. As in PyTorch
     /// infinite after an infinite element and NaN after a NaN.
@@ -39,8 +59,8 @@ class GlobalNorm {
     /// Sum of squares and non-finite count in the engine's memory, for kernels in the compute stream's order.
     /// @throws UsageError as value
     double* data() const {
-        if (context_->norms_taken() - taken_ >= norm_slots) {
-            throw UsageError(detail::concat("GlobalNorm: ", context_->norms_taken() - taken_,
+        if (slots_->taken() - taken_ >= norm_slots) {
+            throw UsageError(detail::concat("GlobalNorm: ", slots_->taken() - taken_,
                                             " more norms were taken before this one was used, expected fewer than ",
                                             norm_slots));
         }
@@ -56,6 +76,7 @@ class GlobalNorm {
     }
 
     Context<Engine>* context_;
+    detail::NormSlots<Engine>* slots_;
     double* total_;
     std::uint64_t taken_;
 };

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include <shardkit/detail/validate_number.hpp>
+#include <shardkit/core/validate_number.hpp>
 
 namespace shardkit {
 

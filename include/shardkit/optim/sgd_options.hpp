@@ -5,8 +5,8 @@
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
-#include <shardkit/detail/validate_number.hpp>
 
 namespace shardkit {
 

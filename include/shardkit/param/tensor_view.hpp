@@ -9,7 +9,7 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/param/tensor_shape.hpp>
+#include <shardkit/layout/tensor_shape.hpp>
 
 namespace shardkit {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include <shardkit/detail/human_bytes.hpp>
+#include <shardkit/core/human_bytes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/plan/plan.hpp>
 

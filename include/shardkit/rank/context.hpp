@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -18,7 +19,6 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/optim/norm_slots.hpp>
 
 namespace shardkit {
 
@@ -165,12 +165,16 @@ class Context {
         return adopt(grid_.group(AxisSet::names, rank()), axes_label<AxisSet>(grid_), adopted, where);
     }
 
-    /// Where a norm's total lies until `norm_slots` more norms were taken: two doubles in the engine's memory.
-    double* take_norm_slot() {
-        if (norms_.size() == 0) { norms_ = buffer<double>(2 * norm_slots); }
-        return norms_.data() + 2 * (norms_taken_++ % norm_slots);
+    /// This rank's one T, made from the context when it is first asked for and kept with it: how a room below keeps
+    /// something for each rank without this room knowing what it is.
+    template <class T>
+    T& kept() {
+        for (const Kept& one : kept_) {
+            if (one.type == &type_key<T>) { return *static_cast<T*>(one.object.get()); }
+        }
+        kept_.push_back({&type_key<T>, std::make_shared<T>(*this)});
+        return *static_cast<T*>(kept_.back().object.get());
     }
-    std::uint64_t norms_taken() const noexcept { return norms_taken_; }
 
     /// Memory of the engine that steps share: at least `size` doubles, kept between steps.
     std::span<double> step_scratch(std::size_t size) {
@@ -183,6 +187,12 @@ class Context {
     }
 
   private:
+    template <class T>
+    static inline char type_key{};  // its address tells T from other types
+    struct Kept {
+        const char* type;
+        std::shared_ptr<void> object;
+    };
     struct Made {
         std::vector<std::size_t> members;
         Communicator communicator;
@@ -230,8 +240,7 @@ class Context {
     std::vector<Made> made_;
     TrafficLog uncounted_;
     typename Engine::template Buffer<double> step_scratch_;
-    typename Engine::template Buffer<double> norms_;
-    std::uint64_t norms_taken_ = 0;
+    std::vector<Kept> kept_;
 };
 
 }  // namespace shardkit
