@@ -4,8 +4,8 @@
 #include <cstddef>
 
 #include <shardkit/layout/boxes.hpp>
-#include <shardkit/layout/tensor_shape.hpp>
 #include <shardkit/param/tensor_part.hpp>
+#include <shardkit/param/tensor_shape.hpp>
 
 #include "svg.hpp"
 

@@ -88,7 +88,6 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/layout/shard_range.hpp>
-#include <shardkit/layout/tensor_shape.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/memory/slot_pool.hpp>
@@ -126,6 +125,7 @@
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/param/tensor_part.hpp>
+#include <shardkit/param/tensor_shape.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/param/tp_parts.hpp>
 #include <shardkit/param/tp_placement.hpp>

@@ -134,6 +134,16 @@ def check_floors(root):
                 yield f"include/{file} includes {used}, but {room}/ stands above {other or 'the umbrella'}/"
 
 
+def check_errors(root):
+    """What a user did wrong is said with the user's file and line, which core/error.hpp alone puts into a message."""
+    for file in library_files(root):
+        if file == "shardkit/core/error.hpp":
+            continue
+        for number, line in enumerate(lines_of(root / "include" / file), 1):
+            if re.search(r"\bthrow (shardkit::)?UsageError\b", line.split("//")[0]):
+                yield f"include/{file}:{number}: use throw_usage_error(where, ...): {line.strip()}"
+
+
 SOURCES = (".hpp", ".inc", ".cuh", ".h", ".cpp", ".cu", ".py", ".md", ".build", ".sh")
 
 
@@ -170,8 +180,8 @@ def check_lengths(root):
             yield f"{path.relative_to(root)}: {count} lines; a header has at most 300"
 
 
-CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "floors": check_floors, "words": check_words,
-          "lengths": check_lengths}
+CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "floors": check_floors,
+          "errors": check_errors, "words": check_words, "lengths": check_lengths}
 
 
 def main():

@@ -35,6 +35,8 @@ PLANTS = [
      "but plan/ stands above the umbrella"),
     ("floors", "include/shardkit/attic/planted.hpp", HEADER, "does not list the room attic/"),
     ("floors", "docs/architecture.md", "| `cellar/` | nothing | |\n", "lists the room cellar/, which does not exist"),
+    ("errors", "include/shardkit/core/planted.hpp", "throw UsageError(text, {});\n",
+     "core/planted.hpp:1: use throw_usage_error(where, ...)"),
     ("words", "tests/planted.cpp", "// FIX" + "ME\n", "planted.cpp:1: left over"),
     ("words", "tests/planted.cpp", "int planted;\n", "no line '// SPDX-License-Identifier"),
     ("lengths", "include/shardkit/core/planted.hpp", "\n" * 301, "301 lines"),

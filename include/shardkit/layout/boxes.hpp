@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/layout/tensor_shape.hpp>
+#include <shardkit/param/tensor_shape.hpp>
 
 namespace shardkit {
 

@@ -44,12 +44,13 @@ class Optimizer {
             if (!paths.insert(layer.path()).second) {
                 throw_invalid_argument(where, "optimizer: two groups have the path '", layer.path(), "'");
             }
-            std::get<decltype(part)::value>(updates_).emplace_back(layer.context(), layer.state().geometry(),
-                                                                   options_, param_groups_);
+            std::get<decltype(part)::value>(updates_).emplace_back(
+                layer.context(), detail::Access::state(layer).geometry(), options_, param_groups_);
         });
-        auto& context = groups_.context();
+        auto& context = groups_.context(where);
         engine_options_ = EngineTable<Engine, Options>(context, options_);
         scalars_ = EngineTable<Engine, StepScalars>(context, StepScalars{});
+        static_cast<void>(context.template kept<detail::NormMemory<Engine>>());  // made now, and not by a step
     }
 
     const Options& options() const noexcept { return options_; }
@@ -72,24 +73,24 @@ class Optimizer {
         check_type<X>();
         if constexpr (accepts<X>) {
             step(std::forward<X>(reduced),
-                 reduced.loss_scale() == nullptr ? ClipCoefficient{} : no_clip(global_norm(reduced, where)), where);
+                 reduced.has_loss_scale() ? no_clip(global_norm(reduced, where), where) : ClipCoefficient{}, where);
         }
     }
     template <class X>
-    void step(X&& reduced, ClipCoefficient coefficient, SourceLocation /*where*/ = SourceLocation::current()) {
+    void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
         if constexpr (accepts<X>) {
             const Reduced<T...> consumed(std::forward<X>(reduced));
-            if (!(consumed.groups() == groups_)) {
-                throw UsageError("optimizer step: these gradients belong to another model of the same type");
+            if (!(consumed.groups(where) == groups_)) {
+                throw_usage_error(where, "optimizer step: these gradients belong to another model of the same type");
             }
-            check_parts(std::index_sequence_for<T...>{});
-            groups_.for_each([](auto& layer) { layer.state().parameters().begin_update(); });
-            Engine::Kernels::run(
-                groups_.context().compute_stream(),
-                BeginStep{consumed.divisor_scale(), coefficient, consumed.loss_scale(), scalars_.data()});
+            check_parts(std::index_sequence_for<T...>{}, where);
+            groups_.for_each([&](auto& layer) { detail::Access::state(layer).parameters().begin_update(where); });
+            Engine::Kernels::run(groups_.context().compute_stream(),
+                                 BeginStep{consumed.divisor_scale(), coefficient,
+                                           detail::Access::loss_scale(consumed), scalars_.data()});
             groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-                std::get<decltype(part)::value>(updates_)[index].run(layer.state(), scalars_.data(),
+                std::get<decltype(part)::value>(updates_)[index].run(detail::Access::state(layer), scalars_.data(),
                                                                      engine_options_.data());
             });
         }
@@ -99,8 +100,8 @@ class Optimizer {
     std::vector<ShardInfo> shards() {
         std::vector<ShardInfo> list;
         groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-            std::get<decltype(part)::value>(updates_)[index].list(layer.state().geometry(), layer.policy().optimizer,
-                                                                  list);
+            std::get<decltype(part)::value>(updates_)[index].list(detail::Access::state(layer).geometry(),
+                                                                  layer.policy().optimizer, list);
         });
         return list;
     }
@@ -131,9 +132,10 @@ class Optimizer {
     }
 
     template <std::size_t... I>
-    void check_parts(std::index_sequence<I...>) const {
+    void check_parts(std::index_sequence<I...>, SourceLocation where) const {
         if (((groups_.template part_size<I>() != std::get<I>(updates_).size()) || ...)) {
-            throw UsageError("optimizer step: a range of the model has grown or shrunk since the optimizer was made");
+            throw_usage_error(
+                where, "optimizer step: a range of the model has grown or shrunk since the optimizer was made");
         }
     }
 

@@ -10,7 +10,7 @@
 #include <shardkit/core/dynamic.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/fixed_string.hpp>
-#include <shardkit/layout/tensor_shape.hpp>
+#include <shardkit/param/tensor_shape.hpp>
 
 namespace shardkit {
 

@@ -8,7 +8,6 @@
 #include <tuple>
 #include <type_traits>
 
-#include <shardkit/layout/index_range.hpp>
 #include <shardkit/param/param.hpp>
 #include <shardkit/param/tp_placement.hpp>
 
@@ -51,9 +50,17 @@ constexpr bool distinct(const std::array<std::string_view, N>& names) noexcept {
     return true;
 }
 
+/// Parameters [begin, end) of a group.
+struct Adjacent {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    constexpr std::size_t size() const noexcept { return end - begin; }
+    constexpr bool empty() const noexcept { return begin == end; }
+};
+
 template <std::size_t N>
-constexpr IndexRange partial_sums(const std::array<TpPlacement, N>& placements) noexcept {
-    IndexRange found;
+constexpr Adjacent partial_sums(const std::array<TpPlacement, N>& placements) noexcept {
+    Adjacent found;
     for (std::size_t i = 0; i < N; ++i) {
         if (placements[i].kind != TpPlacement::Kind::partial_sum) { continue; }
         if (found.empty()) { found.begin = i; }
@@ -62,7 +69,7 @@ constexpr IndexRange partial_sums(const std::array<TpPlacement, N>& placements) 
     return found;
 }
 template <std::size_t N>
-constexpr bool adjacent(const std::array<TpPlacement, N>& placements, IndexRange range) noexcept {
+constexpr bool adjacent(const std::array<TpPlacement, N>& placements, Adjacent range) noexcept {
     for (std::size_t i = range.begin; i < range.end; ++i) {
         if (placements[i].kind != TpPlacement::Kind::partial_sum) { return false; }
     }
@@ -120,7 +127,7 @@ struct Params {
     static_assert(detail::StoredTraits<Stored>::splits_exist,
                   "Params<...>: tp::Split<Dimension> of a parameter that has no such dimension");
     /// The parameters that are tp::PartialSum: `partial_sums.size()` of them from number `partial_sums.begin` on.
-    static constexpr IndexRange partial_sums = detail::partial_sums(tp_placements);
+    static constexpr detail::Adjacent partial_sums = detail::partial_sums(tp_placements);
     static_assert(detail::adjacent(tp_placements, partial_sums),
                   "Params<...>: name the parameters that are tp::PartialSum one after the other: one call sums them");
     static_assert((detail::splits_as_target<P> && ...),

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include <shardkit/layout/tensor_shape.hpp>
+#include <shardkit/param/tensor_shape.hpp>
 
 namespace shardkit {
 

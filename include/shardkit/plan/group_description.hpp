@@ -92,7 +92,7 @@ GroupDescription describe_group(const Layer& layer) {
     const AxisGrid& mesh = layer.context().grid();
     group.path = layer.path();
     group.policy = policy_traits(layer.policy(), mesh.extent(Dp::name), mesh.extent(Cp::name));
-    detail::describe_placed(layer.state().placed(), group);
+    detail::describe_placed(detail::Access::state(layer).placed(), group);
     group.sizes = element_sizes<typename Layer::Precision>();
     group.trainable = layer.trainable();
     return group;

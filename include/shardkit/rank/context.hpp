@@ -15,6 +15,7 @@
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/access.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
@@ -91,7 +92,6 @@ class Context {
     const AxisGrid& grid() const noexcept { return grid_; }
     const Communicator& world() const noexcept { return world_; }
     const RankOptions& options() const noexcept { return options_; }
-    SlotPools<Engine>& pools() noexcept { return pools_; }
 
     Stream compute_stream() const noexcept { return streams_.compute; }
     Stream communication_stream() const noexcept { return streams_.communication; }
@@ -176,17 +176,8 @@ class Context {
         return *static_cast<T*>(kept_.back().object.get());
     }
 
-    /// Memory of the engine that steps share: at least `size` doubles, kept between steps.
-    std::span<double> step_scratch(std::size_t size) {
-        if (step_scratch_.size() < size) {
-            streams_.compute.synchronize();  // of an earlier, smaller model
-            streams_.communication.synchronize();
-            step_scratch_ = buffer<double>(size);
-        }
-        return step_scratch_.span().first(size);
-    }
-
   private:
+    friend detail::Access;
     template <class T>
     static inline char type_key{};  // its address tells T from other types
     struct Kept {
@@ -239,7 +230,6 @@ class Context {
     RankOptions options_;
     std::vector<Made> made_;
     TrafficLog uncounted_;
-    typename Engine::template Buffer<double> step_scratch_;
     std::vector<Kept> kept_;
 };
 

@@ -43,10 +43,10 @@ class GradientStore {
     }
 
     /// A full gradient buffer for one microbatch, zeroed unless earlier microbatches are kept in it.
-    std::span<Gradient> open() {
+    std::span<Gradient> open(SourceLocation where) {
         const auto stream = context_->compute_stream();
         if (reduces_each_microbatch()) {
-            stream.wait(lease_.acquire(geometry_->path));
+            stream.wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gradient*>(lease_.data());
         } else {
             stream.wait(reduced_ready_);  // of a step that nobody waited for
@@ -147,7 +147,7 @@ class GradientStore {
                                       geometry_->shard_numel * sizeof(Reduction));
                 addend_joined_ = true;
             }
-            addend_.acquire(geometry_->path);  // last used in this stream
+            addend_.acquire(geometry_->path, where);  // last used in this stream
             const std::span<Reduction> addend(static_cast<Reduction*>(addend_.data()), geometry_->shard_numel);
             reduce_scatter(comms_.shards, ReduceOp::sum, constant(full()), addend, stream, where);
             Kernels::accumulate(stream, constant(addend), reduced());

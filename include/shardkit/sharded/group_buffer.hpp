@@ -28,7 +28,7 @@ template <class Engine>
 SlotLease<Engine> group_lease(Context<Engine>& context, std::string_view path, SlotPurpose purpose,
                               std::size_t bytes) {
     try {
-        return SlotLease<Engine>(context.pools(), purpose, bytes);
+        return SlotLease<Engine>(detail::Access::pools(context), purpose, bytes);
     } catch (const std::bad_alloc&) { throw MemoryError(path, bytes, detail::concat(name(purpose), " buffer")); }
 }
 

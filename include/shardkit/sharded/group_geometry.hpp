@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/layout/tensor_shape.hpp>
 #include <shardkit/param/tensor_part.hpp>
+#include <shardkit/param/tensor_shape.hpp>
 #include <shardkit/param/tp_placement.hpp>
 #include <shardkit/policy/placement.hpp>
 #include <shardkit/policy/policy_traits.hpp>

@@ -61,7 +61,7 @@ class ParameterStore {
     /// Opens a window: leases a full buffer and gathers into it where the full copy is stale.
     void open(SourceLocation where) {
         if (leases_full()) {
-            context_->communication_stream().wait(lease_.acquire(geometry_->path));
+            context_->communication_stream().wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gather*>(lease_.data());
         }
         if (is_stale()) {
@@ -114,10 +114,10 @@ class ParameterStore {
     }
 
     /// @throws UsageError when a window is open: it would show half of the update
-    void begin_update() const {
+    void begin_update(SourceLocation where) const {
         if (windows_ > 0) {
-            throw UsageError(detail::concat("'", geometry_->path, "': optimizer step or load while ", windows_,
-                                            " window(s) are open; reshard them first"));
+            throw_usage_error(where, "'", geometry_->path, "': optimizer step or load while ", windows_,
+                              " window(s) are open; reshard them first");
         }
     }
     /// After every element of `resting` was written by other means than an update.

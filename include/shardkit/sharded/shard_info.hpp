@@ -12,7 +12,7 @@
 #include <shardkit/layout/boxes.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/segments.hpp>
-#include <shardkit/layout/tensor_shape.hpp>
+#include <shardkit/param/tensor_shape.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit {

@@ -42,9 +42,9 @@ class ShardedState : PlacedParameters<GroupType>, public GroupState<EngineType, 
     const Placed& placed() const noexcept { return *this; }
 
     template <class P, class T>
-    TensorView<T> view(T* full, const std::uint64_t& generation) const {
+    TensorView<T> view(T* full, const std::uint64_t& generation, SourceLocation opened) const {
         constexpr std::size_t p = Group::template index<P>;
-        return {full + layout().offset(p), Placed::parts[p].shape(), generation};
+        return {full + layout().offset(p), Placed::parts[p].shape(), generation, opened};
     }
 
   private:

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include <shardkit/detail/access.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/sharded/sharded_state.hpp>
 
@@ -24,11 +25,11 @@ class [[nodiscard]] Gradients {
   public:
     using owed = typename Placement::owed;
 
-    explicit Gradients(State& state) noexcept : state_(&state) {}
-    Gradients(Gradients&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+    Gradients(Gradients&& other) noexcept : state_(std::exchange(other.state_, nullptr)), taken_(other.taken_) {}
     Gradients& operator=(Gradients&& other) noexcept {
-        Gradients taken(std::move(other));  // ends what this one held, now and not with `other`
-        std::swap(state_, taken.state_);
+        Gradients ending(std::move(other));  // ends what this one held, now and not with `other`
+        std::swap(state_, ending.state_);
+        std::swap(taken_, ending.taken_);
         return *this;
     }
     ~Gradients() {
@@ -45,16 +46,20 @@ class [[nodiscard]] Gradients {
         constexpr bool in_group = State::Group::template contains<P>;
         static_assert(in_group, "Gradients: this parameter is not in the group");
         if constexpr (in_group) {
-            if (state_ == nullptr) { throw UsageError("gradient handle used after it was added"); }
-            return state_->template view<P>(state_->gradients().full().data(), state_->gradient_generation());
+            if (state_ == nullptr) {
+                throw_usage_error(taken_, "gradient handle used after it was added; it was taken here");
+            }
+            return state_->template view<P>(state_->gradients().full().data(), state_->gradient_generation(), taken_);
         }
     }
 
-    /// For Accumulation: ends the handle. Null when it was added before.
+  private:
+    friend detail::Access;
+    Gradients(State& state, SourceLocation taken) noexcept : state_(&state), taken_(taken) {}
     State* release() noexcept { return std::exchange(state_, nullptr); }
 
-  private:
     State* state_;
+    SourceLocation taken_;
 };
 
 }  // namespace SHARDKIT_BUILD

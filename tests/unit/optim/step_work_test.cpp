@@ -19,6 +19,8 @@
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
+#include "unit/thrown_message.hpp"
+
 namespace sk = shardkit;
 
 namespace {
@@ -126,6 +128,21 @@ TEST_CASE("EngineTable: what the host gave, and what kernels wrote since") {
     });
 }
 
+TEST_CASE("NormMemory: the scratch is kept and only grows") {
+    sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
+        sk::detail::NormMemory<sk::EngineOf<decltype(rank)>> memory(rank);
+        const auto small = memory.scratch(4);
+        CHECK(small.size() == 4);
+        const auto large = memory.scratch(1000);
+        CHECK(large.size() == 1000);
+        large[999] = 3;
+        const auto again = memory.scratch(8);
+        CHECK(again.size() == 8);
+        CHECK(again.data() == large.data());
+        CHECK(memory.scratch(1000)[999] == 3);
+    });
+}
+
 TEST_CASE("GlobalNorm: refused once its memory belongs to a later norm") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
         sk::Sharded<Weight, sk::NoShard, sk::EngineOf<decltype(rank)>> layer{rank, "layer"};
@@ -144,10 +161,10 @@ TEST_CASE("GlobalNorm: refused once its memory belongs to a later norm") {
         CHECK(kept.value() == 3);
         const auto later = norm_of(2);
         CHECK(later.value() == 2);
-        CHECK_THROWS_WITH_AS(static_cast<void>(kept.value()),
-                             "GlobalNorm: 16 more norms were taken before this one was used, expected fewer than 16",
-                             sk::UsageError);
-        CHECK_THROWS_AS(static_cast<void>(sk::clip(kept, 1)), sk::UsageError);
+        CHECK_USAGE_ERROR(kept.value(),
+                          "GlobalNorm: 16 more norms were taken before this one was used, expected fewer than 16");
+        CHECK_USAGE_ERROR(sk::clip(kept, 1),
+                          "GlobalNorm: 16 more norms were taken before this one was used, expected fewer than 16");
     });
 }
 
@@ -155,6 +172,5 @@ TEST_CASE("a model without groups has no norm and no optimizer") {
     using Layer = sk::Sharded<Weight, sk::NoShard, sk::self::Engine>;
     std::vector<Layer> none;
     auto model = sk::groups(none);
-    CHECK_THROWS_WITH_AS((sk::SGD{model, {}}), "groups(...): this model has no groups: every range is empty",
-                         sk::UsageError);
+    CHECK_USAGE_ERROR((sk::SGD{model, {}}), "groups(...): this model has no groups: every range is empty");
 }

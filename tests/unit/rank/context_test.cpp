@@ -17,8 +17,8 @@
 #include <shardkit/rank/rank.hpp>
 
 #include "../comm/recording_communicator.hpp"
-#include "../thrown_message.hpp"
 #include "../mesh/arange.hpp"
+#include "../thrown_message.hpp"
 
 namespace {
 
@@ -114,6 +114,16 @@ static_assert(CountsTraffic<threads::Communicator> && CountsTraffic<self::Commun
 static_assert(!CountsTraffic<comm_test::RecordingCommunicator>);
 static_assert(!std::is_copy_constructible_v<Context<self::Engine>> &&
               !std::is_move_constructible_v<Context<self::Engine>>);
+
+/// What another room keeps for a rank.
+struct Counted {
+    explicit Counted(const Context<self::Engine>& context) : ranks(context.world_size()) {}
+    std::size_t ranks;
+    int uses = 0;
+};
+struct OtherCounted : Counted {
+    using Counted::Counted;
+};
 
 }  // namespace
 
@@ -296,17 +306,16 @@ TEST_CASE("Context: an engine that does not count has an empty log") {
     CHECK(call.count == 0);  // the data axis is the world
 }
 
-TEST_CASE("Context: the norm's scratch is kept and only grows") {
+TEST_CASE("Context: keeps one object of each type for other rooms, made when it is first asked for") {
     self::run(DeviceMesh<1>{}, [](auto& rank) {
-        const auto small = rank.step_scratch(4);
-        CHECK(small.size() == 4);
-        const auto large = rank.step_scratch(1000);
-        CHECK(large.size() == 1000);
-        large[999] = 3;
-        const auto again = rank.step_scratch(8);
-        CHECK(again.size() == 8);
-        CHECK(again.data() == large.data());
-        CHECK(rank.step_scratch(1000)[999] == 3);
+        auto& first = rank.template kept<Counted>();
+        CHECK(first.ranks == 1);
+        first.uses = 3;
+        auto& other = rank.template kept<OtherCounted>();
+        CHECK(other.uses == 0);
+        CHECK(&rank.template kept<Counted>() == &first);
+        CHECK(rank.template kept<Counted>().uses == 3);
+        CHECK(&rank.template kept<OtherCounted>() == &other);
     });
 }
 

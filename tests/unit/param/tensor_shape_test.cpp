@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/layout/tensor_shape.hpp>
+#include <shardkit/param/tensor_shape.hpp>
 
 namespace {
 
