@@ -9,6 +9,9 @@ import tempfile
 HEADER = "// SPDX-License-Identifier: Apache-2.0\n#pragma once\n"
 
 
+PUBLIC = "namespace shardkit {\n/// A planted name. And more.\nstruct Planted {};\n}\n"
+
+
 def append(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", encoding="utf-8") as file:
@@ -21,7 +24,12 @@ PLANTS = [
     ("lists", "tests/compile_fail/planted.cpp", HEADER, "lacks compile_fail/planted.cpp"),
     ("lists", "examples/99_planted.cpp", HEADER, "lacks 99_planted.cpp"),
     ("lists", "tests/list.txt", "zz/absent_test.cpp\n", "names zz/absent_test.cpp, which does not exist"),
-    ("umbrella", "include/shardkit/core/planted.hpp", HEADER, "does not reach shardkit/core/planted.hpp"),
+    ("umbrella", "include/shardkit/core/planted.hpp", HEADER + PUBLIC, "does not reach shardkit/core/planted.hpp"),
+    ("umbrella", "include/shardkit/backend/mpi/planted.hpp", HEADER + PUBLIC, "mpi.hpp does not reach"),
+    ("umbrella", "include/shardkit/shardkit.hpp", "#include <shardkit/detail/concat.hpp>\n",
+     "lists shardkit/detail/concat.hpp, which has no public name"),
+    ("umbrella", "include/shardkit/core/error.hpp", "#include <shardkit/backend/mpi/api.hpp>\n",
+     "reaches shardkit/backend/mpi/api.hpp, which not every machine can compile"),
     ("umbrella", "include/shardkit/shardkit.hpp", "int planted();\n", "holds more than includes: int planted();"),
     ("rooms", "include/shardkit/core/planted.hpp", "#include <cuda_runtime.h>\n", "planted.hpp:1: CUDA outside"),
     ("rooms", "include/shardkit/core/planted.hpp", "#ifdef __CUDACC__\n", "planted.hpp:1: CUDA outside"),
@@ -39,6 +47,11 @@ PLANTS = [
      "core/planted.hpp:1: use throw_usage_error(where, ...)"),
     ("words", "tests/planted.cpp", "// FIX" + "ME\n", "planted.cpp:1: left over"),
     ("words", "tests/planted.cpp", "int planted;\n", "no line '// SPDX-License-Identifier"),
+    ("reference", "include/shardkit/core/planted.hpp", HEADER + PUBLIC,
+     "lacks: | `Planted` | A planted name | `core/planted.hpp` |"),
+    ("reference", "include/shardkit/core/planted.hpp", HEADER + PUBLIC.replace("///", "//"),
+     "core/planted.hpp:5: Planted is public and has no docstring"),
+    ("reference", "docs/reference.md", "| `absent` | | |\n", "says what the headers do not say: | `absent` | | |"),
     ("lengths", "include/shardkit/core/planted.hpp", "\n" * 301, "301 lines"),
 ]
 

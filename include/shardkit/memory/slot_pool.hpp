@@ -11,7 +11,7 @@
 
 #include <shardkit/core/error.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// Equal buffers that groups of one layout size take turns in. Group k prefers slot k mod in_flight, so that
 /// the same schedule gives the same addresses in every step.
@@ -180,4 +180,4 @@ class SlotLease {
     std::size_t ordinal_ = 0;
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -16,7 +16,7 @@ struct BeginNorm {
     std::span<double> partials;
 
     constexpr void operator()() const {
-        *scale = unscale(divisor_scale, loss_scale);
+        *scale = detail::unscale(divisor_scale, loss_scale);
         for (double& partial : partials) { partial = 0; }
     }
 };

@@ -106,10 +106,10 @@ class GroupUpdate {
 
     // Buffers first: the tables end before them, and wait for the kernels that use both.
     std::array<typename Engine::template Buffer<Element>, state_count> states_{};
-    EngineTable<Engine, typename Rule::Progress> progress_;
-    EngineTable<Engine, UpdateChoice> choices_;
-    EngineTable<Engine, Update> updates_;  // one for each choice
-    EngineTable<Engine, UpdateRun> runs_;  // of what this rank updates
+    detail::EngineTable<Engine, typename Rule::Progress> progress_;
+    detail::EngineTable<Engine, UpdateChoice> choices_;
+    detail::EngineTable<Engine, Update> updates_;  // one for each choice
+    detail::EngineTable<Engine, UpdateRun> runs_;  // of what this rank updates
 };
 
 }  // namespace shardkit

@@ -48,8 +48,8 @@ class Optimizer {
                 layer.context(), detail::Access::state(layer).geometry(), options_, param_groups_);
         });
         auto& context = groups_.context(where);
-        engine_options_ = EngineTable<Engine, Options>(context, options_);
-        scalars_ = EngineTable<Engine, StepScalars>(context, StepScalars{});
+        engine_options_ = detail::EngineTable<Engine, Options>(context, options_);
+        scalars_ = detail::EngineTable<Engine, StepScalars>(context, StepScalars{});
         static_cast<void>(context.template kept<detail::NormMemory<Engine>>());  // made now, and not by a step
     }
 
@@ -146,8 +146,8 @@ class Optimizer {
     Options options_;
     std::vector<ParamGroup> param_groups_;
     std::tuple<std::vector<UpdateOf<LayerOf<T>>>...> updates_;
-    EngineTable<Engine, Options> engine_options_;
-    EngineTable<Engine, StepScalars> scalars_;
+    detail::EngineTable<Engine, Options> engine_options_;
+    detail::EngineTable<Engine, StepScalars> scalars_;
 };
 
 }  // namespace shardkit

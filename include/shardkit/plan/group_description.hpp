@@ -23,6 +23,7 @@ struct ElementSizes {
     bool reduces_in_place = true;
 };
 
+/// The element sizes of a Precision.
 template <class Precision>
 constexpr ElementSizes element_sizes() noexcept {
     return {sizeof(typename Precision::Gather),

@@ -20,6 +20,7 @@ struct PolicyTraits {
     std::size_t cp_shards = 1;    ///< cp when the policy also shards over context-parallel ranks, else 1
 };
 
+/// A policy's values on a mesh of these extents.
 /// @throws nothing; whether shard_group divides dp is checked by the mesh
 template <ShardPolicy Policy>
 constexpr PolicyTraits policy_traits(const Policy& policy, std::size_t dp, std::size_t cp) {

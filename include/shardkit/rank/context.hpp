@@ -31,6 +31,7 @@ struct Streams {
     Stream communication{};
 };
 
+/// What a rank is made with besides its mesh.
 struct RankOptions {
     /// Buffers per layout size that windows (and likewise gradients) take turns in: prefetch depth + 1.
     std::size_t in_flight = 2;
@@ -226,7 +227,7 @@ class Context {
     AxisGrid grid_;
     Communicator world_;
     Streams<Stream> streams_;
-    SlotPools<Engine> pools_;
+    detail::SlotPools<Engine> pools_;
     RankOptions options_;
     std::vector<Made> made_;
     TrafficLog uncounted_;

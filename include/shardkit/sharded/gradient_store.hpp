@@ -30,8 +30,8 @@ class GradientStore {
         : context_(&context), geometry_(&geometry), comms_(communicators), full_(adopted.data()) {
         if (!geometry.trainable) { return; }
         if (reduces_each_microbatch()) {
-            lease_ =
-                group_lease(context, geometry.path, SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
+            lease_ = group_lease(context, geometry.path, detail::SlotPurpose::gradient,
+                                 geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", geometry.buffer_numel);
             full_ = full_memory_.data();
@@ -143,7 +143,7 @@ class GradientStore {
             Kernels::accumulate(stream, constant(own), reduced());
         } else {
             if (!addend_joined_) {
-                addend_ = group_lease(*context_, geometry_->path, SlotPurpose::reduce,
+                addend_ = group_lease(*context_, geometry_->path, detail::SlotPurpose::reduce,
                                       geometry_->shard_numel * sizeof(Reduction));
                 addend_joined_ = true;
             }
@@ -163,8 +163,8 @@ class GradientStore {
     Gradient* full_ = nullptr;
     Buffer<Gradient> full_memory_;
     Buffer<Reduction> reduced_memory_;
-    SlotLease<Engine> lease_;
-    SlotLease<Engine> addend_;
+    detail::SlotLease<Engine> lease_;
+    detail::SlotLease<Engine> addend_;
     Event written_{};
     Event reduced_ready_{};
     std::size_t microbatches_ = 0;

@@ -71,7 +71,7 @@ class GroupState {
 
     ParameterStore<Engine, Precision>& parameters() noexcept { return parameters_; }
     GradientStore<Engine, Precision>& gradients() noexcept { return gradients_; }
-    StepState& step() noexcept { return step_; }
+    detail::StepState& step() noexcept { return step_; }
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
 
     /// Takes the open microbatch's gradients in; collective over the data ranks where the policy reduces each.
@@ -218,9 +218,9 @@ class GroupState {
     GroupCommunicators<Engine> comms_;
     ParameterStore<Engine, Precision> parameters_;
     GradientStore<Engine, Precision> gradients_;
-    StepState step_;
+    detail::StepState step_;
     std::uint64_t gradient_generation_ = 0;
-    EngineTable<Engine, IndexRange> counted_segments_;
+    detail::EngineTable<Engine, IndexRange> counted_segments_;
 };
 
 }  // namespace shardkit::inline SHARDKIT_BUILD

@@ -38,7 +38,8 @@ class ParameterStore {
                    std::span<Gather> adopted)
         : context_(&context), geometry_(&geometry), shards_(shards), full_(adopted.data()) {
         if (leases_full()) {
-            lease_ = group_lease(context, geometry.path, SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
+            lease_ = group_lease(context, geometry.path, detail::SlotPurpose::gather,
+                                 geometry.buffer_numel * sizeof(Gather));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gather>(context, geometry.path, "full parameters", geometry.buffer_numel);
             full_ = full_memory_.data();
@@ -190,7 +191,7 @@ class ParameterStore {
     Buffer<Gather> full_memory_;
     Buffer<Gather> shard_;
     Buffer<Master> master_;
-    SlotLease<Engine> lease_;
+    detail::SlotLease<Engine> lease_;
     Event updated_{};
     Event gathered_{};
     std::uint64_t generation_ = 0;

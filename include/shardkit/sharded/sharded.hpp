@@ -22,6 +22,7 @@ template <ParamType P, FloatingElement T>
 struct FullValues {
     std::span<const T> values;
 };
+/// The full values of parameter P, for Sharded::from_full.
 template <ParamType P, FloatingElement T>
 FullValues<P, T> full_values(std::span<const T> values) {
     return {values};

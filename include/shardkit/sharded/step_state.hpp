@@ -7,7 +7,7 @@
 
 #include <shardkit/core/error.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// Where a group stands within a training step, so that verbs in an order without meaning are refused.
 /// idle -> accumulating -> reduced -> idle; skipped stands beside reduced: no gradient in this step.
@@ -79,4 +79,4 @@ class StepState {
     bool dropped_ = false;  // one was lost in this step
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -16,7 +16,7 @@ enum class Microbatch : std::uint8_t { more, last };
 
 }  // namespace shardkit
 
-namespace shardkit::inline SHARDKIT_BUILD {
+namespace shardkit::detail::inline SHARDKIT_BUILD {
 
 /// One training step's hold on the groups of a model: while it lives no second one can start; its end makes
 /// them idle again, whether the step was completed or abandoned by an exception. Move-only.
@@ -28,7 +28,7 @@ class StepScope {
         std::size_t begun = 0;
         try {
             groups_->for_each([&](auto& layer) {
-                auto& state = detail::Access::state(layer);
+                auto& state = Access::state(layer);
                 state.step().begin(layer.path(), where);
                 ++begun;
                 state.gradients().restart();
@@ -36,7 +36,7 @@ class StepScope {
         } catch (...) {
             groups_->for_each([&](auto& layer) {
                 if (begun > 0) {
-                    detail::Access::state(layer).step().end();
+                    Access::state(layer).step().end();
                     --begun;
                 }
             });
@@ -51,7 +51,7 @@ class StepScope {
     }
     ~StepScope() {
         if (groups_) {
-            groups_->for_each([](auto& layer) { detail::Access::state(layer).step().end(); });
+            groups_->for_each([](auto& layer) { Access::state(layer).step().end(); });
         }
     }
 
@@ -61,6 +61,10 @@ class StepScope {
   private:
     std::optional<Groups<T...>> groups_;
 };
+
+}  // namespace shardkit::detail::inline SHARDKIT_BUILD
+
+namespace shardkit::inline SHARDKIT_BUILD {
 
 /// The gradients of one step over a whole model, from the first microbatch to `reduce`. Because it spans the
 /// model, no group can be forgotten in the norm or the update: a group that got no gradient is an error unless
@@ -128,7 +132,7 @@ class [[nodiscard]] Accumulation {
   private:
     friend detail::Access;
     /// Runs what is left and gives the step away.
-    StepScope<T...> finish(SourceLocation where) && {
+    detail::StepScope<T...> finish(SourceLocation where) && {
         if (!scope_.live()) { throw_usage_error(where, "reduce: this accumulation was already reduced"); }
         scope_.groups().for_each([&](auto& layer) {
             auto& state = detail::Access::state(layer);
@@ -143,7 +147,7 @@ class [[nodiscard]] Accumulation {
         }
     }
 
-    StepScope<T...> scope_;
+    detail::StepScope<T...> scope_;
 };
 
 }  // namespace shardkit::inline SHARDKIT_BUILD

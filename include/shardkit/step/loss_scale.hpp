@@ -38,7 +38,7 @@ class LossScale {
         return options;
     }
 
-    EngineTable<Engine, LossScaleState> state_;
+    detail::EngineTable<Engine, LossScaleState> state_;
 };
 
 }  // namespace shardkit

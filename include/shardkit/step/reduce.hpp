@@ -41,19 +41,19 @@ class [[nodiscard]] Reduced {
         double scale = divisor_scale_;
         if (loss_scale_ != nullptr) {
             const LossScaleState now = layer.context().read(loss_scale_);
-            scale = unscale(divisor_scale_, &now);
+            scale = detail::unscale(divisor_scale_, &now);
         }
         state.read_full_gradient(Layer::Group::template index<P>, scale, values, where);
     }
 
   private:
     friend detail::Access;
-    Reduced(StepScope<T...> scope, double divisor_scale, LossScaleState* loss_scale) noexcept
+    Reduced(detail::StepScope<T...> scope, double divisor_scale, LossScaleState* loss_scale) noexcept
         : scope_(std::move(scope)), divisor_scale_(divisor_scale), loss_scale_(loss_scale) {}
     /// In the engine's memory; null without one.
     LossScaleState* loss_scale() const noexcept { return loss_scale_; }
 
-    StepScope<T...> scope_;
+    detail::StepScope<T...> scope_;
     double divisor_scale_;
     LossScaleState* loss_scale_;
 };
@@ -81,7 +81,7 @@ std::size_t data_ranks(const Groups<T...>& groups) {
 
 template <class... T, Divisor D>
 Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScaleState* loss_scale, SourceLocation where) {
-    StepScope<T...> scope = Access::finish(std::move(accumulation), where);
+    detail::StepScope<T...> scope = Access::finish(std::move(accumulation), where);
     const double scale = 1 / divisor.divisor(data_ranks(scope.groups()));
     return Access::make<Reduced<T...>>(std::move(scope), scale, loss_scale);
 }
@@ -121,7 +121,7 @@ Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Eng
 template <class... T, Divisor D = Sum>
 Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
                              SourceLocation where = SourceLocation::current()) {
-    StepScope<T...> scope(groups, where);
+    detail::StepScope<T...> scope(groups, where);
     groups.for_each([](auto& layer) { detail::Access::state(layer).step().assume_reduced(); });
     const double scale = 1 / divisor.divisor(detail::data_ranks(groups));
     return detail::Access::make<Reduced<T...>>(std::move(scope), scale, nullptr);

@@ -16,9 +16,9 @@
 namespace {
 
 using namespace shardkit;
-using Pool = SlotPool<self::Engine>;
-using Pools = SlotPools<self::Engine>;
-using Lease = SlotLease<self::Engine>;
+using Pool = detail::SlotPool<self::Engine>;
+using Pools = detail::SlotPools<self::Engine>;
+using Lease = detail::SlotLease<self::Engine>;
 
 /// An engine whose events can be told apart, and whose buffers are counted.
 struct NumberedEngine {
@@ -105,7 +105,7 @@ TEST_CASE("SlotPool: exhaustion names the purpose and every holder, and leaves t
 }
 
 TEST_CASE("SlotPool: a slot remembers the event of its last use") {
-    SlotPool<NumberedEngine> pool(64, 2);
+    detail::SlotPool<NumberedEngine> pool(64, 2);
     pool.join();
     pool.join();
     const std::size_t slot = pool.lease(0, "a", "gather", here);
@@ -130,7 +130,7 @@ TEST_CASE("SlotPool: memory stays where it is when another group joins") {
 
 TEST_CASE("SlotPool: the last group to leave takes the memory with it") {
     NumberedEngine::live = 0;
-    SlotPool<NumberedEngine> pool(64, 2);
+    detail::SlotPool<NumberedEngine> pool(64, 2);
     CHECK(NumberedEngine::live == 0);
     for (int k = 0; k < 3; ++k) { pool.join(); }
     CHECK(NumberedEngine::live == 2);
@@ -146,23 +146,23 @@ TEST_CASE("SlotPool: the last group to leave takes the memory with it") {
 
 TEST_CASE("SlotPools: one pool per purpose and size, at a stable address") {
     Pools pools(2);
-    auto* const gather = &pools.pool(SlotPurpose::gather, 128);
-    auto* const gradient = &pools.pool(SlotPurpose::gradient, 128);
+    auto* const gather = &pools.pool(detail::SlotPurpose::gather, 128);
+    auto* const gradient = &pools.pool(detail::SlotPurpose::gradient, 128);
     CHECK(gather != gradient);
-    for (std::size_t size = 1; size < 100; ++size) { pools.pool(SlotPurpose::reduce, size * 64); }
-    CHECK(&pools.pool(SlotPurpose::gather, 128) == gather);
-    CHECK(&pools.pool(SlotPurpose::gradient, 128) == gradient);
-    CHECK(&pools.pool(SlotPurpose::gather, 256) != gather);
+    for (std::size_t size = 1; size < 100; ++size) { pools.pool(detail::SlotPurpose::reduce, size * 64); }
+    CHECK(&pools.pool(detail::SlotPurpose::gather, 128) == gather);
+    CHECK(&pools.pool(detail::SlotPurpose::gradient, 128) == gradient);
+    CHECK(&pools.pool(detail::SlotPurpose::gather, 256) != gather);
     CHECK(gather->slot_bytes() == 128);
-    CHECK(name(SlotPurpose::gather) == "gather");
-    CHECK(name(SlotPurpose::gradient) == "gradient");
-    CHECK(name(SlotPurpose::reduce) == "reduce");
+    CHECK(name(detail::SlotPurpose::gather) == "gather");
+    CHECK(name(detail::SlotPurpose::gradient) == "gradient");
+    CHECK(name(detail::SlotPurpose::reduce) == "reduce");
 }
 
 TEST_CASE("SlotLease: addresses repeat in every step of the same schedule") {
     Pools pools(3);
     std::vector<Lease> groups;
-    for (int k = 0; k < 7; ++k) { groups.emplace_back(pools, SlotPurpose::gather, std::size_t{512}); }
+    for (int k = 0; k < 7; ++k) { groups.emplace_back(pools, detail::SlotPurpose::gather, std::size_t{512}); }
     std::vector<std::vector<void*>> steps;
     for (int step = 0; step < 3; ++step) {
         steps.emplace_back();
@@ -180,7 +180,7 @@ TEST_CASE("SlotLease: addresses repeat in every step of the same schedule") {
 
 TEST_CASE("SlotLease: acquiring twice keeps the slot; releasing without one does nothing") {
     Pools pools(2);
-    Lease lease(pools, SlotPurpose::gather, 64);
+    Lease lease(pools, detail::SlotPurpose::gather, 64);
     CHECK_FALSE(lease.held());
     lease.release({});
     lease.acquire("a", here);
@@ -194,10 +194,10 @@ TEST_CASE("SlotLease: acquiring twice keeps the slot; releasing without one does
 
 TEST_CASE("SlotLease: exhaustion names the group, the purpose and the holders") {
     Pools pools(1);
-    Lease a(pools, SlotPurpose::reduce, 64);
-    Lease b(pools, SlotPurpose::reduce, 64);
-    Lease other_size(pools, SlotPurpose::reduce, 128);
-    Lease other_purpose(pools, SlotPurpose::gather, 64);
+    Lease a(pools, detail::SlotPurpose::reduce, 64);
+    Lease b(pools, detail::SlotPurpose::reduce, 64);
+    Lease other_size(pools, detail::SlotPurpose::reduce, 128);
+    Lease other_purpose(pools, detail::SlotPurpose::gather, 64);
     const std::string first = "layers.0";
     const std::string second = "layers.1";
     a.acquire(first, here);
@@ -214,15 +214,15 @@ TEST_CASE("SlotLease: exhaustion names the group, the purpose and the holders") 
 
 TEST_CASE("SlotLease: the end of a lease gives back its slot and its membership") {
     NumberedEngine::live = 0;
-    SlotPools<NumberedEngine> pools(2);
+    detail::SlotPools<NumberedEngine> pools(2);
     {
-        SlotLease<NumberedEngine> kept(pools, SlotPurpose::gather, 64);
+        detail::SlotLease<NumberedEngine> kept(pools, detail::SlotPurpose::gather, 64);
         {
-            SlotLease<NumberedEngine> gone(pools, SlotPurpose::gather, 64);
+            detail::SlotLease<NumberedEngine> gone(pools, detail::SlotPurpose::gather, 64);
             gone.acquire("gone", here);
             CHECK(NumberedEngine::live == 2);
         }
-        SlotLease<NumberedEngine> next(pools, SlotPurpose::gather, 64);
+        detail::SlotLease<NumberedEngine> next(pools, detail::SlotPurpose::gather, 64);
         kept.acquire("kept", here);
         CHECK_NOTHROW(next.acquire("next", here));  // both slots were free
     }
@@ -231,7 +231,7 @@ TEST_CASE("SlotLease: the end of a lease gives back its slot and its membership"
 
 TEST_CASE("SlotLease: moves carry the slot along") {
     Pools pools(1);
-    Lease a(pools, SlotPurpose::gather, 64);
+    Lease a(pools, detail::SlotPurpose::gather, 64);
     a.acquire("a", here);
     void* const slot = a.data();
     Lease b(std::move(a));
@@ -244,14 +244,14 @@ TEST_CASE("SlotLease: moves carry the slot along") {
     CHECK(c.data() == slot);
     c = Lease();
     CHECK_FALSE(c.held());
-    Lease d(pools, SlotPurpose::gather, 64);
+    Lease d(pools, detail::SlotPurpose::gather, 64);
     CHECK_NOTHROW(d.acquire("d", here));  // the moved lease ended and gave the slot back
 }
 
 TEST_CASE("SlotLease: acquire returns the event after which the slot may be written") {
-    SlotPools<NumberedEngine> pools(1);
-    SlotLease<NumberedEngine> a(pools, SlotPurpose::gather, 64);
-    SlotLease<NumberedEngine> b(pools, SlotPurpose::gather, 64);
+    detail::SlotPools<NumberedEngine> pools(1);
+    detail::SlotLease<NumberedEngine> a(pools, detail::SlotPurpose::gather, 64);
+    detail::SlotLease<NumberedEngine> b(pools, detail::SlotPurpose::gather, 64);
     CHECK(a.acquire("a", here).number == 0);
     a.release({17});
     CHECK(b.acquire("b", here).number == 17);

@@ -119,7 +119,7 @@ TEST_CASE("BeginUpdate: one update for each choice; a skipped step counts nothin
 TEST_CASE("EngineTable: what the host gave, and what kernels wrote since") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
         const std::array<sk::UpdateRun, 2> runs{{{0, 5, 1}, {6, 9, 0}}};
-        const sk::EngineTable table{rank, std::span<const sk::UpdateRun>(runs)};
+        const sk::detail::EngineTable table{rank, std::span<const sk::UpdateRun>(runs)};
         CHECK(table.size() == 2);
         CHECK(table.read(0) == runs[0]);
         CHECK(table.read(1) == runs[1]);

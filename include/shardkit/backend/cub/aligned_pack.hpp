@@ -14,12 +14,14 @@ struct alignas(std::max(alignof(T), std::min(Lanes * sizeof(T), widest_access)))
     T lane[Lanes];
 };
 
+/// `Lanes` neighbouring elements from `from`, in one access where their alignment allows it.
 /// @pre `from` is aligned as AlignedPack<T, Lanes> is
 template <std::size_t Lanes, class T>
 constexpr AlignedPack<T, Lanes> load(const T* from) noexcept {
     return *reinterpret_cast<const AlignedPack<T, Lanes>*>(from);
 }
 
+/// The same way back.
 /// @pre `to` is aligned as AlignedPack<T, Lanes> is
 template <std::size_t Lanes, class T>
 constexpr void store(const AlignedPack<T, Lanes>& pack, T* to) noexcept {

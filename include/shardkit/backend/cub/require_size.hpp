@@ -9,6 +9,7 @@
 
 namespace shardkit::gpu {
 
+/// Refuses spans of a kernel that differ in size.
 /// @throws std::invalid_argument naming kernel and span unless given == expected
 inline void require_size(std::string_view kernel, std::string_view span, std::size_t given, std::size_t expected) {
     if (given != expected) {
