@@ -67,7 +67,7 @@ class TensorWorkload : public EngineWorkload<Engine> {
     typename Base::template Buffer<T> flat_;
     std::vector<typename Base::template Buffer<T>> buffers_;
     std::vector<Piece> pieces_;
-    shardkit::EngineTable<Engine, Piece> table_;
+    shardkit::detail::EngineTable<Engine, Piece> table_;
 };
 
 /// Tensors into the flat buffer.

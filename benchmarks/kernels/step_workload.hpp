@@ -56,9 +56,9 @@ class StepWorkload : public EngineWorkload<Engine> {
     typename Engine::template Buffer<T> gradient_;
 
   private:
-    shardkit::EngineTable<Engine, shardkit::UpdateRange> run_;
-    shardkit::EngineTable<Engine, Update> update_;
-    shardkit::EngineTable<Engine, std::uint32_t> skip_;
+    shardkit::detail::EngineTable<Engine, shardkit::UpdateRange> run_;
+    shardkit::detail::EngineTable<Engine, Update> update_;
+    shardkit::detail::EngineTable<Engine, std::uint32_t> skip_;
 };
 
 }  // namespace benchmarks::kernels

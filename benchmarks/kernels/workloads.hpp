@@ -140,8 +140,8 @@ class Norm final : public EngineWorkload<Engine> {
   private:
     typename Base::template Buffer<T> gradient_;
     typename Base::template Buffer<double> into_;
-    shardkit::EngineTable<Engine, shardkit::IndexRange> whole_;
-    shardkit::EngineTable<Engine, double> scale_;
+    shardkit::detail::EngineTable<Engine, shardkit::IndexRange> whole_;
+    shardkit::detail::EngineTable<Engine, double> scale_;
 };
 
 /// From T to the other of float and bf16.

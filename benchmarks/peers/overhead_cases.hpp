@@ -77,7 +77,7 @@ class WindowCase final : public GroupCase<Engine, Policy> {
   public:
     WindowCase(shardkit::Context<Engine>& context, std::size_t n) : Base(context, n) {
         const auto window = this->layer_.unshard();
-        const auto full = this->layer_.state().parameters().full();
+        const auto full = shardkit::detail::Access::state(this->layer_).parameters().full();
         full_ = {const_cast<float*>(full.data()), full.size()};  // leased again by every window
     }
     std::size_t verbs() const override { return 2; }
@@ -91,9 +91,10 @@ class WindowCase final : public GroupCase<Engine, Policy> {
     void bare(std::size_t times) override {
         for (std::size_t i = 0; i < times; ++i) {
             if constexpr (shards) {
-                shardkit::all_gather(this->context_.world(),
-                                     std::span<const float>(this->layer_.state().parameters().resting()), full_,
-                                     this->context_.communication_stream());
+                shardkit::all_gather(
+                    this->context_.world(),
+                    std::span<const float>(shardkit::detail::Access::state(this->layer_).parameters().resting()),
+                    full_, this->context_.communication_stream());
             }
             this->keep();
         }
@@ -125,7 +126,7 @@ class ReduceCase final : public GroupCase<Engine, Policy> {
         step(0);
         shardkit::Accumulation accumulation{this->model_};
         const auto gradients = accumulation.gradients(this->layer_);
-        full_ = this->layer_.state().gradients().full();  // leased again by every step
+        full_ = shardkit::detail::Access::state(this->layer_).gradients().full();  // leased again by every step
     }
     std::size_t verbs() const override { return 4; }
     void wrapped(std::size_t times) override {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <shardkit/comm/verb.hpp>
-#include <shardkit/detail/human_bytes.hpp>
+#include <shardkit/core/human_bytes.hpp>
 #include <shardkit/mesh/axes.hpp>
 
 #include "colours.hpp"

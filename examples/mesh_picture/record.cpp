@@ -72,7 +72,7 @@ void train(Layer& layer, Optimizer& optimizer, std::size_t microbatches, RankFac
 template <class Layer, class Optimizer>
 void list_held(const Layer& layer, Optimizer& optimizer, RankFacts& facts) {
     using Gradient = const typename Layer::Precision::Gradient;
-    auto& state = layer.state();
+    auto& state = sk::detail::Access::state(layer);
     auto& gradients = state.gradients();
     const std::span<Gradient> reduced = gradients.reduced();
     const std::size_t origin = gradients.reduced_range().begin;
@@ -108,7 +108,7 @@ Facts record(const Options& options) {
         train(layer, optimizer, options.microbatches, mine);  // the first step has no update to gather
         train(layer, optimizer, options.microbatches, mine);
         list_held(layer, optimizer, mine);
-        const auto& geometry = layer.state().geometry();
+        const auto& geometry = sk::detail::Access::state(layer).geometry();
         for (const sk::PlacedParameter& p : geometry.parameters) { mine.parts.push_back(p.part); }
         if (rank.rank() != 0) { return; }
         facts.buffer_numel = geometry.buffer_numel;

@@ -1,173 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Everything that needs nothing but a C++20 compiler and threads.
+// Everything that needs nothing but a C++20 compiler and threads, by the headers that a reader begins with; what they
+// need they include. docs/reference.md lists the public names. Engines that need a library: mpi.hpp, nccl.hpp.
 
-#include <shardkit/backend/host/allowed_cpus.hpp>
-#include <shardkit/backend/host/block_sum.hpp>
-#include <shardkit/backend/host/chunk.hpp>
-#include <shardkit/backend/host/command_queue.hpp>
-#include <shardkit/backend/host/convert_block.hpp>
-#include <shardkit/backend/host/copy_elements.hpp>
-#include <shardkit/backend/host/enqueued_kernels.hpp>
-#include <shardkit/backend/host/for_each_index.hpp>
-#include <shardkit/backend/host/for_each_lanes.hpp>
-#include <shardkit/backend/host/host_stream.hpp>
-#include <shardkit/backend/host/kernels.hpp>
-#include <shardkit/backend/host/lanes.hpp>
-#include <shardkit/backend/host/pause.hpp>
-#include <shardkit/backend/host/rank_order_reduction.hpp>
-#include <shardkit/backend/host/result.hpp>
-#include <shardkit/backend/host/stream_elements.hpp>
-#include <shardkit/backend/host/sum_lanes.hpp>
-#include <shardkit/backend/host/sum_tiles.hpp>
-#include <shardkit/backend/host/summands.hpp>
-#include <shardkit/backend/self/communicator.hpp>
-#include <shardkit/backend/self/engine.hpp>
-#include <shardkit/backend/self/run.hpp>
-#include <shardkit/backend/self/world.hpp>
-#include <shardkit/backend/threads/call.hpp>
-#include <shardkit/backend/threads/channel.hpp>
-#include <shardkit/backend/threads/communicator.hpp>
-#include <shardkit/backend/threads/deadlock_watch.hpp>
-#include <shardkit/backend/threads/engine.hpp>
-#include <shardkit/backend/threads/failure.hpp>
-#include <shardkit/backend/threads/group.hpp>
-#include <shardkit/backend/threads/group_end.hpp>
-#include <shardkit/backend/threads/launch.hpp>
-#include <shardkit/backend/threads/launch_options.hpp>
-#include <shardkit/backend/threads/member.hpp>
-#include <shardkit/backend/threads/message.hpp>
-#include <shardkit/backend/threads/padding.hpp>
-#include <shardkit/backend/threads/post.hpp>
-#include <shardkit/backend/threads/progress.hpp>
-#include <shardkit/backend/threads/rank_state.hpp>
-#include <shardkit/backend/threads/round.hpp>
-#include <shardkit/backend/threads/run.hpp>
-#include <shardkit/backend/threads/spin_budget.hpp>
-#include <shardkit/backend/threads/split.hpp>
-#include <shardkit/backend/threads/start_gate.hpp>
-#include <shardkit/backend/threads/take.hpp>
-#include <shardkit/backend/threads/throw_refused.hpp>
-#include <shardkit/backend/threads/wait_record.hpp>
-#include <shardkit/backend/threads/wait_word.hpp>
-#include <shardkit/backend/threads/waiting.hpp>
-#include <shardkit/backend/threads/world.hpp>
+// What tensors are made of, and what goes wrong.
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/core/counts.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/fp16.hpp>
+
+// Parameters as types, and where they lie in a flat buffer.
+#include <shardkit/layout/boxes.hpp>
+#include <shardkit/layout/flat_layout.hpp>
+#include <shardkit/param/param.hpp>
+#include <shardkit/param/params.hpp>
+#include <shardkit/param/shapes.hpp>
+#include <shardkit/param/tensor_view.hpp>
+#include <shardkit/param/tp_placement.hpp>
+
+// Communication: one header for each verb.
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/all_to_all.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/communicator.hpp>
-#include <shardkit/comm/cost.hpp>
-#include <shardkit/comm/kept_labels.hpp>
-#include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
-#include <shardkit/comm/signature.hpp>
-#include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/traffic_log.hpp>
-#include <shardkit/comm/verb.hpp>
-#include <shardkit/context_parallel/attention.hpp>
-#include <shardkit/context_parallel/attention_kernels.hpp>
-#include <shardkit/context_parallel/attention_shape.hpp>
-#include <shardkit/context_parallel/causal_chunks.hpp>
-#include <shardkit/context_parallel/gather_exchange.hpp>
-#include <shardkit/context_parallel/ring_exchange.hpp>
-#include <shardkit/core/bf16.hpp>
-#include <shardkit/core/checked.hpp>
-#include <shardkit/core/counts.hpp>
-#include <shardkit/core/dynamic.hpp>
-#include <shardkit/core/element.hpp>
-#include <shardkit/core/error.hpp>
-#include <shardkit/core/fixed_string.hpp>
-#include <shardkit/core/fp16.hpp>
-#include <shardkit/core/source_location.hpp>
-#include <shardkit/layout/boxes.hpp>
-#include <shardkit/layout/flat_layout.hpp>
-#include <shardkit/layout/index_range.hpp>
-#include <shardkit/layout/placed_parameter.hpp>
-#include <shardkit/layout/segments.hpp>
-#include <shardkit/layout/shard_range.hpp>
-#include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/memory/memory_error.hpp>
-#include <shardkit/memory/slot_pool.hpp>
-#include <shardkit/memory/tensor_table.hpp>
-#include <shardkit/mesh/axes.hpp>
-#include <shardkit/mesh/axes_label.hpp>
-#include <shardkit/mesh/axis_grid.hpp>
+
+// Ranks on a mesh.
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/clip.hpp>
-#include <shardkit/optim/group_optimizer.hpp>
-#include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/norm.hpp>
-#include <shardkit/optim/norm_partial.hpp>
-#include <shardkit/optim/optimizer.hpp>
-#include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/sgd.hpp>
-#include <shardkit/optim/step_work.hpp>
-#include <shardkit/optim/update.hpp>
-#include <shardkit/param/attributes.hpp>
-#include <shardkit/param/param.hpp>
-#include <shardkit/param/parameter_record.hpp>
-#include <shardkit/param/params.hpp>
-#include <shardkit/param/shapes.hpp>
-#include <shardkit/param/tensor_list.hpp>
-#include <shardkit/param/tensor_part.hpp>
-#include <shardkit/param/tensor_shape.hpp>
-#include <shardkit/param/tensor_view.hpp>
-#include <shardkit/param/tp_placement.hpp>
-#include <shardkit/plan/group_description.hpp>
-#include <shardkit/plan/memory_plan.hpp>
-#include <shardkit/plan/plan.hpp>
-#include <shardkit/plan/time_model.hpp>
-#include <shardkit/plan/traffic_plan.hpp>
+#include <shardkit/rank/rank.hpp>
+
+// How parameters, gradients and optimizer states are sharded.
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/placement.hpp>
-#include <shardkit/policy/placement_table.hpp>
-#include <shardkit/policy/policy_rules.hpp>
-#include <shardkit/policy/policy_values.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/policy/shard_over.hpp>
-#include <shardkit/policy/shard_policy.hpp>
-#include <shardkit/policy/split_mesh.hpp>
-#include <shardkit/quantize/block_int8.hpp>
-#include <shardkit/quantize/dequantize.hpp>
-#include <shardkit/quantize/quantize.hpp>
-#include <shardkit/rank/context.hpp>
-#include <shardkit/rank/engine_table.hpp>
-#include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/gradient_store.hpp>
-#include <shardkit/sharded/group_buffer.hpp>
-#include <shardkit/sharded/group_communicators.hpp>
-#include <shardkit/sharded/group_geometry.hpp>
-#include <shardkit/sharded/group_state.hpp>
-#include <shardkit/sharded/parameter_store.hpp>
-#include <shardkit/sharded/precision.hpp>
-#include <shardkit/sharded/same_group.hpp>
-#include <shardkit/sharded/shard_info.hpp>
+
+// Groups of parameters, and a training step over them.
 #include <shardkit/sharded/sharded.hpp>
-#include <shardkit/sharded/sharded_options.hpp>
-#include <shardkit/sharded/sharded_state.hpp>
-#include <shardkit/sharded/step_state.hpp>
-#include <shardkit/sharded/whole_tensor.hpp>
-#include <shardkit/sharded/window.hpp>
 #include <shardkit/step/accumulation.hpp>
-#include <shardkit/step/divisor.hpp>
-#include <shardkit/step/gradients.hpp>
 #include <shardkit/step/groups.hpp>
 #include <shardkit/step/loss_scale.hpp>
-#include <shardkit/step/loss_scale_state.hpp>
 #include <shardkit/step/reduce.hpp>
+
+// Optimizers, the norm of gradients and clipping.
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/param_group.hpp>
+#include <shardkit/optim/sgd.hpp>
+
+// Layers that tp splits, attention over a sequence that cp splits, and quantisation.
+#include <shardkit/context_parallel/attention.hpp>
+#include <shardkit/context_parallel/gather_exchange.hpp>
+#include <shardkit/context_parallel/ring_exchange.hpp>
+#include <shardkit/quantize/dequantize.hpp>
+#include <shardkit/quantize/quantize.hpp>
 #include <shardkit/tensor_parallel/cross_entropy.hpp>
-#include <shardkit/tensor_parallel/cross_entropy_kernels.hpp>
 #include <shardkit/tensor_parallel/embedding.hpp>
 #include <shardkit/tensor_parallel/gather_tokens.hpp>
-#include <shardkit/tensor_parallel/sequence_parallel.hpp>
 #include <shardkit/tensor_parallel/sum_tokens.hpp>
-#include <shardkit/tensor_parallel/vocabulary_part.hpp>
+
+// Memory, traffic and time in advance.
+#include <shardkit/plan/plan.hpp>
+#include <shardkit/plan/time_model.hpp>
+
+// Engines.
+#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/backend/threads/run.hpp>

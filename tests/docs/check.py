@@ -62,9 +62,11 @@ def check_program(root, page, number, code, expected, compiler, precompiled):
             # g++ takes it instead of the header of that name in a folder that it looks into later.
             (source.parent / "shardkit").mkdir()
             (source.parent / "shardkit/shardkit.hpp.gch").symlink_to(precompiled)
-        command = [*compiler, "-Wall", "-Wextra", "-Werror", "-I", folder, "-I", root / "include", source, "-pthread",
-                   "-o", program]
-        built = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        # By its name alone, as what the program prints may say where it went wrong.
+        command = [*compiler, "-Wall", "-Wextra", "-Werror", "-I", folder, "-I", root.resolve() / "include", source.name,
+                   "-pthread", "-o", program]
+        built = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               check=False)
         if built.returncode != 0:
             yield f"{where}: does not compile:\n{built.stdout}"
             return

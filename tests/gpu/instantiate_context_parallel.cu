@@ -11,10 +11,10 @@ using shardkit::gpu::DeviceLaunch;
 #define FOR_EACH(...) \
     template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
 #define ATTENTION(A)                      \
-    FOR_EACH(sk::cp::AttendRow<A>)        \
-    FOR_EACH(sk::cp::OutputDot<A>)        \
-    FOR_EACH(sk::cp::QueryGradientRow<A>) \
-    FOR_EACH(sk::cp::KeyValueGradientRow<A>)
+    FOR_EACH(sk::detail::AttendRow<A>)        \
+    FOR_EACH(sk::detail::OutputDot<A>)        \
+    FOR_EACH(sk::detail::QueryGradientRow<A>) \
+    FOR_EACH(sk::detail::KeyValueGradientRow<A>)
 
 ATTENTION(float)
 ATTENTION(double)

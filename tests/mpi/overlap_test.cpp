@@ -10,6 +10,7 @@
 
 #include "shared_count.hpp"
 #include "unit/backend/verb_suite.hpp"
+#include "unit/thrown_message.hpp"
 #include "with_world.hpp"
 
 namespace {
@@ -79,6 +80,8 @@ TEST_CASE("mpi: streams that are no stream of the World's are refused") {
     mpi::World world(MPI_COMM_WORLD, patient());
     const Comm comm(world);
     host::CommandQueue queue;
-    CHECK_THROWS_AS(barrier(comm, host::HostStream(queue)), UsageError);
+    CHECK_USAGE_ERROR(barrier(comm, host::HostStream(queue)),
+                      "mpi: the stream is no stream of this World's; pass a default one or "
+                      "World::communication_stream()");
     world.finish();
 }

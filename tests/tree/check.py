@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks over the source tree: check.py CHECK ROOT, or `check.py write-lists ROOT` to bring the lists up to date."""
+"""Checks over the source tree: check.py CHECK ROOT. `check.py write-lists ROOT` brings the lists of files up to date,
+`check.py write-reference ROOT` docs/reference.md."""
 import pathlib
 import re
 import sys
+
+from public_names import public_names
 
 # Backends that a machine may lack: not part of the umbrella.
 OPTIONAL_BACKENDS = ("mpi", "cuda", "nccl", "cub", "thrust")
@@ -11,6 +14,11 @@ CUDA_BACKENDS = ("cuda", "nccl", "cub", "thrust")
 
 def headers(root):
     return sorted(path.relative_to(root / "include").as_posix() for path in (root / "include").rglob("*.hpp"))
+
+
+def library_files(root):
+    found = (path for path in (root / "include").rglob("*") if path.suffix in (".hpp", ".cuh", ".h", ".inc"))
+    return sorted(path.relative_to(root / "include").as_posix() for path in found)
 
 
 def test_sources(root):
@@ -56,28 +64,43 @@ def included(root, header):
     return re.findall(r"^#include <(shardkit/[^>]+)>", path.read_text(encoding="utf-8"), re.MULTILINE)
 
 
-def check_umbrella(root):
-    umbrella = "shardkit/shardkit.hpp"
-    if not (root / "include" / umbrella).exists():
-        yield f"include/{umbrella} does not exist"
-        return
-    reached, waiting = set(), [umbrella]
+# Which headers need a toolkit, and the umbrella that has them. Everything else is shardkit.hpp's.
+UMBRELLAS = {"shardkit/shardkit.hpp": None, "shardkit/mpi.hpp": "mpi", "shardkit/nccl.hpp": "nccl"}
+
+
+def reached_from(root, header):
+    reached, waiting = set(), [header]
     while waiting:
         header = waiting.pop()
         if header not in reached:
             reached.add(header)
             waiting += [name for name in included(root, header) if (root / "include" / name).exists()]
-    for header in headers(root):
-        parts = header.split("/")
-        optional = parts[1] == "backend" and parts[2] in OPTIONAL_BACKENDS
-        if header not in reached and "detail" not in parts and not optional:
-            yield f"{umbrella} does not reach {header}"
-        if header in reached and optional:
-            yield f"{umbrella} reaches {header}, which not every machine can compile"
-    text = (root / "include" / umbrella).read_text(encoding="utf-8")
-    for line in text.splitlines():
-        if line and not re.match(r"#include <shardkit/|#pragma once|//", line):
-            yield f"{umbrella} holds more than includes: {line}"
+    return reached
+
+
+def check_umbrella(root):
+    """Each umbrella reaches every header with a public name, lists headers with public names only, and is readable."""
+    public = {name.header for name in public_names(root, code_headers(root))}
+    for umbrella, room in UMBRELLAS.items():
+        if not (root / "include" / umbrella).exists():
+            yield f"include/{umbrella} does not exist"
+            continue
+        reached = reached_from(root, umbrella)
+        for header in headers(root):
+            parts = header.split("/")
+            optional = parts[2] if parts[1] == "backend" and parts[2] in OPTIONAL_BACKENDS else None
+            if header in public and optional == room and header not in reached:
+                yield f"{umbrella} does not reach {header}"
+            if header in reached and room is None and optional:
+                yield f"{umbrella} reaches {header}, which not every machine can compile"
+        listed = included(root, umbrella)
+        for header in sorted(set(listed) - public):
+            yield f"{umbrella} lists {header}, which has no public name"
+        if len(listed) > 60:
+            yield f"{umbrella} lists {len(listed)} headers; a reader takes in 60 at most"
+        for line in (root / "include" / umbrella).read_text(encoding="utf-8").splitlines():
+            if line and not re.match(r"#include <shardkit/|#pragma once|//", line):
+                yield f"{umbrella} holds more than includes: {line}"
 
 
 def check_rooms(root):
@@ -90,9 +113,8 @@ def check_rooms(root):
         (("nccl",), re.compile(r"\bnccl[A-Z]\w*"), "NCCL"),
         (("mpi",), re.compile(r"\bMPI_[A-Z]\w*|#\s*include\s*[<\"]mpi\.h"), "MPI"),
     ]
-    for path in sorted((root / "include").rglob("*")):
-        if path.suffix not in (".hpp", ".cuh", ".h", ".inc"):
-            continue
+    for file in library_files(root):
+        path = root / "include" / file
         parts = path.relative_to(root / "include/shardkit").parts
         room = parts[1] if len(parts) > 2 and parts[0] == "backend" else ""
         for number, line in enumerate(lines_of(path), 1):
@@ -100,6 +122,92 @@ def check_rooms(root):
             for rooms, pattern, name in rules:
                 if room not in rooms and pattern.search(code):
                     yield f"{path.relative_to(root)}:{number}: {name} outside backend/{'|'.join(rooms)}: {line.strip()}"
+
+
+def room_of(header):
+    """The room of shardkit/room/name.hpp, or of shardkit/backend/room/name.hpp; none for an umbrella."""
+    folders = header.split("/")[1:-1]
+    return "/".join(folders[:2 if folders[:1] == ["backend"] else 1])
+
+
+def listed_rooms(root):
+    """The rooms in the order of the table in docs/architecture.md."""
+    table = (line for line in lines_of(root / "docs/architecture.md") if line.startswith("| `"))
+    return [name for line in table for name in re.findall(r"`([\w/]+)/`", line.split("|")[1])]
+
+
+def check_floors(root):
+    """A room uses rooms above it in the list only."""
+    rooms = listed_rooms(root)
+    on_disk = {room_of(file) for file in library_files(root)} - {""}
+    for room in sorted(on_disk - set(rooms)):
+        yield f"docs/architecture.md does not list the room {room}/"
+    for room in sorted(set(rooms) - on_disk):
+        yield f"docs/architecture.md lists the room {room}/, which does not exist"
+    floor = {room: number for number, room in enumerate(rooms)}
+    for file in library_files(root):
+        for used in included(root, file):
+            room, other = room_of(file), room_of(used)
+            if room in floor and floor.get(other, len(rooms)) > floor[room]:
+                yield f"include/{file} includes {used}, but {room}/ stands above {other or 'the umbrella'}/"
+
+
+REFERENCE = "docs/reference.md"
+REFERENCE_HEAD = """# Reference
+
+Every public name, with the header that has it: what stands in namespace `shardkit` and the namespaces in it, but for
+`shardkit::detail`. Rooms are in the order of [architecture](architecture.md); `shardkit::` is left out. The docstring
+in the header says the rest. `tests/tree/check.py write-reference .` makes this page out of the headers, and a test
+compares.
+"""
+
+
+def code_headers(root):
+    return [file for file in library_files(root) if file.endswith((".hpp", ".cuh"))]
+
+
+def reference_of(root, names):
+    rooms = {}
+    for name in names:
+        rooms.setdefault(room_of(name.header), []).append(name)
+    text = REFERENCE_HEAD
+    for room in [room for room in listed_rooms(root) if room in rooms]:
+        text += f"\n## {room}\n\n| name | | header |\n| --- | --- | --- |\n"
+        for name in sorted(rooms[room], key=lambda name: (name.header, name.line)):
+            sentence = name.sentence.replace("|", "\\|")
+            text += f"| `{name.name}` | {sentence} | `{name.header.removeprefix('shardkit/')}` |\n"
+    return text
+
+
+def check_reference(root):
+    """docs/reference.md is what the headers say, and they say something of every public name."""
+    names = public_names(root, code_headers(root))
+    for name in names:
+        if not name.sentence:
+            yield f"include/{name.header}:{name.line}: {name.name} is public and has no docstring with a first sentence"
+    path = root / REFERENCE
+    written = lines_of(path) if path.exists() else []
+    expected = reference_of(root, names).splitlines()
+    for line in [line for line in written if line not in set(expected)]:
+        yield f"{REFERENCE} says what the headers do not say: {line}"
+    for line in [line for line in expected if line not in set(written)]:
+        yield f"{REFERENCE} lacks: {line}"
+    if written != expected and set(written) == set(expected):
+        yield f"{REFERENCE} has lines twice or in another order"
+
+
+def write_reference(root):
+    (root / REFERENCE).write_text(reference_of(root, public_names(root, code_headers(root))), encoding="utf-8")
+
+
+def check_errors(root):
+    """What a user did wrong is said with the user's file and line, which core/error.hpp alone puts into a message."""
+    for file in library_files(root):
+        if file == "shardkit/core/error.hpp":
+            continue
+        for number, line in enumerate(lines_of(root / "include" / file), 1):
+            if re.search(r"\bthrow (shardkit::)?UsageError\b", line.split("//")[0]):
+                yield f"include/{file}:{number}: use throw_usage_error(where, ...): {line.strip()}"
 
 
 SOURCES = (".hpp", ".inc", ".cuh", ".h", ".cpp", ".cu", ".py", ".md", ".build", ".sh")
@@ -138,20 +246,24 @@ def check_lengths(root):
             yield f"{path.relative_to(root)}: {count} lines; a header has at most 300"
 
 
-CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "words": check_words,
-          "lengths": check_lengths}
+CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "floors": check_floors,
+          "errors": check_errors, "words": check_words, "lengths": check_lengths,
+          "reference": check_reference}
+
+
+WRITERS = {"write-lists": write_lists, "write-reference": write_reference}
 
 
 def main():
     check, root = sys.argv[1], pathlib.Path(sys.argv[2])
-    if check == "write-lists":
-        write_lists(root)
+    if check in WRITERS:
+        WRITERS[check](root)
         return
     wrong = list(CHECKS[check](root))
     for line in wrong:
         print(line)
-    if wrong and check == "lists":
-        print("to bring the lists up to date: python3 tests/tree/check.py write-lists .")
+    if wrong and check in ("lists", "reference"):
+        print(f"to bring them up to date: python3 tests/tree/check.py write-{check} .")
     sys.exit(1 if wrong else 0)
 
 

@@ -9,6 +9,9 @@ import tempfile
 HEADER = "// SPDX-License-Identifier: Apache-2.0\n#pragma once\n"
 
 
+PUBLIC = "namespace shardkit {\n/// A planted name. And more.\nstruct Planted {};\n}\n"
+
+
 def append(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", encoding="utf-8") as file:
@@ -21,14 +24,34 @@ PLANTS = [
     ("lists", "tests/compile_fail/planted.cpp", HEADER, "lacks compile_fail/planted.cpp"),
     ("lists", "examples/99_planted.cpp", HEADER, "lacks 99_planted.cpp"),
     ("lists", "tests/list.txt", "zz/absent_test.cpp\n", "names zz/absent_test.cpp, which does not exist"),
-    ("umbrella", "include/shardkit/core/planted.hpp", HEADER, "does not reach shardkit/core/planted.hpp"),
+    ("umbrella", "include/shardkit/core/planted.hpp", HEADER + PUBLIC, "does not reach shardkit/core/planted.hpp"),
+    ("umbrella", "include/shardkit/backend/mpi/planted.hpp", HEADER + PUBLIC, "mpi.hpp does not reach"),
+    ("umbrella", "include/shardkit/shardkit.hpp", "#include <shardkit/detail/concat.hpp>\n",
+     "lists shardkit/detail/concat.hpp, which has no public name"),
+    ("umbrella", "include/shardkit/core/error.hpp", "#include <shardkit/backend/mpi/api.hpp>\n",
+     "reaches shardkit/backend/mpi/api.hpp, which not every machine can compile"),
     ("umbrella", "include/shardkit/shardkit.hpp", "int planted();\n", "holds more than includes: int planted();"),
     ("rooms", "include/shardkit/core/planted.hpp", "#include <cuda_runtime.h>\n", "planted.hpp:1: CUDA outside"),
     ("rooms", "include/shardkit/core/planted.hpp", "#ifdef __CUDACC__\n", "planted.hpp:1: CUDA outside"),
     ("rooms", "include/shardkit/comm/planted.hpp", "#include <mpi.h>\n", "planted.hpp:1: MPI outside"),
     ("rooms", "include/shardkit/backend/mpi/planted.hpp", "ncclComm_t c;\n", "planted.hpp:1: NCCL outside"),
+    ("floors", "include/shardkit/core/planted.hpp", "#include <shardkit/comm/verb.hpp>\n",
+     "core/planted.hpp includes shardkit/comm/verb.hpp, but core/ stands above comm/"),
+    ("floors", "include/shardkit/backend/host/planted.hpp", "#include <shardkit/backend/self/engine.hpp>\n",
+     "but backend/host/ stands above backend/self/"),
+    ("floors", "include/shardkit/plan/planted.hpp", "#include <shardkit/shardkit.hpp>\n",
+     "but plan/ stands above the umbrella"),
+    ("floors", "include/shardkit/attic/planted.hpp", HEADER, "does not list the room attic/"),
+    ("floors", "docs/architecture.md", "| `cellar/` | nothing | |\n", "lists the room cellar/, which does not exist"),
+    ("errors", "include/shardkit/core/planted.hpp", "throw UsageError(text, {});\n",
+     "core/planted.hpp:1: use throw_usage_error(where, ...)"),
     ("words", "tests/planted.cpp", "// FIX" + "ME\n", "planted.cpp:1: left over"),
     ("words", "tests/planted.cpp", "int planted;\n", "no line '// SPDX-License-Identifier"),
+    ("reference", "include/shardkit/core/planted.hpp", HEADER + PUBLIC,
+     "lacks: | `Planted` | A planted name | `core/planted.hpp` |"),
+    ("reference", "include/shardkit/core/planted.hpp", HEADER + PUBLIC.replace("///", "//"),
+     "core/planted.hpp:5: Planted is public and has no docstring"),
+    ("reference", "docs/reference.md", "| `absent` | | |\n", "says what the headers do not say: | `absent` | | |"),
     ("lengths", "include/shardkit/core/planted.hpp", "\n" * 301, "301 lines"),
 ]
 
@@ -39,8 +62,8 @@ def main():
     for name, path, text, expected in PLANTS:
         with tempfile.TemporaryDirectory() as folder:
             copy = pathlib.Path(folder)
-            for top in ("include", "tests", "examples"):
-                shutil.copytree(root / top, copy / top, ignore=shutil.ignore_patterns("golden", "__pycache__"))
+            for top in ("include", "tests", "examples", "docs"):
+                shutil.copytree(root / top, copy / top, ignore=shutil.ignore_patterns("golden", "pictures", "__pycache__"))
             append(copy / path, text)
             done = subprocess.run([sys.executable, "-B", check, name, copy], capture_output=True, text=True,
                                   check=False)

@@ -12,7 +12,7 @@
 
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
-#include <shardkit/detail/human_bytes.hpp>
+#include <shardkit/core/human_bytes.hpp>
 
 namespace shardkit {
 

@@ -19,8 +19,10 @@ enum class Verb : std::uint8_t {
     barrier,
     split
 };
+/// How many verbs there are.
 inline constexpr std::size_t verb_count = 9;
 
+/// The verb as errors and logs name it.
 constexpr std::string_view name(Verb verb) noexcept {
     constexpr std::string_view names[] = {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all",
                                           "send",       "receive",        "barrier",    "split"};

@@ -30,7 +30,7 @@ class Attention {
           shape_(shape),
           chunks_(CausalChunks::of(shape.tokens * cp.size(), cp.size(), cp.rank(), where)),
           exchange_(context, cp, shape.block()),
-          dots_(EngineTable<Engine, A>::zeroed(context, shape.rows())) {}
+          dots_(detail::EngineTable<Engine, A>::zeroed(context, shape.rows())) {}
 
     /// Writes `output` and, for the backward pass, the logarithm of each row's sum of exponentials.
     /// Shapes:  as AttentionShape says.
@@ -47,8 +47,8 @@ class Attention {
             keys_values,
             [&](std::size_t source, std::span<const A> block) {
                 Kernels::for_each_index(compute, shape_.rows(),
-                                        AttendRow<A>{causal(source), queries.data(), block.data(), scale(),
-                                                     output.data(), log_sum_exp.data()});
+                                        detail::AttendRow<A>{causal(source), queries.data(), block.data(), scale(),
+                                                             output.data(), log_sum_exp.data()});
             },
             where);
     }
@@ -63,21 +63,24 @@ class Attention {
         check("gradients of keys and values", d_keys_values.size(), shape_.block(), where);
         using Kernels = typename Engine::Kernels;
         const auto compute = context_.compute_stream();
-        Kernels::for_each_index(compute, shape_.rows(),
-                                OutputDot<A>{output.data(), d_output.data(), shape_.head_width, dots_.data()});
+        Kernels::for_each_index(
+            compute, shape_.rows(),
+            detail::OutputDot<A>{output.data(), d_output.data(), shape_.head_width, dots_.data()});
         exchange_.each_with_gradients(
             keys_values, d_keys_values,
             [&](std::size_t source, std::span<const A> block, std::span<A> d_block) {
-                const BlockBackward<A> backward{causal(source),  queries.data(),     block.data(), scale(),
-                                                d_output.data(), log_sum_exp.data(), dots_.data()};
-                Kernels::for_each_index(compute, shape_.rows(), QueryGradientRow<A>{backward, d_queries.data()});
-                Kernels::for_each_index(compute, shape_.rows(), KeyValueGradientRow<A>{backward, d_block.data()});
+                const detail::BlockBackward<A> backward{causal(source),  queries.data(),     block.data(), scale(),
+                                                        d_output.data(), log_sum_exp.data(), dots_.data()};
+                Kernels::for_each_index(compute, shape_.rows(),
+                                        detail::QueryGradientRow<A>{backward, d_queries.data()});
+                Kernels::for_each_index(compute, shape_.rows(),
+                                        detail::KeyValueGradientRow<A>{backward, d_block.data()});
             },
             where);
     }
 
   private:
-    CausalBlock causal(std::size_t source) const {
+    detail::CausalBlock causal(std::size_t source) const {
         return {shape_, chunks_, CausalChunks::of(shape_.tokens * cp_.size(), cp_.size(), source)};
     }
     A scale() const { return A{1} / std::sqrt(static_cast<A>(shape_.head_width)); }
@@ -99,7 +102,7 @@ class Attention {
     AttentionShape shape_;
     CausalChunks chunks_;
     Exchange<Engine, A> exchange_;
-    EngineTable<Engine, A> dots_;
+    detail::EngineTable<Engine, A> dots_;
 };
 
 }  // namespace shardkit::cp

@@ -8,13 +8,13 @@
 #include <shardkit/context_parallel/attention_shape.hpp>
 #include <shardkit/context_parallel/causal_chunks.hpp>
 
-namespace shardkit::cp {
+namespace shardkit::detail {
 
 /// Which keys of a block a query may see: those at its position or before.
 struct CausalBlock {
-    AttentionShape shape;
-    CausalChunks queries;
-    CausalChunks keys;
+    cp::AttentionShape shape;
+    cp::CausalChunks queries;
+    cp::CausalChunks keys;
 
     constexpr bool sees(std::size_t query, std::size_t key) const noexcept {
         return keys.position(key) <= queries.position(query);
@@ -42,7 +42,7 @@ struct AttendRow {
     A* log_sum_exp;
 
     constexpr void operator()(std::size_t row) const {
-        const AttentionShape& shape = causal.shape;
+        const cp::AttentionShape& shape = causal.shape;
         const std::size_t d = shape.head_width;
         const std::size_t query = row % shape.tokens;
         const std::size_t first = row - query;  // the row of this sequence and head's first token
@@ -124,7 +124,7 @@ struct QueryGradientRow {
     A* d_queries;
 
     constexpr void operator()(std::size_t row) const {
-        const AttentionShape& shape = block.causal.shape;
+        const cp::AttentionShape& shape = block.causal.shape;
         const std::size_t d = shape.head_width;
         const std::size_t query = row % shape.tokens;
         for (std::size_t j = 0; j < shape.tokens; ++j) {
@@ -145,7 +145,7 @@ struct KeyValueGradientRow {
     A* d_keys_values;
 
     constexpr void operator()(std::size_t row) const {
-        const AttentionShape& shape = block.causal.shape;
+        const cp::AttentionShape& shape = block.causal.shape;
         const std::size_t d = shape.head_width;
         const std::size_t key = row % shape.tokens;
         A* const dk = d_keys_values + row * d;
@@ -162,4 +162,4 @@ struct KeyValueGradientRow {
     }
 };
 
-}  // namespace shardkit::cp
+}  // namespace shardkit::detail

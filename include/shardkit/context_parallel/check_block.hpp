@@ -6,7 +6,7 @@
 
 #include <shardkit/core/error.hpp>
 
-namespace shardkit::cp::detail {
+namespace shardkit::detail {
 
 /// @throws std::invalid_argument when a block is larger than those that an exchange was made for
 inline void check_block(std::string_view exchange, std::size_t given, std::size_t most, SourceLocation where) {
@@ -15,4 +15,4 @@ inline void check_block(std::string_view exchange, std::size_t given, std::size_
     }
 }
 
-}  // namespace shardkit::cp::detail
+}  // namespace shardkit::detail

@@ -63,7 +63,7 @@ class GatherExchange {
     }
 
   private:
-    using Table = EngineTable<Engine, A>;
+    using Table = detail::EngineTable<Engine, A>;
 
     Context<Engine>& context_;
     typename Engine::Communicator cp_;

@@ -89,7 +89,7 @@ class RingExchange {
     }
 
   private:
-    using Table = EngineTable<Engine, A>;
+    using Table = detail::EngineTable<Engine, A>;
     using Event = typename Engine::Stream::Event;
 
     std::array<Table, 2> pair() const { return {Table::zeroed(context_, block_), Table::zeroed(context_, block_)}; }

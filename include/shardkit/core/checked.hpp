@@ -16,5 +16,6 @@
 #endif
 
 namespace shardkit::inline SHARDKIT_BUILD {
+/// Whether misuse of views is found when it happens: a build with SHARDKIT_CHECKED.
 inline constexpr bool checked = SHARDKIT_CHECKED != 0;
 }

@@ -26,7 +26,9 @@ struct Count {
     }
 };
 
+/// A number of elements.
 using ElementCount = Count<struct ElementKind>;
+/// A number of bytes.
 using ByteCount = Count<struct ByteKind>;
 
 /// Bytes of `count` elements of `element_size` bytes each.

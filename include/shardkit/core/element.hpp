@@ -15,6 +15,7 @@ namespace shardkit {
 /// The element types that travel between ranks, as a run-time value.
 enum class ElementType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint64, uint32, uint8 };
 
+/// The element type as errors and logs name it.
 constexpr std::string_view name(ElementType type) noexcept {
     constexpr std::string_view names[] = {"fp64",  "fp32",   "bf16",   "fp16", "int64",
                                           "int32", "uint64", "uint32", "uint8"};
@@ -75,6 +76,7 @@ concept Element = std::is_trivially_copyable_v<T> && requires {
 template <class T>
 concept FloatingElement = Element<T> && std::floating_point<Arithmetic<T>>;
 
+/// The element type of T as a value.
 template <Element T>
 inline constexpr ElementType element_type_of = element_traits<T>::type;
 

@@ -47,16 +47,29 @@ class PeerError : public CommError {
 };
 
 /// Verbs of the library were called in an order that has no meaning: a handle added twice, a window used
-/// after its end, a reduction without gradients.
+/// after its end, a reduction without gradients. Says the user's file and line: the call's, or, where C++ leaves no
+/// room for it (operator[]), that of the call which gave the object that was misused.
 class UsageError : public std::logic_error {
   public:
-    using std::logic_error::logic_error;
+    UsageError(std::string_view what_happened, SourceLocation where)
+        : std::logic_error(detail::concat(what_happened, " (", where.file, ":", where.line, ")")), where_(where) {}
+
+    SourceLocation where() const noexcept { return where_; }
+
+  private:
+    SourceLocation where_;
 };
 
 /// Throws std::invalid_argument with a message made of `pieces`, and the caller's file and line.
 template <class... Pieces>
 [[noreturn]] void throw_invalid_argument(SourceLocation where, const Pieces&... pieces) {
     throw std::invalid_argument(detail::concat(pieces..., " (", where.file, ":", where.line, ")"));
+}
+
+/// Throws UsageError with a message made of `pieces`, and the caller's file and line.
+template <class... Pieces>
+[[noreturn]] void throw_usage_error(SourceLocation where, const Pieces&... pieces) {
+    throw UsageError(detail::concat(pieces...), where);
 }
 
 }  // namespace shardkit

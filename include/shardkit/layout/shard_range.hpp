@@ -8,11 +8,13 @@
 
 namespace shardkit {
 
+/// `n` rounded up to a multiple.
 /// @pre multiple > 0, the result fits   @post the smallest multiple of `multiple` that is at least n
 constexpr std::size_t round_up(std::size_t n, std::size_t multiple) noexcept {
     return n / multiple * multiple + (n % multiple == 0 ? 0 : multiple);
 }
 
+/// `n` divided by `divisor`, rounded up.
 /// @pre divisor > 0   @post the smallest q with q * divisor >= n
 constexpr std::size_t divide_up(std::size_t n, std::size_t divisor) noexcept {
     return n / divisor + (n % divisor == 0 ? 0 : 1);

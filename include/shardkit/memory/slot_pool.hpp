@@ -11,7 +11,7 @@
 
 #include <shardkit/core/error.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// Equal buffers that groups of one layout size take turns in. Group k prefers slot k mod in_flight, so that
 /// the same schedule gives the same addresses in every step.
@@ -65,7 +65,7 @@ class SlotPool {
 
     /// Returns the number of a slot. Groups that join meanwhile may move it, not its memory.
     /// @throws UsageError when all slots are held: names the holders
-    std::size_t lease(std::size_t ordinal, std::string_view path, std::string_view purpose) {
+    std::size_t lease(std::size_t ordinal, std::string_view path, std::string_view purpose, SourceLocation where) {
         const std::size_t count = slots_.size();
         for (std::size_t i = 0; i < count; ++i) {
             const std::size_t number = (ordinal + i) % count;
@@ -78,8 +78,8 @@ class SlotPool {
         for (const Slot& slot : slots_) {
             holders += detail::concat(holders.empty() ? "'" : ", '", slot.holder_, "'");
         }
-        throw UsageError(detail::concat("'", path, "': no ", purpose, " buffer is free, ", count, " are held by ",
-                                        holders, "; end a window first or raise RankOptions::in_flight"));
+        throw_usage_error(where, "'", path, "': no ", purpose, " buffer is free, ", count, " are held by ", holders,
+                          "; end a window first or raise RankOptions::in_flight");
     }
     const Slot& slot(std::size_t number) const noexcept { return slots_[number]; }
     void release(std::size_t number, Event last_use) noexcept {
@@ -163,8 +163,8 @@ class SlotLease {
 
     /// Takes a slot if none is held. Returns the event after which it may be written.
     /// @throws UsageError when all slots of the pool are held by other groups
-    Event acquire(std::string_view path) {
-        if (slot_ == none) { slot_ = pool_->lease(ordinal_, path, name(purpose_)); }
+    Event acquire(std::string_view path, SourceLocation where) {
+        if (slot_ == none) { slot_ = pool_->lease(ordinal_, path, name(purpose_), where); }
         return pool_->slot(slot_).last_use();
     }
     void release(Event last_use) noexcept {
@@ -180,4 +180,4 @@ class SlotLease {
     std::size_t ordinal_ = 0;
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -59,6 +59,7 @@ class RankGroup {
     std::size_t index_ = 0;
 };
 
+/// One axis of a grid: its name and its number of ranks.
 struct NamedAxis {
     std::string_view name;
     std::size_t extent = 1;

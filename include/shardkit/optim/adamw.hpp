@@ -11,7 +11,7 @@
 
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/validate_number.hpp>
+#include <shardkit/core/validate_number.hpp>
 #include <shardkit/optim/optimizer.hpp>
 
 namespace shardkit {

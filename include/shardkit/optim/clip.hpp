@@ -39,13 +39,13 @@ ClipCoefficient clip(const GlobalNorm<Engine>& norm, double max_norm,
         throw_invalid_argument(where, "clip: max_norm is ", detail::number_text(max_norm),
                                ", expected a finite number > 0");
     }
-    return {norm.data(), max_norm};
+    return {norm.data(where), max_norm};
 }
 
 /// A coefficient of one that keeps the norm's verdict on overflow, for steps with a loss scale and no clipping.
 template <class Engine>
-ClipCoefficient no_clip(const GlobalNorm<Engine>& norm) {
-    return {norm.data()};
+ClipCoefficient no_clip(const GlobalNorm<Engine>& norm, SourceLocation where = SourceLocation::current()) {
+    return {norm.data(where)};
 }
 
 }  // namespace shardkit

@@ -132,10 +132,10 @@ class GroupOptimizer {
     // Buffers first: the tables end before them, and wait for the kernels that use both.
     std::array<typename Engine::template Buffer<Element>, state_count> states_{};
     std::size_t states_used_ = 0;
-    EngineTable<Engine, typename Rule::Progress> progress_;
-    EngineTable<Engine, ParameterHypers> hypers_;
-    EngineTable<Engine, Update> updates_;      // one for each of the hypers
-    EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
+    detail::EngineTable<Engine, typename Rule::Progress> progress_;
+    detail::EngineTable<Engine, ParameterHypers> hypers_;
+    detail::EngineTable<Engine, Update> updates_;      // one for each of the hypers
+    detail::EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
 };
 
 }  // namespace shardkit

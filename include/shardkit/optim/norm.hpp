@@ -27,7 +27,7 @@ struct BeginNorm {
     std::span<double> partials;
 
     constexpr void operator()() const {
-        *scale = unscale(divisor_scale, loss_scale);
+        *scale = detail::unscale(divisor_scale, loss_scale);
         for (double& partial : partials) { partial = 0; }
     }
 };
@@ -90,42 +90,43 @@ class NormMemory {
 template <class Engine>
 class GlobalNorm {
   public:
-    /// Of a rank's next slot; FinishNorm writes it.
-    explicit GlobalNorm(Context<Engine>& context)
-        : context_(&context),
-          memory_(&context.template kept<detail::NormMemory<Engine>>()),
-          total_(memory_->take_total()),
-          taken_(memory_->taken()) {}
-
     /// The norm; waits for the compute stream, on an asynchronous engine the only synchronisation. As in PyTorch
     /// infinite after an infinite element and NaN after a NaN.
     /// @throws UsageError when so many norms were taken since that this one's memory was used again
-    double value() const { return std::sqrt(read().sum_of_squares); }
+    double value(SourceLocation where = SourceLocation::current()) const {
+        return std::sqrt(read(where).sum_of_squares);
+    }
     /// Whether any gradient element of any rank is infinite or NaN; waits likewise.
-    FoundInf found_inf() const { return shardkit::found_inf(read()); }
+    FoundInf found_inf(SourceLocation where = SourceLocation::current()) const {
+        return shardkit::found_inf(read(where));
+    }
 
     /// Sum of squares and non-finite count in the engine's memory, for kernels in the compute stream's order.
     /// @throws UsageError as value
-    double* data() const {
+    const double* data(SourceLocation where = SourceLocation::current()) const {
         if (memory_->taken() - taken_ >= norm_slots) {
-            throw UsageError(detail::concat("GlobalNorm: ", memory_->taken() - taken_,
-                                            " more norms were taken before this one was used, expected fewer than ",
-                                            norm_slots));
+            throw_usage_error(where, "GlobalNorm: ", memory_->taken() - taken_,
+                              " more norms were taken before this one was used, expected fewer than ", norm_slots);
         }
         return total_;
     }
 
   private:
-    NormPartial read() const {
+    friend detail::Access;
+    /// `total`: the slot that was taken last.
+    GlobalNorm(const Context<Engine>& context, const detail::NormMemory<Engine>& memory, const double* total) noexcept
+        : context_(&context), memory_(&memory), total_(total), taken_(memory.taken()) {}
+
+    NormPartial read(SourceLocation where) const {
         double total[2];
-        Engine::Kernels::copy_out(context_->compute_stream(), std::span<const double>(data(), 2),
+        Engine::Kernels::copy_out(context_->compute_stream(), std::span<const double>(data(where), 2),
                                   std::span<double>(total));
         return {total[0], total[1]};
     }
 
-    Context<Engine>* context_;
-    detail::NormMemory<Engine>* memory_;
-    double* total_;
+    const Context<Engine>* context_;
+    const detail::NormMemory<Engine>* memory_;
+    const double* total_;
     std::uint64_t taken_;
 };
 
@@ -145,23 +146,26 @@ void add_norm_partial(GroupState<Engine, Precision>& state, const double* scale,
 template <class... T>
 auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     std::size_t shards = 1;
-    reduced.groups().for_each([&](auto& layer) { shards = std::max(shards, layer.state().geometry().shards); });
+    reduced.groups(where).for_each(
+        [&](auto& layer) { shards = std::max(shards, Access::state(layer).geometry().shards); });
     // One scratch and one world for the model: taken from whichever group comes first.
-    auto& context = reduced.groups().context();
+    auto& context = reduced.groups(where).context();
     using Engine = EngineOf<decltype(context)>;
-    const std::span<double> scratch = context.template kept<NormMemory<Engine>>().scratch(1 + 2 * shards);
+    auto& memory = context.template kept<NormMemory<Engine>>();
+    const std::span<double> scratch = memory.scratch(1 + 2 * shards);
     const std::span<double> partials = scratch.subspan(1);
     const auto compute = context.compute_stream();
     const auto communication = context.communication_stream();
-    Engine::Kernels::run_once(compute,
-                              BeginNorm{reduced.divisor_scale(), reduced.loss_scale(), scratch.data(), partials});
-    reduced.groups().for_each([&](auto& each) { add_norm_partial(each.state(), scratch.data(), partials); });
+    Engine::Kernels::run_once(
+        compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), partials});
+    reduced.groups(where).for_each(
+        [&](auto& each) { add_norm_partial(Access::state(each), scratch.data(), partials); });
     communication.wait(compute.record());
     all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, where);
     compute.wait(communication.record());
-    GlobalNorm<Engine> norm(context);
-    Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), norm.data()});
-    return norm;
+    double* const total = memory.take_total();
+    Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
+    return Access::make<GlobalNorm<Engine>>(context, memory, total);
 }
 
 }  // namespace detail

@@ -45,14 +45,14 @@ class Optimizer {
             if (!paths.insert(layer.path()).second) {
                 throw_invalid_argument(where, "optimizer: two groups have the path '", layer.path(), "'");
             }
-            std::get<decltype(part)::value>(updates_).emplace_back(layer.context(), layer.state().geometry(),
-                                                                   options_, param_groups_);
+            std::get<decltype(part)::value>(updates_).emplace_back(
+                layer.context(), detail::Access::state(layer).geometry(), options_, param_groups_);
         });
-        auto& context = groups_.context();
+        auto& context = groups_.context(where);
+        engine_options_ = detail::EngineTable<Engine, Options>(context, options_);
+        scalars_ = detail::EngineTable<Engine, StepScalars>(context, StepScalars{});
         // Here, so that the first step allocates nothing but the norm's buffers.
         static_cast<void>(context.template kept<detail::NormMemory<Engine>>());
-        engine_options_ = EngineTable<Engine, Options>(context, options_);
-        scalars_ = EngineTable<Engine, StepScalars>(context, StepScalars{});
     }
 
     const Options& options() const noexcept { return options_; }
@@ -75,25 +75,25 @@ class Optimizer {
         check_type<X>();
         if constexpr (accepts<X>) {
             step(std::forward<X>(reduced),
-                 reduced.loss_scale() == nullptr ? ClipCoefficient{} : no_clip(global_norm(reduced, where)), where);
+                 reduced.has_loss_scale() ? no_clip(global_norm(reduced, where), where) : ClipCoefficient{}, where);
         }
     }
     template <class X>
-    void step(X&& reduced, ClipCoefficient coefficient, SourceLocation /*where*/ = SourceLocation::current()) {
+    void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
         if constexpr (accepts<X>) {
             const Reduced<T...> consumed(std::forward<X>(reduced));
-            if (!(consumed.groups() == groups_)) {
-                throw UsageError("optimizer step: these gradients belong to another model of the same type");
+            if (!(consumed.groups(where) == groups_)) {
+                throw_usage_error(where, "optimizer step: these gradients belong to another model of the same type");
             }
-            check_parts(std::index_sequence_for<T...>{});
-            groups_.for_each([](auto& layer) { layer.state().parameters().begin_update(); });
-            Engine::Kernels::run_once(
-                groups_.context().compute_stream(),
-                BeginStep{consumed.divisor_scale(), coefficient, consumed.loss_scale(), scalars_.data()});
+            check_parts(std::index_sequence_for<T...>{}, where);
+            groups_.for_each([&](auto& layer) { detail::Access::state(layer).parameters().begin_update(where); });
+            Engine::Kernels::run_once(groups_.context().compute_stream(),
+                                      BeginStep{consumed.divisor_scale(), coefficient,
+                                                detail::Access::loss_scale(consumed), scalars_.data()});
             groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-                std::get<decltype(part)::value>(updates_)[index].update(layer.state(), scalars_.data(),
-                                                                        engine_options_.data());
+                std::get<decltype(part)::value>(updates_)[index].update(
+                    detail::Access::state(layer), scalars_.data(), engine_options_.data());
             });
         }
     }
@@ -102,8 +102,8 @@ class Optimizer {
     std::vector<ShardInfo> shards() {
         std::vector<ShardInfo> list;
         groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-            std::get<decltype(part)::value>(updates_)[index].list(layer.state().geometry(),
-                                                                  layer.state().geometry().policy.optimizer, list);
+            const auto& geometry = detail::Access::state(layer).geometry();
+            std::get<decltype(part)::value>(updates_)[index].list(geometry, geometry.policy.optimizer, list);
         });
         return list;
     }
@@ -134,9 +134,10 @@ class Optimizer {
     }
 
     template <std::size_t... I>
-    void check_parts(std::index_sequence<I...>) const {
+    void check_parts(std::index_sequence<I...>, SourceLocation where) const {
         if (((groups_.template part_size<I>() != std::get<I>(updates_).size()) || ...)) {
-            throw UsageError("optimizer step: a range of the model has grown or shrunk since the optimizer was made");
+            throw_usage_error(
+                where, "optimizer step: a range of the model has grown or shrunk since the optimizer was made");
         }
     }
 
@@ -147,8 +148,8 @@ class Optimizer {
     Options options_;
     std::vector<ParamGroup> param_groups_;
     std::tuple<std::vector<UpdateOf<LayerOf<T>>>...> updates_;
-    EngineTable<Engine, Options> engine_options_;
-    EngineTable<Engine, StepScalars> scalars_;
+    detail::EngineTable<Engine, Options> engine_options_;
+    detail::EngineTable<Engine, StepScalars> scalars_;
 };
 
 }  // namespace shardkit

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include <shardkit/detail/validate_number.hpp>
+#include <shardkit/core/validate_number.hpp>
 
 namespace shardkit {
 
@@ -17,6 +17,7 @@ struct ParamGroup {
     std::optional<double> weight_decay{};  ///< replaces the optimizer's
 };
 
+/// Refuses a group of parameters without a match function, or numbers out of range.
 /// @throws std::invalid_argument that names what is out of range
 inline void validate(const ParamGroup& group, SourceLocation where) {
     detail::validate_not_negative("ParamGroup", "learning_rate_scale", group.learning_rate_scale, where);

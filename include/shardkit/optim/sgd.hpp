@@ -12,7 +12,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/number_text.hpp>
-#include <shardkit/detail/validate_number.hpp>
+#include <shardkit/core/validate_number.hpp>
 #include <shardkit/optim/optimizer.hpp>
 
 namespace shardkit {

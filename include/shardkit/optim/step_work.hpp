@@ -35,7 +35,7 @@ struct BeginStep {
     StepScalars* scalars;
 
     constexpr void operator()() const {
-        scalars->gradient_scale = unscale(divisor_scale, loss_scale) * coefficient.value();
+        scalars->gradient_scale = detail::unscale(divisor_scale, loss_scale) * coefficient.value();
         scalars->skip = 0;
         if (loss_scale == nullptr) { return; }
         scalars->skip = coefficient.found_inf() == FoundInf::yes ? 1 : 0;

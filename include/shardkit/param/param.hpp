@@ -46,6 +46,7 @@ concept ParamType = requires {
     P::static_extents;
 };
 
+/// A type derived from Alias.
 template <class P>
 concept AliasType = requires {
     typename P::AliasOf;

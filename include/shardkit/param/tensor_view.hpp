@@ -17,18 +17,22 @@ namespace detail {
 /// Remembers which generation of a buffer a view was made for.
 class GenerationCheck {
   public:
-    explicit GenerationCheck(const std::uint64_t& current) noexcept : current_(&current), made_for_(current) {}
+    GenerationCheck(const std::uint64_t& current, SourceLocation opened) noexcept
+        : current_(&current), made_for_(current), opened_(opened) {}
     void operator()() const {
-        if (*current_ != made_for_) { throw UsageError("view used after the end of its window"); }
+        if (*current_ != made_for_) {
+            throw_usage_error(opened_, "view used after the end of its window, which was opened here");
+        }
     }
 
   private:
     const std::uint64_t* current_;
     std::uint64_t made_for_;
+    SourceLocation opened_;
 };
 /// The unchecked build's: empty.
 struct NoCheck {
-    explicit NoCheck(const std::uint64_t& /*current*/) noexcept {}
+    NoCheck(const std::uint64_t& /*current*/, SourceLocation /*opened*/) noexcept {}
     void operator()() const noexcept {}
 };
 }  // namespace detail
@@ -40,8 +44,10 @@ inline namespace SHARDKIT_BUILD {
 template <class T>
 class TensorView {
   public:
-    TensorView(T* data, const TensorShape& shape, const std::uint64_t& generation) noexcept
-        : data_(data), shape_(&shape), check_(generation) {}
+    /// `opened`: where the user opened the window, for the message of a checked build.
+    TensorView(T* data, const TensorShape& shape, const std::uint64_t& generation,
+               SourceLocation opened = SourceLocation::current()) noexcept
+        : data_(data), shape_(&shape), check_(generation, opened) {}
 
     T* data() const {
         check_();

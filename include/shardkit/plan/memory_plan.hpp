@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include <shardkit/core/counts.hpp>
-#include <shardkit/detail/human_bytes.hpp>
+#include <shardkit/core/human_bytes.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/plan/group_description.hpp>
 

@@ -14,7 +14,7 @@
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
-#include <shardkit/detail/human_bytes.hpp>
+#include <shardkit/core/human_bytes.hpp>
 #include <shardkit/layout/shard_range.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/plan/group_description.hpp>

@@ -13,6 +13,7 @@ enum class Placement : std::uint8_t { replicated, sharded, partial };
 /// What has to happen for a placement to become another one.
 enum class Transition : std::uint8_t { none, slice, all_gather, reduce_scatter, all_reduce };
 
+/// The placement as errors and tables name it.
 constexpr std::string_view name(Placement placement) noexcept {
     constexpr std::string_view names[] = {"replicated", "sharded", "partial"};
     return names[static_cast<std::size_t>(placement)];

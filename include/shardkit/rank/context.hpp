@@ -8,8 +8,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <typeindex>
-#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/access.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
@@ -33,6 +32,7 @@ struct Streams {
     Stream communication{};
 };
 
+/// What a rank is made with besides its mesh.
 struct RankOptions {
     /// Buffers per layout size that windows (and likewise gradients) take turns in: prefetch depth + 1.
     std::size_t in_flight = 2;
@@ -82,7 +82,6 @@ class Context {
     const AxisGrid& grid() const noexcept { return grid_; }
     const Communicator& world() const noexcept { return world_; }
     const RankOptions& options() const noexcept { return options_; }
-    SlotPools<Engine>& pools() noexcept { return pools_; }
 
     Stream compute_stream() const noexcept { return streams_.compute; }
     Stream communication_stream() const noexcept { return streams_.communication; }
@@ -166,21 +165,23 @@ class Context {
     template <class T>
     T& kept() {
         for (const Kept& kept : kept_) {
-            if (kept.type == typeid(T)) { return *static_cast<T*>(kept.value.get()); }
+            if (kept.type == &type_key<T>) { return *static_cast<T*>(kept.object.get()); }
         }
-        kept_.push_back({typeid(T), std::make_shared<T>(*this)});
-        return *static_cast<T*>(kept_.back().value.get());
+        kept_.push_back({&type_key<T>, std::make_shared<T>(*this)});
+        return *static_cast<T*>(kept_.back().object.get());
     }
 
   private:
+    friend detail::Access;
+    template <class T>
+    static inline char type_key{};  // its address tells T from other types
+    struct Kept {
+        const char* type;
+        std::shared_ptr<void> object;
+    };
     struct Made {
         std::vector<std::size_t> members;
         Communicator communicator;
-    };
-
-    struct Kept {
-        std::type_index type;
-        std::shared_ptr<void> value;
     };
 
     static std::vector<std::size_t> members_of(const RankGroup& group) {
@@ -220,7 +221,7 @@ class Context {
     AxisGrid grid_;
     Communicator world_;
     Streams<Stream> streams_;
-    SlotPools<Engine> pools_;
+    detail::SlotPools<Engine> pools_;
     RankOptions options_;
     std::vector<Made> made_;
     TrafficLog uncounted_;

@@ -9,7 +9,7 @@
 
 #include <shardkit/rank/context.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// A few values in an engine's memory: scalars and tables that its kernels read and write where a host would have to
 /// wait for them. Made from host values; `span` and `data` are the engine's memory, `read` synchronizes. Move-only.
@@ -68,4 +68,4 @@ class EngineTable {
     std::size_t size_ = 0;
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

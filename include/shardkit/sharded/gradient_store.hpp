@@ -37,7 +37,7 @@ class GradientStore {
         leases_full_ = gradients->held == Held::leased;
         if (leases_full_) {
             lease_ =
-                group_lease(context, geometry.path, SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
+                group_lease(context, geometry.path, detail::SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", geometry.buffer_numel);
             full_ = full_memory_.data();
@@ -50,10 +50,10 @@ class GradientStore {
     }
 
     /// A full gradient buffer for one microbatch, zeroed unless earlier microbatches are kept in it.
-    std::span<Gradient> open() {
+    std::span<Gradient> open(SourceLocation where) {
         const auto stream = context_->compute_stream();
         if (leases_full_) {
-            stream.wait(lease_.acquire(geometry_->path));
+            stream.wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gradient*>(lease_.data());
         } else {
             stream.wait(reduced_ready_);  // of a step that nobody waited for
@@ -122,7 +122,7 @@ class GradientStore {
             // A part that is empty is so on every rank that it is summed over: they hold the same range.
             if (!part.empty()) { all_reduce_in_place(comms_[row.over], ReduceOp::sum, part, stream, where); }
         } else if (!row.in_place()) {
-            const std::span<Reduction> target = row.target == Role::addend ? borrowed_addend() : reduced();
+            const std::span<Reduction> target = row.target == Role::addend ? borrowed_addend(where) : reduced();
             if (row.verb == Verb::all_reduce) {
                 all_reduce(comms_[row.over], ReduceOp::sum, constant(full()), target, stream, where);
             } else {
@@ -144,12 +144,12 @@ class GradientStore {
         const IndexRange part = relative_to(intersect(held, wanted), held.begin);
         return reduced().subspan(part.begin, part.size());
     }
-    std::span<Reduction> borrowed_addend() {
+    std::span<Reduction> borrowed_addend(SourceLocation where) {
         if (!addend_joined_) {
-            addend_ = group_lease(*context_, geometry_->path, SlotPurpose::reduce, reduced().size_bytes());
+            addend_ = group_lease(*context_, geometry_->path, detail::SlotPurpose::reduce, reduced().size_bytes());
             addend_joined_ = true;
         }
-        addend_.acquire(geometry_->path);  // last used in this stream
+        addend_.acquire(geometry_->path, where);  // last used in this stream
         return addend();
     }
     std::span<Reduction> addend() const noexcept {
@@ -174,8 +174,8 @@ class GradientStore {
     Gradient* full_ = nullptr;
     Buffer<Gradient> full_memory_;
     Buffer<Reduction> reduced_memory_;
-    SlotLease<Engine> lease_;
-    SlotLease<Engine> addend_;
+    detail::SlotLease<Engine> lease_;
+    detail::SlotLease<Engine> addend_;
     Event written_{};
     Event reduced_ready_{};
     std::size_t microbatches_ = 0;

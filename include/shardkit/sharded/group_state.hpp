@@ -72,14 +72,15 @@ class GroupState {
 
     ParameterStore<Engine, Precision>& parameters() noexcept { return parameters_; }
     GradientStore<Engine, Precision>& gradients() noexcept { return gradients_; }
-    StepState& step() noexcept { return step_; }
+    detail::StepState& step() noexcept { return step_; }
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
 
     /// A parameter's part of a full buffer that starts at `full`.
     template <class T>
-    TensorView<T> view(std::size_t parameter, T* full, const std::uint64_t& generation) const {
+    TensorView<T> view(std::size_t parameter, T* full, const std::uint64_t& generation,
+                       SourceLocation opened) const {
         const PlacedParameter& p = geometry_.parameters[parameter];
-        return {full + p.range.begin, p.part.shape(), generation};
+        return {full + p.range.begin, p.part.shape(), generation, opened};
     }
 
     /// Takes the open microbatch's gradients in; collective over the data ranks where the policy reduces each.
@@ -87,7 +88,7 @@ class GroupState {
         step_.take_back();
         ++gradient_generation_;
         try {
-            step_.check_add(path());
+            step_.check_add(path(), where);
         } catch (...) {
             gradients_.discard();
             throw;
@@ -96,7 +97,7 @@ class GroupState {
     }
     /// Makes the reductions that are left; collective over the data ranks and tp.
     void finish_gradients(SourceLocation where) {
-        step_.finish(path(), gradients_.microbatches());
+        step_.finish(path(), gradients_.microbatches(), where);
         gradients_.finish(where);
     }
 
@@ -110,12 +111,13 @@ class GroupState {
 
     /// Sets every element from value(path, parameter name, index in the whole tensor).
     template <class F>
-    void initialize(F& value) {
+    void initialize(F& value, SourceLocation where) {
         for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
-            write(p, [&](std::size_t i) {
+            const auto value_at = [&](std::size_t i) {
                 return static_cast<double>(
                     value(std::string_view(geometry_.path), geometry_.parameters[p].name, std::uint64_t{i}));
-            });
+            };
+            write(p, value_at, where);
         }
     }
     /// Sets one parameter from its full values.
@@ -123,7 +125,9 @@ class GroupState {
     template <FloatingElement T>
     void load(std::size_t parameter, std::span<const T> values, SourceLocation where) {
         check_values("load", parameter, values, where);
-        write(parameter, [&](std::size_t i) { return static_cast<double>(static_cast<Arithmetic<T>>(values[i])); });
+        write(
+            parameter, [&](std::size_t i) { return static_cast<double>(static_cast<Arithmetic<T>>(values[i])); },
+            where);
     }
     /// Copies one whole tensor into `values`, on the ranks that want it; collective as unshard, and over tp where
     /// that splits it.
@@ -132,7 +136,7 @@ class GroupState {
     void read_full(std::size_t parameter, bool wanted, std::span<T> values, SourceLocation where) {
         if (wanted) { check_values("read_full", parameter, std::span<const T>(values), where); }
         parameters_.open(where);
-        const auto window = PendingWindow<GroupState>(*this).wait();
+        const auto window = detail::Access::make<PendingWindow<GroupState>>(*this, where).wait();
         const WholeTensor<Engine, Gather> whole(context_, comms_.tp, geometry_, parameter, parameters_.full(),
                                                 context_.compute_stream(), where);
         if (!wanted) { return; }
@@ -145,7 +149,7 @@ class GroupState {
     template <FloatingElement T>
     void read_full_gradient(std::size_t parameter, double scale, std::span<T> values, SourceLocation where) {
         if (!trainable() || step_.skipped()) {
-            throw UsageError(detail::concat("'", path(), "': read_full of a group without gradients"));
+            throw_usage_error(where, "'", path(), "': read_full of a group without gradients");
         }
         check_values("read_full", parameter, std::span<const T>(values), where);
         const auto stream = context_.communication_stream();
@@ -190,8 +194,8 @@ class GroupState {
 
     /// Sets one parameter from value_at(index in the whole tensor) -> double, in every buffer of this rank.
     template <class ValueAt>
-    void write(std::size_t parameter, const ValueAt& value_at) {
-        parameters_.begin_update();
+    void write(std::size_t parameter, const ValueAt& value_at, SourceLocation where) {
+        parameters_.begin_update(where);
         if (Precision::has_master && trainable()) {
             write_range(parameter, parameters_.master(), geometry_.updated.begin, value_at);
         }
@@ -223,9 +227,9 @@ class GroupState {
     GroupCommunicators<Engine> comms_;
     ParameterStore<Engine, Precision> parameters_;
     GradientStore<Engine, Precision> gradients_;
-    StepState step_;
+    detail::StepState step_;
     std::uint64_t gradient_generation_ = 0;
-    EngineTable<Engine, IndexRange> counted_segments_;
+    detail::EngineTable<Engine, IndexRange> counted_segments_;
 };
 
 }  // namespace shardkit::inline SHARDKIT_BUILD

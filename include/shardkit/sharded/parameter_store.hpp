@@ -46,7 +46,7 @@ class ParameterStore {
         gathers_beside_ = gathered != nullptr;
         leases_full_ = gathers_beside_ && gathered->held == Held::leased;
         if (leases_full_) {
-            lease_ = group_lease(context, geometry.path, SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
+            lease_ = group_lease(context, geometry.path, detail::SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gather>(context, geometry.path, "full parameters", geometry.buffer_numel);
             full_ = full_memory_.data();
@@ -69,7 +69,7 @@ class ParameterStore {
     /// Opens a window: leases a full buffer and gathers into it where the full copy is stale.
     void open(SourceLocation where) {
         if (leases_full_) {
-            context_->communication_stream().wait(lease_.acquire(geometry_->path));
+            context_->communication_stream().wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gather*>(lease_.data());
         }
         if (is_stale()) {
@@ -122,10 +122,10 @@ class ParameterStore {
     }
 
     /// @throws UsageError when a window is open: it would show half of the update
-    void begin_update() const {
+    void begin_update(SourceLocation where) const {
         if (windows_ > 0) {
-            throw UsageError(detail::concat("'", geometry_->path, "': optimizer step or load while ", windows_,
-                                            " window(s) are open; reshard them first"));
+            throw_usage_error(where, "'", geometry_->path, "': optimizer step or load while ", windows_,
+                              " window(s) are open; reshard them first");
         }
     }
     /// After every element of `resting` was written by other means than an update.
@@ -200,7 +200,7 @@ class ParameterStore {
     Buffer<Gather> full_memory_;
     Buffer<Gather> shard_;
     Buffer<Master> master_;
-    SlotLease<Engine> lease_;
+    detail::SlotLease<Engine> lease_;
     Event updated_{};
     Event gathered_{};
     std::uint64_t generation_ = 0;

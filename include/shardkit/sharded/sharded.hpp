@@ -26,6 +26,7 @@ template <ParamType P, FloatingElement T>
 struct FullValues {
     std::span<const T> values;
 };
+/// The full values of parameter P, for Sharded::from_full.
 template <ParamType P, FloatingElement T>
 FullValues<P, T> full_values(std::span<const T> values) {
     return {values};
@@ -136,15 +137,15 @@ class Sharded {
     /// Starts the gather; `std::move(pending).wait()` gives the window.
     PendingWindow<State> begin_unshard(SourceLocation where = SourceLocation::current()) {
         state_->parameters().open(where);
-        return PendingWindow<State>(*state_);
+        return detail::Access::make<PendingWindow<State>>(*state_, where);
     }
 
     /// Ends a window: full parameters are released where the policy says so. Local work.
     /// @throws UsageError when the window is another group's or already ended
-    void reshard(Window<State>&& window) {
+    void reshard(Window<State>&& window, SourceLocation where = SourceLocation::current()) {
         if (!window.belongs_to(*state_)) {
-            throw UsageError(detail::concat("'", path(), "': reshard of a window that ",
-                                            window.open() ? "belongs to another group" : "has already ended"));
+            throw_usage_error(where, "'", path(), "': reshard of a window that ",
+                              window.open() ? "belongs to another group" : "has already ended");
         }
         const Window<State> ends_here(std::move(window));
     }
@@ -152,8 +153,8 @@ class Sharded {
     /// Sets every element from value(path, parameter name, index in the whole parameter) -> floating point;
     /// the same values for every world size and policy. Local work: each rank computes what it holds.
     template <class F>
-    void initialize(F value) {
-        state_->initialize(value);
+    void initialize(F value, SourceLocation where = SourceLocation::current()) {
+        state_->initialize(value, where);
     }
 
     /// Sets one parameter (its type, its name or its number) from its full values, the same on every rank; each rank
@@ -205,10 +206,8 @@ class Sharded {
     bool trainable() const noexcept { return state_->trainable(); }
     Context<Engine>& context() const noexcept { return state_->context(); }
 
-    /// For the library's verbs.
-    State& state() const noexcept { return *state_; }
-
   private:
+    friend detail::Access;
     explicit Sharded(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
     static std::unique_ptr<State> make(Context<Engine>& context, std::string path, const Tensors& tensors,

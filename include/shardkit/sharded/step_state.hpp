@@ -7,58 +7,53 @@
 
 #include <shardkit/core/error.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// Where a group stands within a training step, so that verbs in an order without meaning are refused.
 /// idle -> accumulating -> reduced -> idle; skipped stands beside reduced: no gradient in this step.
 class StepState {
   public:
-    void begin(std::string_view path) {
+    void begin(std::string_view path, SourceLocation where) {
         if (phase_ != Phase::idle) {
-            throw UsageError(
-                detail::concat("'", path, "': a second accumulation was started before the first one ended"));
+            throw_usage_error(where, "'", path, "': a second accumulation was started before the first one ended");
         }
         if (out_) {
-            throw UsageError(
-                detail::concat("'", path, "': a step was started while a gradient handle of the last one is out"));
+            throw_usage_error(where, "'", path,
+                              "': a step was started while a gradient handle of the last one is out");
         }
         phase_ = Phase::accumulating;
         dropped_ = false;
     }
-    void hand_out(std::string_view path) {
-        require_accumulating(path, "gradients()");
+    void hand_out(std::string_view path, SourceLocation where) {
+        require_accumulating(path, "gradients()", where);
         if (out_) {
-            throw UsageError(
-                detail::concat("'", path, "': gradients() again before the last handle was added; keep one handle"));
+            throw_usage_error(where, "'", path,
+                              "': gradients() again before the last handle was added; keep one handle");
         }
         out_ = true;
     }
     void take_back() noexcept { out_ = false; }
     /// @throws UsageError when the handle has outlived its accumulation
-    void check_add(std::string_view path) const { require_accumulating(path, "add()"); }
+    void check_add(std::string_view path, SourceLocation where) const { require_accumulating(path, "add()", where); }
     /// A handle went out of scope unadded: what it held is lost, and the step's sum with it.
     void drop() noexcept {
         out_ = false;
         dropped_ = true;
     }
-    void finish(std::string_view path, std::size_t microbatches) {
-        require_accumulating(path, "reduce()");
-        if (out_) {
-            throw UsageError(detail::concat("'", path, "': reduce() while a gradient handle is still out; add it"));
-        }
-        if (dropped_) {
-            throw UsageError(detail::concat("'", path, "': a gradient handle was dropped without being added"));
-        }
+    void finish(std::string_view path, std::size_t microbatches, SourceLocation where) {
+        require_accumulating(path, "reduce()", where);
+        if (out_) { throw_usage_error(where, "'", path, "': reduce() while a gradient handle is still out; add it"); }
+        if (dropped_) { throw_usage_error(where, "'", path, "': a gradient handle was dropped without being added"); }
         if (microbatches == 0) {
-            throw UsageError(
-                detail::concat("'", path, "': reduce() before any gradient was added; call add, add_zero or skip"));
+            throw_usage_error(where, "'", path,
+                              "': reduce() before any gradient was added; call add, add_zero or skip");
         }
         phase_ = Phase::reduced;
     }
-    void skip(std::string_view path, std::size_t microbatches) {
-        require_accumulating(path, "skip()");
+    void skip(std::string_view path, std::size_t microbatches, SourceLocation where) {
+        require_accumulating(path, "skip()", where);
         if (microbatches > 0 || out_ || dropped_) {
-            throw UsageError(detail::concat("'", path, "': skip() after gradients were handed out in this step"));
+            throw_usage_error(where, "'", path, "': skip() after gradients were handed out in this step");
         }
         phase_ = Phase::skipped;
     }
@@ -71,12 +66,12 @@ class StepState {
   private:
     enum class Phase : std::uint8_t { idle, accumulating, reduced, skipped };
 
-    void require_accumulating(std::string_view path, std::string_view verb) const {
+    void require_accumulating(std::string_view path, std::string_view verb, SourceLocation where) const {
         if (phase_ == Phase::accumulating) { return; }
-        throw UsageError(detail::concat("'", path, "': ", verb,
-                                        phase_ == Phase::idle      ? " outside of an accumulation"
-                                        : phase_ == Phase::skipped ? " after the group was skipped"
-                                                                   : " after the last microbatch was reduced"));
+        throw_usage_error(where, "'", path, "': ", verb,
+                          phase_ == Phase::idle      ? " outside of an accumulation"
+                          : phase_ == Phase::skipped ? " after the group was skipped"
+                                                     : " after the last microbatch was reduced");
     }
 
     Phase phase_ = Phase::idle;
@@ -84,4 +79,4 @@ class StepState {
     bool dropped_ = false;  // one was lost in this step
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

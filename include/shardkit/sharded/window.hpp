@@ -6,20 +6,24 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/consumable.hpp>
 
 namespace shardkit::inline SHARDKIT_BUILD {
+
+template <class State>
+class PendingWindow;
 
 /// Full parameters, readable while the window is open. Ends by `reshard(std::move(window))` or by leaving
 /// scope; both are local work, no collective runs in a destructor. Several windows of one group may be open.
 template <class State>
 class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
   public:
-    SHARDKIT_RETURNS_UNCONSUMED explicit Window(State& open_state) noexcept : state_(&open_state) {}
-    Window(Window&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+    Window(Window&& other) noexcept : state_(std::exchange(other.state_, nullptr)), opened_(other.opened_) {}
     Window& operator=(Window&& other) noexcept {
         Window taken(std::move(other));  // ends what this one held, now and not with `other`
         std::swap(state_, taken.state_);
+        std::swap(opened_, taken.opened_);
         return *this;
     }
     ~Window() {
@@ -33,7 +37,7 @@ class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
         constexpr bool in_group = State::Group::template contains<P>;
         static_assert(in_group, "Window: this parameter is not in the group");
         if constexpr (in_group) {
-            if (state_ == nullptr) { throw UsageError("window used after its end"); }
+            if (state_ == nullptr) { throw_usage_error(opened_, "window used after its end; it was opened here"); }
             return whole(State::Group::template index<P>);
         }
     }
@@ -42,25 +46,29 @@ class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
     template <class NameOrNumber>
     SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto view(const NameOrNumber& parameter,
                                                 SourceLocation where = SourceLocation::current()) const {
-        if (state_ == nullptr) { throw UsageError("window used after its end"); }
+        if (state_ == nullptr) { throw_usage_error(where, "window used after its end"); }
         return whole(state_->geometry().number_of(parameter, where));
     }
     bool open() const noexcept { return state_ != nullptr; }
     bool belongs_to(const State& state) const noexcept { return state_ == &state; }
 
   private:
+    friend detail::Access;
+    friend PendingWindow<State>;
+    SHARDKIT_RETURNS_UNCONSUMED Window(State& open_state, SourceLocation opened) noexcept
+        : state_(&open_state), opened_(opened) {}
     auto whole(std::size_t parameter) const {
-        return state_->view(parameter, state_->parameters().full().data(), state_->parameters().generation());
+        return state_->view(parameter, state_->parameters().full().data(), state_->parameters().generation(), opened_);
     }
 
     State* state_;
+    SourceLocation opened_;
 };
 
 /// A window whose gather is under way: `wait()` gives the window. Dropping it ends it.
 template <class State>
 class [[nodiscard]] PendingWindow {
   public:
-    explicit PendingWindow(State& open_state) noexcept : window_(open_state), state_(&open_state) {}
     PendingWindow(PendingWindow&&) noexcept = default;
     PendingWindow& operator=(PendingWindow&& other) noexcept {
         PendingWindow taken(std::move(other));
@@ -80,6 +88,10 @@ class [[nodiscard]] PendingWindow {
     }
 
   private:
+    friend detail::Access;
+    PendingWindow(State& open_state, SourceLocation opened) noexcept
+        : window_(open_state, opened), state_(&open_state) {}
+
     Window<State> window_;
     State* state_;
 };

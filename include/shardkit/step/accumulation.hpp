@@ -16,7 +16,7 @@ enum class Microbatch : std::uint8_t { more, last };
 
 }  // namespace shardkit
 
-namespace shardkit::inline SHARDKIT_BUILD {
+namespace shardkit::detail::inline SHARDKIT_BUILD {
 
 /// One training step's hold on the groups of a model: while it lives no second one can start; its end makes
 /// them idle again, whether the step was completed or abandoned by an exception. Move-only.
@@ -24,18 +24,19 @@ template <class... T>
 class StepScope {
   public:
     /// @throws UsageError when one of the groups is in another step; none is touched then
-    StepScope(const Groups<T...>& groups, SourceLocation /*where*/) : groups_(groups) {
+    StepScope(const Groups<T...>& groups, SourceLocation where) : groups_(groups) {
         std::size_t begun = 0;
         try {
             groups_->for_each([&](auto& layer) {
-                layer.state().step().begin(layer.path());
+                auto& state = Access::state(layer);
+                state.step().begin(layer.path(), where);
                 ++begun;
-                layer.state().gradients().restart();
+                state.gradients().restart();
             });
         } catch (...) {
             groups_->for_each([&](auto& layer) {
                 if (begun > 0) {
-                    layer.state().step().end();
+                    Access::state(layer).step().end();
                     --begun;
                 }
             });
@@ -50,7 +51,7 @@ class StepScope {
     }
     ~StepScope() {
         if (groups_) {
-            groups_->for_each([](auto& layer) { layer.state().step().end(); });
+            groups_->for_each([](auto& layer) { Access::state(layer).step().end(); });
         }
     }
 
@@ -60,6 +61,10 @@ class StepScope {
   private:
     std::optional<Groups<T...>> groups_;
 };
+
+}  // namespace shardkit::detail::inline SHARDKIT_BUILD
+
+namespace shardkit::inline SHARDKIT_BUILD {
 
 /// The gradients of one step over a whole model, from the first microbatch to `reduce`. Because it spans the
 /// model, no group can be forgotten in the norm or the update: a group that got no gradient is an error unless
@@ -76,20 +81,20 @@ class [[nodiscard]] Accumulation {
     /// policy adds unreduced gradients, running) values.
     /// @throws UsageError when the last handle was not added, or the layer is frozen or finished
     template <class Layer>
-    auto gradients(Layer& layer) {
+    auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
         constexpr bool known = Groups<T...>::template contains<Layer>;
         static_assert(known, "Accumulation::gradients: this Sharded is not one of the accumulation's groups");
         if constexpr (known) {
-            auto& state = layer.state();
-            require_trainable(layer);
-            state.step().hand_out(layer.path());
+            auto& state = detail::Access::state(layer);
+            require_trainable(layer, where);
+            state.step().hand_out(layer.path(), where);
             try {
-                state.gradients().open();
+                state.gradients().open(where);
             } catch (...) {
                 state.step().take_back();
                 throw;
             }
-            return Gradients<typename Layer::State, Partial<DataAxes>>(state);
+            return detail::Access::make<Gradients<typename Layer::State, Partial<DataAxes>>>(state, where);
         }
     }
 
@@ -99,8 +104,10 @@ class [[nodiscard]] Accumulation {
     template <class State, class AxisSet>
     void add(Gradients<State, Partial<AxisSet>>&& handle, Microbatch microbatch = Microbatch::more,
              SourceLocation where = SourceLocation::current()) {
-        State* const state = handle.release();
-        if (state == nullptr) { throw UsageError("Accumulation::add: this gradient handle was already added"); }
+        State* const state = detail::Access::release(handle);
+        if (state == nullptr) {
+            throw_usage_error(where, "Accumulation::add: this gradient handle was already added");
+        }
         state->add_gradients(where);
         if (microbatch == Microbatch::last) { state->finish_gradients(where); }
     }
@@ -109,37 +116,38 @@ class [[nodiscard]] Accumulation {
     template <class Layer>
     void add_zero(Layer& layer, Microbatch microbatch = Microbatch::more,
                   SourceLocation where = SourceLocation::current()) {
-        add(gradients(layer), microbatch, where);
+        add(gradients(layer, where), microbatch, where);
     }
 
     /// `layer` has no gradient in this step on any rank: no collective, and the optimizer leaves its
     /// parameters, states and step count alone (as PyTorch does for a gradient of None).
     template <class Layer>
-    void skip(Layer& layer) {
+    void skip(Layer& layer, SourceLocation where = SourceLocation::current()) {
         static_assert(Groups<T...>::template contains<Layer>,
                       "Accumulation::skip: this Sharded is not one of the accumulation's groups");
-        layer.state().step().skip(layer.path(), layer.state().gradients().microbatches());
-    }
-
-    /// For reduce: runs what is left and gives the step away.
-    StepScope<T...> finish(SourceLocation where) && {
-        if (!scope_.live()) { throw UsageError("reduce: this accumulation was already reduced"); }
-        scope_.groups().for_each([&](auto& layer) {
-            if (layer.trainable() && layer.state().step().accumulating()) { layer.state().finish_gradients(where); }
-        });
-        return std::move(scope_);
+        auto& state = detail::Access::state(layer);
+        state.step().skip(layer.path(), state.gradients().microbatches(), where);
     }
 
   private:
+    friend detail::Access;
+    /// Runs what is left and gives the step away.
+    detail::StepScope<T...> finish(SourceLocation where) && {
+        if (!scope_.live()) { throw_usage_error(where, "reduce: this accumulation was already reduced"); }
+        scope_.groups().for_each([&](auto& layer) {
+            auto& state = detail::Access::state(layer);
+            if (layer.trainable() && state.step().accumulating()) { state.finish_gradients(where); }
+        });
+        return std::move(scope_);
+    }
     template <class Layer>
-    static void require_trainable(Layer& layer) {
+    static void require_trainable(Layer& layer, SourceLocation where) {
         if (!layer.trainable()) {
-            throw UsageError(
-                detail::concat("'", layer.path(), "': gradients() of a group whose parameters are all frozen"));
+            throw_usage_error(where, "'", layer.path(), "': gradients() of a group whose parameters are all frozen");
         }
     }
 
-    StepScope<T...> scope_;
+    detail::StepScope<T...> scope_;
 };
 
 }  // namespace shardkit::inline SHARDKIT_BUILD

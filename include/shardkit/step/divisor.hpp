@@ -35,11 +35,15 @@ class DivideBy {
     double n_;
 };
 
+/// Gradients are summed over the data ranks and not divided.
 inline constexpr Sum sum{};
+/// Gradients are averaged over the data ranks: dp x cp.
 inline constexpr Mean mean{};
+/// Gradients are summed over the data ranks and divided by `n`.
 /// @throws std::invalid_argument unless n is finite and above zero
 inline DivideBy divide_by(double n, SourceLocation where = SourceLocation::current()) { return DivideBy(n, where); }
 
+/// Something that says what the sum over `data_ranks` ranks is divided by.
 template <class D>
 concept Divisor = requires(const D divisor, std::size_t data_ranks) {
     { divisor.divisor(data_ranks) } -> std::same_as<double>;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <shardkit/detail/access.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/sharded/sharded_state.hpp>
 
@@ -25,11 +26,11 @@ class [[nodiscard]] Gradients {
   public:
     using owed = typename Placement::owed;
 
-    explicit Gradients(State& state) noexcept : state_(&state) {}
-    Gradients(Gradients&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+    Gradients(Gradients&& other) noexcept : state_(std::exchange(other.state_, nullptr)), taken_(other.taken_) {}
     Gradients& operator=(Gradients&& other) noexcept {
-        Gradients taken(std::move(other));  // ends what this one held, now and not with `other`
-        std::swap(state_, taken.state_);
+        Gradients ending(std::move(other));  // ends what this one held, now and not with `other`
+        std::swap(state_, ending.state_);
+        std::swap(taken_, ending.taken_);
         return *this;
     }
     ~Gradients() {
@@ -46,7 +47,9 @@ class [[nodiscard]] Gradients {
         constexpr bool in_group = State::Group::template contains<P>;
         static_assert(in_group, "Gradients: this parameter is not in the group");
         if constexpr (in_group) {
-            if (state_ == nullptr) { throw UsageError("gradient handle used after it was added"); }
+            if (state_ == nullptr) {
+                throw_usage_error(taken_, "gradient handle used after it was added; it was taken here");
+            }
             return whole(State::Group::template index<P>);
         }
     }
@@ -54,19 +57,21 @@ class [[nodiscard]] Gradients {
     /// @throws UsageError after the handle was added; std::invalid_argument when the group has no such parameter
     template <class NameOrNumber>
     auto view(const NameOrNumber& parameter, SourceLocation where = SourceLocation::current()) const {
-        if (state_ == nullptr) { throw UsageError("gradient handle used after it was added"); }
+        if (state_ == nullptr) { throw_usage_error(where, "gradient handle used after it was added"); }
         return whole(state_->geometry().number_of(parameter, where));
     }
 
-    /// For Accumulation: ends the handle. Null when it was added before.
+  private:
+    friend detail::Access;
+    Gradients(State& state, SourceLocation taken) noexcept : state_(&state), taken_(taken) {}
     State* release() noexcept { return std::exchange(state_, nullptr); }
 
-  private:
     auto whole(std::size_t parameter) const {
-        return state_->view(parameter, state_->gradients().full().data(), state_->gradient_generation());
+        return state_->view(parameter, state_->gradients().full().data(), state_->gradient_generation(), taken_);
     }
 
     State* state_;
+    SourceLocation taken_;
 };
 
 }  // namespace SHARDKIT_BUILD

@@ -80,13 +80,15 @@ class Groups {
 
     /// The context of the model's first group: where a rank's own scalars and its world are taken from.
     /// @throws UsageError when every part is an empty range
-    auto& context() const {
+    auto& context(SourceLocation where = SourceLocation::current()) const {
         using First = LayerOf<std::tuple_element_t<0, std::tuple<T...>>>;
         Context<typename First::Engine>* first = nullptr;
         for_each([&](auto& layer) {
             if (first == nullptr) { first = &layer.context(); }
         });
-        if (first == nullptr) { throw UsageError("groups(...): this model has no groups: every range is empty"); }
+        if (first == nullptr) {
+            throw_usage_error(where, "groups(...): this model has no groups: every range is empty");
+        }
         return *first;
     }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include <shardkit/detail/access.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
@@ -27,15 +28,17 @@ class LossScale {
     std::uint32_t clean_steps() const { return state_.read().clean_steps(); }
 
     /// The numbers where kernels read them, in the compute stream's order; the engine's memory.
-    LossScaleState* data() const noexcept { return state_.data(); }
+    const LossScaleState* data() const noexcept { return state_.data(); }
 
   private:
+    friend detail::Access;
+    LossScaleState* loss_scale() const noexcept { return state_.data(); }
     static const LossScaleOptions& validated(const LossScaleOptions& options, SourceLocation where) {
         validate(options, where);
         return options;
     }
 
-    EngineTable<Engine, LossScaleState> state_;
+    detail::EngineTable<Engine, LossScaleState> state_;
 };
 
 }  // namespace shardkit

@@ -10,6 +10,7 @@
 
 namespace shardkit {
 
+/// How a loss scale begins, grows and shrinks.
 struct LossScaleOptions {
     double initial = 65536;
     double growth_factor = 2;
@@ -17,6 +18,7 @@ struct LossScaleOptions {
     std::uint32_t growth_interval = 2000;
 };
 
+/// Refuses options of a loss scale that make no sense.
 /// @throws std::invalid_argument that names the parameter, what was given and what was expected
 inline void validate(const LossScaleOptions& options, SourceLocation where = SourceLocation::current()) {
     if (!std::isfinite(options.initial) || options.initial <= 0) {
@@ -75,9 +77,13 @@ class LossScaleState {
     std::uint32_t clean_steps_ = 0;
 };
 
+}  // namespace shardkit
+
+namespace shardkit::detail {
+
 /// One over the divisor and the loss scale: what gradients are multiplied by. `loss_scale`: null without one.
 constexpr double unscale(double divisor_scale, const LossScaleState* loss_scale) noexcept {
     return loss_scale == nullptr ? divisor_scale : divisor_scale / loss_scale->value();
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -18,17 +18,15 @@ namespace shardkit::inline SHARDKIT_BUILD {
 template <class... T>
 class [[nodiscard]] Reduced {
   public:
-    Reduced(StepScope<T...> scope, double divisor_scale, LossScaleState* loss_scale) noexcept
-        : scope_(std::move(scope)), divisor_scale_(divisor_scale), loss_scale_(loss_scale) {}
-
-    const Groups<T...>& groups() const {
-        if (!scope_.live()) { throw UsageError("reduced gradients used after an optimizer step consumed them"); }
+    const Groups<T...>& groups(SourceLocation where = SourceLocation::current()) const {
+        if (!scope_.live()) {
+            throw_usage_error(where, "reduced gradients used after an optimizer step consumed them");
+        }
         return scope_.groups();
     }
     /// One over the divisor; the loss scale comes on top where there is one.
     double divisor_scale() const noexcept { return divisor_scale_; }
-    /// In the engine's memory; null without one.
-    LossScaleState* loss_scale() const noexcept { return loss_scale_; }
+    bool has_loss_scale() const noexcept { return loss_scale_ != nullptr; }
 
     /// Copies the whole reduced gradient of a parameter (its type, its name or its number), scaled, to every rank.
     /// Collective over the data ranks; for inspection: it allocates a full buffer.
@@ -39,18 +37,24 @@ class [[nodiscard]] Reduced {
                    SourceLocation where = SourceLocation::current()) const {
         static_assert(Groups<T...>::template contains<Layer>,
                       "Reduced: this Sharded is not one of the model's groups");
-        static_cast<void>(groups());
-        auto& state = layer.state();
+        static_cast<void>(groups(where));
+        auto& state = detail::Access::state(layer);
         double scale = divisor_scale_;
         if (loss_scale_ != nullptr) {
             const LossScaleState now = layer.context().read(loss_scale_);
-            scale = unscale(divisor_scale_, &now);
+            scale = detail::unscale(divisor_scale_, &now);
         }
         state.read_full_gradient(layer.number_of(parameter, where), scale, values, where);
     }
 
   private:
-    StepScope<T...> scope_;
+    friend detail::Access;
+    Reduced(detail::StepScope<T...> scope, double divisor_scale, LossScaleState* loss_scale) noexcept
+        : scope_(std::move(scope)), divisor_scale_(divisor_scale), loss_scale_(loss_scale) {}
+    /// In the engine's memory; null without one.
+    LossScaleState* loss_scale() const noexcept { return loss_scale_; }
+
+    detail::StepScope<T...> scope_;
     double divisor_scale_;
     LossScaleState* loss_scale_;
 };
@@ -72,15 +76,15 @@ struct IsReduced<Reduced<T...>> : std::true_type {};
 template <class... T>
 std::size_t data_ranks(const Groups<T...>& groups) {
     std::size_t ranks = 1;
-    groups.for_each([&](auto& layer) { ranks = layer.state().data_ranks(); });
+    groups.for_each([&](auto& layer) { ranks = Access::state(layer).data_ranks(); });
     return ranks;
 }
 
 template <class... T, Divisor D>
 Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScaleState* loss_scale, SourceLocation where) {
-    StepScope<T...> scope = std::move(accumulation).finish(where);
+    detail::StepScope<T...> scope = Access::finish(std::move(accumulation), where);
     const double scale = 1 / divisor.divisor(data_ranks(scope.groups()));
-    return {std::move(scope), scale, loss_scale};
+    return Access::make<Reduced<T...>>(std::move(scope), scale, loss_scale);
 }
 }  // namespace detail
 
@@ -109,7 +113,7 @@ auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::
 template <class... T, Divisor D, class Engine>
 Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Engine>& loss_scale,
                      SourceLocation where = SourceLocation::current()) {
-    return detail::reduce(std::move(accumulation), divisor, loss_scale.data(), where);
+    return detail::reduce(std::move(accumulation), divisor, detail::Access::loss_scale(loss_scale), where);
 }
 
 /// For adopters whose own kernels have already reduced over every data axis: declares the model's gradient
@@ -118,16 +122,17 @@ Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Eng
 template <class... T, Divisor D = Sum>
 Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
                              SourceLocation where = SourceLocation::current()) {
-    StepScope<T...> scope(groups, where);
-    groups.for_each([](auto& layer) { layer.state().step().assume_reduced(); });
-    return {std::move(scope), 1 / divisor.divisor(detail::data_ranks(groups)), nullptr};
+    detail::StepScope<T...> scope(groups, where);
+    groups.for_each([](auto& layer) { detail::Access::state(layer).step().assume_reduced(); });
+    const double scale = 1 / divisor.divisor(detail::data_ranks(groups));
+    return detail::Access::make<Reduced<T...>>(std::move(scope), scale, nullptr);
 }
 
 /// The memory that holds this rank's reduced gradients of `layer` (its shard, or everything where gradients
 /// are replicated), for adopters to write before assume_reduced.
 template <class Layer>
 std::span<typename Layer::Precision::Reduction> gradient_shard(Layer& layer) {
-    return layer.state().gradients().reduced();
+    return detail::Access::state(layer).gradients().reduced();
 }
 
 }  // namespace shardkit

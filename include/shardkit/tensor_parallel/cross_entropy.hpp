@@ -28,9 +28,9 @@ class CrossEntropy {
         : context_(context),
           tp_(tp),
           part_(part),
-          largest_(EngineTable<Engine, A>::zeroed(context, tokens)),
-          sums_(EngineTable<Engine, A>::zeroed(context, 2 * tokens)),
-          partial_(EngineTable<Engine, A>::zeroed(context, workers * tokens)) {}
+          largest_(detail::EngineTable<Engine, A>::zeroed(context, tokens)),
+          sums_(detail::EngineTable<Engine, A>::zeroed(context, 2 * tokens)),
+          partial_(detail::EngineTable<Engine, A>::zeroed(context, workers * tokens)) {}
 
     /// losses[t] = log(sum over the vocabulary of exp(logit)) - the target's logit; every logit becomes
     /// scale * (softmax - onehot), the gradient of scale times the losses' sum. Padded columns become 0.
@@ -51,32 +51,33 @@ class CrossEntropy {
                                    " losses for ", tokens, " tokens, expected ", part_.size,
                                    " logits and a loss for each of at most ", largest_.size(), " tokens");
         }
-        const Rows<A> rows{logits.data(), tokens, part_.size, part_.used()};
-        const Rows<const A> read{logits.data(), tokens, part_.size, part_.used()};
+        const detail::Rows<A> rows{logits.data(), tokens, part_.size, part_.used()};
+        const detail::Rows<const A> read{logits.data(), tokens, part_.size, part_.used()};
         A* const largest = largest_.data();
         A* const sums = sums_.data();
         A* const partial = partial_.data();
-        Kernels::for_each_index(stream, tokens * workers, LargestOfColumns<A>{read, workers, partial});
-        Kernels::for_each_index(stream, tokens, LargestOfWorkers<A>{partial, tokens, workers, largest});
+        Kernels::for_each_index(stream, tokens * workers, detail::LargestOfColumns<A>{read, workers, partial});
+        Kernels::for_each_index(stream, tokens, detail::LargestOfWorkers<A>{partial, tokens, workers, largest});
         all_reduce_in_place(tp_, ReduceOp::max, largest_.span().first(tokens), stream, where);
-        Kernels::for_each_index(stream, tokens * workers, SumOfColumns<A>{read, workers, largest, partial});
-        Kernels::for_each_index(stream, tokens,
-                                SumOfWorkers<Token, A>{partial, workers, read, targets.data(), part_, largest, sums});
+        Kernels::for_each_index(stream, tokens * workers, detail::SumOfColumns<A>{read, workers, largest, partial});
+        Kernels::for_each_index(
+            stream, tokens,
+            detail::SumOfWorkers<Token, A>{partial, workers, read, targets.data(), part_, largest, sums});
         all_reduce_in_place(tp_, ReduceOp::sum, sums_.span().first(2 * tokens), stream, where);
-        Kernels::for_each_index(stream, tokens, LossOfToken<A>{sums, tokens, losses.data()});
+        Kernels::for_each_index(stream, tokens, detail::LossOfToken<A>{sums, tokens, losses.data()});
         Kernels::for_each_index(stream, logits.size(),
-                                GradientOfLogit<Token, A>{rows, targets.data(), part_, largest, sums, scale});
+                                detail::GradientOfLogit<Token, A>{rows, targets.data(), part_, largest, sums, scale});
     }
 
   private:
-    static constexpr std::size_t workers = row_workers<typename Engine::Kernels>();
+    static constexpr std::size_t workers = detail::row_workers<typename Engine::Kernels>();
 
     Context<Engine>& context_;
     Communicator tp_;
     VocabularyPart part_;
-    EngineTable<Engine, A> largest_;
-    EngineTable<Engine, A> sums_;
-    EngineTable<Engine, A> partial_;
+    detail::EngineTable<Engine, A> largest_;
+    detail::EngineTable<Engine, A> sums_;
+    detail::EngineTable<Engine, A> partial_;
 };
 
 }  // namespace shardkit::tp

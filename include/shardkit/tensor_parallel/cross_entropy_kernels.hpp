@@ -7,7 +7,7 @@
 
 #include <shardkit/tensor_parallel/vocabulary_part.hpp>
 
-namespace shardkit::tp {
+namespace shardkit::detail {
 
 /// How many workers look at one row of logits together, on an engine whose kernels say so: neighbours read
 /// neighbouring columns. One on hosts, where a row is read best from its beginning to its end.
@@ -91,7 +91,7 @@ struct SumOfWorkers {
     std::size_t workers;
     Rows<const A> rows;
     const Token* targets;
-    VocabularyPart part;
+    tp::VocabularyPart part;
     const A* largest;
     A* sums;
 
@@ -122,7 +122,7 @@ template <class Token, class A>
 struct GradientOfLogit {
     Rows<A> rows;
     const Token* targets;
-    VocabularyPart part;
+    tp::VocabularyPart part;
     const A* largest;
     const A* sums;
     A scale;
@@ -140,4 +140,4 @@ struct GradientOfLogit {
     }
 };
 
-}  // namespace shardkit::tp
+}  // namespace shardkit::detail

@@ -9,13 +9,13 @@
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/tensor_parallel/vocabulary_part.hpp>
 
-namespace shardkit::tp {
+namespace shardkit::detail {
 
 /// One element of embed.
 template <class Token, class T, class A>
 struct EmbedElement {
     const Token* tokens;
-    VocabularyPart part;
+    tp::VocabularyPart part;
     std::size_t width;
     const T* weight;
     A* output;
@@ -31,7 +31,7 @@ template <class Token, class T, class A>
 struct EmbedColumnBackward {
     const Token* tokens;
     std::size_t count;
-    VocabularyPart part;
+    tp::VocabularyPart part;
     std::size_t width;
     const A* d_output;
     T* d_weight;
@@ -45,6 +45,10 @@ struct EmbedColumnBackward {
         }
     }
 };
+
+}  // namespace shardkit::detail
+
+namespace shardkit::tp {
 
 /// What this rank's rows of an embedding give: rows of tokens of other ranks are zero, so the sum over tp is the
 /// embedding (sum_tokens makes it). Weight and gradient are tp::Split<0>.
@@ -60,8 +64,9 @@ void embed(const Stream& stream, std::span<const Token> tokens, const Vocabulary
         throw_invalid_argument(where, "tp::embed: ", weight.size(), " weights of ", part.size, " rows and ",
                                output.size(), " outputs of ", tokens.size(), " tokens, expected rows of one width");
     }
-    Kernels::for_each_index(stream, output.size(),
-                            EmbedElement<Token, T, A>{tokens.data(), part, width, weight.data(), output.data()});
+    Kernels::for_each_index(
+        stream, output.size(),
+        detail::EmbedElement<Token, T, A>{tokens.data(), part, width, weight.data(), output.data()});
 }
 
 /// Adds the gradients of this rank's rows; the gradient at the output is that of all tokens
@@ -81,8 +86,8 @@ void embed_backward(const Stream& stream, std::span<const Token> tokens, const V
                                " tokens, expected rows of one width");
     }
     Kernels::for_each_index(stream, width,
-                            EmbedColumnBackward<Token, T, A>{tokens.data(), tokens.size(), part, width,
-                                                             d_output.data(), d_weight.data()});
+                            detail::EmbedColumnBackward<Token, T, A>{tokens.data(), tokens.size(), part, width,
+                                                                     d_output.data(), d_weight.data()});
 }
 
 }  // namespace shardkit::tp

@@ -10,6 +10,7 @@
 #include "unit/checked/train_case.hpp"
 #include "unit/sharded/linear_layer.hpp"
 #include "unit/sharded/oracle_checks.hpp"
+#include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
 using both_builds::Case;
@@ -17,6 +18,8 @@ using toy::Flat;
 using toy::Weight;
 
 static_assert(sk::checked);
+
+static const char* const ended = "view used after the end of its window, which was opened here";
 
 TEST_CASE("training is bitwise the same in a checked and an unchecked build") {
     for (const Case which : {Case::no_shard, Case::full_shard, Case::hybrid_shard, Case::full_shard_bf16}) {
@@ -58,19 +61,19 @@ TEST_CASE("a released gather buffer reads as NaN, once the last window on it has
 TEST_CASE("a copy that stays is not poisoned, but views end with their window all the same") {
     sk::threads::run(Flat{2}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::NoShard>(rank);
+        const sk::SourceLocation opened{__FILE__, __LINE__ + 1};
         auto window = layer.unshard();
         const auto view = window[Weight{}];
         const double* const kept = view.data();
         layer.reshard(std::move(window));
         CHECK(kept[34] == 34);
-        const char* const message = "view used after the end of its window";
-        CHECK_THROWS_WITH_AS(static_cast<void>(view[0]), message, sk::UsageError);
-        CHECK_THROWS_WITH_AS(static_cast<void>(view.data()), message, sk::UsageError);
-        CHECK_THROWS_WITH_AS(static_cast<void>(view.begin()), message, sk::UsageError);
+        CHECK_USAGE_ERROR_FROM(opened, view[0], ended);
+        CHECK_USAGE_ERROR_FROM(opened, view.data(), ended);
+        CHECK_USAGE_ERROR_FROM(opened, view.begin(), ended);
         CHECK(view.size() == 35);
         // A new window does not bring the old view back.
         const auto next = layer.unshard();
-        CHECK_THROWS_WITH_AS(static_cast<void>(view[0]), message, sk::UsageError);
+        CHECK_USAGE_ERROR_FROM(opened, view[0], ended);
         CHECK(next[Weight{}][34] == 34);
     });
 }
@@ -80,15 +83,17 @@ TEST_CASE("a view of gradients ends when its handle is added or dropped") {
         auto layer = toy::linear_layer<sk::FullShard>(rank);
         auto model = sk::groups(layer);
         sk::Accumulation accumulation{model};
+        const sk::SourceLocation taken{__FILE__, __LINE__ + 1};
         auto handle = accumulation.gradients(layer);
         const auto view = handle[Weight{}];
         view[0] = 1;
         accumulation.add(std::move(handle));
-        CHECK_THROWS_AS(static_cast<void>(view[0]), sk::UsageError);
+        CHECK_USAGE_ERROR_FROM(taken, view[0], ended);
+        const sk::SourceLocation taken_again{__FILE__, __LINE__ + 1};
         auto second = accumulation.gradients(layer);
-        CHECK_THROWS_AS(static_cast<void>(view[0]), sk::UsageError);
+        CHECK_USAGE_ERROR_FROM(taken, view[0], ended);
         const auto lost = second[Weight{}];
         { const auto dropped = std::move(second); }
-        CHECK_THROWS_AS(static_cast<void>(lost[0]), sk::UsageError);
+        CHECK_USAGE_ERROR_FROM(taken_again, lost[0], ended);
     });
 }

@@ -16,9 +16,9 @@
 namespace {
 
 using namespace shardkit;
-using Pool = SlotPool<self::Engine>;
-using Pools = SlotPools<self::Engine>;
-using Lease = SlotLease<self::Engine>;
+using Pool = detail::SlotPool<self::Engine>;
+using Pools = detail::SlotPools<self::Engine>;
+using Lease = detail::SlotLease<self::Engine>;
 
 /// An engine whose events can be told apart, and whose buffers are counted.
 struct NumberedEngine {
@@ -40,6 +40,8 @@ struct NumberedEngine {
     static inline int live = 0;
 };
 
+constexpr SourceLocation here{"slot_pool_test.cpp", 1};
+
 static_assert(!std::is_copy_constructible_v<Lease> && std::is_nothrow_move_constructible_v<Lease>);
 
 }  // namespace
@@ -52,7 +54,7 @@ TEST_CASE("SlotPool: group k takes slot k mod in_flight when it is free") {
         std::vector<void*> slots;
         for (std::size_t k = 0; k < 11; ++k) {
             REQUIRE(ordinals[k] == k);
-            const std::size_t slot = pool.lease(k, "group", "gather");
+            const std::size_t slot = pool.lease(k, "group", "gather", here);
             slots.push_back(pool.slot(slot).data());
             pool.release(slot, {});
         }
@@ -66,67 +68,69 @@ TEST_CASE("SlotPool: fewer groups than in_flight make fewer slots") {
     Pool pool(64, 8);
     pool.join();
     pool.join();
-    const std::size_t first = pool.lease(0, "a", "gather");
-    const std::size_t second = pool.lease(1, "b", "gather");
+    const std::size_t first = pool.lease(0, "a", "gather", here);
+    const std::size_t second = pool.lease(1, "b", "gather", here);
     CHECK(pool.slot(first).data() != pool.slot(second).data());
-    CHECK(thrown_message<UsageError>([&] { pool.lease(0, "a", "gather"); }) ==
-          "'a': no gather buffer is free, 2 are held by 'a', 'b'; end a window first or raise "
-          "RankOptions::in_flight");
+    check_usage_error(
+        "'a': no gather buffer is free, 2 are held by 'a', 'b'; end a window first or raise "
+        "RankOptions::in_flight",
+        here, [&] { pool.lease(0, "a", "gather", here); });
 }
 
 TEST_CASE("SlotPool: an occupied slot is passed over, in order") {
     Pool pool(64, 3);
     for (int k = 0; k < 3; ++k) { pool.join(); }
-    const std::size_t zero = pool.lease(0, "a", "gather");
-    const std::size_t one = pool.lease(1, "b", "gather");
-    const std::size_t third = pool.lease(3, "c", "gather");  // prefers slot 0, then 1; gets 2
+    const std::size_t zero = pool.lease(0, "a", "gather", here);
+    const std::size_t one = pool.lease(1, "b", "gather", here);
+    const std::size_t third = pool.lease(3, "c", "gather", here);  // prefers slot 0, then 1; gets 2
     CHECK(pool.slot(third).data() != pool.slot(zero).data());
     CHECK(pool.slot(third).data() != pool.slot(one).data());
     pool.release(one, {});
-    CHECK(pool.lease(2, "d", "gather") == one);  // prefers slot 2, goes round over 0
+    CHECK(pool.lease(2, "d", "gather", here) == one);  // prefers slot 2, goes round over 0
 }
 
 TEST_CASE("SlotPool: exhaustion names the purpose and every holder, and leaves the pool as it was") {
     Pool pool(64, 2);
     for (int k = 0; k < 4; ++k) { pool.join(); }
-    const std::size_t first = pool.lease(0, "blocks.0", "gradient");
-    pool.lease(1, "blocks.1", "gradient");
+    const std::size_t first = pool.lease(0, "blocks.0", "gradient", here);
+    pool.lease(1, "blocks.1", "gradient", here);
     for (int again = 0; again < 2; ++again) {
-        CHECK(thrown_message<UsageError>([&] { pool.lease(2, "blocks.2", "gradient"); }) ==
-              "'blocks.2': no gradient buffer is free, 2 are held by 'blocks.0', 'blocks.1'; end a window first or "
-              "raise RankOptions::in_flight");
+        check_usage_error(
+            "'blocks.2': no gradient buffer is free, 2 are held by 'blocks.0', 'blocks.1'; end a window first or "
+            "raise RankOptions::in_flight",
+            here, [&] { pool.lease(2, "blocks.2", "gradient", here); });
     }
     pool.release(first, {});
-    CHECK(pool.lease(2, "blocks.2", "gradient") == first);
+    CHECK(pool.lease(2, "blocks.2", "gradient", here) == first);
 }
 
 TEST_CASE("SlotPool: a slot remembers the event of its last use") {
-    SlotPool<NumberedEngine> pool(64, 2);
+    detail::SlotPool<NumberedEngine> pool(64, 2);
     pool.join();
     pool.join();
-    const std::size_t slot = pool.lease(0, "a", "gather");
+    const std::size_t slot = pool.lease(0, "a", "gather", here);
     CHECK(pool.slot(slot).last_use().number == 0);
     pool.release(slot, {41});
-    const std::size_t other = pool.lease(1, "b", "gather");
+    const std::size_t other = pool.lease(1, "b", "gather", here);
     CHECK(pool.slot(other).last_use().number == 0);
     pool.release(other, {42});
-    CHECK(pool.slot(pool.lease(2, "c", "gather")).last_use().number == 41);
-    CHECK(pool.slot(pool.lease(3, "d", "gather")).last_use().number == 42);
+    CHECK(pool.slot(pool.lease(2, "c", "gather", here)).last_use().number == 41);
+    CHECK(pool.slot(pool.lease(3, "d", "gather", here)).last_use().number == 42);
 }
 
 TEST_CASE("SlotPool: memory stays where it is when another group joins") {
     Pool pool(64, 40);
     pool.join();
-    const std::size_t held = pool.lease(0, "a", "gather");
+    const std::size_t held = pool.lease(0, "a", "gather", here);
     void* const memory = pool.slot(held).data();
     for (int k = 0; k < 39; ++k) { pool.join(); }
     CHECK(pool.slot(held).data() == memory);
-    CHECK(pool.lease(0, "b", "gather") != held);
+    CHECK(pool.lease(0, "b", "gather", here) != held);
 }
 
 TEST_CASE("SlotPool: the last group to leave takes the memory with it") {
     NumberedEngine::live = 0;
-    SlotPool<NumberedEngine> pool(64, 2);
+    detail::SlotPool<NumberedEngine> pool(64, 2);
     CHECK(NumberedEngine::live == 0);
     for (int k = 0; k < 3; ++k) { pool.join(); }
     CHECK(NumberedEngine::live == 2);
@@ -142,28 +146,28 @@ TEST_CASE("SlotPool: the last group to leave takes the memory with it") {
 
 TEST_CASE("SlotPools: one pool per purpose and size, at a stable address") {
     Pools pools(2);
-    auto* const gather = &pools.pool(SlotPurpose::gather, 128);
-    auto* const gradient = &pools.pool(SlotPurpose::gradient, 128);
+    auto* const gather = &pools.pool(detail::SlotPurpose::gather, 128);
+    auto* const gradient = &pools.pool(detail::SlotPurpose::gradient, 128);
     CHECK(gather != gradient);
-    for (std::size_t size = 1; size < 100; ++size) { pools.pool(SlotPurpose::reduce, size * 64); }
-    CHECK(&pools.pool(SlotPurpose::gather, 128) == gather);
-    CHECK(&pools.pool(SlotPurpose::gradient, 128) == gradient);
-    CHECK(&pools.pool(SlotPurpose::gather, 256) != gather);
+    for (std::size_t size = 1; size < 100; ++size) { pools.pool(detail::SlotPurpose::reduce, size * 64); }
+    CHECK(&pools.pool(detail::SlotPurpose::gather, 128) == gather);
+    CHECK(&pools.pool(detail::SlotPurpose::gradient, 128) == gradient);
+    CHECK(&pools.pool(detail::SlotPurpose::gather, 256) != gather);
     CHECK(gather->slot_bytes() == 128);
-    CHECK(name(SlotPurpose::gather) == "gather");
-    CHECK(name(SlotPurpose::gradient) == "gradient");
-    CHECK(name(SlotPurpose::reduce) == "reduce");
+    CHECK(name(detail::SlotPurpose::gather) == "gather");
+    CHECK(name(detail::SlotPurpose::gradient) == "gradient");
+    CHECK(name(detail::SlotPurpose::reduce) == "reduce");
 }
 
 TEST_CASE("SlotLease: addresses repeat in every step of the same schedule") {
     Pools pools(3);
     std::vector<Lease> groups;
-    for (int k = 0; k < 7; ++k) { groups.emplace_back(pools, SlotPurpose::gather, std::size_t{512}); }
+    for (int k = 0; k < 7; ++k) { groups.emplace_back(pools, detail::SlotPurpose::gather, std::size_t{512}); }
     std::vector<std::vector<void*>> steps;
     for (int step = 0; step < 3; ++step) {
         steps.emplace_back();
         for (std::size_t k = 0; k < 7; ++k) {  // the next group's slot is taken before this one's is given back
-            groups[k].acquire("group");
+            groups[k].acquire("group", here);
             steps.back().push_back(groups[k].data());
             if (k > 0) { groups[k - 1].release({}); }
         }
@@ -176,13 +180,13 @@ TEST_CASE("SlotLease: addresses repeat in every step of the same schedule") {
 
 TEST_CASE("SlotLease: acquiring twice keeps the slot; releasing without one does nothing") {
     Pools pools(2);
-    Lease lease(pools, SlotPurpose::gather, 64);
+    Lease lease(pools, detail::SlotPurpose::gather, 64);
     CHECK_FALSE(lease.held());
     lease.release({});
-    lease.acquire("a");
+    lease.acquire("a", here);
     CHECK(lease.held());
     void* const slot = lease.data();
-    lease.acquire("a");
+    lease.acquire("a", here);
     CHECK(lease.data() == slot);
     lease.release({});
     CHECK_FALSE(lease.held());
@@ -190,44 +194,45 @@ TEST_CASE("SlotLease: acquiring twice keeps the slot; releasing without one does
 
 TEST_CASE("SlotLease: exhaustion names the group, the purpose and the holders") {
     Pools pools(1);
-    Lease a(pools, SlotPurpose::reduce, 64);
-    Lease b(pools, SlotPurpose::reduce, 64);
-    Lease other_size(pools, SlotPurpose::reduce, 128);
-    Lease other_purpose(pools, SlotPurpose::gather, 64);
+    Lease a(pools, detail::SlotPurpose::reduce, 64);
+    Lease b(pools, detail::SlotPurpose::reduce, 64);
+    Lease other_size(pools, detail::SlotPurpose::reduce, 128);
+    Lease other_purpose(pools, detail::SlotPurpose::gather, 64);
     const std::string first = "layers.0";
     const std::string second = "layers.1";
-    a.acquire(first);
-    CHECK(thrown_message<UsageError>([&] { b.acquire(second); }) ==
-          "'layers.1': no reduce buffer is free, 1 are held by 'layers.0'; end a window first or raise "
-          "RankOptions::in_flight");
+    a.acquire(first, here);
+    check_usage_error(
+        "'layers.1': no reduce buffer is free, 1 are held by 'layers.0'; end a window first or raise "
+        "RankOptions::in_flight",
+        here, [&] { b.acquire(second, here); });
     CHECK_FALSE(b.held());
-    CHECK_NOTHROW(other_size.acquire(second));
-    CHECK_NOTHROW(other_purpose.acquire(second));
+    CHECK_NOTHROW(other_size.acquire(second, here));
+    CHECK_NOTHROW(other_purpose.acquire(second, here));
     a.release({});
-    CHECK_NOTHROW(b.acquire(second));
+    CHECK_NOTHROW(b.acquire(second, here));
 }
 
 TEST_CASE("SlotLease: the end of a lease gives back its slot and its membership") {
     NumberedEngine::live = 0;
-    SlotPools<NumberedEngine> pools(2);
+    detail::SlotPools<NumberedEngine> pools(2);
     {
-        SlotLease<NumberedEngine> kept(pools, SlotPurpose::gather, 64);
+        detail::SlotLease<NumberedEngine> kept(pools, detail::SlotPurpose::gather, 64);
         {
-            SlotLease<NumberedEngine> gone(pools, SlotPurpose::gather, 64);
-            gone.acquire("gone");
+            detail::SlotLease<NumberedEngine> gone(pools, detail::SlotPurpose::gather, 64);
+            gone.acquire("gone", here);
             CHECK(NumberedEngine::live == 2);
         }
-        SlotLease<NumberedEngine> next(pools, SlotPurpose::gather, 64);
-        kept.acquire("kept");
-        CHECK_NOTHROW(next.acquire("next"));  // both slots were free
+        detail::SlotLease<NumberedEngine> next(pools, detail::SlotPurpose::gather, 64);
+        kept.acquire("kept", here);
+        CHECK_NOTHROW(next.acquire("next", here));  // both slots were free
     }
     CHECK(NumberedEngine::live == 0);
 }
 
 TEST_CASE("SlotLease: moves carry the slot along") {
     Pools pools(1);
-    Lease a(pools, SlotPurpose::gather, 64);
-    a.acquire("a");
+    Lease a(pools, detail::SlotPurpose::gather, 64);
+    a.acquire("a", here);
     void* const slot = a.data();
     Lease b(std::move(a));
     CHECK(b.held());
@@ -239,15 +244,15 @@ TEST_CASE("SlotLease: moves carry the slot along") {
     CHECK(c.data() == slot);
     c = Lease();
     CHECK_FALSE(c.held());
-    Lease d(pools, SlotPurpose::gather, 64);
-    CHECK_NOTHROW(d.acquire("d"));  // the moved lease ended and gave the slot back
+    Lease d(pools, detail::SlotPurpose::gather, 64);
+    CHECK_NOTHROW(d.acquire("d", here));  // the moved lease ended and gave the slot back
 }
 
 TEST_CASE("SlotLease: acquire returns the event after which the slot may be written") {
-    SlotPools<NumberedEngine> pools(1);
-    SlotLease<NumberedEngine> a(pools, SlotPurpose::gather, 64);
-    SlotLease<NumberedEngine> b(pools, SlotPurpose::gather, 64);
-    CHECK(a.acquire("a").number == 0);
+    detail::SlotPools<NumberedEngine> pools(1);
+    detail::SlotLease<NumberedEngine> a(pools, detail::SlotPurpose::gather, 64);
+    detail::SlotLease<NumberedEngine> b(pools, detail::SlotPurpose::gather, 64);
+    CHECK(a.acquire("a", here).number == 0);
     a.release({17});
-    CHECK(b.acquire("b").number == 17);
+    CHECK(b.acquire("b", here).number == 17);
 }

@@ -153,15 +153,16 @@ TEST_CASE("padding is zero and stays zero, also with epsilon = 0") {
                     if (is_padding(origin + i)) { CHECK(static_cast<float>(values[i]) == 0); }
                 }
             };
-            auto& store = layer.state().parameters();
+            auto& state = sk::detail::Access::state(layer);
+            auto& store = state.parameters();
             REQUIRE(layer.layout().buffer_numel() == 256);
             expect_zero(store.resting(), store.resting_range().begin);
-            expect_zero(store.master(), layer.state().geometry().updated.begin);
-            expect_zero(sk::gradient_shard(layer), layer.state().gradients().reduced_range().begin);
-            const std::size_t updated = layer.state().geometry().updated.size();
+            expect_zero(store.master(), state.geometry().updated.begin);
+            expect_zero(sk::gradient_shard(layer), state.gradients().reduced_range().begin);
+            const std::size_t updated = state.geometry().updated.size();
             for (const auto& info : optimizer.shards()) {
                 const auto* const buffer = static_cast<const float*>(info.data) - info.local.begin;
-                expect_zero(std::span(buffer, updated), layer.state().geometry().updated.begin);
+                expect_zero(std::span(buffer, updated), state.geometry().updated.begin);
             }
             for (const double value : read(layer, Weight{}, 35)) { CHECK(std::isfinite(value)); }
         });

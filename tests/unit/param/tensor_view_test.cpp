@@ -11,6 +11,8 @@
 
 #include <shardkit/param/tensor_view.hpp>
 
+#include "unit/thrown_message.hpp"
+
 namespace {
 
 using namespace shardkit;
@@ -55,15 +57,17 @@ TEST_CASE("TensorView: checked builds refuse a view of an earlier generation") {
     std::vector<float> memory(3);
     const TensorShape shape{1, {3}};
     std::uint64_t generation = 7;
+    const SourceLocation opened{__FILE__, __LINE__ + 1};
     const TensorView<float> before(memory.data(), shape, generation);
     ++generation;
     const TensorView<float> after(memory.data(), shape, generation);
     CHECK_NOTHROW(after.data());
     if constexpr (checked) {
-        CHECK_THROWS_WITH_AS(before.data(), "view used after the end of its window", UsageError);
-        CHECK_THROWS_AS(before[0], UsageError);
-        CHECK_THROWS_AS(before.begin(), UsageError);
-        CHECK_THROWS_AS(static_cast<void>(static_cast<float*>(before)), UsageError);
+        const char* const message = "view used after the end of its window, which was opened here";
+        CHECK_USAGE_ERROR_FROM(opened, before.data(), message);
+        CHECK_USAGE_ERROR_FROM(opened, before[0], message);
+        CHECK_USAGE_ERROR_FROM(opened, before.begin(), message);
+        CHECK_USAGE_ERROR_FROM(opened, static_cast<float*>(before), message);
     } else {
         static_assert(checked || sizeof(TensorView<float>) == 2 * sizeof(void*), "no cost");
         CHECK_NOTHROW(before.data());

@@ -17,6 +17,7 @@
 #include <shardkit/policy/shard_optimizer.hpp>
 
 #include "unit/sharded/linear_layer.hpp"
+#include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
 using toy::Bias;
@@ -73,12 +74,12 @@ void with_each_policy(Body body) {
 TEST_CASE("a gradient handle is added once") {
     with_each_policy([](auto&, auto& a, auto&, auto& model, auto&) {
         sk::Accumulation accumulation{model};
+        const sk::SourceLocation taken{__FILE__, __LINE__ + 1};
         auto handle = accumulation.gradients(a);
         accumulation.add(std::move(handle));
-        CHECK_THROWS_WITH_AS(accumulation.add(std::move(handle)),
-                             "Accumulation::add: this gradient handle was already added", sk::UsageError);
-        CHECK_THROWS_WITH_AS(static_cast<void>(handle[Bias{}]), "gradient handle used after it was added",
-                             sk::UsageError);
+        CHECK_USAGE_ERROR(accumulation.add(std::move(handle)),
+                          "Accumulation::add: this gradient handle was already added");
+        CHECK_USAGE_ERROR_FROM(taken, handle[Bias{}], "gradient handle used after it was added; it was taken here");
     });
 }
 
@@ -86,9 +87,8 @@ TEST_CASE("one handle of a group at a time") {
     with_each_policy([](auto&, auto& a, auto& b, auto& model, auto&) {
         sk::Accumulation accumulation{model};
         auto handle = accumulation.gradients(a);
-        CHECK_THROWS_WITH_AS(static_cast<void>(accumulation.gradients(a)),
-                             "'a': gradients() again before the last handle was added; keep one handle",
-                             sk::UsageError);
+        CHECK_USAGE_ERROR(accumulation.gradients(a),
+                          "'a': gradients() again before the last handle was added; keep one handle");
         auto other = accumulation.gradients(b);  // another group is free
         accumulation.add(std::move(handle));
         accumulation.add(std::move(other));
@@ -99,20 +99,15 @@ TEST_CASE("no gradients after the last microbatch, after skip, or outside of a s
     with_each_policy([](auto&, auto& a, auto& b, auto& model, auto&) {
         sk::Accumulation accumulation{model};
         toy::add(accumulation, a, 1);
-        CHECK_THROWS_WITH_AS(static_cast<void>(accumulation.gradients(a)),
-                             "'a': gradients() after the last microbatch was reduced", sk::UsageError);
-        CHECK_THROWS_WITH_AS(accumulation.add_zero(a), "'a': gradients() after the last microbatch was reduced",
-                             sk::UsageError);
-        CHECK_THROWS_WITH_AS(accumulation.skip(a), "'a': skip() after the last microbatch was reduced",
-                             sk::UsageError);
+        CHECK_USAGE_ERROR(accumulation.gradients(a), "'a': gradients() after the last microbatch was reduced");
+        CHECK_USAGE_ERROR(accumulation.add_zero(a), "'a': gradients() after the last microbatch was reduced");
+        CHECK_USAGE_ERROR(accumulation.skip(a), "'a': skip() after the last microbatch was reduced");
         accumulation.skip(b);
-        CHECK_THROWS_WITH_AS(static_cast<void>(accumulation.gradients(b)),
-                             "'b': gradients() after the group was skipped", sk::UsageError);
+        CHECK_USAGE_ERROR(accumulation.gradients(b), "'b': gradients() after the group was skipped");
         const auto reduced = sk::reduce(std::move(accumulation), sk::mean);
-        CHECK_THROWS_WITH_AS(static_cast<void>(accumulation.gradients(a)),
-                             "'a': gradients() after the last microbatch was reduced", sk::UsageError);
-        CHECK_THROWS_WITH_AS(static_cast<void>(sk::reduce(std::move(accumulation), sk::mean)),
-                             "reduce: this accumulation was already reduced", sk::UsageError);
+        CHECK_USAGE_ERROR(accumulation.gradients(a), "'a': gradients() after the last microbatch was reduced");
+        CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean),
+                          "reduce: this accumulation was already reduced");
     });
 }
 
@@ -121,8 +116,7 @@ TEST_CASE("gradients of a group that is in no step are refused") {
         auto only_a = sk::groups(a);
         sk::Accumulation accumulation{only_a};
         // b has a's type, so the compiler lets it pass.
-        CHECK_THROWS_WITH_AS(static_cast<void>(accumulation.gradients(b)),
-                             "'b': gradients() outside of an accumulation", sk::UsageError);
+        CHECK_USAGE_ERROR(accumulation.gradients(b), "'b': gradients() outside of an accumulation");
     });
 }
 
@@ -131,12 +125,11 @@ TEST_CASE("skip after gradients were handed out is refused") {
         sk::Accumulation accumulation{model};
         auto handle = accumulation.gradients(a);
         const char* const message = "'a': skip() after gradients were handed out in this step";
-        CHECK_THROWS_WITH_AS(accumulation.skip(a), message, sk::UsageError);
+        CHECK_USAGE_ERROR(accumulation.skip(a), message);
         accumulation.add(std::move(handle));
-        CHECK_THROWS_WITH_AS(accumulation.skip(a), message, sk::UsageError);
+        CHECK_USAGE_ERROR(accumulation.skip(a), message);
         { const auto dropped = accumulation.gradients(b); }
-        CHECK_THROWS_WITH_AS(accumulation.skip(b), "'b': skip() after gradients were handed out in this step",
-                             sk::UsageError);
+        CHECK_USAGE_ERROR(accumulation.skip(b), "'b': skip() after gradients were handed out in this step");
     });
 }
 
@@ -145,17 +138,16 @@ TEST_CASE("reduce refuses a group without gradients, with a handle out, or with 
         with_each_policy([](auto&, auto& a, auto&, auto& model, auto&) {
             sk::Accumulation accumulation{model};
             toy::add(accumulation, a, 1);
-            CHECK_THROWS_WITH_AS(static_cast<void>(sk::reduce(std::move(accumulation), sk::mean)),
-                                 "'b': reduce() before any gradient was added; call add, add_zero or skip",
-                                 sk::UsageError);
+            CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean),
+                              "'b': reduce() before any gradient was added; call add, add_zero or skip");
         });
     }
     SUBCASE("a handle is out") {
         with_each_policy([](auto&, auto& a, auto&, auto& model, auto&) {
             sk::Accumulation accumulation{model};
             const auto handle = accumulation.gradients(a);
-            CHECK_THROWS_WITH_AS(static_cast<void>(sk::reduce(std::move(accumulation), sk::mean)),
-                                 "'a': reduce() while a gradient handle is still out; add it", sk::UsageError);
+            CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean),
+                              "'a': reduce() while a gradient handle is still out; add it");
         });
     }
     SUBCASE("a handle was lost, even when another one was added after it") {
@@ -166,8 +158,8 @@ TEST_CASE("reduce refuses a group without gradients, with a handle out, or with 
                 toy::fill(lost, 1000);
             }
             toy::add(accumulation, a, 1, sk::Microbatch::more);
-            CHECK_THROWS_WITH_AS(static_cast<void>(sk::reduce(std::move(accumulation), sk::mean)),
-                                 "'a': a gradient handle was dropped without being added", sk::UsageError);
+            CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean),
+                              "'a': a gradient handle was dropped without being added");
         });
     }
     SUBCASE("assigning a handle loses the one that was held") {
@@ -178,8 +170,8 @@ TEST_CASE("reduce refuses a group without gradients, with a handle out, or with 
             held = std::move(other);
             toy::add(accumulation, a, 1, sk::Microbatch::more);
             accumulation.add(std::move(held));
-            CHECK_THROWS_WITH_AS(static_cast<void>(sk::reduce(std::move(accumulation), sk::mean)),
-                                 "'a': a gradient handle was dropped without being added", sk::UsageError);
+            CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean),
+                              "'a': a gradient handle was dropped without being added");
         });
     }
 }
@@ -189,9 +181,10 @@ TEST_CASE("a second step over a group that is in one is refused and disturbs not
         auto only_b = sk::groups(b);
         sk::Accumulation running{only_b};
         // a comes first and is free: it has to be free again after the refusal.
-        CHECK_THROWS_WITH_AS(static_cast<void>(sk::Accumulation{model}),
-                             "'b': a second accumulation was started before the first one ended", sk::UsageError);
-        CHECK_THROWS_AS(static_cast<void>(sk::assume_reduced(model)), sk::UsageError);
+        CHECK_USAGE_ERROR(sk::Accumulation{model},
+                          "'b': a second accumulation was started before the first one ended");
+        CHECK_USAGE_ERROR(sk::assume_reduced(model),
+                          "'b': a second accumulation was started before the first one ended");
         auto only_a = sk::groups(a);
         sk::Accumulation beside{only_a};
         toy::add(beside, a, 1);
@@ -202,7 +195,8 @@ TEST_CASE("a second step over a group that is in one is refused and disturbs not
         reduced_b.read_full(b, Bias{}, std::span(bias));
         CHECK(bias == std::vector<double>{2, 4, 6, 8, 10, 12, 14});
         // Reduced gradients keep the step open until they are consumed or dropped.
-        CHECK_THROWS_AS(static_cast<void>(sk::Accumulation{model}), sk::UsageError);
+        CHECK_USAGE_ERROR(sk::Accumulation{model},
+                          "'a': a second accumulation was started before the first one ended");
         static_cast<void>(optimizer);
     });
 }
@@ -211,7 +205,8 @@ TEST_CASE("the same group twice in a model is refused") {
     sk::self::run(Flat{1}, [](auto& rank) {
         auto a = toy::linear_layer<sk::NoShard>(rank, "a");
         auto twice = sk::groups(a, a);
-        CHECK_THROWS_AS(static_cast<void>(sk::Accumulation{twice}), sk::UsageError);
+        CHECK_USAGE_ERROR(sk::Accumulation{twice},
+                          "'a': a second accumulation was started before the first one ended");
         CHECK_THROWS_WITH_AS((sk::SGD{twice, {}}), doctest::Contains("two groups have the path 'a'"),
                              std::invalid_argument);
         auto once = sk::groups(a);
@@ -254,9 +249,8 @@ TEST_CASE("a handle that outlives its step is refused by the next one, and by ad
             sk::Accumulation accumulation{model};
             kept.emplace(accumulation.gradients(a));
         }
-        CHECK_THROWS_WITH_AS(static_cast<void>(sk::Accumulation{model}),
-                             "'a': a step was started while a gradient handle of the last one is out",
-                             sk::UsageError);
+        CHECK_USAGE_ERROR(sk::Accumulation{model},
+                          "'a': a step was started while a gradient handle of the last one is out");
         kept.reset();
         sk::Accumulation next{model};
         kept.emplace(next.gradients(a));
@@ -264,7 +258,7 @@ TEST_CASE("a handle that outlives its step is refused by the next one, and by ad
             // The step ends under the handle.
             auto ended = std::move(next);
         }
-        CHECK_THROWS_WITH_AS(next.add(std::move(*kept)), "'a': add() outside of an accumulation", sk::UsageError);
+        CHECK_USAGE_ERROR(next.add(std::move(*kept)), "'a': add() outside of an accumulation");
     });
 }
 
@@ -277,19 +271,18 @@ TEST_CASE("reduced gradients are consumed once, by an optimizer of the same grou
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         optimizer.step(std::move(reduced));
         const char* const used = "reduced gradients used after an optimizer step consumed them";
-        CHECK_THROWS_WITH_AS(optimizer.step(std::move(reduced)), used, sk::UsageError);
-        CHECK_THROWS_WITH_AS(static_cast<void>(sk::global_norm(reduced)), used, sk::UsageError);
+        CHECK_USAGE_ERROR(optimizer.step(std::move(reduced)), used);
+        CHECK_USAGE_ERROR(sk::global_norm(reduced), used);
         std::vector<double> bias(7);
-        CHECK_THROWS_WITH_AS(reduced.read_full(a, Bias{}, std::span(bias)), used, sk::UsageError);
+        CHECK_USAGE_ERROR(reduced.read_full(a, Bias{}, std::span(bias)), used);
 
         auto c = toy::linear_layer(rank, "c", policy);
         auto other = sk::groups(a, c);  // the same type as `model`
         sk::Accumulation another{other};
         toy::add(another, a, 1);
         toy::add(another, c, 1);
-        CHECK_THROWS_WITH_AS(optimizer.step(sk::reduce(std::move(another), sk::mean)),
-                             "optimizer step: these gradients belong to another model of the same type",
-                             sk::UsageError);
+        CHECK_USAGE_ERROR(optimizer.step(sk::reduce(std::move(another), sk::mean)),
+                          "optimizer step: these gradients belong to another model of the same type");
         CHECK(optimizer.template steps<0>() == 1);
         CHECK(biases(c) == stepped(0));
     };
@@ -307,9 +300,8 @@ TEST_CASE("a range that grew after the optimizer was made is refused") {
         layers.push_back(toy::linear_layer<sk::NoShard>(rank, "b"));
         sk::Accumulation accumulation{model};
         for (auto& layer : layers) { toy::add(accumulation, layer, 1); }
-        CHECK_THROWS_WITH_AS(optimizer.step(sk::reduce(std::move(accumulation), sk::sum)),
-                             "optimizer step: a range of the model has grown or shrunk since the optimizer was made",
-                             sk::UsageError);
+        CHECK_USAGE_ERROR(optimizer.step(sk::reduce(std::move(accumulation), sk::sum)),
+                          "optimizer step: a range of the model has grown or shrunk since the optimizer was made");
     });
 }
 

@@ -17,6 +17,7 @@
 
 #include "unit/sharded/custom_policies.hpp"
 #include "unit/sharded/linear_layer.hpp"
+#include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
 using toy::Bias;
@@ -102,26 +103,24 @@ TEST_CASE("windows gather only what is stale") {
 
 TEST_CASE("as many groups of one size are open at once as in_flight says") {
     const auto train = [](std::size_t in_flight) {
-        sk::threads::run(
-            Flat{2},
-            [&](auto& rank) {
-                std::vector<decltype(toy::linear_layer<sk::FullShard>(rank))> layers;
-                for (const char* path : {"a", "b", "c", "d"}) {
-                    layers.push_back(toy::linear_layer<sk::FullShard>(rank, path));
-                }
-                std::vector<decltype(layers[0].unshard())> open;
-                for (std::size_t i = 0; i < in_flight; ++i) { open.push_back(layers[i].unshard()); }
-                CHECK_THROWS_WITH_AS(
-                    static_cast<void>(layers[3].unshard()),
-                    (std::string("'d': no gather buffer is free, ") + std::to_string(in_flight) + " are held by " +
-                     (in_flight == 1 ? "'a'" : "'a', 'b'") + "; end a window first or raise RankOptions::in_flight")
-                        .c_str(),
-                    sk::UsageError);
-                for (const auto& window : open) { CHECK(holds_the_numbers(window)); }
-                open.pop_back();
-                CHECK(holds_the_numbers(layers[3].unshard()));
-            },
-            {.in_flight = in_flight});
+        sk::threads::run(Flat{2},
+                         [&](auto& rank) {
+                             std::vector<decltype(toy::linear_layer<sk::FullShard>(rank))> layers;
+                             for (const char* path : {"a", "b", "c", "d"}) {
+                                 layers.push_back(toy::linear_layer<sk::FullShard>(rank, path));
+                             }
+                             std::vector<decltype(layers[0].unshard())> open;
+                             for (std::size_t i = 0; i < in_flight; ++i) { open.push_back(layers[i].unshard()); }
+                             CHECK_USAGE_ERROR(layers[3].unshard(),
+                                               std::string("'d': no gather buffer is free, ") +
+                                                   std::to_string(in_flight) + " are held by " +
+                                                   (in_flight == 1 ? "'a'" : "'a', 'b'") +
+                                                   "; end a window first or raise RankOptions::in_flight");
+                             for (const auto& window : open) { CHECK(holds_the_numbers(window)); }
+                             open.pop_back();
+                             CHECK(holds_the_numbers(layers[3].unshard()));
+                         },
+                         {.in_flight = in_flight});
     };
     SUBCASE("1") { train(1); }
     SUBCASE("2") { train(2); }
@@ -151,16 +150,15 @@ TEST_CASE("a window that has ended is refused, and so is another group's") {
     sk::threads::run(Flat{2}, [](auto& rank) {
         auto a = toy::linear_layer<sk::FullShard>(rank, "a");
         auto b = toy::linear_layer<sk::FullShard>(rank, "b");
+        const sk::SourceLocation opened{__FILE__, __LINE__ + 1};
         auto window = a.unshard();
         const auto* const unseen = &window;
         CHECK(first_bias(unseen) == 100);
-        CHECK_THROWS_WITH_AS(b.reshard(std::move(window)), "'b': reshard of a window that belongs to another group",
-                             sk::UsageError);
+        CHECK_USAGE_ERROR(b.reshard(std::move(window)), "'b': reshard of a window that belongs to another group");
         CHECK(first_bias(unseen) == 100);
         a.reshard(std::move(*const_cast<std::remove_const_t<std::remove_pointer_t<decltype(unseen)>>*>(unseen)));
-        CHECK_THROWS_WITH_AS(first_bias(unseen), "window used after its end", sk::UsageError);
-        CHECK_THROWS_WITH_AS(a.reshard(std::move(window)), "'a': reshard of a window that has already ended",
-                             sk::UsageError);
+        CHECK_USAGE_ERROR_FROM(opened, first_bias(unseen), "window used after its end; it was opened here");
+        CHECK_USAGE_ERROR(a.reshard(std::move(window)), "'a': reshard of a window that has already ended");
     });
 }
 
@@ -255,9 +253,9 @@ TEST_CASE("nothing updates or loads parameters under an open window") {
                 sk::Accumulation accumulation{model};
                 toy::add(accumulation, layer, 1);
                 auto reduced = sk::reduce(std::move(accumulation), sk::sum);
-                CHECK_THROWS_WITH_AS(optimizer.step(std::move(reduced)), message, sk::UsageError);
-                CHECK_THROWS_WITH_AS(layer.load(Bias{}, std::span<const double>(values)), message, sk::UsageError);
-                CHECK_THROWS_WITH_AS(number(layer), message, sk::UsageError);
+                CHECK_USAGE_ERROR(optimizer.step(std::move(reduced)), message);
+                CHECK_USAGE_ERROR(layer.load(Bias{}, std::span<const double>(values)), message);
+                CHECK_USAGE_ERROR(layer.initialize([](auto, auto, std::uint64_t) { return 0.0; }), message);
                 CHECK(holds_the_numbers(one));
             }
             CHECK(optimizer.template steps<0>() == 0);

@@ -97,6 +97,7 @@ struct ScalePass {
 
 namespace shardkit::gpu {
 
+/// Sets every element to `value`, in one launch.
 /// @post every element of `to` is `value`
 template <Element T, class Launch>
 void fill(const Launch& launch, std::span<T> to, std::type_identity_t<T> value) {
@@ -105,6 +106,7 @@ void fill(const Launch& launch, std::span<T> to, std::type_identity_t<T> value) 
     launch(pass.tiling.vectors(), pass, "fill");
 }
 
+/// to[i] = from[i], rounded once, in one launch.
 /// @post to[i] is from[i] rounded to nearest, ties to even (from fp64 to a 16-bit type by way of fp32)
 /// @pre the spans do not overlap
 template <FloatingElement From, FloatingElement To, class Launch>
@@ -115,6 +117,7 @@ void convert(const Launch& launch, std::span<const From> from, std::span<To> to)
     launch(pass.tiling.vectors(), pass, "convert");
 }
 
+/// total[i] += addend[i] in the arithmetic type, in one launch.
 /// @post total[i] is the old total[i] + addend[i], added in Arithmetic<Sum> and rounded once
 template <FloatingElement Addend, FloatingElement Sum, class Launch>
 void accumulate(const Launch& launch, std::span<const Addend> addend, std::span<Sum> total) {
@@ -124,6 +127,7 @@ void accumulate(const Launch& launch, std::span<const Addend> addend, std::span<
     launch(pass.tiling.vectors(), pass, "accumulate");
 }
 
+/// Multiplies every element by *factor, in one launch.
 /// @post to[i] is the old to[i] * *factor, multiplied in Arithmetic<T> and rounded once
 template <FloatingElement T, class Launch>
 void scale(const Launch& launch, std::span<T> to, const double* factor) {

@@ -19,6 +19,7 @@
 
 namespace shardkit::gpu {
 
+/// The definition of what norm_partial.hpp declares.
 template <FloatingElement T>
 void norm_partial(const gpu::TimelineRef& stream, std::span<const T> gradient, std::span<const IndexRange> segments,
                   const double* scale, double* into) {

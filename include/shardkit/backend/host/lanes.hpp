@@ -26,6 +26,7 @@
 
 namespace shardkit::host {
 
+/// The compiler's vector type behind Vector.
 template <class T, std::size_t Count>
 struct VectorOf {
     // NOLINTNEXTLINE(modernize-use-using): clang 14 takes the attribute of a dependent type here only
@@ -36,6 +37,7 @@ struct VectorOf {
 template <class T, std::size_t Count>
 using Vector = typename VectorOf<T, Count>::type;
 
+/// The 16-bit floating-point types.
 template <class T>
 concept Half = std::same_as<T, bf16> || std::same_as<T, fp16>;
 
@@ -108,6 +110,7 @@ inline constexpr std::size_t summed_elements = 32;
 #endif
 
 namespace shardkit::host {
+/// Whether the loops compiled for AVX2 are the ones to call.
 inline bool use_avx2() noexcept { return __builtin_cpu_supports("avx2") != 0; }
 }  // namespace shardkit::host
 #else

@@ -22,6 +22,7 @@ enum class Store : std::uint8_t { cached, streaming };
 /// 16 MiB streaming takes up to 1.6 times as long, with 24 MiB both ways are as fast, from 32 MiB on streaming is.
 inline constexpr std::size_t streaming_bytes = std::size_t{24} << 20U;
 
+/// How results are best written where `bytes` bytes are read or written.
 constexpr Store store_for(std::size_t bytes) noexcept {
     return bytes > streaming_bytes ? Store::streaming : Store::cached;
 }

@@ -190,7 +190,7 @@ class Communicator {
     template <class Body>
     void call(const Signature& signature, const Stream& stream, std::size_t payload, SourceLocation where,
               const Body& body) const {
-        world_->execute(stream, [self = *this, signature, payload, where, body] {
+        world_->execute(stream, where, [self = *this, signature, payload, where, body] {
             Call call{*self.world_, *self.group_, *self.axes_, signature, where};
             enter(call);
             self.record(signature.verb, payload, body(static_cast<const Call&>(call)));
@@ -198,7 +198,7 @@ class Communicator {
     }
     template <class T, class Body>
     void pass(const Stream& stream, SourceLocation where, const Body& body) const {
-        world_->execute(stream, [self = *this, where, body] {
+        world_->execute(stream, where, [self = *this, where, body] {
             const Signature signature{Verb::send, element_type_of<T>, element_type_of<T>, ReduceOp::sum, 0, 0};
             const Call call{*self.world_, *self.group_, *self.axes_, signature, where};
             Message<T> message(call);

@@ -57,7 +57,7 @@ class World {
     /// The last call: waits until every rank has made it, then frees what MPI holds for this World. Collective.
     /// A rank that fails must not come here but end its job with MPI_Abort, as mpi::run does.
     void finish(SourceLocation where = SourceLocation::current()) {
-        execute(host::HostStream(), [this, where] {
+        execute(host::HostStream(), where, [this, where] {
             const auto rest = [] { std::this_thread::sleep_for(std::chrono::microseconds(50)); };
             farewells_.exchange(groups_, world_group().rank, rest, where);
             for (Group& group : groups_) { check(group.owned.free(), "MPI_Comm_free", "finish", where); }
@@ -93,11 +93,11 @@ class World {
     /// inline stream they have ended when this returns.
     /// @throws UsageError when the stream is another World's; whatever the work throws (here, or from a later call)
     template <class Work>
-    void execute(const host::HostStream& stream, const Work& work) {
+    void execute(const host::HostStream& stream, SourceLocation where, const Work& work) {
         if (!stream.is_inline() && !(queue_ && stream.runs_on(*queue_))) {
-            throw UsageError(
-                "mpi: the stream is no stream of this World's; pass a default one or "
-                "World::communication_stream()");
+            throw_usage_error(where,
+                              "mpi: the stream is no stream of this World's; pass a default one or "
+                              "World::communication_stream()");
         }
         if (!queue_) {
             work();

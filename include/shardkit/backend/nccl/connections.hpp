@@ -57,10 +57,7 @@ class Connections : private gpu::Watch {
                             shardkit::detail::concat("this World has ended after an earlier failure: ", failure_),
                             where);
         }
-        if (finished_) {
-            throw UsageError(shardkit::detail::concat("nccl: ", doing, " after World::finish (", where.file, ":",
-                                                      where.line, ")"));
-        }
+        if (finished_) { throw_usage_error(where, "nccl: ", doing, " after World::finish"); }
     }
 
     /// A place for a communicator that is about to be made.

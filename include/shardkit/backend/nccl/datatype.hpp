@@ -33,6 +33,7 @@ constexpr ncclDataType_t datatype() noexcept {
     return ncclNumTypes;
 }
 
+/// The reduction as NCCL's constant.
 constexpr ncclRedOp_t native(ReduceOp op) noexcept {
     return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
 }

@@ -25,6 +25,7 @@ inline constexpr int registration_version = 21901;
 /// The first NCCL with ncclCommWindowRegister and ncclCommShrink.
 inline constexpr int windows_version = 22703;
 
+/// Refuses a registration that the loaded NCCL is too old for.
 /// @throws CommError, naming both versions, when NCCL is too old for it
 inline void require_registration(Registration registration, SourceLocation where) {
     if (registration == Registration::buffers) { require_version(registration_version, "registered buffers", where); }

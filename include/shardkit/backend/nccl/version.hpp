@@ -25,6 +25,7 @@ inline std::string version_text(int version) {
     return shardkit::detail::concat(version / per_major, ".", version % per_major / 100, ".", version % 100);
 }
 
+/// Refuses a NCCL library, or a header of it, that is older than `minimum`.
 /// @throws CommError, naming both versions, when the library or its header is older than `minimum`, which `what`
 /// needs
 inline void require_version(int minimum, std::string_view what, SourceLocation where = SourceLocation::current()) {

@@ -15,6 +15,7 @@ template <class View>
 auto device_begin(const View& view) {
     return ::thrust::device_pointer_cast(view.data());
 }
+/// The end that belongs to device_begin.
 template <class View>
 auto device_end(const View& view) {
     return device_begin(view) + static_cast<std::ptrdiff_t>(view.size());

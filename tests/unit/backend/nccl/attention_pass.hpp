@@ -31,7 +31,7 @@ std::vector<float> run(Rank& rank) {
         for (std::size_t i = 0; i < n; ++i) {
             values[i] = std::sin(static_cast<float>(seed * 31 + cp.rank() * 7 + i));
         }
-        return sk::EngineTable<Engine, float>(rank, std::span<const float>(values));
+        return sk::detail::EngineTable<Engine, float>(rank, std::span<const float>(values));
     };
     const auto q = numbers(1, shape.queries());
     const auto kv = numbers(2, shape.block());

@@ -52,11 +52,11 @@ Outcome pass(Rank& rank) {
     for (std::size_t i = 0; i < host_weight.size(); ++i) {
         host_weight[i] = static_cast<float>(part.first * width + i);
     }
-    sk::EngineTable<E, float> logits(rank, std::span<const float>(host_logits));
-    sk::EngineTable<E, std::int32_t> targets(rank, std::span<const std::int32_t>(host_targets));
-    sk::EngineTable<E, float> weight(rank, std::span<const float>(host_weight));
-    sk::EngineTable<E, float> losses(rank, std::span<const float>(std::vector<float>(tokens)));
-    sk::EngineTable<E, float> embedded(rank, std::span<const float>(std::vector<float>(tokens * width)));
+    sk::detail::EngineTable<E, float> logits(rank, std::span<const float>(host_logits));
+    sk::detail::EngineTable<E, std::int32_t> targets(rank, std::span<const std::int32_t>(host_targets));
+    sk::detail::EngineTable<E, float> weight(rank, std::span<const float>(host_weight));
+    sk::detail::EngineTable<E, float> losses(rank, std::span<const float>(std::vector<float>(tokens)));
+    sk::detail::EngineTable<E, float> embedded(rank, std::span<const float>(std::vector<float>(tokens * width)));
     sk::tp::CrossEntropy<E, float> cross_entropy(rank, tp, part, tokens);
     const std::span<const std::int32_t> read_targets = targets.span();
     cross_entropy(logits.span(), read_targets, 0.5F, losses.span());

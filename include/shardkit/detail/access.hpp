@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+namespace shardkit::detail {
+
+/// The library's way to what public objects keep to themselves: verbs of one room reach the insides that another room
+/// does not show to users. What is named here is a private member of every class that declares Access a friend.
+struct Access {
+    template <class T, class... Arguments>
+    static T make(Arguments&&... arguments) {
+        return T(std::forward<Arguments>(arguments)...);
+    }
+    /// What stands behind a Sharded.
+    template <class Layer>
+    static auto& state(const Layer& layer) noexcept {
+        return *layer.state_;
+    }
+    /// Ends a gradient handle; null when it was added before.
+    template <class Handle>
+    static auto* release(Handle& handle) noexcept {
+        return handle.release();
+    }
+    /// Gives away the step that an accumulation holds.
+    template <class Accumulation, class Location>
+    static auto finish(Accumulation&& accumulation, Location where) {
+        return std::move(accumulation).finish(where);
+    }
+    /// The loss scale of a LossScale or of reduced gradients, to be adapted: engine memory.
+    template <class Scaled>
+    static auto* loss_scale(const Scaled& scaled) noexcept {
+        return scaled.loss_scale();
+    }
+    /// The slots that groups of a rank take turns in.
+    template <class Context>
+    static auto& pools(Context& context) noexcept {
+        return context.pools_;
+    }
+};
+
+}  // namespace shardkit::detail

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The engine that runs ranks as processes over MPI; it needs <mpi.h>.
+
+#include <shardkit/backend/mpi/engine.hpp>
+#include <shardkit/backend/mpi/environment.hpp>
+#include <shardkit/backend/mpi/run.hpp>
+#include <shardkit/backend/mpi/staged.hpp>
+#include <shardkit/backend/mpi/world.hpp>
