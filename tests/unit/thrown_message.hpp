@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -40,6 +41,10 @@ void check_usage_error(std::string_view text, shardkit::SourceLocation where, F&
     CHECK(message == text_at(text, where));
 }
 
+/// That this call throws a std::invalid_argument that says `text` and this file and line.
+#define CHECK_INVALID_ARGUMENT(expression, text)                                           \
+    CHECK(thrown_message<std::invalid_argument>([&] { static_cast<void>(expression); }) == \
+          text_at(text, shardkit::SourceLocation::current()))
 /// That this call throws a UsageError that says `text` and this file and line.
 #define CHECK_USAGE_ERROR(expression, text) \
     check_usage_error(text, shardkit::SourceLocation::current(), [&] { static_cast<void>(expression); })

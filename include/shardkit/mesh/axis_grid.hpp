@@ -6,10 +6,10 @@
 #include <initializer_list>
 #include <limits>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit {
@@ -74,8 +74,8 @@ class AxisGrid {
 
     /// @throws std::invalid_argument for an extent of zero, a name given twice, more than max_axes axes, or
     ///         a product of extents that overflows
-    constexpr AxisGrid(std::initializer_list<NamedAxis> axes) {
-        for (const NamedAxis& axis : axes) { append(axis); }
+    constexpr AxisGrid(std::initializer_list<NamedAxis> axes, SourceLocation where = SourceLocation::current()) {
+        for (const NamedAxis& axis : axes) { append(axis, where); }
     }
 
     constexpr std::size_t axis_count() const noexcept { return count_; }
@@ -90,7 +90,9 @@ class AxisGrid {
 
     constexpr bool has(std::string_view name) const noexcept { return find(name) < count_; }
     /// @throws std::invalid_argument when there is no such axis
-    constexpr std::size_t extent(std::string_view name) const { return axes_[index_of(name)].extent; }
+    constexpr std::size_t extent(std::string_view name, SourceLocation where = SourceLocation::current()) const {
+        return axes_[index_of(name, where)].extent;
+    }
 
     /// How far apart two ranks are that differ by one along axis `i`.
     constexpr std::size_t stride(std::size_t i) const noexcept {
@@ -100,27 +102,28 @@ class AxisGrid {
     }
 
     /// @pre rank < size()   @post rank is the sum over axes of coordinate * stride
-    constexpr std::size_t coordinate(std::string_view name, std::size_t rank) const {
-        const std::size_t i = index_of(name);
+    constexpr std::size_t coordinate(std::string_view name, std::size_t rank,
+                                     SourceLocation where = SourceLocation::current()) const {
+        const std::size_t i = index_of(name, where);
         return rank / stride(i) % axes_[i].extent;
     }
 
     /// The ranks that share all coordinates with `rank` except those of `names`, numbered by `names`
     /// (slowest first, whatever their order in the grid).
     /// @throws std::invalid_argument when there is no such axis or rank, or an axis is given twice
-    constexpr RankGroup group(std::span<const std::string_view> names, std::size_t rank) const {
-        if (rank >= size()) { throw std::invalid_argument(detail::concat("mesh ", describe(), ": no rank ", rank)); }
+    constexpr RankGroup group(std::span<const std::string_view> names, std::size_t rank,
+                              SourceLocation where = SourceLocation::current()) const {
+        if (rank >= size()) { throw_invalid_argument(where, "mesh ", describe(), ": no rank ", rank); }
         RankGroup group;
         group.base_ = rank;
         std::array<bool, max_axes> taken{};
         for (const std::string_view name : names) {
-            const std::size_t i = index_of(name);
+            const std::size_t i = index_of(name, where);
             if (taken[i]) {
-                throw std::invalid_argument(
-                    detail::concat("mesh ", describe(), ": axis ", name, " given twice for one group"));
+                throw_invalid_argument(where, "mesh ", describe(), ": axis ", name, " given twice for one group");
             }
             taken[i] = true;
-            const std::size_t here = coordinate(name, rank);
+            const std::size_t here = coordinate(name, rank, where);
             group.extents_[group.axis_count_] = axes_[i].extent;
             group.strides_[group.axis_count_] = stride(i);
             ++group.axis_count_;
@@ -134,19 +137,19 @@ class AxisGrid {
     /// The same ranks with axis `name` seen as two, `outer` (slow) and `inner` with `inner_extent` ranks.
     /// @throws std::invalid_argument when inner_extent does not divide the axis
     constexpr AxisGrid split_axis(std::string_view name, std::size_t inner_extent, std::string_view outer,
-                                  std::string_view inner) const {
-        const std::size_t at = index_of(name);
+                                  std::string_view inner, SourceLocation where = SourceLocation::current()) const {
+        const std::size_t at = index_of(name, where);
         if (inner_extent == 0 || axes_[at].extent % inner_extent != 0) {
-            throw std::invalid_argument(detail::concat("mesh ", describe(), ": groups of ", inner_extent,
-                                                       " do not divide ", name, " = ", axes_[at].extent));
+            throw_invalid_argument(where, "mesh ", describe(), ": groups of ", inner_extent, " do not divide ", name,
+                                   " = ", axes_[at].extent);
         }
-        AxisGrid grid{};
+        AxisGrid grid({}, where);
         for (std::size_t i = 0; i < count_; ++i) {
             if (i == at) {
-                grid.append({outer, axes_[i].extent / inner_extent});
-                grid.append({inner, inner_extent});
+                grid.append({outer, axes_[i].extent / inner_extent}, where);
+                grid.append({inner, inner_extent}, where);
             } else {
-                grid.append(axes_[i]);
+                grid.append(axes_[i], where);
             }
         }
         return grid;
@@ -162,16 +165,15 @@ class AxisGrid {
     }
 
   private:
-    constexpr void append(NamedAxis axis) {
-        if (count_ == max_axes) { throw std::invalid_argument("mesh: more than 8 axes"); }
+    constexpr void append(NamedAxis axis, SourceLocation where) {
+        if (count_ == max_axes) { throw_invalid_argument(where, "mesh: more than 8 axes"); }
         if (axis.extent == 0) {
-            throw std::invalid_argument(
-                detail::concat("mesh: axis ", axis.name, " has extent 0, expected at least 1"));
+            throw_invalid_argument(where, "mesh: axis ", axis.name, " has extent 0, expected at least 1");
         }
-        if (has(axis.name)) { throw std::invalid_argument(detail::concat("mesh: axis ", axis.name, " given twice")); }
+        if (has(axis.name)) { throw_invalid_argument(where, "mesh: axis ", axis.name, " given twice"); }
         if (axis.extent > std::numeric_limits<std::size_t>::max() / size()) {
-            throw std::invalid_argument(
-                detail::concat("mesh: axis ", axis.name, " = ", axis.extent, " makes the number of ranks overflow"));
+            throw_invalid_argument(where, "mesh: axis ", axis.name, " = ", axis.extent,
+                                   " makes the number of ranks overflow");
         }
         axes_[count_++] = axis;
     }
@@ -180,9 +182,9 @@ class AxisGrid {
         while (i < count_ && axes_[i].name != name) { ++i; }
         return i;
     }
-    constexpr std::size_t index_of(std::string_view name) const {
+    constexpr std::size_t index_of(std::string_view name, SourceLocation where) const {
         const std::size_t i = find(name);
-        if (i == count_) { throw std::invalid_argument(detail::concat("mesh ", describe(), ": no axis ", name)); }
+        if (i == count_) { throw_invalid_argument(where, "mesh ", describe(), ": no axis ", name); }
         return i;
     }
 

@@ -4,11 +4,11 @@
 #include <array>
 #include <cstddef>
 #include <limits>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 
 #include <shardkit/core/dynamic.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
@@ -42,9 +42,10 @@ class DeviceMesh {
     constexpr DeviceMesh() noexcept requires(DP != dynamic && TP != dynamic && CP != dynamic) = default;
 
     /// @throws std::invalid_argument when an extent is zero, differs from its static value, or overflows
-    constexpr explicit DeviceMesh(std::size_t dp, std::size_t tp = TP, std::size_t cp = CP)
-        : extents_{check<DP>("dp", dp), check<TP>("tp", tp), check<CP>("cp", cp)} {
-        static_cast<void>(grid());
+    constexpr explicit DeviceMesh(std::size_t dp, std::size_t tp = TP, std::size_t cp = CP,
+                                  SourceLocation where = SourceLocation::current())
+        : extents_{check<DP>("dp", dp, where), check<TP>("tp", tp, where), check<CP>("cp", cp, where)} {
+        static_cast<void>(grid(where));
     }
 
     constexpr std::size_t dp() const noexcept { return extents_[0]; }
@@ -73,37 +74,39 @@ class DeviceMesh {
 
     /// @pre rank < size()
     template <MeshAxis Axis>
-    constexpr std::size_t coordinate(std::size_t rank) const {
-        return grid().coordinate(Axis::name, rank);
+    constexpr std::size_t coordinate(std::size_t rank, SourceLocation where = SourceLocation::current()) const {
+        return grid(where).coordinate(Axis::name, rank, where);
     }
 
     /// The ranks that differ from `rank` only along AxisSet, for example Axes<Dp> or, flattened, Axes<Dp, Cp>.
     template <class AxisSet>
-    constexpr RankGroup group(std::size_t rank) const {
-        return grid().group(AxisSet::names, rank);
+    constexpr RankGroup group(std::size_t rank, SourceLocation where = SourceLocation::current()) const {
+        return grid(where).group(AxisSet::names, rank, where);
     }
 
     /// The core under this mesh: axes dp, tp and cp in rank order.
-    constexpr AxisGrid grid() const { return grid_of(OrderedAxes{}); }
+    constexpr AxisGrid grid(SourceLocation where = SourceLocation::current()) const {
+        return grid_of(OrderedAxes{}, where);
+    }
 
     /// "4x2x1", always dp x tp x cp
     std::string describe() const { return detail::concat(dp(), "x", tp(), "x", cp()); }
 
   private:
     template <std::size_t Static>
-    static constexpr std::size_t check(std::string_view axis, std::size_t given) {
+    static constexpr std::size_t check(std::string_view axis, std::size_t given, SourceLocation where) {
         if (given == dynamic) {
-            throw std::invalid_argument(detail::concat("DeviceMesh: ", axis, " is dynamic and was not given"));
+            throw_invalid_argument(where, "DeviceMesh: ", axis, " is dynamic and was not given");
         }
         if (Static != dynamic && given != Static) {
-            throw std::invalid_argument(
-                detail::concat("DeviceMesh: ", axis, " = ", given, " given, expected ", Static, " as in the type"));
+            throw_invalid_argument(where, "DeviceMesh: ", axis, " = ", given, " given, expected ", Static,
+                                   " as in the type");
         }
         return given;
     }
     template <class... A>
-    constexpr AxisGrid grid_of(Axes<A...>) const {
-        return AxisGrid{NamedAxis{A::name, extent<A>()}...};
+    constexpr AxisGrid grid_of(Axes<A...>, SourceLocation where) const {
+        return AxisGrid({NamedAxis{A::name, extent<A>()}...}, where);
     }
 
     std::array<std::size_t, 3> extents_{DP, TP, CP};

@@ -139,30 +139,23 @@ TEST_CASE("DeviceMesh: names, core grid and deduction") {
 }
 
 TEST_CASE("DeviceMesh: refused, with what was given and expected") {
-    using Refused = std::invalid_argument;
-    CHECK(thrown_message<Refused>([] { DeviceMesh<4, 2, 1>(3); }) ==
-          "DeviceMesh: dp = 3 given, expected 4 as in the type");
-    CHECK(thrown_message<Refused>([] { DeviceMesh<dynamic, 2, 1>(3, 4); }) ==
-          "DeviceMesh: tp = 4 given, expected 2 as in the type");
-    CHECK(thrown_message<Refused>([] { DeviceMesh<dynamic, 2, 3>(3, 2, 1); }) ==
-          "DeviceMesh: cp = 1 given, expected 3 as in the type");
-    CHECK(thrown_message<Refused>([] { DeviceMesh<4, 1, dynamic>(4); }) ==
-          "DeviceMesh: cp is dynamic and was not given");
-    CHECK(thrown_message<Refused>([] { DeviceMesh<dynamic, dynamic>(4); }) ==
-          "DeviceMesh: tp is dynamic and was not given");
-    CHECK(thrown_message<Refused>([] { DeviceMesh<dynamic>(0); }) ==
-          "mesh: axis dp has extent 0, expected at least 1");
-    CHECK(thrown_message<Refused>([] { DeviceMesh<dynamic, 1, dynamic>(2, 1, 0); }) ==
-          "mesh: axis cp has extent 0, expected at least 1");
+    CHECK_INVALID_ARGUMENT((DeviceMesh<4, 2, 1>(3)), "DeviceMesh: dp = 3 given, expected 4 as in the type");
+    CHECK_INVALID_ARGUMENT((DeviceMesh<dynamic, 2, 1>(3, 4)), "DeviceMesh: tp = 4 given, expected 2 as in the type");
+    CHECK_INVALID_ARGUMENT((DeviceMesh<dynamic, 2, 3>(3, 2, 1)),
+                           "DeviceMesh: cp = 1 given, expected 3 as in the type");
+    CHECK_INVALID_ARGUMENT((DeviceMesh<4, 1, dynamic>(4)), "DeviceMesh: cp is dynamic and was not given");
+    CHECK_INVALID_ARGUMENT((DeviceMesh<dynamic, dynamic>(4)), "DeviceMesh: tp is dynamic and was not given");
+    CHECK_INVALID_ARGUMENT(DeviceMesh<dynamic>(0), "mesh: axis dp has extent 0, expected at least 1");
+    CHECK_INVALID_ARGUMENT((DeviceMesh<dynamic, 1, dynamic>(2, 1, 0)),
+                           "mesh: axis cp has extent 0, expected at least 1");
     constexpr std::size_t half = std::size_t{1} << 32U;
-    CHECK(thrown_message<Refused>([] { DeviceMesh<dynamic, dynamic>(half, half); }) ==
-          "mesh: axis tp = 4294967296 makes the number of ranks overflow");
+    CHECK_INVALID_ARGUMENT((DeviceMesh<dynamic, dynamic>(half, half)),
+                           "mesh: axis tp = 4294967296 makes the number of ranks overflow");
     CHECK(DeviceMesh<dynamic, dynamic>(half, half - 1).size() == 0xffffffff00000000U);
-    CHECK(thrown_message<Refused>([] { DeviceMesh<2, 2>{}.group<Axes<Dp>>(4); }) == "mesh dp=2 tp=2 cp=1: no rank 4");
-    CHECK(thrown_message<Refused>([] { DeviceMesh<2, 2>{}.group<Axes<DpShard>>(0); }) ==
-          "mesh dp=2 tp=2 cp=1: no axis dp_shard");
-    CHECK(thrown_message<Refused>([] { DeviceMesh<2, 2>{}.coordinate<DpReplicate>(0); }) ==
-          "mesh dp=2 tp=2 cp=1: no axis dp_replicate");
+    CHECK_INVALID_ARGUMENT((DeviceMesh<2, 2>{}.group<Axes<Dp>>(4)), "mesh dp=2 tp=2 cp=1: no rank 4");
+    CHECK_INVALID_ARGUMENT((DeviceMesh<2, 2>{}.group<Axes<DpShard>>(0)), "mesh dp=2 tp=2 cp=1: no axis dp_shard");
+    CHECK_INVALID_ARGUMENT((DeviceMesh<2, 2>{}.coordinate<DpReplicate>(0)),
+                           "mesh dp=2 tp=2 cp=1: no axis dp_replicate");
 }
 
 // The whole arithmetic is usable in constant expressions.
