@@ -25,7 +25,7 @@ namespace shardkit {
 
 /// What an optimizer keeps for one group on one rank, and the group's update: states over the elements that this rank
 /// updates, and tables of which elements take which parameter group's numbers. Compiled once for all groups of an
-/// engine and a master type. `Rule`: see Optimizer.
+/// engine and a master type. `Rule`: an OptimizerRule.
 template <class Rule, class Engine, class ElementType>
 class GroupOptimizer {
   public:

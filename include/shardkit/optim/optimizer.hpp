@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -8,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,17 +21,41 @@
 
 namespace shardkit {
 
+/// What one optimizer is, beside what all share; a struct per optimizer, AdamWRule for example:
+///   Options       hyper-parameters, with learning_rate and weight_decay; validate(options, where) refuses bad ones
+///   state_names   array of the states' names, of which the first state_count(options) exist with these options
+///   Progress      what advances with a group's steps: `steps`, and running products, say
+///   advance(progress, options)           counts one step
+///   Update<A>     one element's step in float or double, see UpdateOf
+///   update<A>(progress, options, scale)  makes it; `scale` is everything that multiplies the raw gradient
+/// Options, Progress and Update<A> are trivially copyable: they lie in the engine's memory. advance and update are
+/// constexpr: they run where the kernels do.
+template <class R>
+concept OptimizerRule = requires(typename R::Progress& progress, const typename R::Options& options, double scale,
+                                 SourceLocation where) {
+    { R::state_names.size() } -> std::same_as<std::size_t>;
+    { R::state_count(options) } -> std::same_as<std::size_t>;
+    { options.learning_rate + options.weight_decay } -> std::same_as<double>;
+    validate(options, where);
+    { progress.steps } -> std::convertible_to<std::uint64_t>;
+    R::advance(progress, options);
+    { R::template update<float>(progress, options, scale) } -> std::same_as<typename R::template Update<float>>;
+    { R::template update<double>(progress, options, scale) } -> std::same_as<typename R::template Update<double>>;
+    requires std::is_trivially_copyable_v<typename R::Options>;
+    requires std::is_trivially_copyable_v<typename R::Progress>;
+    requires std::is_trivially_copyable_v<typename R::template Update<float>>;
+    requires std::is_trivially_copyable_v<typename R::template Update<double>>;
+};
+
 /// What every optimizer shares: its states (one buffer per state and group, over the elements that this rank
-/// updates), parameter groups, loss-scale protocol and the walk over a model. `Rule` supplies the arithmetic:
-///   Rule::Options, with learning_rate and weight_decay, and validate(options, where);
-///   Rule::state_names, and Rule::state_count(options), how many of them there are with these options;
-///   Rule::Progress, with steps: what advances with the steps of a group; Rule::advance(progress, options);
-///   Rule::Update<A>, one element's step (see UpdateOf), and Rule::update<A>(progress, options, scale), which makes
-///   it.
+/// updates), parameter groups, loss-scale protocol and the walk over a model.
 /// Scalars of a step (step counts, learning rate, clip coefficient, loss scale) live in the engine's memory and are
 /// computed in the compute stream's order: a step waits for nothing and can be captured in a graph.
 template <class Rule, class... T>
 class Optimizer {
+    static_assert(OptimizerRule<Rule>,
+                  "Optimizer<Rule, ...>: Rule must satisfy OptimizerRule; see optim/optimizer.hpp");
+
   public:
     using Options = typename Rule::Options;
     using Engine = typename LayerOf<std::tuple_element_t<0, std::tuple<T...>>>::Engine;
@@ -45,8 +71,8 @@ class Optimizer {
             if (!paths.insert(layer.path()).second) {
                 throw_invalid_argument(where, "optimizer: two groups have the path '", layer.path(), "'");
             }
-            std::get<decltype(part)::value>(updates_).emplace_back(
-                layer.context(), detail::Access::state(layer).geometry(), options_, param_groups_);
+            std::get<decltype(part)::value>(group_optimizers_)
+                .emplace_back(layer.context(), detail::Access::state(layer).geometry(), options_, param_groups_);
         });
         auto& context = groups_.context(where);
         engine_options_ = detail::EngineTable<Engine, Options>(context, options_);
@@ -92,7 +118,7 @@ class Optimizer {
                                       BeginStep{consumed.divisor_scale(), coefficient,
                                                 detail::Access::loss_scale(consumed), scalars_.data()});
             groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-                std::get<decltype(part)::value>(updates_)[index].update(
+                std::get<decltype(part)::value>(group_optimizers_)[index].update(
                     detail::Access::state(layer), scalars_.data(), engine_options_.data());
             });
         }
@@ -103,7 +129,7 @@ class Optimizer {
         std::vector<ShardInfo> list;
         groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
             const auto& geometry = detail::Access::state(layer).geometry();
-            std::get<decltype(part)::value>(updates_)[index].list(geometry, geometry.policy.optimizer, list);
+            std::get<decltype(part)::value>(group_optimizers_)[index].list(geometry, geometry.policy.optimizer, list);
         });
         return list;
     }
@@ -111,7 +137,7 @@ class Optimizer {
     /// Steps that the groups of part I have taken, for checkpoints and tests. Waits for the compute stream.
     template <std::size_t I>
     std::uint64_t steps(std::size_t index = 0) const {
-        return std::get<I>(updates_)[index].steps();
+        return std::get<I>(group_optimizers_)[index].steps();
     }
 
   private:
@@ -135,19 +161,19 @@ class Optimizer {
 
     template <std::size_t... I>
     void check_parts(std::index_sequence<I...>, SourceLocation where) const {
-        if (((groups_.template part_size<I>() != std::get<I>(updates_).size()) || ...)) {
+        if (((groups_.template part_size<I>() != std::get<I>(group_optimizers_).size()) || ...)) {
             throw_usage_error(
                 where, "optimizer step: a range of the model has grown or shrunk since the optimizer was made");
         }
     }
 
     template <class Layer>
-    using UpdateOf = GroupOptimizer<Rule, Engine, Arithmetic<typename Layer::Precision::Master>>;
+    using GroupOptimizerOf = GroupOptimizer<Rule, Engine, Arithmetic<typename Layer::Precision::Master>>;
 
     Groups<T...> groups_;
     Options options_;
     std::vector<ParamGroup> param_groups_;
-    std::tuple<std::vector<UpdateOf<LayerOf<T>>>...> updates_;
+    std::tuple<std::vector<GroupOptimizerOf<LayerOf<T>>>...> group_optimizers_;
     detail::EngineTable<Engine, Options> engine_options_;
     detail::EngineTable<Engine, StepScalars> scalars_;
 };

@@ -147,3 +147,35 @@ TEST_CASE_TEMPLATE("lanes: comparisons and select do what they do on values, NaN
         CHECK(results[3] == bounds[3]);
     }
 }
+
+namespace {
+
+/// Every operator that a functor may use, with constants on both sides.
+template <class A>
+struct EachOperator {
+    template <class V>
+    void operator()(V a, V b, V& result) const {
+        const V sums = (a + b) - (a + A{3}) * (A{5} + b);
+        const V quotients = (a / (A{2} + b * b) + A{7} / (a * a + A{1})) - (b / A{4} - A{0.5} * a);
+        result = (sums - A{9}) + (A{11} - quotients) * A{0.25};
+    }
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("lanes: operators do what they do on values", A, float, double) {
+    for (const InstructionSet set : {InstructionSet::compiled, InstructionSet::avx2}) {
+        if (set == InstructionSet::avx2 && !host::use_avx2()) { continue; }
+        const auto a = test::random_elements<A>(count, 8);
+        const auto b = test::random_elements<A>(count, 9);
+        std::vector<A> results(count);
+        run<A>(
+            set, [](auto x, auto y, auto& result) { EachOperator<A>{}(x, y, result); }, host::Input<A>{a.data()},
+            host::Input<A>{b.data()}, host::Output<A>{results.data()});
+        for (std::size_t i = 0; i < count; ++i) {
+            A expected = 0;
+            EachOperator<A>{}(a[i], b[i], expected);
+            CHECK(results[i] == doctest::Approx(expected).epsilon(sizeof(A) == 4 ? 1e-5 : 1e-13));
+        }
+    }
+}

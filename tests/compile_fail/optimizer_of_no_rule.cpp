@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// expected-error: Optimizer<Rule, ...>: Rule must satisfy OptimizerRule; see optim/optimizer.hpp
+#include "model.hpp"
+
+#ifdef REJECT
+/// It does not say how many states there are.
+struct Rule {
+    using Options = sk::SgdOptions;
+    using Progress = sk::SgdRule::Progress;
+    static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
+    static constexpr void advance(Progress& progress, const Options& /*options*/) { ++progress.steps; }
+    template <class A>
+    using Update = sk::SgdUpdate<A>;
+    template <class A>
+    static constexpr Update<A> update(const Progress& /*progress*/, const Options& options, double scale) {
+        return sk::sgd_update<A>(options, scale);
+    }
+};
+#else
+using Rule = sk::SgdRule;
+#endif
+
+std::size_t steps(sk::Optimizer<Rule, Layer>& optimizer) { return optimizer.steps<0>(); }
