@@ -10,7 +10,7 @@ using shardkit::gpu::DeviceLaunch;
 
 #define FOR_EACH(...) \
     template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
-#define ATTENTION(A)                      \
+#define ATTENTION(A)                          \
     FOR_EACH(sk::detail::AttendRow<A>)        \
     FOR_EACH(sk::detail::OutputDot<A>)        \
     FOR_EACH(sk::detail::QueryGradientRow<A>) \

@@ -12,14 +12,14 @@ using shardkit::gpu::DeviceLaunch;
 
 #define FOR_EACH(...) \
     template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
-#define LOSS(A)                                     \
+#define LOSS(A)                                         \
     FOR_EACH(sk::detail::LargestOfColumns<A>)           \
     FOR_EACH(sk::detail::LargestOfWorkers<A>)           \
     FOR_EACH(sk::detail::SumOfColumns<A>)               \
     FOR_EACH(sk::detail::SumOfWorkers<std::int32_t, A>) \
     FOR_EACH(sk::detail::LossOfToken<A>)                \
     FOR_EACH(sk::detail::GradientOfLogit<std::int32_t, A>)
-#define EMBEDDING(T)                                                   \
+#define EMBEDDING(T)                                                       \
     FOR_EACH(sk::detail::EmbedElement<std::int32_t, T, sk::Arithmetic<T>>) \
     FOR_EACH(sk::detail::EmbedColumnBackward<std::int32_t, T, sk::Arithmetic<T>>)
 

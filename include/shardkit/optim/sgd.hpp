@@ -11,8 +11,8 @@
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/number_text.hpp>
 #include <shardkit/core/validate_number.hpp>
+#include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/optimizer.hpp>
 
 namespace shardkit {

@@ -36,8 +36,8 @@ class GradientStore {
         last_ = table.collectives(When::last_microbatch);
         leases_full_ = gradients->held == Held::leased;
         if (leases_full_) {
-            lease_ =
-                group_lease(context, geometry.path, detail::SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
+            lease_ = group_lease(context, geometry.path, detail::SlotPurpose::gradient,
+                                 geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", geometry.buffer_numel);
             full_ = full_memory_.data();

@@ -77,8 +77,7 @@ class GroupState {
 
     /// A parameter's part of a full buffer that starts at `full`.
     template <class T>
-    TensorView<T> view(std::size_t parameter, T* full, const std::uint64_t& generation,
-                       SourceLocation opened) const {
+    TensorView<T> view(std::size_t parameter, T* full, const std::uint64_t& generation, SourceLocation opened) const {
         const PlacedParameter& p = geometry_.parameters[parameter];
         return {full + p.range.begin, p.part.shape(), generation, opened};
     }

@@ -58,7 +58,8 @@ class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
     SHARDKIT_RETURNS_UNCONSUMED Window(State& open_state, SourceLocation opened) noexcept
         : state_(&open_state), opened_(opened) {}
     auto whole(std::size_t parameter) const {
-        return state_->view(parameter, state_->parameters().full().data(), state_->parameters().generation(), opened_);
+        return state_->view(parameter, state_->parameters().full().data(), state_->parameters().generation(),
+                            opened_);
     }
 
     State* state_;
