@@ -86,7 +86,7 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
 /// The description of a group that exists.
 template <class Layer>
 GroupDescription describe_group(const Layer& layer) {
-    const GroupGeometry& geometry = layer.state().geometry();
+    const GroupGeometry& geometry = detail::Access::state(layer).geometry();
     GroupDescription group;
     group.path = geometry.path;
     group.policy = geometry.policy;

@@ -167,8 +167,8 @@ TEST_CASE("a buffer of another row takes the memory that is planned") {
         sk::threads::run(mesh, [&](auto& rank) {
             sk::Sharded<toy::Pair, sk::ShardOptimizer, sk::threads::Engine> layer(rank, "layer");
             if (rank.rank() != 0) { return; }
-            bytes = layer.state().gradients().full().size_bytes();
-            auto& gradients = layer.state().gradients();
+            bytes = sk::detail::Access::state(layer).gradients().full().size_bytes();
+            auto& gradients = sk::detail::Access::state(layer).gradients();
             const auto reduced = gradients.reduced();
             if (reduced.data() < gradients.full().data() ||
                 reduced.data() >= gradients.full().data() + gradients.full().size()) {
