@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py [--compiler g++] [--jobs N] [--target NAME]: drops, doubles and runs over a wrong axis every reduction over
-ranks in the library and in the example trainer, one at a time, and drops and runs over a wrong axis every row of the
-placement table; builds and runs a program against each mutant that must fail. Prints site, mutant and what killed it; fails on a survivor, and when a site is written in a way that this
+ranks in the library and in the example trainer, drops and runs over a wrong axis every row of the placement table, and
+spoils the optimizers' arithmetic, one at a time; builds and runs a program against each mutant that must fail. Prints
+site, mutant and what killed it; fails on a survivor, and when a site is written in a way that this
 script does not understand.
 """
 import argparse
@@ -83,14 +84,42 @@ WRONG_OVER = {
 }
 # Sums over tp that the types ask for, and who adds what every tp rank holds whole: file, name, pattern, replacement.
 TYPED = [
-    ("model/parameters.hpp", "positions not summed over tp", r"(\"wpe\".*)sk::tp::PartialSum", r"\1sk::tp::Replicated"),
-    ("model/parameters.hpp", "a block's norms and biases not summed over tp",
+    ("train_gpt/model/parameters.hpp", "positions not summed over tp", r"(\"wpe\".*)sk::tp::PartialSum", r"\1sk::tp::Replicated"),
+    ("train_gpt/model/parameters.hpp", "a block's norms and biases not summed over tp",
      r"(\"(?:norm[12]_\w+|projection_bias|down_bias)\".*)sk::tp::PartialSum", r"\1sk::tp::Replicated"),
-    ("model/parameters.hpp", "the last norm not summed over tp", r"(\"norm_\w+\".*)sk::tp::PartialSum",
+    ("train_gpt/model/parameters.hpp", "the last norm not summed over tp", r"(\"norm_\w+\".*)sk::tp::PartialSum",
      r"\1sk::tp::Replicated"),
-    ("model/split.hpp", "whole gradients added by every tp rank", r"tp_index == 0 \|\| splits_tokens\(\)", "true"),
-    ("model/split.hpp", "whole gradients added by the first tp rank alone", r"tp_index == 0 \|\| splits_tokens\(\)",
+    ("train_gpt/model/split.hpp", "whole gradients added by every tp rank", r"tp_index == 0 \|\| splits_tokens\(\)", "true"),
+    ("train_gpt/model/split.hpp", "whole gradients added by the first tp rank alone", r"tp_index == 0 \|\| splits_tokens\(\)",
      "tp_index == 0"),
+]
+# What an element's step is made of: file, name, pattern, replacement.
+ARITHMETIC = [
+    ("shardkit/optim/lion.hpp", "Lion's betas swapped in the direction",
+     r"beta1 \* exp_avg \+ one_minus_beta1 \* g", "beta2 * exp_avg + one_minus_beta2 * g"),
+    ("shardkit/optim/lion.hpp", "Lion's betas swapped in the momentum",
+     r"beta2 \* exp_avg \+ one_minus_beta2 \* g", "beta1 * exp_avg + one_minus_beta1 * g"),
+    ("shardkit/optim/lion.hpp", "Lion's sign dropped", r"sign\(V\((.*)\)\);", r"V(\1);"),
+    ("shardkit/optim/lion.hpp", "Lion's sign of zero is one", r"select\(value < A\{0\}, V\(A\{-1\}\), value\)",
+     "select(value < A{0}, V(A{-1}), V(A{1}))"),
+    ("shardkit/optim/lion.hpp", "Lion's momentum taken before the direction",
+     r"(const V direction = .*\n.*\n)(.*exp_avg = .*\n)", r"\2\1"),
+    ("shardkit/optim/lion.hpp", "Lion without weight decay", r"decay \* parameter", "parameter"),
+    ("shardkit/optim/adamw.hpp", "AdamW's first moment without its beta", r"beta1 \* exp_avg \+", "exp_avg +"),
+    ("shardkit/optim/adamw.hpp", "AdamW's second moment of the gradient", r"\(one_minus_beta2 \* g\) \* g",
+     "one_minus_beta2 * g"),
+    ("shardkit/optim/adamw.hpp", "AdamW without bias correction of the root", r"\* inverse_root", ""),
+    ("shardkit/optim/adamw.hpp", "AdamW without weight decay", r"decay \* parameter", "parameter"),
+    ("shardkit/optim/sgd.hpp", "Nesterov's momentum is the classical one", r"g \+ momentum \* momentum_buffer",
+     "momentum_buffer"),
+    ("shardkit/optim/sgd.hpp", "SGD without weight decay", r" \+ weight_decay \* parameter", ""),
+    ("shardkit/optim/step_work.hpp", "the loss scale and divisor not taken out of the gradient",
+     r"detail::unscale\(divisor_scale, loss_scale\) \* coefficient", "coefficient"),
+    ("shardkit/optim/step_work.hpp", "no step is skipped", r"\? 1 : 0", "? 0 : 0"),
+    ("shardkit/optim/step_work.hpp", "parameter groups keep the optimizer's weight decay",
+     r"chosen\.weight_decay = hypers\[i\]\.weight_decay;", ""),
+    ("shardkit/optim/step_work.hpp", "parameter groups keep the optimizer's learning rate",
+     r"chosen\.learning_rate \*= hypers\[i\]\.learning_rate_scale;", ""),
 ]
 
 
@@ -208,8 +237,9 @@ class Target:
     """Headers below `root` that are mutated, the placement table with them where it is there, and the program that must
     notice."""
 
-    def __init__(self, name, root, folders, killer, sources=(), flags=(), has_table=False):
-        self.name, self.root, self.folders, self.killer, self.has_table = name, root, folders, killer, has_table
+    def __init__(self, name, root, folders, killer, sources=(), flags=(), has_table=False, texts=()):
+        self.name, self.root, self.folders, self.killer = name, root, folders, killer
+        self.has_table, self.texts = has_table, texts
         self.sources, self.flags = [str(source) for source in sources], list(flags)
 
     def mutants(self):
@@ -224,7 +254,8 @@ class Target:
                     for name, replacement in mutants_of(site):
                         yield Mutant(where, name, source.relative_to(self.root), site.begin, site.end, replacement, True)
         if self.root == EXAMPLES:
-            yield from self.typed_mutants()
+            yield from self.made_mutants()
+        yield from self.text_mutants()
         if self.has_table:
             yield from self.row_mutants()
 
@@ -243,7 +274,7 @@ class Target:
             for name, replacement in mutants:
                 yield Mutant(where, name, pathlib.Path(TABLE), row.start(), row.end(), replacement, True)
 
-    def typed_mutants(self):
+    def made_mutants(self):
         for header in sorted((TRAINER / "program").glob("*.hpp")):
             text = header.read_text(encoding="utf-8")
             for match in MADE.finditer(text):
@@ -253,13 +284,14 @@ class Target:
                 for wrong in WRONG[match["axes"]]:
                     yield Mutant(f"{header.relative_to(ROOT)}:{line}", f"{match['axes']} made over {wrong}",
                                  header.relative_to(self.root), match.start("axes"), match.end("axes"), wrong, False)
-        for file, name, pattern, replacement in TYPED:
-            text = (TRAINER / file).read_text(encoding="utf-8")
+
+    def text_mutants(self):
+        for file, name, pattern, replacement in self.texts:
+            text = (self.root / file).read_text(encoding="utf-8")
             mutated, count = re.subn(pattern, replacement, text)
             if count == 0:
                 sys.exit(f"nothing like {pattern} in {file}")
-            yield Mutant(str((TRAINER / file).relative_to(ROOT)), name, (TRAINER / file).relative_to(self.root), 0,
-                         len(text), mutated, False)
+            yield Mutant(str((self.root / file).relative_to(ROOT)), name, pathlib.Path(file), 0, len(text), mutated, False)
 
     def build(self, command, folder, texts):
         """The program over a tree in which the files of `texts` (by path below the root) read so.
@@ -364,16 +396,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--target", help="library, layers or trainer; all of them if not given")
+    parser.add_argument("--target", help="library, optimizers, layers or trainer; all of them if not given")
     options = parser.parse_args()
     trainer = ([TRAINER / "allocation_counter.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
     targets = [
         Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh"], "killer.cpp",
                has_table=True),
+        Target("optimizers", ROOT / "include", [], "optimizer_killer.cpp", texts=ARITHMETIC),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),
-        Target("trainer", EXAMPLES, ["train_gpt/program"], "trainer_killer.cpp", *trainer),
+        Target("trainer", EXAMPLES, ["train_gpt/program"], "trainer_killer.cpp", *trainer, texts=TYPED),
     ]
     check_sites(targets)
     chosen = [target for target in targets if options.target in (None, target.name)]
