@@ -10,7 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/rank/context.hpp>
 
 #include "copied_byte.hpp"

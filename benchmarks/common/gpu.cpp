@@ -6,7 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/nccl/version.hpp>
 
 #include "require_gpus.hpp"

@@ -3,33 +3,39 @@
 #include <span>
 #include <string_view>
 
-#include <shardkit/backend/cub/adamw_pass.hpp>
 #include <shardkit/backend/cub/kernels.cuh>
+#include <shardkit/backend/cub/update.hpp>
 #include <shardkit/backend/nccl/extreme.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/sgd.hpp>
 
 // All device code of the benchmarks: their other sources declare it and go through the host's compiler.
 
+using shardkit::AdamWUpdate;
 using shardkit::bf16;
 using shardkit::fp16;
 using shardkit::IndexRange;
+using shardkit::SgdUpdate;
 using shardkit::gpu::AccumulatePass;
-using shardkit::gpu::AdamWPass;
 using shardkit::gpu::ConvertPass;
 using shardkit::gpu::DeviceLaunch;
 using shardkit::gpu::norm_partial;
 using shardkit::gpu::PackDirection;
 using shardkit::gpu::PackPass;
-using shardkit::gpu::SgdPass;
 using shardkit::gpu::TimelineRef;
+using shardkit::gpu::UpdatePass;
 using shardkit::nccl::Extreme;
 using Count = std::uint64_t;
 using Name = std::string_view;
 
 // The optimizers and the precision.
-template void DeviceLaunch::operator()(Count, const AdamWPass<float, float, float>&, Name) const;
-template void DeviceLaunch::operator()(Count, const AdamWPass<float, bf16, bf16>&, Name) const;
-template void DeviceLaunch::operator()(Count, const SgdPass<float, float, float>&, Name) const;
-template void DeviceLaunch::operator()(Count, const SgdPass<float, bf16, bf16>&, Name) const;
+template void DeviceLaunch::operator()(Count, const UpdatePass<AdamWUpdate<float>, float, float, float, 2>&,
+                                       Name) const;
+template void DeviceLaunch::operator()(Count, const UpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2>&,
+                                       Name) const;
+template void DeviceLaunch::operator()(Count, const UpdatePass<SgdUpdate<float>, float, float, float, 1>&,
+                                       Name) const;
+template void DeviceLaunch::operator()(Count, const UpdatePass<SgdUpdate<float>, float, bf16, bf16, 1>&, Name) const;
 template void norm_partial(const TimelineRef&, std::span<const float>, std::span<const IndexRange>, const double*,
                            double*);
 template void norm_partial(const TimelineRef&, std::span<const bf16>, std::span<const IndexRange>, const double*,

@@ -6,7 +6,7 @@
 #include <span>
 #include <type_traits>
 
-#include <shardkit/optim/update_run.hpp>
+#include <shardkit/optim/update.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
 #include "engine_workload.hpp"
@@ -27,7 +27,7 @@ class StepWorkload : public EngineWorkload<Engine> {
           master_(context.template buffer<float>(n)),
           gathered_(context.template buffer<T>(gathers ? n : 0)),
           gradient_(context.template buffer<T>(n)),
-          run_(context, shardkit::UpdateRun{0, n, 0}),
+          run_(context, shardkit::UpdateRange{0, n, 0}),
           update_(context, update),
           skip_(context, std::uint32_t{0}) {}
 
@@ -47,7 +47,7 @@ class StepWorkload : public EngineWorkload<Engine> {
         });
     }
 
-    std::span<const shardkit::UpdateRun> run() const { return run_.span(); }
+    std::span<const shardkit::UpdateRange> run() const { return run_.span(); }
     const Update* update() const { return update_.data(); }
     const std::uint32_t* skip() const { return skip_.data(); }
 
@@ -56,7 +56,7 @@ class StepWorkload : public EngineWorkload<Engine> {
     typename Engine::template Buffer<T> gradient_;
 
   private:
-    shardkit::detail::EngineTable<Engine, shardkit::UpdateRun> run_;
+    shardkit::detail::EngineTable<Engine, shardkit::UpdateRange> run_;
     shardkit::detail::EngineTable<Engine, Update> update_;
     shardkit::detail::EngineTable<Engine, std::uint32_t> skip_;
 };

@@ -10,10 +10,9 @@
 
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/adamw_spans.hpp>
-#include <shardkit/optim/adamw_update.hpp>
-#include <shardkit/optim/sgd_spans.hpp>
-#include <shardkit/optim/sgd_update.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/optim/update.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
 #include "engine_workload.hpp"
@@ -43,9 +42,11 @@ class AdamW final : public StepWorkload<Engine, T, shardkit::AdamWUpdate<float>>
         this->put(exp_avg_sq_.span(), squares);
     }
     void once() override {
-        K::adamw(this->stream_, this->run(), this->update(), this->skip(),
-                 shardkit::AdamWSpans<float, T, T>{this->master_.span(), this->gathered_.span(),
-                                                   this->gradient_.span(), exp_avg_.span(), exp_avg_sq_.span()});
+        K::update(this->stream_, this->run(), this->update(), this->skip(),
+                  shardkit::UpdateSpans<float, T, T, 2>{this->master_.span(),
+                                                        this->gathered_.span(),
+                                                        this->gradient_.span(),
+                                                        {exp_avg_.span(), exp_avg_sq_.span()}});
     }
     std::uint64_t count_wrong() override {
         const auto exp_avg = this->template read<float>(exp_avg_.span());
@@ -85,9 +86,9 @@ class Sgd final : public StepWorkload<Engine, T, shardkit::SgdUpdate<float>> {
         this->put_values(momentum_.span(), 2);
     }
     void once() override {
-        K::sgd(this->stream_, this->run(), this->update(), this->skip(),
-               shardkit::SgdSpans<float, T, T>{this->master_.span(), this->gathered_.span(), this->gradient_.span(),
-                                               momentum_.span()});
+        K::update(this->stream_, this->run(), this->update(), this->skip(),
+                  shardkit::UpdateSpans<float, T, T, 1>{
+                      this->master_.span(), this->gathered_.span(), this->gradient_.span(), {momentum_.span()}});
     }
     std::uint64_t count_wrong() override {
         const auto momentum = this->template read<float>(momentum_.span());

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include <shardkit/optim/adamw_options.hpp>
+#include <shardkit/optim/adamw.hpp>
 
 #include "adamw_numbers.hpp"
 #include "aligned_floats.hpp"

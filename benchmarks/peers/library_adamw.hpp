@@ -37,7 +37,7 @@ class LibraryAdamW {
     }
     void step() { optimizer_.step(shardkit::assume_reduced(model_)); }
     std::vector<float> parameters() {
-        std::vector<float> values(layer_.shapes()[0].numel());
+        std::vector<float> values(layer_.parameters()[0].shape.numel());
         layer_.read_full(Values{}, std::span<float>(values));
         return values;
     }

@@ -102,10 +102,10 @@ class WindowCase final : public GroupCase<Engine, Policy> {
     std::uint64_t count_wrong() override {
         std::fill(full_.begin(), full_.end(), shards ? 0.0F : 1.0F);
         bare(1);
-        std::uint64_t wrong = this->count_other_than(1, full_.first(this->layer_.shapes()[0].numel()));
+        std::uint64_t wrong = this->count_other_than(1, full_.first(this->layer_.parameters()[0].shape.numel()));
         if (shards) { std::fill(full_.begin(), full_.end(), 0.0F); }
         wrapped(1);
-        wrong += this->count_other_than(1, full_.first(this->layer_.shapes()[0].numel()));
+        wrong += this->count_other_than(1, full_.first(this->layer_.parameters()[0].shape.numel()));
         const auto window = this->layer_.unshard();
         return wrong + this->count_other_than(1, window[Weight{}]);
     }

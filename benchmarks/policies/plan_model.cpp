@@ -19,9 +19,9 @@ shardkit::AxisGrid grid_of(const program::MeshExtents& mesh) {
 
 }  // namespace
 
-shardkit::PolicyTraits traits_of(const Options& options, const program::MeshExtents& mesh,
+shardkit::PolicyValues traits_of(const Options& options, const program::MeshExtents& mesh,
                                  program::PolicyKind policy) {
-    return shardkit::policy_traits(options.policy_on(mesh, policy), mesh.dp, mesh.cp);
+    return shardkit::policy_values(options.policy_on(mesh, policy), mesh.dp);
 }
 
 shardkit::Plan plan_model(const Options& options, const program::MeshExtents& mesh, program::PolicyKind policy) {

@@ -8,7 +8,7 @@
 namespace benchmarks::policies {
 
 /// What the planner needs to know of a policy on a mesh.
-shardkit::PolicyTraits traits_of(const Options& options, const program::MeshExtents& mesh,
+shardkit::PolicyValues traits_of(const Options& options, const program::MeshExtents& mesh,
                                  program::PolicyKind policy);
 
 /// The plan of the model on a mesh that need not be there, for an engine like threads.

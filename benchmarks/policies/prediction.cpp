@@ -2,7 +2,7 @@
 #include "prediction.hpp"
 
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/plan/communication_seconds.hpp>
+#include <shardkit/plan/time_model.hpp>
 
 #include "plan_model.hpp"
 
@@ -21,7 +21,7 @@ std::vector<PredictedRow> predict(const Options& o, const Links& links) {
         const shardkit::AxisGrid grid = shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp).grid();
         for (const program::PolicyKind policy : o.policies) {
             const shardkit::Plan plan = plan_model(o, mesh, policy);
-            const shardkit::PolicyTraits traits = traits_of(o, mesh, policy);
+            const shardkit::PolicyValues traits = traits_of(o, mesh, policy);
             PredictedRow row;
             row.mesh = mesh;
             row.nodes = (mesh.world() + o.links.ranks_per_node - 1) / o.links.ranks_per_node;
@@ -33,7 +33,7 @@ std::vector<PredictedRow> predict(const Options& o, const Links& links) {
                 row.bytes += static_cast<double>(plan.traffic.total(verb).moved.value);
             }
             row.compute = o.busy_seconds();
-            row.communication = shardkit::communication_seconds(plan.traffic, grid, traits, model);
+            row.communication = shardkit::communication_seconds(plan.traffic, grid, model);
             rows.push_back(row);
         }
     }

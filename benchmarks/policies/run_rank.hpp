@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <shardkit/comm/cost.hpp>
-#include <shardkit/plan/communication_seconds.hpp>
+#include <shardkit/plan/time_model.hpp>
 #include <shardkit/rank/context.hpp>
 
 #include "../common/interval.hpp"
@@ -57,7 +57,7 @@ void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<E
     row.planned_bytes = plan.memory.total().value;
     if (job.links != nullptr) {
         const shardkit::TimeModel model{*job.links, *job.links, 0};
-        row.predicted = shardkit::communication_seconds(plan.traffic, context.grid(), traits, model);
+        row.predicted = shardkit::communication_seconds(plan.traffic, context.grid(), model);
     }
 }
 

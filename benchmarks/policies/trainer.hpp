@@ -12,7 +12,7 @@
 
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
-#include <shardkit/optim/global_norm.hpp>
+#include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>

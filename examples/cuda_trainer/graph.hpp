@@ -4,7 +4,7 @@
 #include <memory>
 #include <type_traits>
 
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/rank/context.hpp>
 
 #include "check.hpp"

@@ -10,7 +10,7 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/global_norm.hpp>
+#include <shardkit/optim/norm.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/step/groups.hpp>
@@ -77,8 +77,8 @@ void list_held(const Layer& layer, Optimizer& optimizer, RankFacts& facts) {
     const std::span<Gradient> reduced = gradients.reduced();
     const std::size_t origin = gradients.reduced_range().begin;
     facts.held[0] = layer.shards();
-    sk::list_shards(state.geometry(), "gradient", layer.policy().gradients, reduced, origin, facts.held[2]);
-    if (layer.policy().accumulate == sk::Accumulate::reduced) {
+    sk::list_shards(state.geometry(), "gradient", layer.policy().values().gradients, reduced, origin, facts.held[2]);
+    if (layer.policy().values().accumulate == sk::Accumulate::reduced) {
         facts.held[1] = facts.held[2];
     } else {
         const std::span<Gradient> full = gradients.full();
@@ -109,13 +109,12 @@ Facts record(const Options& options) {
         train(layer, optimizer, options.microbatches, mine);
         list_held(layer, optimizer, mine);
         const auto& geometry = sk::detail::Access::state(layer).geometry();
-        mine.parts.assign(geometry.parts.begin(), geometry.parts.end());
+        for (const sk::PlacedParameter& p : geometry.parameters) { mine.parts.push_back(p.part); }
         if (rank.rank() != 0) { return; }
         facts.buffer_numel = geometry.buffer_numel;
-        if (policy.optimizer == sk::Placement::sharded) { facts.shards = geometry.shards; }
-        for (std::size_t p = 0; p < Group::count; ++p) {
-            facts.parameters.push_back(
-                {Group::names[p], geometry.shapes[p], geometry.tp_placements[p], geometry.ranges[p]});
+        if (policy.values().optimizer == sk::Placement::sharded) { facts.shards = geometry.shards; }
+        for (const sk::PlacedParameter& p : geometry.parameters) {
+            facts.parameters.push_back({p.name, p.shape, p.tp, p.range});
         }
     });
     return facts;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The engine that runs each rank on a GPU of its own, over NCCL; it needs <nccl.h> and the CUDA runtime, and kernels of a
-// step are launched where nvcc compiles (docs/cuda_engine.md).
+// The engine that runs each rank on a GPU of its own, over NCCL; it needs <nccl.h> and the CUDA runtime, and kernels
+// of a step are launched where nvcc compiles (docs/cuda_engine.md).
 
 #include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>

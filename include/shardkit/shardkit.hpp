@@ -17,6 +17,7 @@
 #include <shardkit/param/param.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
+#include <shardkit/param/tensor_list.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/param/tp_placement.hpp>
 
@@ -54,7 +55,8 @@
 // Optimizers, the norm of gradients and clipping.
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
-#include <shardkit/optim/global_norm.hpp>
+#include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/sgd.hpp>
 
@@ -70,9 +72,8 @@
 #include <shardkit/tensor_parallel/sum_tokens.hpp>
 
 // Memory, traffic and time in advance.
-#include <shardkit/plan/communication_seconds.hpp>
 #include <shardkit/plan/plan.hpp>
-#include <shardkit/plan/plan_table.hpp>
+#include <shardkit/plan/time_model.hpp>
 
 // Engines.
 #include <shardkit/backend/host/host_stream.hpp>

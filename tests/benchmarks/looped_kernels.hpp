@@ -5,10 +5,9 @@
 #include <span>
 #include <string_view>
 
-#include <shardkit/backend/cub/adamw.hpp>
 #include <shardkit/backend/cub/elementwise.hpp>
-#include <shardkit/backend/cub/pack.hpp>
-#include <shardkit/backend/cub/sgd.hpp>
+#include <shardkit/backend/cub/tensors.hpp>
+#include <shardkit/backend/cub/update.hpp>
 
 #include "../unit/backend/nccl/host_functions.hpp"
 
@@ -43,14 +42,9 @@ struct Kernels : host_functions::Kernels {
         shardkit::gpu::accumulate(Launch(stream), addend, total);
     }
     template <class Update, class Spans>
-    static void adamw(const Stream& stream, std::span<const shardkit::UpdateRun> runs, const Update* updates,
-                      const std::uint32_t* skip, const Spans& spans) {
-        shardkit::gpu::adamw(Launch(stream), runs, updates, skip, spans);
-    }
-    template <class Update, class Spans>
-    static void sgd(const Stream& stream, std::span<const shardkit::UpdateRun> runs, const Update* updates,
-                    const std::uint32_t* skip, const Spans& spans) {
-        shardkit::gpu::sgd(Launch(stream), runs, updates, skip, spans);
+    static void update(const Stream& stream, std::span<const shardkit::UpdateRange> ranges, const Update* updates,
+                       const std::uint32_t* skip, const Spans& spans) {
+        shardkit::gpu::update(Launch(stream), ranges, updates, skip, spans);
     }
     template <class T>
     static void pack(const Stream& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {

@@ -15,18 +15,15 @@ inline constexpr std::size_t planted_elements = 1000;
 template <class K>
 struct Planted : K {
     template <class S, class Update, class Spans>
-    static void adamw(const S& stream, std::span<const shardkit::UpdateRun> runs, const Update* updates,
-                      const std::uint32_t* skip, const Spans& spans) {
-        K::adamw(stream, runs, updates, skip, spans);
+    static void update(const S& stream, std::span<const shardkit::UpdateRange> ranges, const Update* updates,
+                       const std::uint32_t* skip, const Spans& spans) {
+        K::update(stream, ranges, updates, skip, spans);
         stream.synchronize();
-        spans.exp_avg[planted_elements - 1] += 1e-3F;
-    }
-    template <class S, class Update, class Spans>
-    static void sgd(const S& stream, std::span<const shardkit::UpdateRun> runs, const Update* updates,
-                    const std::uint32_t* skip, const Spans& spans) {
-        K::sgd(stream, runs, updates, skip, spans);
-        stream.synchronize();
-        spans.master[0] += 1e-3F;
+        if constexpr (Spans::state_count == 2) {
+            spans.states[0][planted_elements - 1] += 1e-3F;
+        } else {
+            spans.master[0] += 1e-3F;
+        }
     }
     template <class S, class T>
     static void norm_partial(const S& stream, std::span<const T> gradient,

@@ -9,7 +9,7 @@
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/policy_traits.hpp>
+#include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/policy/shard_over.hpp>
@@ -29,8 +29,8 @@ struct Minimal {
     static constexpr int shard_group(std::size_t) { return 2; }
 };
 static_assert(ShardPolicy<Minimal> && PolicyRules<Minimal>::hold);
-static_assert(policy_traits(Minimal{}, 8, 1).name == std::string_view("minimal"));
-static_assert(policy_traits(Minimal{}, 8, 1).shard_group == 2);
+static_assert(policy_values(Minimal{}, 8).name == std::string_view("minimal"));
+static_assert(policy_values(Minimal{}, 8).shard_group == 2);
 
 // One violator for each requirement: the member is hidden by one of another kind.
 struct NoName : Minimal {
@@ -80,6 +80,19 @@ struct LacksRelease {
 };
 static_assert(!ShardPolicy<LacksRelease>);
 
+/// The least that is a policy whose values are known when the program runs.
+struct Told {
+    static PolicyValues values(std::size_t dp) { return policy_values(FullShard{}, dp); }
+};
+struct TellsNothing {
+    static void values(std::size_t /*dp*/) {}
+};
+struct TellsOfNoMesh {
+    static PolicyValues values() { return {}; }
+};
+static_assert(ShardPolicy<Told> && !StaticPolicy<Told> && StaticPolicy<Minimal>);
+static_assert(!ShardPolicy<TellsNothing> && !ShardPolicy<TellsOfNoMesh>);
+
 static_assert(ShardPolicy<NoShard> && ShardPolicy<ShardOptimizer> && ShardPolicy<ShardGradOp>);
 static_assert(ShardPolicy<FullShard> && ShardPolicy<HybridShard<7>> && ShardPolicy<HybridShard<dynamic>>);
 static_assert(ShardPolicy<DynamicPolicy> && PolicyRules<DynamicPolicy>::hold);
@@ -95,5 +108,5 @@ TEST_CASE("ShardPolicy: shard_group may depend on the object") {
     static_assert(ShardPolicy<Chosen>);
     Chosen chosen;
     chosen.ranks = 6;
-    CHECK(policy_traits(chosen, 12, 1).shard_group == 6);
+    CHECK(policy_values(chosen, 12).shard_group == 6);
 }

@@ -69,6 +69,9 @@ TEST_SUITE("gpt.command_line") {
         CHECK(o->action == Options::Action::train);
         CHECK(parse("--plan")->action == Options::Action::plan);
         CHECK(parse("--engine self")->mesh.describe() == "1x1x1");
+        CHECK(parse("--optimizer lion")->optimizer == OptimizerKind::lion);
+        CHECK(parse("--optimizer lion")->learning_rate == 3e-4);
+        CHECK(parse("--optimizer lion --lr 1e-3")->learning_rate == 1e-3);
         std::string help;
         CHECK_FALSE(parse("--help", &help));
         CHECK(help.find("--microbatches") != std::string::npos);
@@ -100,7 +103,7 @@ TEST_SUITE("gpt.command_line") {
             {"--policy hybrid_shard:0", {"'hybrid_shard:0'", "at least 1"}},
             {"--policy hybrid_shard:3 --mesh 4x1x1", {"hybrid_shard:3", "divides the 4"}},
             {"--dtype fp16", {"'fp16'", "fp64, fp32 or bf16"}},
-            {"--optimizer adam", {"'adam'", "adamw or sgd"}},
+            {"--optimizer adam", {"'adam'", "adamw, sgd or lion"}},
             {"--head both", {"'both'", "tied or untied"}},
             {"--bogus 3", {"'--bogus'", "--help"}},
             {"stray", {"'stray'", "--help"}},

@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 
 #include "../unit/backend/cub/adamw_checks.hpp"
 #include "../unit/backend/cub/multiply.hpp"
@@ -23,9 +23,9 @@ TEST_CASE("a CUDA graph of the kernels gives what the calls give, launch after l
     auto& machine = gpu.machine();
     using Kernels = sk::gpu::Kernels;
     const auto stream = gpu.stream();
-    test::AdamWData<float, sk::bf16, float> data(1003);
-    const test::AdamWArrays<test::GpuMachine::Machine, float, sk::bf16, float> arrays(machine, data, {{0}});
-    const std::vector<sk::UpdateRun> runs = test::runs_of(1003).back();
+    test::UpdateData<float, sk::bf16, float, 2> data(1003);
+    const test::UpdateArrays<test::GpuMachine::Machine, float, sk::bf16, float, 2> arrays(machine, data, {{0}});
+    const std::vector<sk::UpdateRange> runs = test::runs_of(1003).back();
     const auto updates = test::adamw_updates<float>();
     const auto runs_there = test::array(machine, runs);
     const auto segments = test::array(machine, test::ranges_of(runs));
@@ -34,9 +34,9 @@ TEST_CASE("a CUDA graph of the kernels gives what the calls give, launch after l
     const auto skip = test::array(machine, std::vector<std::uint32_t>{0});
     double* const at = scalars.data();
     const auto step = [&] {
-        Kernels::run(stream, test::Multiply{at, at + 1, at + 2});
+        Kernels::run_once(stream, test::Multiply{at, at + 1, at + 2});
         Kernels::norm_partial(stream, arrays.spans().gradient, segments.view(), at + 2, at + 3);
-        Kernels::adamw(stream, runs_there.view(), updates_there.view().data(), skip.view().data(), arrays.spans());
+        Kernels::update(stream, runs_there.view(), updates_there.view().data(), skip.view().data(), arrays.spans());
     };
     step();
     const double norm = scalars.values()[3];

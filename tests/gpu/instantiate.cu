@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/cub/device_launch.cuh>
 #include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/cub/launch.cuh>
 
 #include "../unit/backend/cub/multiply.hpp"
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/cub/device_launch.cuh>
-#include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/cub/launch.cuh>
+#include <shardkit/backend/cub/update.hpp>
+#include <shardkit/optim/adamw.hpp>
 
 #include "instantiate_each_precision.hpp"
 
-// The AdamW kernel for each of the 64 combinations of element types.
+// AdamW's kernel for each of the 64 combinations of element types.
 
-using shardkit::gpu::AdamWPass;
 using shardkit::gpu::DeviceLaunch;
+using shardkit::gpu::UpdatePass;
 
-#define ADAMW(Master, Gather, Gradient)                                                               \
-    template void DeviceLaunch::operator()(std::uint64_t, const AdamWPass<Master, Gather, Gradient>&, \
-                                           std::string_view) const;
+#define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
+#define ADAMW(Master, Gather, Gradient) \
+    LAUNCH(UpdatePass<shardkit::AdamWUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 2>)
 
 EACH_PRECISION(ADAMW)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/cub/device_launch.cuh>
+#include <shardkit/backend/cub/launch.cuh>
 #include <shardkit/backend/nccl/extreme.hpp>
 
 // What the NCCL engine gives to Kernels::for_each_index.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/cub/norm_partial.cuh>
+#include <shardkit/backend/cub/norm.cuh>
 
 // The norm's kernels for each element type.
 

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/cub/device_launch.cuh>
-#include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/cub/launch.cuh>
+#include <shardkit/backend/cub/update.hpp>
+#include <shardkit/optim/sgd.hpp>
 
 #include "instantiate_each_precision.hpp"
 
-// The Sgd kernel for each of the 64 combinations of element types.
+// SGD's kernels, without and with momentum, for each of the 64 combinations of element types.
 
 using shardkit::gpu::DeviceLaunch;
-using shardkit::gpu::SgdPass;
+using shardkit::gpu::UpdatePass;
 
-#define SGD(Master, Gather, Gradient)                                                               \
-    template void DeviceLaunch::operator()(std::uint64_t, const SgdPass<Master, Gather, Gradient>&, \
-                                           std::string_view) const;
+#define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
+#define SGD_PLAIN(Master, Gather, Gradient) \
+    LAUNCH(UpdatePass<shardkit::SgdUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 0>)
+#define SGD_MOMENTUM(Master, Gather, Gradient) \
+    LAUNCH(UpdatePass<shardkit::SgdUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>)
 
-EACH_PRECISION(SGD)
+EACH_PRECISION(SGD_PLAIN)
+EACH_PRECISION(SGD_MOMENTUM)

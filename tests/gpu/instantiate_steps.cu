@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/cub/device_launch.cuh>
 #include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/cub/launch.cuh>
 #include <shardkit/shardkit.hpp>
 
-// What the core gives to Kernels::run: the scalars of norms and steps.
+// What the core gives to Kernels::run_once: the scalars of norms and steps.
 
 namespace sk = shardkit;
 using shardkit::gpu::DeviceLaunch;
@@ -17,7 +17,10 @@ RUN(sk::FinishNorm)
 RUN(sk::BeginStep)
 RUN(sk::SetOptions<sk::AdamWOptions>)
 RUN(sk::SetOptions<sk::SgdOptions>)
+RUN(sk::SetOptions<sk::LionOptions>)
 RUN(sk::BeginUpdate<sk::AdamWRule, float>)
 RUN(sk::BeginUpdate<sk::AdamWRule, double>)
 RUN(sk::BeginUpdate<sk::SgdRule, float>)
 RUN(sk::BeginUpdate<sk::SgdRule, double>)
+RUN(sk::BeginUpdate<sk::LionRule, float>)
+RUN(sk::BeginUpdate<sk::LionRule, double>)

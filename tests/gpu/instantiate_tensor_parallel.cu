@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 
-#include <shardkit/backend/cub/device_launch.cuh>
 #include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/cub/launch.cuh>
 #include <shardkit/shardkit.hpp>
 
 // What layers that tp splits give to Kernels::for_each_index, for tokens that are 32-bit numbers.

@@ -10,7 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/quantize/dequantize.hpp>
@@ -84,7 +84,7 @@ std::vector<std::uint8_t> counted(std::uint8_t from) {
 }
 
 /// The runs of an optimizer's step on gibi + 1003 elements: a gap of 3 before 4 GiB of fp32.
-const std::vector<sk::UpdateRun> runs{{0, gibi - 5, 0}, {gibi - 2, gibi + 1003, 1}};
+const std::vector<sk::UpdateRange> runs{{0, gibi - 5, 0}, {gibi - 2, gibi + 1003, 1}};
 
 /// Whether what lay in the gap is as it was, and the rest has become what `stepped` says of the run's update.
 template <class Stepped>
@@ -152,9 +152,9 @@ TEST_CASE("norm and AdamW beyond 4 GiB, with runs on both sides of it") {
     const auto updates = test::adamw_updates<float>();
     const auto runs_there = test::array(machine, runs);
     const auto updates_there = test::array(machine, updates);
-    Kernels::adamw(
-        at, runs_there.view(), updates_there.view().data(), static_cast<const std::uint32_t*>(nullptr),
-        sk::AdamWSpans<float, float, float>{master.span(), {}, gradient.view(), exp_avg.span(), exp_avg_sq.span()});
+    Kernels::update(at, runs_there.view(), updates_there.view().data(), static_cast<const std::uint32_t*>(nullptr),
+                    sk::UpdateSpans<float, float, float, 2>{
+                        master.span(), {}, gradient.view(), {exp_avg.span(), exp_avg_sq.span()}});
     check_runs(master, 2, [&](std::size_t update) {
         float p = 2;
         float m = 0;
@@ -178,8 +178,8 @@ TEST_CASE("SGD beyond 4 GiB, with runs on both sides of it") {
     const auto updates = test::sgd_updates<float>(sk::Momentum::classical);
     const auto runs_there = test::array(gpu.machine(), runs);
     const auto updates_there = test::array(gpu.machine(), updates);
-    Kernels::sgd(at, runs_there.view(), updates_there.view().data(), static_cast<const std::uint32_t*>(nullptr),
-                 sk::SgdSpans<float, float, float>{master.span(), {}, gradient.view(), momentum.span()});
+    Kernels::update(at, runs_there.view(), updates_there.view().data(), static_cast<const std::uint32_t*>(nullptr),
+                    sk::UpdateSpans<float, float, float, 1>{master.span(), {}, gradient.view(), {momentum.span()}});
     const auto stepped = [&](std::size_t update) {
         std::vector<float> both{2, 0.25F};
         updates[update](both[0], both[1], 0.5F);

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include <shardkit/backend/cub/kernels.hpp>
-#include <shardkit/backend/cuda/device_count.hpp>
+#include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/version.hpp>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/cub/device_launch.cuh>
 #include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/cub/launch.cuh>
 
 #include "../unit/backend/nccl/step_trainer.hpp"
 
-// What the trainer of the tests gives to Kernels::run: the user's own kernels.
+// What the trainer of the tests gives to Kernels::run_once: the user's own kernels.
 
 using shardkit::bf16;
 using shardkit::gpu::DeviceLaunch;

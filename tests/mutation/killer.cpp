@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <shardkit/shardkit.hpp>
@@ -23,6 +24,12 @@ struct Bias : sk::Param<"bias", E, sk::dynamic> {
 };
 template <class E>
 using Layer = sk::Params<Weight<E>, Bias<E>>;
+
+/// Stage 1 within pairs of neighbours: the gather in place joins a pair alone.
+struct PairedOptimizer : sk::ShardOptimizer {
+    static constexpr std::string_view name = "paired_optimizer";
+    static constexpr std::size_t shard_group(std::size_t /*dp*/) noexcept { return 2; }
+};
 
 constexpr std::size_t layers = 3;
 constexpr std::size_t steps = 3;
@@ -177,6 +184,7 @@ void check_policies(const char* precision, double bound) {
         check<sk::ShardOver<sk::ShardGradOp, sk::Axes<sk::DpShard, sk::Cp>>, Precision>(precision, c, bound);
         if (c.dp % 2 == 0) {
             check<sk::HybridShard<sk::dynamic>, Precision>(precision, c, bound, sk::HybridShard<sk::dynamic>{2});
+            check<PairedOptimizer, Precision>(precision, c, bound);
         }
     }
     check<sk::HybridShard<sk::dynamic>, Precision>(precision, {2, 1, 2, 2}, bound, sk::HybridShard<sk::dynamic>{1});

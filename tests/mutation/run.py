@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py [--compiler g++] [--jobs N] [--target NAME]: drops, doubles and runs over a wrong axis every reduction over
-ranks in the library and in the example trainer, one at a time, and builds and runs a program against each mutant that
-must fail. Prints site, mutant and what killed it; fails on a survivor, and when a site is written in a way that this
+ranks in the library and in the example trainer, one at a time, and drops and runs over a wrong axis every row of the
+placement table; builds and runs a program against each mutant that must fail. Prints site, mutant and what killed it; fails on a survivor, and when a site is written in a way that this
 script does not understand.
 """
 import argparse
@@ -23,11 +23,13 @@ FLAGS = ["-std=c++20", "-O0", "-w", "-pthread"]
 NOT_BUILT = "compiler: "
 # Which of the mutants that were compiled into one program runs; 0 is none of them.
 CHOSEN = """#include <cstdlib>
+#include <type_traits>
 namespace mutation {
-inline int chosen() {
+inline int chosen_at_run_time() {
     static const char* const number = std::getenv("SHARDKIT_MUTANT");
     return number == nullptr ? 0 : std::atoi(number);
 }
+constexpr int chosen() { return std::is_constant_evaluated() ? 0 : chosen_at_run_time(); }
 }
 """
 STANDARD = re.compile(r"^#include <[a-z_]+>$", re.MULTILINE)
@@ -42,12 +44,9 @@ VERBS_MADE = ["backend", "comm"]
 SUM = re.compile(r"(?:sk::)?ReduceOp::sum")
 OTHER = re.compile(r"(?:sk::)?ReduceOp::(?:max|min)|op")
 # What a site may reduce over, and the wrong axes to try instead. Communicators that are made elsewhere for one axis get
-# their wrong axes there: see MADE.
+# their wrong axes there: see MADE, and for a group's ROW.
 AXES = {
-    "comms_.shards": ["comms_.replicas", "comms_.data"],
-    "comms_.replicas": ["comms_.shards", "comms_.data"],
-    "comms_.data": ["comms_.shards", "comms_.replicas"],
-    "comms_.tp": ["comms_.shards", "comms_.data"],
+    "comms_[row.over]": [],
     "context.world()": ["context.template sub_mesh<shardkit::Axes<shardkit::Dp>>()",
                         "context.template sub_mesh<shardkit::Axes<shardkit::Tp>>()"],
     "tp": [],
@@ -72,6 +71,15 @@ WRONG = {
     "sk::Tp": ["sk::Dp", "sk::Cp"],
     "sk::Cp": ["sk::Dp", "sk::Tp"],
     "sk::Dp, sk::Cp": ["sk::Dp", "sk::Cp", "sk::Tp"],
+}
+# A row of the placement table, and the wrong ranks for each.
+TABLE = "shardkit/policy/placement_table.hpp"
+ROW = re.compile(r"table\.add\(collective\([^;]*?(?P<over>\bOver::\w+|\bover\b)[^;]*\)\);")
+WRONG_OVER = {
+    "Over::shards": ["Over::replicas", "Over::data"],
+    "Over::replicas": ["Over::shards", "Over::data"],
+    "Over::tp": ["Over::shards", "Over::data"],
+    "over": ["Over::shards", "Over::replicas", "Over::data"],
 }
 # Sums over tp that the types ask for, and who adds what every tp rank holds whole: file, name, pattern, replacement.
 TYPED = [
@@ -197,10 +205,11 @@ def compile_command(compiler, folder):
 
 
 class Target:
-    """Headers below `root` that are mutated, and the program that must notice."""
+    """Headers below `root` that are mutated, the placement table with them where it is there, and the program that must
+    notice."""
 
-    def __init__(self, name, root, folders, killer, sources=(), flags=()):
-        self.name, self.root, self.folders, self.killer = name, root, folders, killer
+    def __init__(self, name, root, folders, killer, sources=(), flags=(), has_table=False):
+        self.name, self.root, self.folders, self.killer, self.has_table = name, root, folders, killer, has_table
         self.sources, self.flags = [str(source) for source in sources], list(flags)
 
     def mutants(self):
@@ -216,6 +225,23 @@ class Target:
                         yield Mutant(where, name, source.relative_to(self.root), site.begin, site.end, replacement, True)
         if self.root == EXAMPLES:
             yield from self.typed_mutants()
+        if self.has_table:
+            yield from self.row_mutants()
+
+    def row_mutants(self):
+        text = self.original(TABLE)
+        if len(ROW.findall(text)) != text.count("collective("):
+            sys.exit(f"{TABLE}: a row is not written as 'table.add(collective(..., Over::..., ...));'")
+        for row in ROW.finditer(text):
+            where = f"include/{TABLE}:{text.count(chr(10), 0, row.start()) + 1}"
+            if row["over"] not in WRONG_OVER:
+                sys.exit(f"{where}: unknown ranks '{row['over']}'; add them to WRONG_OVER")
+            begin, end = row.start("over") - row.start(), row.end("over") - row.start()
+            mutants = [("row dropped", "static_cast<void>(0);")]
+            mutants += [(f"row over {other}", row[0][:begin] + other + row[0][end:])
+                        for other in WRONG_OVER[row["over"]]]
+            for name, replacement in mutants:
+                yield Mutant(where, name, pathlib.Path(TABLE), row.start(), row.end(), replacement, True)
 
     def typed_mutants(self):
         for header in sorted((TRAINER / "program").glob("*.hpp")):
@@ -343,7 +369,8 @@ def main():
     trainer = ([TRAINER / "allocation_counter.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
     targets = [
-        Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh"], "killer.cpp"),
+        Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh"], "killer.cpp",
+               has_table=True),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),
         Target("trainer", EXAMPLES, ["train_gpt/program"], "trainer_killer.cpp", *trainer),

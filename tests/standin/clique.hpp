@@ -162,6 +162,18 @@ struct ncclComm {
     std::vector<std::shared_ptr<standin::Mark>> outstanding;
     std::set<void*> registrations;
     std::set<void*> windows;
+    std::vector<std::pair<ncclWindow_t*, ncclWindow_t>> unwritten;  // windows under way, and where they will be told
 
     standin::Clique::Member& member() const { return clique->member(rank); }
 };
+
+namespace standin {
+
+/// A communicator that has ended, and what the call that ends it waits for.
+struct Ending {
+    std::shared_ptr<Clique> clique;  // the member stays where it is
+    int rank = 0;
+    std::vector<std::shared_ptr<Mark>> marks;
+};
+
+}  // namespace standin

@@ -80,6 +80,9 @@ void set_patience(std::chrono::milliseconds patience) {
 std::size_t hangs() {
     return with_state([](State& s) { return s.hangs; });
 }
+std::size_t blocked() {
+    return with_state([](State& s) { return s.blocked; });
+}
 
 void fail_next(std::string_view call, cudaError_t code, int device) { inject(call, 0, code, device); }
 void fail_next(std::string_view call, ncclResult_t code, int device) { inject(call, 0, code, device); }

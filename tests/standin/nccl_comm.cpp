@@ -11,7 +11,8 @@ namespace standin {
 namespace {
 
 bool is_in_progress(const ncclComm& comm) {
-    return comm.polls_left > 0 || comm.launch || comm.division || comm.finalizing || !comm.clique->complete();
+    return comm.polls_left > 0 || comm.launch || comm.division || !comm.unwritten.empty() || comm.finalizing ||
+           !comm.clique->complete();
 }
 
 bool all_done(State& s, const ncclComm& comm) {
@@ -45,6 +46,10 @@ ncclResult_t flush(State& s, Lock& lock, ncclComm_t comm) {
 }
 
 }  // namespace
+
+void write_windows(ncclComm& comm) {
+    for (const auto& [where, window] : std::exchange(comm.unwritten, {})) { *where = window; }
+}
 
 ncclResult_t check_ready(State& s, ncclComm_t comm) {
     if (s.comms.find(comm) == nullptr) {
@@ -95,19 +100,28 @@ void leave(State& s, ncclComm_t comm) {
     if (empty && at != s.forming.end()) { s.forming.erase(at); }
 }
 
-namespace {
-
-/// As NCCL since 2.26: a blocking communicator's end waits until no graph holds its work.
-ncclResult_t leave_graphs(State& s, Lock& lock, ncclComm_t comm) {
-    const auto clique = comm->clique;  // its members stay where they are
-    const void* const member = &comm->member();
-    const bool blocking = comm->blocking;
-    leave(s, comm);
-    const bool done = !blocking || block_until(s, lock, [&] { return !is_in_a_graph(s, member); });
-    return done ? ncclSuccess : nccl_error(s, ncclSystemError, "a graph still holds the communicator's work");
+ncclResult_t await_end(State& s, Lock& lock, const Ending& ending) {
+    const Clique::Member& member = ending.clique->member(ending.rank);
+    const bool done = block_until(s, lock, [&] {
+        const bool over =
+            s.is_broken(member.device) || std::all_of(ending.marks.begin(), ending.marks.end(),
+                                                      [&](const auto& mark) { return advance(s, *mark); });
+        return over && !is_in_a_graph(s, &member);
+    });
+    return done ? ncclSuccess
+                : nccl_error(s, ncclSystemError, "the communicator's work is not over, or a graph holds some of it");
 }
 
-}  // namespace
+ncclResult_t end_communicator(State& s, Lock& lock, ThreadState& thread, ncclComm_t comm) {
+    Ending ending{comm->clique, comm->rank, comm->outstanding};
+    leave(s, comm);
+    if (thread.group_depth > 0 && s.nccl_version >= 22200) {
+        thread.group_ended.push_back(std::move(ending));
+        return ncclSuccess;
+    }
+    settle(s);
+    return await_end(s, lock, ending);
+}
 
 }  // namespace standin
 
@@ -132,6 +146,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
         }
         if (!comm->clique->complete() || (comm->division && !comm->division->complete())) { return ncclSuccess; }
         if (comm->division) { standin::hand_out(s, *comm); }
+        standin::write_windows(*comm);
         if (const auto launch = std::exchange(comm->launch, nullptr)) {
             for (ncclComm_t other : launch->comms) {
                 if (s.comms.find(other) != nullptr && other->launch == launch) {
@@ -144,7 +159,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
             return ncclSuccess;
         }
         if (comm->finalizing) {
-            if (!standin::all_done(s, *comm)) { return ncclSuccess; }
+            if (!standin::all_done(s, *comm) || standin::is_in_a_graph(s, &comm->member())) { return ncclSuccess; }
             comm->finalizing = false;
             comm->finalized = true;
         }
@@ -168,25 +183,25 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-    return nccl_call("ncclCommDestroy", [&](State& s, Lock& lock, ThreadState&) {
+    return nccl_call("ncclCommDestroy", [&](State& s, Lock& lock, ThreadState& thread) {
         if (comm == nullptr) { return ncclSuccess; }
         if (s.comms.find(comm) == nullptr || (!comm->finalized && !comm->member().left)) {
             if (const ncclResult_t ready = standin::check_ready(s, comm); ready != ncclSuccess) { return ready; }
         }
         const ncclResult_t result = standin::flush(s, lock, comm);
         if (s.comms.find(comm) == nullptr) { return result; }
-        const ncclResult_t left = standin::leave_graphs(s, lock, comm);
+        const ncclResult_t left = standin::end_communicator(s, lock, thread, comm);
         return result == ncclSuccess ? left : result;
     });
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    return nccl_call("ncclCommAbort", [&](State& s, Lock& lock, ThreadState&) {
+    return nccl_call("ncclCommAbort", [&](State& s, Lock& lock, ThreadState& thread) {
         if (comm == nullptr) { return ncclSuccess; }
         if (s.comms.find(comm) == nullptr) {
             return nccl_error(s, ncclInvalidArgument, "ncclCommAbort: not a communicator, or no longer one");
         }
-        return standin::leave_graphs(s, lock, comm);
+        return standin::end_communicator(s, lock, thread, comm);
     });
 }
 

@@ -148,8 +148,9 @@ ncclResult_t divide(const Division::Wish& wish, const std::set<int>& excluded, n
     }
     s.dirty = true;
     if (!comm->blocking) {
+        // As NCCL's ncclCommInitChildComm: success, although the parent is in progress and *made still null.
         comm->polls_left = s.in_progress_polls;
-        return ncclInProgress;
+        return ncclSuccess;
     }
     if (thread.group_depth > 0) {
         thread.group_made.push_back(comm);

@@ -90,6 +90,9 @@ ncclResult_t end_group(State& s, Lock& lock, ThreadState& thread) {
     const ncclResult_t error = std::exchange(thread.group_error, ncclSuccess);
     const Launch group = std::exchange(thread.group, {});
     const std::vector<ncclComm_t> made = std::exchange(thread.group_made, {});
+    for (const Ending& ending : std::exchange(thread.group_ended, {})) {
+        if (const ncclResult_t result = await_end(s, lock, ending); result != ncclSuccess) { return result; }
+    }
     if (error != ncclSuccess) { return error; }
     for (ncclComm_t comm : made) {
         if (const ncclResult_t result = await_creation(s, lock, comm); result != ncclSuccess) { return result; }

@@ -68,9 +68,16 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t s
                               "ncclCommWindowRegister: not aligned memory from ncclMemAlloc, or a null pointer");
         }
         void* const handle = new_handle(s);
-        *window = static_cast<ncclWindow_t>(handle);
         comm->windows.insert(handle);
-        return ncclSuccess;
+        *window = nullptr;
+        comm->unwritten.emplace_back(window, static_cast<ncclWindow_t>(handle));
+        if (comm->blocking) {
+            standin::write_windows(*comm);
+            return ncclSuccess;
+        }
+        // As ncclCommWindowRegister of dev_runtime.cc does from 2.28 on: success, although it is in progress.
+        comm->polls_left = s.in_progress_polls;
+        return s.nccl_version >= 22800 ? ncclSuccess : ncclInProgress;
     });
 }
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {

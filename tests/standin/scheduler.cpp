@@ -76,7 +76,10 @@ bool block_until(State& state, Lock& lock, const std::function<bool()>& done) {
         const std::uint64_t seen = state.changes;
         if (done()) { break; }
         settle(state);
-        if (!state.changed.wait_until(lock, deadline, [&] { return state.changes != seen; })) {
+        ++state.blocked;
+        const bool changed = state.changed.wait_until(lock, deadline, [&] { return state.changes != seen; });
+        --state.blocked;
+        if (!changed) {
             ++state.hangs;
             return false;
         }

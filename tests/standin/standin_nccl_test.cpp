@@ -459,8 +459,10 @@ TEST_CASE("non-blocking communicators are in progress until they are polled") {
         CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
         CHECK(value[0] == 3);
         ncclComm_t part = nullptr;
-        CHECK(ncclCommSplit(comm, 0, rank, &part, nullptr) == ncclInProgress);
-        CHECK(part == nullptr);  // written when the parent is ready
+        CHECK(ncclCommSplit(comm, 0, rank, &part, nullptr) == ncclSuccess);
+        CHECK(part == nullptr);  // in progress all the same; written when the parent is ready
+        int members = 0;
+        CHECK(ncclCommCount(comm, &members) == ncclInvalidArgument);
         CHECK(poll(comm) == ncclSuccess);
         CHECK(part != nullptr);
         CHECK(poll(part) == ncclSuccess);
@@ -472,6 +474,34 @@ TEST_CASE("non-blocking communicators are in progress until they are polled") {
         CHECK(ncclCommDestroy(part) == ncclSuccess);
         CHECK(ncclCommAbort(comm) == ncclSuccess);
     });
+}
+
+TEST_CASE("a window of a non-blocking communicator is written when that is ready, whatever the call returned") {
+    for (const int version : {22703, 22800}) {
+        const Fresh fresh;
+        standin::set_nccl_version(version);
+        const ncclUniqueId id = new_id();
+        on_ranks(2, [&](int rank) {
+            ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+            config.blocking = 0;
+            ncclComm_t comm = nullptr;
+            CHECK(ncclCommInitRankConfig(&comm, 2, id, rank, &config) == ncclInProgress);
+            CHECK(poll(comm) == ncclSuccess);
+            void* memory = nullptr;
+            ncclWindow_t window = nullptr;
+            CHECK(ncclMemAlloc(&memory, 4096) == ncclSuccess);
+            CHECK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC) ==
+                  (version < 22800 ? ncclInProgress : ncclSuccess));
+            CHECK(window == nullptr);
+            int count = 0;
+            CHECK(ncclCommCount(comm, &count) == ncclInvalidArgument);
+            CHECK(poll(comm) == ncclSuccess);
+            CHECK(window != nullptr);
+            CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess);
+            CHECK(ncclCommAbort(comm) == ncclSuccess);
+            CHECK(ncclMemFree(memory) == ncclSuccess);
+        });
+    }
 }
 
 TEST_CASE("a rank that never comes: in progress until the abort, and its id can be used again") {

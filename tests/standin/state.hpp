@@ -78,6 +78,7 @@ struct State : Model {
     std::condition_variable changed;
     std::uint64_t changes = 0;  // what `changed` tells about
     bool dirty = false;         // something happened that others may wait for
+    std::size_t blocked = 0;    // threads in block_until
     std::uint64_t epoch = 1;    // of the threads' own state
 
     bool is_broken(int device) const { return broken.count(device) != 0; }
@@ -94,6 +95,7 @@ struct ThreadState {
     ncclResult_t group_error = ncclSuccess;
     Launch group;
     std::vector<ncclComm_t> group_made;  // communicators to wait for at the end of the group
+    std::vector<Ending> group_ended;     // likewise
 };
 ThreadState& this_thread(const State& state);
 /// Whether this thread is running a host function of a stream: no API call is permitted.

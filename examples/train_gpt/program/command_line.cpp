@@ -30,8 +30,8 @@ void add_flags(program::Flags& flags) {
     flags.add("--sequence-parallel", "on|off", "with tp: norms and residuals hold a part of the tokens [off]");
     flags.add("--context", "ring|gather", "with cp: how keys and values get to the queries [ring]");
     flags.add("--dtype", "NAME", "fp64, fp32 or bf16: type of parameters and gradients [fp32]");
-    flags.add("--optimizer", "NAME", "adamw or sgd (momentum 0.9) [adamw]");
-    flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd]");
+    flags.add("--optimizer", "NAME", "adamw, sgd (momentum 0.9) or lion [adamw]");
+    flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd, 3e-4 with lion]");
     flags.add("--weight-decay", "X", "weight decay of the matrices [0.01]");
     flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1]");
     flags.add("--seed", "N", "decides first values, data order and samples [1]");
@@ -74,6 +74,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_name(flags, "--dtype", dtype_names, o.dtype);
     program::read_name(flags, "--optimizer", optimizer_names, o.optimizer);
     if (o.optimizer == OptimizerKind::sgd) { o.learning_rate = 0.1; }
+    if (o.optimizer == OptimizerKind::lion) { o.learning_rate = 3e-4; }
     program::read_not_negative(flags, "--lr", o.learning_rate);
     program::read_not_negative(flags, "--weight-decay", o.weight_decay);
     program::read_not_negative(flags, "--clip", o.clip);

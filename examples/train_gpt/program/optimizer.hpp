@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/sgd.hpp>
 
 #include "options.hpp"
@@ -36,6 +37,11 @@ class ChosenOptimizer {
             adamw.learning_rate = options.learning_rate;
             adamw.weight_decay = options.weight_decay;
             adamw_.emplace(groups, adamw, without_decay_of_vectors());
+        } else if (options.optimizer == OptimizerKind::lion) {
+            sk::LionOptions lion;
+            lion.learning_rate = options.learning_rate;
+            lion.weight_decay = options.weight_decay;
+            lion_.emplace(groups, lion, without_decay_of_vectors());
         } else {
             sk::SgdOptions sgd;
             sgd.learning_rate = options.learning_rate;
@@ -50,6 +56,8 @@ class ChosenOptimizer {
     void step(Reduced&& reduced, sk::ClipCoefficient coefficient) {
         if (adamw_) {
             adamw_->step(std::forward<Reduced>(reduced), coefficient);
+        } else if (lion_) {
+            lion_->step(std::forward<Reduced>(reduced), coefficient);
         } else {
             sgd_->step(std::forward<Reduced>(reduced), coefficient);
         }
@@ -57,6 +65,7 @@ class ChosenOptimizer {
 
   private:
     std::optional<sk::AdamW<Parts...>> adamw_;
+    std::optional<sk::Lion<Parts...>> lion_;
     std::optional<sk::SGD<Parts...>> sgd_;
 };
 

@@ -11,8 +11,8 @@
 #include <shardkit/backend/threads/engine.hpp>
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
+#include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/plan/plan_table.hpp>
 
 #include "../../common/input_error.hpp"
 #include "../model/parameters.hpp"
@@ -63,8 +63,10 @@ sk::EngineTraits traits_of(EngineKind engine) {
 /// What a step's passes add over tp and cp; `element` is the size of an activation's number.
 void add_activations(sk::TrafficPlan& plan, const Options& options, std::size_t element,
                      const sk::EngineTraits& engine) {
-    using sk::TrafficAxes;
     using sk::Verb;
+    const auto grid = mesh_of(options).grid();
+    const auto over_tp = sk::PlannedAxes::of(grid, sk::Axes<sk::Tp>{});
+    const auto over_cp = sk::PlannedAxes::of(grid, sk::Axes<sk::Cp>{});
     const auto& [dp, tp, cp] = options.mesh;
     const std::size_t layers = options.model.layers;
     const Split split = options.split();
@@ -77,27 +79,27 @@ void add_activations(sk::TrafficPlan& plan, const Options& options, std::size_t 
             if (split.splits_tokens()) {
                 // Two for a block's forward pass and four for its backward pass, one each for embedding and head.
                 const std::size_t part = sk::detail::part_from_peers(wide, tp);
-                plan.add(Verb::all_gather, TrafficAxes::tp, 6 * layers + 2, wide, part);
-                plan.add(Verb::reduce_scatter, TrafficAxes::tp, sums, wide, part);
+                plan.add(Verb::all_gather, over_tp, 6 * layers + 2, wide, part);
+                plan.add(Verb::reduce_scatter, over_tp, sums, wide, part);
             } else {
-                plan.add(Verb::all_reduce, TrafficAxes::tp, sums, wide, sk::all_reduce_moved(wide, wide, tp, engine));
+                plan.add(Verb::all_reduce, over_tp, sums, wide, sk::all_reduce_moved(wide, wide, tp, engine));
             }
             // The loss: a token's largest logit; the sum of its exponentials and the target's logit.
             for (const std::size_t numbers : {tokens, 2 * tokens}) {
                 const std::size_t bytes = numbers * element;
-                plan.add(Verb::all_reduce, TrafficAxes::tp, 1, bytes, sk::all_reduce_moved(bytes, bytes, tp, engine));
+                plan.add(Verb::all_reduce, over_tp, 1, bytes, sk::all_reduce_moved(bytes, bytes, tp, engine));
             }
         }
         if (cp > 1) {
             const std::size_t block = 2 * tokens * split.width(options.model) * element;
             if (options.context == ContextExchange::ring) {
                 const std::size_t messages = layers * (2 * (cp - 1) + cp);
-                plan.add(Verb::send, TrafficAxes::cp, messages, block, block);
-                plan.add(Verb::receive, TrafficAxes::cp, messages, block, block);
+                plan.add(Verb::send, over_cp, messages, block, block);
+                plan.add(Verb::receive, over_cp, messages, block, block);
             } else {
                 const std::size_t part = sk::detail::part_from_peers(cp * block, cp);
-                plan.add(Verb::all_gather, TrafficAxes::cp, 2 * layers, cp * block, part);
-                plan.add(Verb::reduce_scatter, TrafficAxes::cp, layers, cp * block, part);
+                plan.add(Verb::all_gather, over_cp, 2 * layers, cp * block, part);
+                plan.add(Verb::reduce_scatter, over_cp, layers, cp * block, part);
             }
         }
     }
@@ -125,24 +127,12 @@ std::size_t exchange_elements(const Options& options) {
                : sk::cp::GatherExchange<sk::self::Engine, A>::elements(block, options.mesh.cp);
 }
 
-/// A plan's rows as they are measured: axes of one name together.
-std::vector<CollectiveCount> collectives_of(const sk::TrafficPlan& plan, const sk::AxisGrid& grid,
-                                            std::size_t shard_group) {
+/// A plan's rows as they are measured.
+std::vector<CollectiveCount> collectives_of(const sk::TrafficPlan& plan) {
     std::vector<CollectiveCount> counts;
-    for (const sk::TrafficAxes axes : sk::TrafficPlan::all_axes) {
-        const std::string over = sk::label(axes, grid, shard_group);
-        for (const sk::Verb verb : sk::TrafficPlan::verbs) {
-            const auto& row = plan(verb, axes);
-            if (row.calls == 0) { continue; }
-            const auto same = std::find_if(counts.begin(), counts.end(), [&](const CollectiveCount& c) {
-                return c.verb == name(verb) && c.axes == over;
-            });
-            CollectiveCount& sum =
-                same != counts.end() ? *same : counts.emplace_back(CollectiveCount{std::string(name(verb)), over});
-            sum.count += row.calls;
-            sum.bytes += row.moved.value;
-            sum.payload += row.payload.value;
-        }
+    for (const auto& [verb, axes, traffic] : plan.rows()) {
+        counts.push_back(
+            {std::string(name(verb)), axes.label(), traffic.calls, traffic.moved.value, traffic.payload.value});
     }
     std::sort(counts.begin(), counts.end());
     return counts;
@@ -160,12 +150,11 @@ PlanSummary plan_for(const Options& options) {
     if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1) {
         // The loss: one double.
         constexpr std::size_t loss = sizeof(double);
-        summary.library.traffic.add(sk::Verb::all_reduce, sk::TrafficAxes::data, 1, loss,
-                                    sk::all_reduce_moved(loss, loss, data_ranks, assumed.engine));
+        summary.library.traffic.add(sk::Verb::all_reduce, sk::PlannedAxes::of(grid, sk::Axes<sk::Dp, sk::Cp>{}), 1,
+                                    loss, sk::all_reduce_moved(loss, loss, data_ranks, assumed.engine));
     }
     add_activations(summary.library.traffic, options, sizeof(Arithmetic<T>), assumed.engine);
-    const std::size_t shard_group = options.policy.policy().shard_group(options.mesh.dp);
-    summary.collectives = collectives_of(summary.library.traffic, grid, shard_group);
+    summary.collectives = collectives_of(summary.library.traffic);
     const Split split = options.split();
     summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
                               exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);

@@ -16,7 +16,7 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/clip.hpp>
-#include <shardkit/optim/global_norm.hpp>
+#include <shardkit/optim/norm.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
 
@@ -104,7 +104,9 @@ class Trainer {
     template <class Layer, class P>
     void read(Layer& layer, P parameter, std::vector<FinalParameter>& all) {
         std::vector<double> values;
-        if (context_.rank() == 0) { values.resize(layer.shapes()[Layer::Group::template index<P>].numel()); }
+        if (context_.rank() == 0) {
+            values.resize(layer.parameters()[Layer::Group::template index<P>].shape.numel());
+        }
         layer.read_full_on(0, parameter, std::span<double>(values));
         if (context_.rank() == 0) { all.push_back({layer.path(), std::string(P::name), std::move(values)}); }
     }

@@ -8,6 +8,7 @@
 
 #include <shardkit/context_parallel/attention_kernels.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
+#include <shardkit/rank/engine.hpp>
 
 namespace shardkit::cp {
 
@@ -17,6 +18,8 @@ namespace shardkit::cp {
 /// throughout; equal to attention on one rank but for the order of additions.
 template <class Engine, class A, template <class, class> class Exchange = RingExchange>
 class Attention {
+    static_assert(shardkit::detail::IndexRules<Engine>::are_stated);
+
   public:
     /// `shape`: of what a rank holds, as CausalChunks says.
     /// @throws std::invalid_argument when cp has several ranks and the tokens are not an even number

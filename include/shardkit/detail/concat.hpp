@@ -2,31 +2,68 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
 namespace shardkit::detail {
 
-inline void append_piece(std::string& text, std::string_view piece) { text += piece; }
-inline void append_piece(std::string& text, const char* piece) { text += piece; }
-inline void append_piece(std::string& text, const std::string& piece) { text += piece; }
-inline void append_piece(std::string& text, char piece) { text += piece; }
+/// A text or a whole number that concat() joins. Text is referred to, not copied.
+class Piece {
+  public:
+    Piece(std::string_view text) noexcept : text_(text) {}                 // NOLINT(google-explicit-constructor)
+    Piece(const char* text) noexcept : text_(text) {}                      // NOLINT(google-explicit-constructor)
+    Piece(const std::string& text) noexcept : text_(text) {}               // NOLINT(google-explicit-constructor)
+    Piece(char letter) noexcept : kind_(Kind::letter), letter_(letter) {}  // NOLINT(google-explicit-constructor)
+    template <std::integral T>
+    requires(!std::same_as<T, char>) Piece(T number)
+    noexcept  // NOLINT(google-explicit-constructor)
+        : kind_(std::is_signed_v<T> && number < T{} ? Kind::negative : Kind::number),
+          magnitude_(kind_ == Kind::negative ? -static_cast<unsigned long long>(number)
+                                             : static_cast<unsigned long long>(number)) {}
+    /// Would be taken for a whole number.
+    template <std::floating_point T>
+    Piece(T number) = delete;
 
-template <class T>
-requires std::is_integral_v<T>
-void append_piece(std::string& text, T number) { text += std::to_string(number); }
+    void append_to(std::string& text) const {
+        switch (kind_) {
+            case Kind::text:
+                text += text_;
+                break;
+            case Kind::letter:
+                text += letter_;
+                break;
+            case Kind::negative:
+                text += '-';
+                [[fallthrough]];
+            case Kind::number:
+                text += std::to_string(magnitude_);
+                break;
+        }
+    }
 
-/// Would be taken for a char.
-template <std::floating_point T>
-void append_piece(std::string& text, T number) = delete;
+  private:
+    enum class Kind : unsigned char { text, letter, number, negative };
+
+    std::string_view text_;
+    Kind kind_ = Kind::text;
+    char letter_ = 0;
+    unsigned long long magnitude_ = 0;
+};
+
+/// One string out of `count` pieces. Compiled once, whatever the pieces are: messages are many and seldom made.
+[[gnu::cold]] inline std::string joined(const Piece* pieces, std::size_t count) {
+    std::string text;
+    for (std::size_t i = 0; i < count; ++i) { pieces[i].append_to(text); }
+    return text;
+}
 
 /// One string out of texts and whole numbers; for error messages. Other numbers by number_text().
 template <class... Pieces>
-std::string concat(const Pieces&... pieces) {
-    std::string text;
-    (append_piece(text, pieces), ...);
-    return text;
+[[gnu::always_inline]] inline std::string concat(const Pieces&... pieces) {
+    const Piece list[] = {Piece(pieces)...};
+    return joined(list, sizeof...(Pieces));
 }
 
 }  // namespace shardkit::detail

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <limits>
-#include <span>
 #include <stdexcept>
 
 #include <shardkit/detail/concat.hpp>
@@ -20,36 +18,32 @@ enum class Packing : unsigned char {
     exact     ///< no inner padding and none at the end: memory that somebody else laid out; cannot be sharded
 };
 
-/// Where the N parameters of a group lie in its flat buffer, and how that buffer is cut into shards.
+/// The flat buffer of a group, parameter by parameter, and how it is cut into shards.
+///     FlatLayout layout(3, alignment_for(sizeof(float)));
+///     const IndexRange weight = layout.append(100);
 /// All buffers of a group (parameters, gradients, master, optimizer states) share these element offsets.
-/// @post parameter i is [offset(i), offset(i) + numel(i)); parameters are disjoint, in order, and inside the
-///       buffer; padding lies behind a parameter, less than `alignment` elements between two parameters
+/// @post appended ranges are disjoint, in order, and inside the buffer; padding lies behind a parameter, less than
+///       `alignment` elements between two parameters
 /// Source:  flat parameters of PyTorch FSDP and Megatron's distributed optimizer
-template <std::size_t N>
 class FlatLayout {
   public:
+    /// An empty buffer.
     /// @pre alignment > 0, shards > 0
+    constexpr FlatLayout(std::size_t shards, std::size_t alignment, Packing packing = Packing::aligned) noexcept
+        : shards_(shards), alignment_(alignment), packing_(packing) {}
+
+    /// Lays a parameter of `numel` elements behind the last one; where it lies.
     /// @throws std::length_error when the buffer's element count overflows
-    constexpr FlatLayout(const std::array<std::size_t, N>& numels, std::size_t shards, std::size_t alignment,
-                         Packing packing = Packing::aligned)
-        : shards_(shards) {
-        std::size_t end = 0;
-        for (std::size_t i = 0; i < N; ++i) {
-            const std::size_t begin = packing == Packing::aligned ? checked_round_up(end, alignment) : end;
-            end = checked_sum(begin, numels[i]);
-            ranges_[i] = {begin, end};
-        }
+    constexpr IndexRange append(std::size_t numel) {
+        const std::size_t begin = packing_ == Packing::aligned ? checked_round_up(total_, alignment_) : total_;
+        const std::size_t end = checked_sum(begin, numel);
+        static_cast<void>(checked_sum(end, checked_product(shards_, alignment_)));
         total_ = end;
-        static_cast<void>(checked_sum(total_, checked_product(shards, alignment)));
-        shard_numel_ = shardkit::shard_numel(total_, shards, alignment);
-        buffer_numel_ = packing == Packing::exact ? total_ : checked_product(shard_numel_, shards);
+        shard_numel_ = shardkit::shard_numel(total_, shards_, alignment_);
+        buffer_numel_ = packing_ == Packing::exact ? total_ : checked_product(shard_numel_, shards_);
+        return {begin, end};
     }
 
-    constexpr std::size_t offset(std::size_t i) const noexcept { return ranges_[i].begin; }
-    constexpr std::size_t numel(std::size_t i) const noexcept { return ranges_[i].size(); }
-    constexpr IndexRange range(std::size_t i) const noexcept { return ranges_[i]; }
-    /// Of all parameters, in order.
-    constexpr std::span<const IndexRange> ranges() const noexcept { return {ranges_.data(), ranges_.size()}; }
     /// Up to the end of the last parameter, inner padding included.
     constexpr std::size_t total() const noexcept { return total_; }
     /// Elements of the full buffer, all padding included.
@@ -74,12 +68,13 @@ class FlatLayout {
         static_cast<void>(checked_sum(n, multiple));
         return round_up(n, multiple);
     }
-    [[noreturn]] static constexpr void overflow() {
+    [[noreturn]] static void overflow() {
         throw std::length_error("FlatLayout: the group's element count overflows 64 bits");
     }
 
-    std::array<IndexRange, N> ranges_{};
-    std::size_t shards_ = 1;
+    std::size_t shards_;
+    std::size_t alignment_;
+    Packing packing_;
     std::size_t total_ = 0;
     std::size_t shard_numel_ = 0;
     std::size_t buffer_numel_ = 0;

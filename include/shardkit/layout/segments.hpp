@@ -5,6 +5,7 @@
 #include <span>
 
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/layout/placed_parameter.hpp>
 
 namespace shardkit {
 
@@ -15,12 +16,11 @@ struct Segment {
 };
 
 /// Calls f(segment) for every parameter that has elements in `range` of the group's buffer, in order.
-/// `parameters`: where each parameter lies in that buffer, as FlatLayout::ranges.
 /// @post the segments cover exactly the elements of `range` that are no padding
 template <class F>
-constexpr void for_each_segment(std::span<const IndexRange> parameters, IndexRange range, F&& f) {
+constexpr void for_each_segment(std::span<const PlacedParameter> parameters, IndexRange range, F&& f) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-        const IndexRange common = intersect(parameters[i], range);
+        const IndexRange common = intersect(parameters[i].range, range);
         if (!common.empty()) { f(Segment{i, common}); }
     }
 }

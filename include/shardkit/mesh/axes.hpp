@@ -4,6 +4,8 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <span>
+#include <stdexcept>
 #include <string_view>
 #include <type_traits>
 
@@ -49,21 +51,54 @@ struct Axes {
 /// The axes over which gradients are summed for every parameter, in rank order.
 using DataAxes = Axes<DpReplicate, DpShard, Cp>;
 
-namespace detail {
-template <class Kept, class From, class Removed>
-struct AxesMinus;
-template <class... Kept, class Removed>
-struct AxesMinus<Axes<Kept...>, Axes<>, Removed> {
-    using type = Axes<Kept...>;
-};
-template <class... Kept, class First, class... Rest, class Removed>
-struct AxesMinus<Axes<Kept...>, Axes<First, Rest...>, Removed>
-    : std::conditional_t<Removed::template contains<First>, AxesMinus<Axes<Kept...>, Axes<Rest...>, Removed>,
-                         AxesMinus<Axes<Kept..., First>, Axes<Rest...>, Removed>> {};
-}  // namespace detail
+/// Names of axes as a value, slowest first: what a list of axes is where the program chooses it.
+class AxisNames {
+  public:
+    static constexpr std::size_t capacity = 8;
 
-/// The axes of `From` that are not in `Removed`, in `From`'s order.
-template <class From, class Removed>
-using AxesWithout = typename detail::AxesMinus<Axes<>, From, Removed>::type;
+    constexpr AxisNames() noexcept = default;
+    template <MeshAxis... A>
+    constexpr AxisNames(Axes<A...> /*axes*/) {  // NOLINT(google-explicit-constructor): the same list
+        (add(A::name), ...);
+    }
+
+    /// @throws std::length_error when there are 8 already
+    constexpr void add(std::string_view name) {
+        if (count_ == capacity) { throw std::length_error("AxisNames: more than 8 axes"); }
+        names_[count_++] = name;
+    }
+    constexpr bool contains(std::string_view name) const noexcept {
+        for (const std::string_view own : *this) {
+            if (own == name) { return true; }
+        }
+        return false;
+    }
+    /// Those that are not in `removed`, in this order.
+    constexpr AxisNames without(const AxisNames& removed) const {
+        AxisNames kept;
+        for (const std::string_view name : *this) {
+            if (!removed.contains(name)) { kept.add(name); }
+        }
+        return kept;
+    }
+    constexpr std::size_t size() const noexcept { return count_; }
+    constexpr const std::string_view* begin() const noexcept { return names_.data(); }
+    constexpr const std::string_view* end() const noexcept { return names_.data() + count_; }
+    constexpr std::span<const std::string_view> span() const& noexcept { return {begin(), count_}; }
+    constexpr std::span<const std::string_view> span() const&& = delete;
+
+    // Not defaulted: g++ 12 takes no comparison of empty places for a constant.
+    friend constexpr bool operator==(const AxisNames& a, const AxisNames& b) noexcept {
+        if (a.count_ != b.count_) { return false; }
+        for (std::size_t i = 0; i < a.count_; ++i) {
+            if (a.names_[i] != b.names_[i]) { return false; }
+        }
+        return true;
+    }
+
+  private:
+    std::array<std::string_view, capacity> names_{};
+    std::size_t count_ = 0;
+};
 
 }  // namespace shardkit

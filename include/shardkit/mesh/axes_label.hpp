@@ -9,27 +9,37 @@
 
 namespace shardkit {
 
-/// How a set of axes is named in errors, logs and plans: axes of extent 1 are left out, and a data-parallel
-/// axis that is not split is just "dp". On dp_replicate=1 dp_shard=4 cp=2, Axes<DpReplicate, DpShard, Cp> is
-/// "dp x cp"; a set without ranks beside this one is "self".
-template <class AxisSet>
-std::string axes_label(const AxisGrid& grid) {
+/// The axes along which ranks over `axes` differ, by the names that errors, logs and plans use: axes of extent 1 are
+/// left out, and a data-parallel axis that is not split, or whose halves are both there, is just "dp". On
+/// dp_replicate=1 dp_shard=4 cp=2, DataAxes are "dp" and "cp".
+constexpr AxisNames named_axes(const AxisGrid& grid, const AxisNames& axes) {
     const bool split =
         grid.has(DpReplicate::name) && grid.extent(DpReplicate::name) > 1 && grid.extent(DpShard::name) > 1;
-    const bool both = AxisSet::template contains<DpReplicate> && AxisSet::template contains<DpShard>;
-    std::string label;
-    bool dp_named = false;
-    for (std::string_view name : AxisSet::names) {
+    const bool both = axes.contains(DpReplicate::name) && axes.contains(DpShard::name);
+    AxisNames named;
+    for (std::string_view name : axes) {
         if (grid.extent(name) == 1) { continue; }
-        if (name == DpReplicate::name || name == DpShard::name) {
-            if (!split || both) { name = Dp::name; }
-            if (name == Dp::name && dp_named) { continue; }
-            dp_named = true;
-        }
-        if (!label.empty()) { label += " x "; }
-        label += name;
+        if ((name == DpReplicate::name || name == DpShard::name) && (!split || both)) { name = Dp::name; }
+        if (!named.contains(name)) { named.add(name); }
     }
-    return label.empty() ? "self" : label;
+    return named;
+}
+
+/// Names in one line: "dp x cp"; without any, "self".
+inline std::string joined(const AxisNames& names) {
+    std::string text;
+    for (const std::string_view name : names) {
+        if (!text.empty()) { text += " x "; }
+        text += name;
+    }
+    return text.empty() ? "self" : text;
+}
+
+/// How a set of axes is named in errors, logs and plans; a set without ranks beside this one is "self".
+inline std::string axes_label(const AxisGrid& grid, const AxisNames& axes) { return joined(named_axes(grid, axes)); }
+template <class AxisSet>
+std::string axes_label(const AxisGrid& grid) {
+    return axes_label(grid, AxisSet{});
 }
 
 }  // namespace shardkit

@@ -2,18 +2,91 @@
 #pragma once
 
 #include <array>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <shardkit/optim/adamw_options.hpp>
-#include <shardkit/optim/adamw_spans.hpp>
-#include <shardkit/optim/adamw_update.hpp>
+#include <shardkit/core/lane_math.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/core/validate_number.hpp>
 #include <shardkit/optim/optimizer.hpp>
 
 namespace shardkit {
+
+/// AdamW's hyper-parameters with PyTorch's defaults.
+struct AdamWOptions {
+    double learning_rate = 1e-3;
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double epsilon = 1e-8;
+    double weight_decay = 1e-2;
+
+    friend constexpr bool operator==(const AdamWOptions&, const AdamWOptions&) noexcept = default;
+};
+
+/// Refuses hyper-parameters out of range.
+/// @throws std::invalid_argument that names the parameter, what was given and what was expected
+inline void validate(const AdamWOptions& options, SourceLocation where = SourceLocation::current()) {
+    detail::validate_not_negative("AdamW", "learning_rate", options.learning_rate, where);
+    detail::validate_fraction("AdamW", "beta1", options.beta1, where);
+    detail::validate_fraction("AdamW", "beta2", options.beta2, where);
+    detail::validate_not_negative("AdamW", "epsilon", options.epsilon, where);
+    detail::validate_not_negative("AdamW", "weight_decay", options.weight_decay, where);
+}
+
+/// One element's AdamW step in arithmetic type A (float or double). V is A, or a short vector of A whose
+/// lanes behave alike; host and device run the same functor.
+///   g = gradient_scale * gradient
+///   p = decay * p                                        decay = 1 - lr * weight_decay, decoupled
+///   m = beta1 * m + (1 - beta1) * g                      v = beta2 * v + (1 - beta2) * g^2
+///   p = p - step_size * m / (sqrt(v) * inverse_root + epsilon)
+///   step_size = lr / (1 - beta1^t), inverse_root = 1 / sqrt(1 - beta2^t)
+/// A zero p, m and v with a zero gradient stay zero, so padding survives (for epsilon > 0).
+/// Source:  torch.optim.AdamW, single-tensor rule; Loshchilov and Hutter, arXiv 1711.05101, algorithm 2
+template <std::floating_point A>
+struct AdamWUpdate {
+    A gradient_scale;
+    A decay;
+    A beta1;
+    A one_minus_beta1;
+    A beta2;
+    A one_minus_beta2;
+    A step_size;
+    A inverse_root;
+    A epsilon;
+
+    template <class V>
+    [[gnu::always_inline]] constexpr void operator()(V& parameter, V& exp_avg, V& exp_avg_sq, V gradient) const {
+        using shardkit::square_root;
+        const V g = gradient_scale * gradient;
+        exp_avg = beta1 * exp_avg + one_minus_beta1 * g;
+        // (c * g) * g, not c * (g * g): the square alone overflows long before its tiny share of v does.
+        exp_avg_sq = beta2 * exp_avg_sq + (one_minus_beta2 * g) * g;
+        const V denominator = square_root(exp_avg_sq) * inverse_root + epsilon;
+        parameter = decay * parameter - (step_size * exp_avg) / denominator;
+    }
+};
+
+/// The update of one step. `beta1_power` and `beta2_power` are beta^t, t counting from 1, kept as running
+/// products in double by the caller; `gradient_scale` is everything that multiplies the raw gradient: one
+/// over the divisor, one over the loss scale, the clip coefficient.
+/// @pre valid options   Constants are computed in double and rounded once to A.
+template <std::floating_point A>
+constexpr AdamWUpdate<A> adamw_update(const AdamWOptions& options, double beta1_power, double beta2_power,
+                                      double gradient_scale) {
+    return {.gradient_scale = static_cast<A>(gradient_scale),
+            .decay = static_cast<A>(1 - options.learning_rate * options.weight_decay),
+            .beta1 = static_cast<A>(options.beta1),
+            .one_minus_beta1 = static_cast<A>(1 - options.beta1),
+            .beta2 = static_cast<A>(options.beta2),
+            .one_minus_beta2 = static_cast<A>(1 - options.beta2),
+            .step_size = static_cast<A>(options.learning_rate / (1 - beta1_power)),
+            .inverse_root = static_cast<A>(1 / square_root(1 - beta2_power)),
+            .epsilon = static_cast<A>(options.epsilon)};
+}
 
 /// AdamW's part of an Optimizer.
 struct AdamWRule {
@@ -26,7 +99,7 @@ struct AdamWRule {
         double beta2_power = 1;
     };
 
-    static constexpr bool needs_state(const Options& /*options*/) noexcept { return true; }
+    static constexpr std::size_t state_count(const Options& /*options*/) noexcept { return 2; }
     static constexpr void advance(Progress& progress, const Options& options) noexcept {
         ++progress.steps;
         progress.beta1_power *= options.beta1;
@@ -37,13 +110,6 @@ struct AdamWRule {
     template <class A>
     static constexpr Update<A> update(const Progress& progress, const Options& options, double scale) {
         return adamw_update<A>(options, progress.beta1_power, progress.beta2_power, scale);
-    }
-    template <class Kernels, class Stream, class A, class Master, class Gather, class Gradient>
-    static void run(const Stream& stream, std::span<const UpdateRun> runs, const Update<A>* updates,
-                    const std::uint32_t* skip, std::span<Master> master, std::span<Gather> gathered,
-                    std::span<const Gradient> gradient, const std::array<std::span<A>, 2>& states) {
-        Kernels::adamw(stream, runs, updates, skip,
-                       AdamWSpans<Master, Gather, Gradient>{master, gathered, gradient, states[0], states[1]});
     }
 };
 

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
+#include <cstddef>
+
 #include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit {
+
+/// Totals of global norms that a rank keeps in its engine's memory at a time; they take turns.
+inline constexpr std::size_t norm_slots = 16;
 
 /// One shard's contribution to the global norm and to the finite check. Both are doubles, so that the two
 /// travel in one all-reduce and add up whatever the element type.
@@ -25,5 +31,18 @@ struct NormPartial {
 constexpr FoundInf found_inf(const NormPartial& total) noexcept {
     return total.nonfinite > 0 ? FoundInf::yes : FoundInf::no;
 }
+
+/// One element's term of the squared norm, in arithmetic type A; V as for AdamWUpdate. The gradient is scaled
+/// before it is squared, so that a loss scale does not make the square overflow.
+template <std::floating_point A>
+struct SquaredTerm {
+    A scale;
+
+    template <class V>
+    [[gnu::always_inline]] constexpr V operator()(V gradient) const {
+        const V scaled = scale * gradient;
+        return scaled * scaled;
+    }
+};
 
 }  // namespace shardkit

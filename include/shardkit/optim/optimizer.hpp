@@ -11,20 +11,21 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/optim/begin_step.hpp>
 #include <shardkit/optim/clip.hpp>
-#include <shardkit/optim/group_update.hpp>
+#include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/set_options.hpp>
+#include <shardkit/optim/step_work.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
 namespace shardkit {
 
 /// What every optimizer shares: its states (one buffer per state and group, over the elements that this rank
 /// updates), parameter groups, loss-scale protocol and the walk over a model. `Rule` supplies the arithmetic:
-///   Rule::Options; Rule::state_names; Rule::Progress (per group: step count and running products);
-///   Rule::advance(progress, options) before a group's update; Rule::update<A>(progress, options, scale) ->
-///   Update<A>; Rule::run<Kernels>(stream, runs, updates, skip, spans of what this rank updates).
+///   Rule::Options, with learning_rate and weight_decay, and validate(options, where);
+///   Rule::state_names, and Rule::state_count(options), how many of them there are with these options;
+///   Rule::Progress, with steps: what advances with the steps of a group; Rule::advance(progress, options);
+///   Rule::Update<A>, one element's step (see UpdateOf), and Rule::update<A>(progress, options, scale), which makes
+///   it.
 /// Scalars of a step (step counts, learning rate, clip coefficient, loss scale) live in the engine's memory and are
 /// computed in the compute stream's order: a step waits for nothing and can be captured in a graph.
 template <class Rule, class... T>
@@ -48,9 +49,10 @@ class Optimizer {
                 layer.context(), detail::Access::state(layer).geometry(), options_, param_groups_);
         });
         auto& context = groups_.context(where);
+        // Here, so that the first step allocates nothing but the norm's buffers.
+        static_cast<void>(context.template kept<detail::NormMemory<Engine>>());
         engine_options_ = detail::EngineTable<Engine, Options>(context, options_);
         scalars_ = detail::EngineTable<Engine, StepScalars>(context, StepScalars{});
-        static_cast<void>(context.template kept<detail::NormMemory<Engine>>());  // made now, and not by a step
     }
 
     const Options& options() const noexcept { return options_; }
@@ -60,8 +62,8 @@ class Optimizer {
         changed.learning_rate = learning_rate;
         validate(changed, where);
         options_ = changed;
-        Engine::Kernels::run(groups_.context().compute_stream(),
-                             SetOptions<Options>{changed, engine_options_.data()});
+        Engine::Kernels::run_once(groups_.context().compute_stream(),
+                                  SetOptions<Options>{changed, engine_options_.data()});
     }
 
     /// Updates every group from its reduced gradients and writes the next gather's source, in one pass.
@@ -84,14 +86,14 @@ class Optimizer {
             if (!(consumed.groups(where) == groups_)) {
                 throw_usage_error(where, "optimizer step: these gradients belong to another model of the same type");
             }
-            check_parts(std::index_sequence_for<T...>{}, where);
+            check_parts(std::index_sequence_for<T...>{});
             groups_.for_each([&](auto& layer) { detail::Access::state(layer).parameters().begin_update(where); });
-            Engine::Kernels::run(groups_.context().compute_stream(),
-                                 BeginStep{consumed.divisor_scale(), coefficient,
-                                           detail::Access::loss_scale(consumed), scalars_.data()});
+            Engine::Kernels::run_once(groups_.context().compute_stream(),
+                                      BeginStep{consumed.divisor_scale(), coefficient,
+                                                detail::Access::loss_scale(consumed), scalars_.data()});
             groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-                std::get<decltype(part)::value>(updates_)[index].run(detail::Access::state(layer), scalars_.data(),
-                                                                     engine_options_.data());
+                std::get<decltype(part)::value>(updates_)[index].update(detail::Access::state(layer), scalars_.data(),
+                                                                        engine_options_.data());
             });
         }
     }
@@ -100,8 +102,8 @@ class Optimizer {
     std::vector<ShardInfo> shards() {
         std::vector<ShardInfo> list;
         groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-            std::get<decltype(part)::value>(updates_)[index].list(detail::Access::state(layer).geometry(),
-                                                                  layer.policy().optimizer, list);
+            const auto& geometry = detail::Access::state(layer).geometry();
+            std::get<decltype(part)::value>(updates_)[index].list(geometry, geometry.policy.optimizer, list);
         });
         return list;
     }
@@ -140,7 +142,7 @@ class Optimizer {
     }
 
     template <class Layer>
-    using UpdateOf = GroupUpdate<Rule, Engine, Arithmetic<typename Layer::Precision::Master>>;
+    using UpdateOf = GroupOptimizer<Rule, Engine, Arithmetic<typename Layer::Precision::Master>>;
 
     Groups<T...> groups_;
     Options options_;

@@ -2,18 +2,92 @@
 #pragma once
 
 #include <array>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/core/validate_number.hpp>
+#include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/optim/sgd_options.hpp>
-#include <shardkit/optim/sgd_spans.hpp>
-#include <shardkit/optim/sgd_update.hpp>
 
 namespace shardkit {
+
+/// Which direction SGD follows: the gradient, its running sum, or the sum looked at one step ahead.
+enum class Momentum : std::uint8_t { none, classical, nesterov };
+
+/// SGD's hyper-parameters. `momentum` is the running sum's factor, 0 under Momentum::none.
+struct SgdOptions {
+    double learning_rate = 1e-3;
+    Momentum rule = Momentum::none;
+    double momentum = 0;
+    double weight_decay = 0;
+
+    friend constexpr bool operator==(const SgdOptions&, const SgdOptions&) noexcept = default;
+};
+
+/// Refuses hyper-parameters out of range.
+/// @throws std::invalid_argument that names the parameter, what was given and what was expected
+inline void validate(const SgdOptions& options, SourceLocation where = SourceLocation::current()) {
+    detail::validate_not_negative("SGD", "learning_rate", options.learning_rate, where);
+    detail::validate_not_negative("SGD", "momentum", options.momentum, where);
+    detail::validate_not_negative("SGD", "weight_decay", options.weight_decay, where);
+    if (options.rule == Momentum::none && options.momentum != 0) {
+        throw_invalid_argument(where, "SGD: momentum is ", detail::number_text(options.momentum),
+                               " with Momentum::none, expected 0, or Momentum::classical or nesterov");
+    }
+    if (options.rule == Momentum::nesterov && options.momentum == 0) {
+        throw_invalid_argument(where, "SGD: momentum is 0 with Momentum::nesterov, expected a finite number > 0");
+    }
+}
+
+/// One element's SGD step in arithmetic type A (float or double); V as for AdamWUpdate.
+///   g = gradient_scale * gradient + weight_decay * p     weight decay as an L2 term, inside the gradient
+///   b = momentum * b + g                                 dampening is 0
+///   p = p - lr * (none: g | classical: b | nesterov: g + momentum * b)
+/// A buffer that starts at zero makes the first step's b = g, PyTorch's special case.
+/// Source:  torch.optim.SGD; Sutskever et al., ICML 2013, as PyTorch arranges it
+template <std::floating_point A>
+struct SgdUpdate {
+    A gradient_scale;
+    A learning_rate;
+    A momentum;
+    A weight_decay;
+    Momentum rule;
+
+    /// @pre rule is classical or nesterov
+    template <class V>
+    [[gnu::always_inline]] constexpr void operator()(V& parameter, V& momentum_buffer, V gradient) const {
+        const V g = decayed(parameter, gradient);
+        momentum_buffer = momentum * momentum_buffer + g;
+        const V direction = rule == Momentum::nesterov ? g + momentum * momentum_buffer : momentum_buffer;
+        parameter = parameter - learning_rate * direction;
+    }
+
+    /// @pre rule is none
+    template <class V>
+    [[gnu::always_inline]] constexpr void operator()(V& parameter, V gradient) const {
+        parameter = parameter - learning_rate * decayed(parameter, gradient);
+    }
+
+  private:
+    template <class V>
+    [[gnu::always_inline]] constexpr V decayed(V parameter, V gradient) const {
+        return gradient_scale * gradient + weight_decay * parameter;
+    }
+};
+
+/// The update of one step; `gradient_scale` as for adamw_update.
+/// @pre valid options   Constants are rounded once from double to A.
+template <std::floating_point A>
+constexpr SgdUpdate<A> sgd_update(const SgdOptions& options, double gradient_scale) {
+    return {static_cast<A>(gradient_scale), static_cast<A>(options.learning_rate), static_cast<A>(options.momentum),
+            static_cast<A>(options.weight_decay), options.rule};
+}
 
 /// SGD's part of an Optimizer.
 struct SgdRule {
@@ -24,20 +98,15 @@ struct SgdRule {
         std::uint64_t steps = 0;
     };
 
-    static constexpr bool needs_state(const Options& options) noexcept { return options.rule != Momentum::none; }
+    static constexpr std::size_t state_count(const Options& options) noexcept {
+        return options.rule == Momentum::none ? 0 : 1;
+    }
     static constexpr void advance(Progress& progress, const Options& /*options*/) noexcept { ++progress.steps; }
     template <class A>
     using Update = SgdUpdate<A>;
     template <class A>
     static constexpr Update<A> update(const Progress& /*progress*/, const Options& options, double scale) {
         return sgd_update<A>(options, scale);
-    }
-    template <class Kernels, class Stream, class A, class Master, class Gather, class Gradient>
-    static void run(const Stream& stream, std::span<const UpdateRun> runs, const Update<A>* updates,
-                    const std::uint32_t* skip, std::span<Master> master, std::span<Gather> gathered,
-                    std::span<const Gradient> gradient, const std::array<std::span<A>, 1>& states) {
-        Kernels::sgd(stream, runs, updates, skip,
-                     SgdSpans<Master, Gather, Gradient>{master, gathered, gradient, states[0]});
     }
 };
 

@@ -8,8 +8,8 @@
 #include <tuple>
 #include <type_traits>
 
+#include <shardkit/param/attributes.hpp>
 #include <shardkit/param/param.hpp>
-#include <shardkit/param/tp_placement.hpp>
 
 namespace shardkit {
 
@@ -50,32 +50,6 @@ constexpr bool distinct(const std::array<std::string_view, N>& names) noexcept {
     return true;
 }
 
-/// Parameters [begin, end) of a group.
-struct Adjacent {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-    constexpr std::size_t size() const noexcept { return end - begin; }
-    constexpr bool empty() const noexcept { return begin == end; }
-};
-
-template <std::size_t N>
-constexpr Adjacent partial_sums(const std::array<TpPlacement, N>& placements) noexcept {
-    Adjacent found;
-    for (std::size_t i = 0; i < N; ++i) {
-        if (placements[i].kind != TpPlacement::Kind::partial_sum) { continue; }
-        if (found.empty()) { found.begin = i; }
-        found.end = i + 1;
-    }
-    return found;
-}
-template <std::size_t N>
-constexpr bool adjacent(const std::array<TpPlacement, N>& placements, Adjacent range) noexcept {
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-        if (placements[i].kind != TpPlacement::Kind::partial_sum) { return false; }
-    }
-    return true;
-}
-
 template <class Tuple>
 struct StoredTraits;
 template <class First, class... Rest>
@@ -83,8 +57,8 @@ struct StoredTraits<std::tuple<First, Rest...>> {
     using Element = typename First::Element;
     static constexpr bool one_element = (std::is_same_v<Element, typename Rest::Element> && ...);
     static constexpr std::array<std::string_view, 1 + sizeof...(Rest)> names{First::name, Rest::name...};
-    static constexpr std::array<TpPlacement, 1 + sizeof...(Rest)> tp_placements{tp_placement_of<First>,
-                                                                                tp_placement_of<Rest>...};
+    static constexpr std::array<ParameterAttributes, 1 + sizeof...(Rest)> attributes{attributes_of<First>,
+                                                                                     attributes_of<Rest>...};
     template <class P>
     static constexpr bool split_exists =
         tp_placement_of<P>.kind != TpPlacement::Kind::split || tp_placement_of<P>.dimension < P::rank;
@@ -101,7 +75,26 @@ inline constexpr bool splits_as_target = [] {
     }
 }();
 
+/// The same of Frozen and NoDecay.
+template <class Q>
+inline constexpr bool chosen_as_target = [] {
+    constexpr ParameterAttributes target = attributes_of<typename AliasTarget<Q>::type>;
+    if constexpr (requires { Q::frozen; }) {
+        if (Q::frozen != target.frozen) { return false; }
+    }
+    if constexpr (requires { Q::decay; }) {
+        if (Q::decay != target.decay) { return false; }
+    }
+    return true;
+}();
+
 }  // namespace detail
+
+/// A name and the number of the parameter in its group.
+struct ParameterName {
+    std::string_view name;
+    std::size_t number = 0;
+};
 
 /// One flat-parameter group: its parameters lie in one buffer and are gathered and reduced together.
 ///     using Linear = Params<Weight, Bias>;
@@ -123,15 +116,16 @@ struct Params {
     static constexpr std::size_t count = std::tuple_size_v<Stored>;
     static constexpr std::array<std::string_view, count> names = detail::StoredTraits<Stored>::names;
 
-    static constexpr std::array<TpPlacement, count> tp_placements = detail::StoredTraits<Stored>::tp_placements;
+    /// What the types state of each.
+    static constexpr std::array<ParameterAttributes, count> attributes = detail::StoredTraits<Stored>::attributes;
     static_assert(detail::StoredTraits<Stored>::splits_exist,
                   "Params<...>: tp::Split<Dimension> of a parameter that has no such dimension");
-    /// The parameters that are tp::PartialSum: `partial_sums.size()` of them from number `partial_sums.begin` on.
-    static constexpr detail::Adjacent partial_sums = detail::partial_sums(tp_placements);
-    static_assert(detail::adjacent(tp_placements, partial_sums),
+    static_assert(detail::partial_sums_adjacent(attributes),
                   "Params<...>: name the parameters that are tp::PartialSum one after the other: one call sums them");
     static_assert((detail::splits_as_target<P> && ...),
                   "Params<...>: an alias and the parameter it names disagree on TensorParallel");
+    static_assert((detail::chosen_as_target<P> && ...),
+                  "Params<...>: an alias and the parameter it names disagree on Frozen or NoDecay");
 
     template <std::size_t I>
     using At = std::tuple_element_t<I, Stored>;
@@ -144,6 +138,9 @@ struct Params {
             : count;
     template <class Q>
     static constexpr bool contains = index<Q> < count;
+
+    /// Every name of the group, aliases among them, and the number of the parameter that it stands for.
+    static constexpr std::array<ParameterName, sizeof...(P)> all_names{ParameterName{P::name, index<P>}...};
 
     static_assert((contains<P> && ...), "Params<...>: an alias names a parameter that is not in the group");
 

@@ -4,13 +4,10 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
-#include <span>
-#include <stdexcept>
-#include <string>
 #include <string_view>
 #include <utility>
 
-#include <shardkit/detail/concat.hpp>
+#include <shardkit/param/parameter_record.hpp>
 #include <shardkit/param/params.hpp>
 
 namespace shardkit {
@@ -65,13 +62,17 @@ class Shapes {
     ///         static value, or a shape whose element count overflows
     constexpr void check(std::string_view path) const {
         [&]<std::size_t... I>(std::index_sequence<I...>) {
-            (check(path, I, Group::template At<I>::static_extents), ...);
+            (detail::check_shape(path, Group::names[I], shapes_[I], Group::template At<I>::static_extents), ...);
         }
         (std::make_index_sequence<Group::count>{});
     }
 
     constexpr const TensorShape& operator[](std::size_t i) const noexcept { return shapes_[i]; }
-    constexpr std::span<const TensorShape> all() const noexcept { return shapes_; }
+    static constexpr std::size_t count = Group::count;
+    /// Parameter i as a value, with what its type states.
+    constexpr ParameterRecord record(std::size_t i) const noexcept {
+        return {Group::attributes[i], Group::names[i], shapes_[i]};
+    }
     /// @pre checked
     constexpr std::array<std::size_t, Group::count> numels() const noexcept {
         std::array<std::size_t, Group::count> numels{};
@@ -97,22 +98,20 @@ class Shapes {
         shapes_[index].rank = P::rank;
         for (std::size_t i = 0; i < P::rank; ++i) { shapes_[index].extents[i] = given.extents[i]; }
     }
-    constexpr void check(std::string_view path, std::size_t index, std::span<const std::size_t> fixed) const {
-        const auto refuse = [&](const auto&... pieces) {
-            throw std::invalid_argument(
-                detail::concat("'", path, "' parameter '", Group::names[index], "': ", pieces...));
-        };
-        const TensorShape& shape = shapes_[index];
-        for (std::size_t i = 0; i < fixed.size(); ++i) {
-            if (shape.extents[i] == 0) { refuse("extent ", i, " is 0, expected at least 1"); }
-            if (fixed[i] != dynamic && shape.extents[i] != fixed[i]) {
-                refuse("extent ", i, " is ", shape.extents[i], ", expected ", fixed[i], " as in its type");
-            }
-        }
-        if (!shape.countable()) { refuse("the element count of shape ", shape.describe(), " overflows 64 bits"); }
-    }
 
     std::array<TensorShape, Group::count> shapes_{};
 };
+
+namespace detail {
+template <class Group>
+struct GroupTensors {
+    using type = Shapes<Group>;
+};
+}  // namespace detail
+
+/// What a group's tensors are told with when it is made: Shapes where they are types, a TensorList where they are
+/// not.
+template <class ParamOrGroup>
+using TensorsOf = typename detail::GroupTensors<GroupOf<ParamOrGroup>>::type;
 
 }  // namespace shardkit

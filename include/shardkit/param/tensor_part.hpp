@@ -11,6 +11,8 @@ namespace shardkit {
 /// @post over all parts, whole_index is a one-to-one map onto the whole tensor's elements
 class TensorPart {
   public:
+    /// Of a scalar: all of it.
+    constexpr TensorPart() noexcept = default;
     /// All of it.
     constexpr explicit TensorPart(const TensorShape& whole) noexcept : shape_(whole), block_(whole.numel()) {}
     /// Part `index` of `parts`.

@@ -3,37 +3,31 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
+#include <stdexcept>
 #include <string_view>
 
+#include <shardkit/comm/cost.hpp>
+#include <shardkit/layout/placed_parameter.hpp>
+#include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
-#include <shardkit/policy/policy_traits.hpp>
-#include <shardkit/sharded/placed_parameters.hpp>
+#include <shardkit/param/shapes.hpp>
+#include <shardkit/policy/policy_rules.hpp>
+#include <shardkit/policy/split_mesh.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/precision.hpp>
 
 namespace shardkit {
 
-/// Bytes of one element of each of a group's buffers.
-struct ElementSizes {
-    std::size_t gather = 4;
-    std::size_t gradient = 4;
-    std::size_t reduction = 4;
-    std::size_t master = 4;
-    std::size_t state = 4;  ///< of one optimizer state
-    bool has_master = false;
-    bool reduces_in_place = true;
+/// What a plan assumes of the trainer.
+struct PlanOptions {
+    std::size_t microbatches = 1;            ///< per step
+    std::size_t in_flight = 2;               ///< RankOptions::in_flight: prefetch depth + 1
+    std::size_t optimizer_states = 2;        ///< AdamW 2, SGD with momentum 1, plain SGD 0
+    std::size_t windows_per_microbatch = 2;  ///< one in forward, one in backward
+    std::size_t norms_per_step = 1;          ///< global_norm calls
+    EngineTraits engine{};                   ///< Engine::traits; a plan of groups that exist takes their engine's
 };
-
-/// The element sizes of a Precision.
-template <class Precision>
-constexpr ElementSizes element_sizes() noexcept {
-    return {sizeof(typename Precision::Gather),
-            sizeof(typename Precision::Gradient),
-            sizeof(typename Precision::Reduction),
-            sizeof(typename Precision::Master),
-            sizeof(Arithmetic<typename Precision::Master>),
-            Precision::has_master,
-            Precision::reduces_in_place};
-}
 
 /// What the planner needs to know of one group; made from types and shapes without any rank or memory.
 struct GroupDescription {
@@ -44,21 +38,25 @@ struct GroupDescription {
     std::size_t shards = 1;
     std::size_t tp = 1;
     IndexRange tp_sum;  ///< of the full buffer, what is summed over tp
-    PolicyTraits policy;
+    PolicyValues policy;
     ElementSizes sizes;
     bool trainable = true;
     std::optional<std::size_t> windows_per_microbatch{};  ///< where it is not what PlanOptions say of all groups
+
+    /// The group's buffers and collectives: the rows that its stores execute.
+    constexpr PlacementTable table() const { return placement_table(policy, sizes, trainable); }
+    /// Elements of one rank.
+    constexpr std::size_t numel_of(Extent extent) const noexcept {
+        return extent == Extent::shard ? shard_numel : buffer_numel;
+    }
 };
 
 namespace detail {
-template <class Group>
-constexpr void describe_placed(const PlacedParameters<Group>& placed, GroupDescription& group) {
-    for (const std::size_t numel : placed.shapes.numels()) { group.numel += numel; }
-    group.buffer_numel = placed.layout.buffer_numel();
-    group.shard_numel = placed.layout.shard_numel();
-    group.shards = placed.layout.shards();
-    group.tp = placed.tp;
-    group.tp_sum = placed.tp_sum();
+constexpr void describe_placed(std::span<const PlacedParameter> parameters, std::size_t tp, GroupDescription& group) {
+    for (const PlacedParameter& p : parameters) { group.numel += p.shape.numel(); }
+    group.tp = tp;
+    group.tp_sum = tp_sum(parameters, tp);
+    group.trainable = trainable(parameters);
 }
 }  // namespace detail
 
@@ -67,21 +65,20 @@ constexpr void describe_placed(const PlacedParameters<Group>& placed, GroupDescr
 /// @throws  std::invalid_argument when the policy's shard group does not divide dp, or tp an extent that it splits
 template <class ParamOrGroup, ShardPolicy Policy,
           class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
-constexpr GroupDescription describe_group(std::string_view path, const Shapes<GroupOf<ParamOrGroup>>& shapes,
-                                          const AxisGrid& mesh, const Policy& policy = {}) {
-    const std::size_t dp = mesh.extent(Dp::name);
-    const std::size_t cp = mesh.extent(Cp::name);
+constexpr GroupDescription describe_group(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
+                                          const AxisGrid& mesh, const Policy& policy = {},
+                                          SourceLocation where = SourceLocation::current()) {
     GroupDescription group;
     group.path = path;
-    group.policy = policy_traits(policy, dp, cp);
-    if (group.policy.shard_group == 0 || dp % group.policy.shard_group != 0) {
-        throw std::invalid_argument(detail::concat("'", path, "': policy ", policy.name, " with shard groups of ",
-                                                   group.policy.shard_group, " does not divide dp = ", dp));
-    }
-    const PlacedParameters<GroupOf<ParamOrGroup>> placed(path, shapes, mesh, 0,
-                                                         group.policy.shard_group * group.policy.cp_shards,
-                                                         alignment_for(Precision::narrowest));
-    detail::describe_placed(placed, group);
+    group.policy = policy_values(policy, mesh.extent(Dp::name));
+    group.shards = ranks_over(Over::shards, group.policy, split_mesh(mesh, group.policy, path, where));
+    auto parameters = detail::checked_parameters(path, tensors);
+    const std::size_t tp = mesh.extent(Tp::name);
+    const FlatLayout layout =
+        place_parameters(path, parameters, {tp, 0, group.shards, alignment_for(Precision::narrowest)});
+    group.buffer_numel = layout.buffer_numel();
+    group.shard_numel = layout.shard_numel();
+    detail::describe_placed(parameters, tp, group);
     group.sizes = element_sizes<Precision>();
     return group;
 }
@@ -89,13 +86,15 @@ constexpr GroupDescription describe_group(std::string_view path, const Shapes<Gr
 /// The description of a group that exists.
 template <class Layer>
 GroupDescription describe_group(const Layer& layer) {
+    const GroupGeometry& geometry = detail::Access::state(layer).geometry();
     GroupDescription group;
-    const AxisGrid& mesh = layer.context().grid();
-    group.path = layer.path();
-    group.policy = policy_traits(layer.policy(), mesh.extent(Dp::name), mesh.extent(Cp::name));
-    detail::describe_placed(detail::Access::state(layer).placed(), group);
+    group.path = geometry.path;
+    group.policy = geometry.policy;
+    group.buffer_numel = geometry.buffer_numel;
+    group.shard_numel = geometry.shard_numel;
+    group.shards = geometry.shards;
+    detail::describe_placed(geometry.parameters, geometry.tp_size, group);
     group.sizes = element_sizes<typename Layer::Precision>();
-    group.trainable = layer.trainable();
     return group;
 }
 

@@ -2,13 +2,18 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdio>
 #include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 
 #include <shardkit/core/counts.hpp>
-#include <shardkit/optim/norm_slots.hpp>
+#include <shardkit/core/human_bytes.hpp>
+#include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/plan/group_description.hpp>
-#include <shardkit/plan/plan_options.hpp>
 
 namespace shardkit {
 
@@ -30,24 +35,44 @@ struct MemoryPlan {
 
 namespace detail {
 
-/// Whether group `i` adds a slot to the pool that `bytes_of` names: only the first in_flight members do.
-template <class BytesOf>
-constexpr bool adds_slot(std::span<const GroupDescription> groups, std::size_t i, std::size_t in_flight,
-                         BytesOf bytes_of) {
+/// Where a plan counts a buffer that the group has for itself, or, `leased`, takes turns in.
+constexpr ByteCount MemoryPlan::*kind_of(Role role, Held held) {
+    const bool leased = held == Held::leased;
+    switch (role) {
+        case Role::parameters:
+            return &MemoryPlan::parameters;
+        case Role::gathered:
+            return &MemoryPlan::gather_buffers;
+        case Role::master:
+            return &MemoryPlan::master;
+        case Role::states:
+            return &MemoryPlan::optimizer;
+        case Role::gradients:
+            return leased ? &MemoryPlan::gradient_buffers : &MemoryPlan::gradients;
+        case Role::reduced:
+            return &MemoryPlan::gradients;
+        case Role::addend:
+            return &MemoryPlan::reduce_buffers;
+    }
+    throw std::invalid_argument("kind_of: no such Role");
+}
+constexpr std::size_t bytes_of(const BufferRow& row, const GroupDescription& group) noexcept {
+    return group.numel_of(row.extent) * group.sizes.of(row.element);
+}
+/// Bytes that the group takes from the pool of `role`, 0: none.
+constexpr std::size_t slot_bytes(Role role, const GroupDescription& group) {
+    const PlacementTable table = group.table();
+    const BufferRow* const row = table.find(role);
+    return row != nullptr && row->held == Held::leased ? bytes_of(*row, group) : 0;
+}
+/// Whether group `i` adds a slot to the pool of `role`: of groups with slots of one size the first in_flight do.
+constexpr bool adds_slot(std::span<const GroupDescription> groups, std::size_t i, Role role, std::size_t in_flight) {
+    const std::size_t bytes = slot_bytes(role, groups[i]);
     std::size_t earlier = 0;
-    for (std::size_t j = 0; j < i; ++j) { earlier += bytes_of(groups[j]) == bytes_of(groups[i]) ? 1U : 0U; }
-    return bytes_of(groups[i]) > 0 && earlier < in_flight;
-}
-
-constexpr std::size_t gather_slot_bytes(const GroupDescription& g) noexcept {
-    const bool leased = g.policy.parameters == Placement::sharded && g.policy.release == Release::at_reshard;
-    return leased ? g.buffer_numel * g.sizes.gather : 0;
-}
-constexpr std::size_t gradient_slot_bytes(const GroupDescription& g) noexcept {
-    return g.trainable && g.policy.accumulate == Accumulate::reduced ? g.buffer_numel * g.sizes.gradient : 0;
-}
-constexpr std::size_t addend_slot_bytes(const GroupDescription& g) noexcept {
-    return gradient_slot_bytes(g) > 0 && !g.sizes.reduces_in_place ? g.shard_numel * g.sizes.reduction : 0;
+    for (std::size_t j = 0; j < i && earlier < in_flight; ++j) {
+        earlier += slot_bytes(role, groups[j]) == bytes ? 1U : 0U;
+    }
+    return earlier < in_flight;
 }
 
 }  // namespace detail
@@ -58,39 +83,39 @@ constexpr MemoryPlan plan_memory(std::span<const GroupDescription> groups, const
     MemoryPlan plan;
     std::size_t most_shards = 0;
     for (std::size_t i = 0; i < groups.size(); ++i) {
-        const GroupDescription& g = groups[i];
-        const bool sharded_parameters = g.policy.parameters == Placement::sharded;
-        const bool sharded_gradients = g.policy.gradients == Placement::sharded;
-        const std::size_t updated = g.policy.optimizer == Placement::sharded ? g.shard_numel : g.buffer_numel;
-
-        plan.parameters += ByteCount((sharded_parameters ? g.shard_numel : g.buffer_numel) * g.sizes.gather);
-        if (sharded_parameters && g.policy.release == Release::at_update) {
-            plan.gather_buffers += ByteCount(g.buffer_numel * g.sizes.gather);
+        const PlacementTable table = groups[i].table();
+        for (const BufferRow& row : table.buffers()) {
+            if (row.role == Role::addend && options.microbatches == 1) { continue; }
+            if (row.held == Held::leased && !detail::adds_slot(groups, i, row.role, options.in_flight)) { continue; }
+            const std::size_t times = row.role == Role::states ? options.optimizer_states : 1;
+            plan.*detail::kind_of(row.role, row.held) += ByteCount(times * detail::bytes_of(row, groups[i]));
         }
-        if (detail::adds_slot(groups, i, options.in_flight, detail::gather_slot_bytes)) {
-            plan.gather_buffers += ByteCount(detail::gather_slot_bytes(g));
-        }
-        most_shards = std::max(most_shards, g.shards);
-        if (!g.trainable) { continue; }
-
-        if (g.sizes.has_master) { plan.master += ByteCount(updated * g.sizes.master); }
-        plan.optimizer += ByteCount(updated * g.sizes.state * options.optimizer_states);
-        const bool each_microbatch = g.policy.accumulate == Accumulate::reduced;
-        if (!each_microbatch) { plan.gradients += ByteCount(g.buffer_numel * g.sizes.gradient); }
-        if (each_microbatch || !g.sizes.reduces_in_place) {
-            plan.gradients += ByteCount((sharded_gradients ? g.shard_numel : g.buffer_numel) * g.sizes.reduction);
-        }
-        if (detail::adds_slot(groups, i, options.in_flight, detail::gradient_slot_bytes)) {
-            plan.gradient_buffers += ByteCount(detail::gradient_slot_bytes(g));
-        }
-        if (options.microbatches > 1 && detail::adds_slot(groups, i, options.in_flight, detail::addend_slot_bytes)) {
-            plan.reduce_buffers += ByteCount(detail::addend_slot_bytes(g));
-        }
+        most_shards = std::max(most_shards, groups[i].shards);
     }
     if (options.norms_per_step > 0) {
         plan.reduce_buffers += ByteCount((1 + 2 * most_shards + 2 * norm_slots) * sizeof(double));
     }
     return plan;
+}
+
+/// The memory of one rank as a text table, a line a kind.
+inline std::string memory_table(const MemoryPlan& plan) {
+    struct Row {
+        std::string_view kind;
+        ByteCount bytes;
+    };
+    const Row rows[] = {{"parameters", plan.parameters},         {"master", plan.master},
+                        {"gradients", plan.gradients},           {"optimizer", plan.optimizer},
+                        {"gather buffers", plan.gather_buffers}, {"gradient buffers", plan.gradient_buffers},
+                        {"reduce buffers", plan.reduce_buffers}, {"total", plan.total()}};
+    std::string table;
+    for (const auto& [kind, bytes] : rows) {
+        std::array<char, 80> line{};
+        std::snprintf(line.data(), line.size(), "  %-18.*s %14s\n", static_cast<int>(kind.size()), kind.data(),
+                      detail::human_bytes(bytes).c_str());
+        table += line.data();
+    }
+    return table;
 }
 
 }  // namespace shardkit

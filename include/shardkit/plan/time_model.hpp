@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <limits>
 
+#include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/verb.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/plan/traffic_plan.hpp>
 
 namespace shardkit {
 
@@ -46,5 +49,35 @@ struct TimeModel {
         return spans_nodes ? slower(within[i], across[i]) : within[i];
     }
 };
+
+/// Whether any group over these axes has ranks on two nodes.
+constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::size_t ranks_per_node) {
+    if (ranks_per_node == 0) { return false; }
+    if (axes.is_world()) { return mesh.size() > ranks_per_node; }
+    for (std::size_t rank = 0; rank < mesh.size(); ++rank) {
+        if (axes.group(mesh, rank).color() / ranks_per_node != rank / ranks_per_node) { return true; }
+    }
+    return false;
+}
+
+/// Seconds that the collectives of a plan's step take one after the other, each as a ring:
+///     (n - 1) a + (n - 1) / n S / B for an all-gather or a reduce-scatter, twice that for an all-reduce,
+/// with a and B of the slowest link of the ring. What overlaps with computation is not for this function to say.
+/// Units:   seconds, bytes, bytes a second. The bytes are the plan's `moved`, so padding and engines' habits count.
+/// `mesh`:  the plan's.
+/// Cost:    arithmetic for every rank of the mesh; no rank is needed.
+/// @post    with one rank a group 0; linear in latency and in 1 / bandwidth
+/// Source:  Chan et al., Collective communication, 2007; Thakur, Rabenseifner and Gropp 2005
+constexpr double communication_seconds(const TrafficPlan& plan, const AxisGrid& mesh, const TimeModel& model) {
+    double seconds = 0;
+    for (const auto& [verb, axes, traffic] : plan.rows()) {
+        if (verb == Verb::send) { continue; }  // what is sent is received in the same time
+        const std::size_t ranks = axes.is_world() ? mesh.size() : axes.group(mesh, 0).size();
+        seconds += model.link(verb, spans_nodes(axes, mesh, model.ranks_per_node))
+                       .seconds(static_cast<double>(traffic.calls) * ring_messages(verb, ranks),
+                                static_cast<double>(traffic.moved.value));
+    }
+    return seconds;
+}
 
 }  // namespace shardkit

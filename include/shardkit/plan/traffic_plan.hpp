@@ -5,28 +5,57 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
+#include <shardkit/core/human_bytes.hpp>
 #include <shardkit/layout/shard_range.hpp>
+#include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/plan/group_description.hpp>
-#include <shardkit/plan/plan_options.hpp>
 
 namespace shardkit {
 
-/// Which communicator of a group a collective runs over.
-enum class TrafficAxes : std::uint8_t {
-    shards,    ///< the policy's shard axes
-    replicas,  ///< the remaining data axes
-    data,      ///< all data axes
-    tp,        ///< what tp::PartialSum gradients owe, and what a trainer adds for its activations
-    cp,        ///< what a trainer adds for its keys and values
-    world      ///< every rank: the global norm
+/// Which ranks a planned collective joins: axes as `named_axes` names them, which is how a rank's traffic log does.
+struct PlannedAxes {
+    AxisNames names;
+    std::size_t shard_group = 0;  ///< where the names are of a split dp: the extent of dp_shard
+
+    /// Axes of the mesh itself: PlannedAxes::of(mesh, Axes<Tp>{}).
+    static constexpr PlannedAxes of(const AxisGrid& mesh, const AxisNames& axes) {
+        return {named_axes(mesh, axes), 0};
+    }
+    /// Those of a group's communicator.
+    static constexpr PlannedAxes of(Over over, const PolicyValues& policy, const AxisGrid& split) {
+        const AxisNames names = named_axes(split, axes_of(over, policy));
+        const bool halved = names.contains(DpReplicate::name) || names.contains(DpShard::name);
+        return {names, halved ? policy.shard_group : 0};
+    }
+    /// Every rank: the global norm.
+    static constexpr PlannedAxes world() {
+        PlannedAxes all;
+        all.names.add("world");
+        return all;
+    }
+    constexpr bool is_world() const noexcept { return names.contains("world"); }
+    std::string label() const { return joined(names); }
+
+    /// The ranks that meet this one.
+    constexpr RankGroup group(const AxisGrid& mesh, std::size_t rank) const {
+        if (shard_group == 0) { return mesh.group(names.span(), rank); }
+        const AxisGrid split = mesh.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);
+        return split.group(names.span(), rank);
+    }
+
+    friend constexpr bool operator==(const PlannedAxes&, const PlannedAxes&) noexcept = default;
 };
 
-/// One row of a plan: collectives of one verb over one set of axes in one training step, on one rank.
+/// Collectives of one verb over one set of axes in one training step, on one rank.
 struct PlannedTraffic {
     std::uint64_t calls = 0;
     ByteCount payload;  ///< bytes of the whole buffers
@@ -34,117 +63,138 @@ struct PlannedTraffic {
 
     friend constexpr bool operator==(const PlannedTraffic&, const PlannedTraffic&) noexcept = default;
 };
+/// One collective of a plan, with its calls and bytes.
+struct PlannedRow {
+    Verb verb{};
+    PlannedAxes axes;
+    PlannedTraffic traffic;
+
+    friend constexpr bool operator==(const PlannedRow&, const PlannedRow&) noexcept = default;
+};
 
 /// Collectives and bytes on the wire of one training step. A group of one rank communicates nothing.
 class TrafficPlan {
   public:
-    constexpr const PlannedTraffic& operator()(Verb verb, TrafficAxes axes) const noexcept {
-        return rows_[index(verb, axes)];
+    static constexpr std::size_t max_rows = 32;
+
+    /// Each verb and set of axes once.
+    constexpr std::span<const PlannedRow> rows() const noexcept { return {rows_.data(), count_}; }
+    /// What a rank's log would say over axes of this label: "dp_shard x cp".
+    PlannedTraffic operator()(Verb verb, std::string_view label) const {
+        for (const PlannedRow& row : rows()) {
+            if (row.verb == verb && row.axes.label() == label) { return row.traffic; }
+        }
+        return {};
     }
     /// Over all axes.
     constexpr PlannedTraffic total(Verb verb) const noexcept {
         PlannedTraffic all;
-        for (const TrafficAxes axes : all_axes) {
-            const PlannedTraffic& row = (*this)(verb, axes);
-            all.calls += row.calls;
-            all.payload += row.payload;
-            all.moved += row.moved;
+        for (const PlannedRow& row : rows()) {
+            if (row.verb != verb) { continue; }
+            all.calls += row.traffic.calls;
+            all.payload += row.traffic.payload;
+            all.moved += row.traffic.moved;
         }
         return all;
     }
-    constexpr void add(Verb verb, TrafficAxes axes, std::uint64_t calls, std::uint64_t payload, std::uint64_t moved) {
-        PlannedTraffic& row = rows_[index(verb, axes)];
-        row.calls += calls;
-        row.payload += ByteCount(calls * payload);
-        row.moved += ByteCount(calls * moved);
+    /// @throws std::length_error when there are too many sets of axes
+    constexpr void add(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t payload,
+                       std::uint64_t moved) {
+        add_all(verb, axes, calls, calls * payload, calls * moved);
     }
     /// Calls that not every rank makes: the mean over the ranks, of all of them together, rounded.
-    constexpr void add_mean(Verb verb, TrafficAxes axes, double calls, double payload, double moved) {
+    constexpr void add_mean(Verb verb, const PlannedAxes& axes, double calls, double payload, double moved) {
         const auto rounded = [](double exact) {
             const auto down = static_cast<std::uint64_t>(exact);
             return exact - static_cast<double>(down) < 0.5 ? down : down + 1;
         };
-        PlannedTraffic& row = rows_[index(verb, axes)];
-        row.calls += rounded(calls);
-        row.payload += ByteCount(rounded(payload));
-        row.moved += ByteCount(rounded(moved));
+        add_all(verb, axes, rounded(calls), rounded(payload), rounded(moved));
     }
-    friend constexpr bool operator==(const TrafficPlan&, const TrafficPlan&) noexcept = default;
+    friend constexpr bool operator==(const TrafficPlan& a, const TrafficPlan& b) noexcept {
+        return std::equal(a.rows().begin(), a.rows().end(), b.rows().begin(), b.rows().end());
+    }
 
-    static constexpr std::array<TrafficAxes, 6> all_axes{TrafficAxes::shards, TrafficAxes::replicas,
-                                                         TrafficAxes::data,   TrafficAxes::tp,
-                                                         TrafficAxes::cp,     TrafficAxes::world};
     /// Those that a plan may have rows of.
     static constexpr std::array<Verb, 5> verbs{Verb::all_gather, Verb::reduce_scatter, Verb::all_reduce, Verb::send,
                                                Verb::receive};
 
   private:
-    static constexpr std::size_t index(Verb verb, TrafficAxes axes) noexcept {
-        return static_cast<std::size_t>(verb) * all_axes.size() + static_cast<std::size_t>(axes);
+    constexpr void add_all(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t payload,
+                           std::uint64_t moved) {
+        if (calls == 0 && payload == 0) { return; }
+        PlannedTraffic& traffic = row(verb, axes).traffic;
+        traffic.calls += calls;
+        traffic.payload += ByteCount(payload);
+        traffic.moved += ByteCount(moved);
     }
-    std::array<PlannedTraffic, verb_count * all_axes.size()> rows_{};
+    constexpr PlannedRow& row(Verb verb, const PlannedAxes& axes) {
+        for (std::size_t i = 0; i < count_; ++i) {
+            if (rows_[i].verb == verb && rows_[i].axes == axes) { return rows_[i]; }
+        }
+        if (count_ == max_rows) { throw std::length_error("TrafficPlan: more than 32 rows"); }
+        rows_[count_] = {verb, axes, {}};
+        return rows_[count_++];
+    }
+
+    std::array<PlannedRow, max_rows> rows_{};
+    std::size_t count_ = 0;
 };
 
 namespace detail {
 
-constexpr void add_gathers(TrafficPlan& plan, const GroupDescription& g, const PlanOptions& options) {
-    std::uint64_t gathers = 0;
-    if (g.policy.parameters == Placement::sharded) {
-        const std::size_t windows = g.windows_per_microbatch.value_or(options.windows_per_microbatch);
-        gathers = g.policy.release == Release::at_reshard ? options.microbatches * windows : g.trainable ? 1U : 0U;
-    } else if (g.policy.optimizer == Placement::sharded && g.trainable) {
-        gathers = 1;
+/// How often a step makes the calls of a row, in steady state.
+constexpr std::uint64_t calls_of(const CollectiveRow& row, const GroupDescription& g, const PlanOptions& options) {
+    switch (row.when) {
+        case When::each_window:
+            return options.microbatches * g.windows_per_microbatch.value_or(options.windows_per_microbatch);
+        case When::updated_window:
+            return g.trainable ? 1U : 0U;
+        case When::first_microbatch:
+        case When::last_microbatch:
+            return 1;
+        case When::later_microbatch:
+            return options.microbatches - 1;
     }
-    if (g.shards == 1 || gathers == 0) { return; }
-    const std::uint64_t bytes = g.buffer_numel * g.sizes.gather;
-    plan.add(Verb::all_gather, TrafficAxes::shards, gathers, bytes, part_from_peers(bytes, g.shards));
-}
-
-constexpr void add_reductions(TrafficPlan& plan, const GroupDescription& g, std::size_t data_ranks,
-                              const PlanOptions& options) {
-    const std::uint64_t full = g.buffer_numel * g.sizes.gradient;
-    const std::size_t travelling = options.engine.sums_travel_widened && g.sizes.reduction > g.sizes.gradient
-                                       ? g.sizes.reduction
-                                       : g.sizes.gradient;
-    const std::uint64_t addends = g.buffer_numel * travelling;
-    if (g.policy.gradients == Placement::replicated) {
-        if (data_ranks == 1) { return; }
-        const std::uint64_t result = g.buffer_numel * g.sizes.reduction;
-        plan.add(Verb::all_reduce, TrafficAxes::data, 1, full,
-                 all_reduce_moved(addends, result, data_ranks, options.engine));
-        return;
-    }
-    if (g.shards > 1) {
-        const std::uint64_t calls = g.policy.accumulate == Accumulate::reduced ? options.microbatches : 1U;
-        plan.add(Verb::reduce_scatter, TrafficAxes::shards, calls, full, part_from_peers(addends, g.shards));
-    }
-    if (const std::size_t replicas = data_ranks / g.shards; replicas > 1) {
-        const std::uint64_t shard = g.shard_numel * g.sizes.reduction;
-        plan.add(Verb::all_reduce, TrafficAxes::replicas, 1, shard,
-                 all_reduce_moved(shard, shard, replicas, options.engine));
-    }
+    throw std::invalid_argument("calls_of: no such When");
 }
 
 /// What one model's ranks sum over tp, together: a group's sharded gradients are summed by the ranks whose shards
 /// meet its partial sums.
 struct TpSums {
+    PlannedAxes axes;
     double calls = 0;
     double payload = 0;
     double moved = 0;
 };
-constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const PlanOptions& options) {
-    if (g.tp_sum.empty()) { return; }
-    const std::size_t holders = g.policy.gradients == Placement::sharded ? g.shards : 1;
+constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const PlacementTable& table,
+                           const CollectiveRow& row, std::size_t ranks, const PlanOptions& options) {
+    const std::size_t holders = table.reduced == Extent::shard ? g.shards : 1;
+    const std::size_t each = g.sizes.of(table.find(row.target)->element);
     for (std::size_t shard = 0; shard < holders; ++shard) {
         const IndexRange held =
             holders == 1 ? IndexRange{0, g.buffer_numel} : shard_range(shard, g.shard_numel, g.buffer_numel);
-        const std::uint64_t bytes = intersect(held, g.tp_sum).size() * g.sizes.reduction;
+        const std::uint64_t bytes = intersect(held, g.tp_sum).size() * each;
         if (bytes == 0) { continue; }
-        const auto share = 1 / static_cast<double>(holders);
+        const auto share = static_cast<double>(calls_of(row, g, options)) / static_cast<double>(holders);
         sums.calls += share;
         sums.payload += share * static_cast<double>(bytes);
-        sums.moved += share * static_cast<double>(all_reduce_moved(bytes, bytes, g.tp, options.engine));
+        sums.moved += share * static_cast<double>(all_reduce_moved(bytes, bytes, ranks, options.engine));
     }
+}
+
+/// Adds a row's calls to a plan, over more than one rank.
+constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const PlacementTable& table,
+                       const CollectiveRow& row, const PlannedAxes& axes, std::size_t ranks,
+                       const PlanOptions& options) {
+    const std::size_t numel = g.numel_of(row.extent);
+    const std::size_t source = g.sizes.of(table.find(row.source)->element);
+    const std::size_t target = g.sizes.of(table.find(row.target)->element);
+    const std::uint64_t calls = calls_of(row, g, options);
+    const std::uint64_t addends = numel * (options.engine.sums_travel_widened ? std::max(source, target) : source);
+    const std::uint64_t moved = row.verb == Verb::all_reduce
+                                    ? all_reduce_moved(addends, numel * target, ranks, options.engine)
+                                    : part_from_peers(row.verb == Verb::all_gather ? numel * source : addends, ranks);
+    plan.add(row.verb, axes, calls, numel * source, moved);
 }
 
 }  // namespace detail
@@ -156,24 +206,47 @@ constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const PlanOp
 constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, const AxisGrid& mesh,
                                    const PlanOptions& options = {}) {
     TrafficPlan plan;
-    const std::size_t data_ranks = mesh.extent(Dp::name) * mesh.extent(Cp::name);
     std::size_t most_shards = 0;
     detail::TpSums tp_sums;
     for (const GroupDescription& g : groups) {
-        detail::add_gathers(plan, g, options);
-        if (g.trainable) {
-            detail::add_reductions(plan, g, data_ranks, options);
-            detail::add_tp_sums(tp_sums, g, options);
+        const AxisGrid split = split_mesh(mesh, g.policy, g.path, SourceLocation::current());
+        const PlacementTable table = g.table();
+        for (const CollectiveRow& row : table.collectives()) {
+            const std::size_t ranks = ranks_over(row.over, g.policy, split);
+            if (ranks == 1) { continue; }
+            const PlannedAxes axes = PlannedAxes::of(row.over, g.policy, split);
+            if (row.extent == Extent::tp_sum) {
+                tp_sums.axes = axes;
+                detail::add_tp_sums(tp_sums, g, table, row, ranks, options);
+            } else {
+                detail::add_row(plan, g, table, row, axes, ranks, options);
+            }
         }
         most_shards = std::max(most_shards, g.shards);
     }
-    plan.add_mean(Verb::all_reduce, TrafficAxes::tp, tp_sums.calls, tp_sums.payload, tp_sums.moved);
+    plan.add_mean(Verb::all_reduce, tp_sums.axes, tp_sums.calls, tp_sums.payload, tp_sums.moved);
     if (mesh.size() > 1 && options.norms_per_step > 0) {
         const std::uint64_t bytes = 2 * most_shards * sizeof(double);
-        plan.add(Verb::all_reduce, TrafficAxes::world, options.norms_per_step, bytes,
+        plan.add(Verb::all_reduce, PlannedAxes::world(), options.norms_per_step, bytes,
                  all_reduce_moved(bytes, bytes, mesh.size(), options.engine));
     }
     return plan;
+}
+
+/// The collectives of one step as a text table: verb, axes as the log names them, calls, bytes moved per rank.
+inline std::string traffic_table(const TrafficPlan& plan) {
+    std::string table;
+    for (const Verb verb : TrafficPlan::verbs) {
+        for (const auto& [of, axes, traffic] : plan.rows()) {
+            if (of != verb) { continue; }
+            std::array<char, 120> line{};
+            std::snprintf(line.data(), line.size(), "  %-15.*s %-18s %6llu calls %14s\n",
+                          static_cast<int>(name(verb).size()), name(verb).data(), axes.label().c_str(),
+                          static_cast<unsigned long long>(traffic.calls), detail::human_bytes(traffic.moved).c_str());
+            table += line.data();
+        }
+    }
+    return table.empty() ? "  (nothing: every group has one rank)\n" : table;
 }
 
 }  // namespace shardkit

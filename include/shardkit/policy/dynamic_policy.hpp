@@ -5,8 +5,8 @@
 #include <concepts>
 #include <cstddef>
 #include <string_view>
-#include <type_traits>
 
+#include <shardkit/core/error.hpp>
 #include <shardkit/policy/policy_rules.hpp>
 
 namespace shardkit {
@@ -16,46 +16,43 @@ namespace shardkit {
 ///     Sharded<Block, DynamicPolicy, Engine> block{rank, "blocks.0", {}, {policy}};
 /// Trainers are compiled once instead of once for each policy; they do the same, bit for bit. What a policy's type
 /// tells the compiler (an impossible mesh, memory that cannot be adopted) is an exception instead. There is no
-/// default: a group without a choice does not compile. ShardOver<DynamicPolicy, Axes<DpShard, Cp>> shards over cp as
-/// well.
+/// default: a group without a choice does not compile. Once made it is as possible as a policy's type: nothing of it
+/// can be changed but all of it at once.
 class DynamicPolicy {
   public:
-    /// `chosen` is any possible policy that shards over dp alone.
     template <class Policy>
-    requires(!std::derived_from<Policy, DynamicPolicy>) &&
-        ShardPolicy<Policy>&& std::same_as<ShardAxes<Policy>, Axes<DpShard>> explicit DynamicPolicy(
-            const Policy& chosen)
-        : name(Policy::name),
-    parameters(Policy::parameters), gradients(Policy::gradients), optimizer(Policy::optimizer),
-    accumulate(Policy::accumulate), release(Policy::release), chosen_(chosen),
-    shard_group_of_(&shard_group_of<Policy>) {
+    requires(!std::derived_from<Policy, DynamicPolicy>) && ShardPolicy<Policy> explicit DynamicPolicy(
+        const Policy& chosen)
+        : chosen_(chosen), values_of_(&values_of<Policy>) {
         static_assert(PolicyRules<Policy>::hold);
     }
+    /// A policy of values that no type of the program's has, from a file for example. Groups of
+    /// `values.shard_group` neighbours share a copy, whatever dp is.
+    /// @throws std::invalid_argument with the rule's sentence when there can be no such policy
+    explicit DynamicPolicy(const PolicyValues& values, SourceLocation where = SourceLocation::current())
+        : chosen_(values), values_of_(&same_values) {
+        if (const std::string_view broken = broken_rule(values); !broken.empty()) {
+            throw_invalid_argument(where, "DynamicPolicy '", values.name, "': ", broken);
+        }
+    }
 
-    std::string_view name;
-    Placement parameters;
-    Placement gradients;
-    Placement optimizer;
-    Accumulate accumulate;
-    Release release;
-
-    std::size_t shard_group(std::size_t dp) const { return shard_group_of_(chosen_, dp); }
+    /// The policy on a mesh with `dp` data-parallel ranks, on which only `shard_group` depends.
+    PolicyValues values(std::size_t dp = 1) const { return values_of_(chosen_, dp); }
+    std::string_view name() const { return values().name; }
+    std::size_t shard_group(std::size_t dp) const { return values(dp).shard_group; }
 
   private:
     template <class Policy>
-    static std::size_t shard_group_of(const std::any& chosen, std::size_t dp) {
-        return static_cast<std::size_t>(std::any_cast<Policy>(&chosen)->shard_group(dp));
+    static PolicyValues values_of(const std::any& chosen, std::size_t dp) {
+        return policy_values(*std::any_cast<Policy>(&chosen), dp);
+    }
+    static PolicyValues same_values(const std::any& chosen, std::size_t /*dp*/) {
+        return *std::any_cast<PolicyValues>(&chosen);
     }
 
     // Not a std::function: <functional> would make this header take 1.6 times as long to read.
     std::any chosen_;
-    std::size_t (*shard_group_of_)(const std::any& chosen, std::size_t dp);
-};
-
-/// The rules held for what was chosen; only the axes are known here.
-template <std::derived_from<DynamicPolicy> Policy>
-struct PolicyRules<Policy> : detail::ShardAxesRule<Policy> {
-    static constexpr bool hold = PolicyRules::shards_over_dp;
+    PolicyValues (*values_of_)(const std::any& chosen, std::size_t dp);
 };
 
 static_assert(ShardPolicy<DynamicPolicy> && PolicyRules<DynamicPolicy>::hold);

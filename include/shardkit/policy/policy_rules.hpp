@@ -1,59 +1,98 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <type_traits>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 
 #include <shardkit/policy/shard_policy.hpp>
 
 namespace shardkit {
 
+// What a policy `p` must fulfil, and the sentence that refuses it. A list that is read twice, because a static_assert
+// takes its sentence as a literal only; undefined below.
+#define SHARDKIT_POLICY_RULES(RULE)                                                                                   \
+    RULE(p.shard_axes == AxisNames(Axes<DpShard>{}) || p.shard_axes == AxisNames(Axes<DpShard, Cp>{}),                \
+         "impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>")                                  \
+    RULE(p.parameters != Placement::partial && p.gradients != Placement::partial &&                                   \
+             p.optimizer != Placement::partial,                                                                       \
+         "impossible policy: parameters, reduced gradients and optimizer are replicated or sharded, never partial")   \
+    RULE(p.parameters != Placement::sharded || p.optimizer == Placement::sharded,                                     \
+         "impossible policy: sharded parameters need a sharded optimizer; a replicated one would update "             \
+         "parameters that the rank does not hold")                                                                    \
+    RULE(p.optimizer != Placement::replicated || p.gradients == Placement::replicated,                                \
+         "impossible policy: a replicated optimizer needs replicated gradients; with sharded ones it would see one "  \
+         "shard only")                                                                                                \
+    RULE(p.accumulate != Accumulate::reduced || p.gradients == Placement::sharded,                                    \
+         "impossible policy: accumulating reduced gradients needs sharded gradients")                                 \
+    RULE((p.parameters == Placement::sharded) == (p.release != Release::never),                                       \
+         "impossible policy: sharded parameters are released at_update or at_reshard, replicated ones never")
+
+/// Why a policy of these values cannot work: the sentence of the first rule that it breaks; empty when it is possible.
+constexpr std::string_view broken_rule(const PolicyValues& p) {
+#define SHARDKIT_POLICY_RULE(holds, sentence)                                                                         \
+    if (!(holds)) { return sentence; }
+    SHARDKIT_POLICY_RULES(SHARDKIT_POLICY_RULE)
+#undef SHARDKIT_POLICY_RULE
+    return {};
+}
+
 namespace detail {
+/// What the compiler knows of a policy: of one that is chosen at run time its axes at most.
 template <class Policy>
-struct ShardAxesRule {
-    static constexpr bool shards_over_dp =
-        std::is_same_v<ShardAxes<Policy>, Axes<DpShard>> || std::is_same_v<ShardAxes<Policy>, Axes<DpShard, Cp>>;
-    static_assert(shards_over_dp, "impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>");
-};
+constexpr PolicyValues static_values() {
+    PolicyValues known;
+    if constexpr (StaticPolicy<Policy>) {
+        known.parameters = Policy::parameters;
+        known.gradients = Policy::gradients;
+        known.optimizer = Policy::optimizer;
+        known.accumulate = Policy::accumulate;
+        known.release = Policy::release;
+    }
+    known.shard_axes = shard_axes_of<Policy>(known.shard_axes);
+    return known;
+}
 }  // namespace detail
 
 /// Refuses, at compile time and each with its own sentence, combinations of placements that cannot work.
 /// @post PolicyRules<P>::hold is true when P is possible
-template <class Policy>
-struct PolicyRules : detail::ShardAxesRule<Policy> {
-    static constexpr bool parameters_at_rest = Policy::parameters != Placement::partial &&
-                                               Policy::gradients != Placement::partial &&
-                                               Policy::optimizer != Placement::partial;
-    static_assert(parameters_at_rest,
-                  "impossible policy: parameters, reduced gradients and optimizer are replicated or sharded, "
-                  "never partial");
-
-    static constexpr bool optimizer_reaches_parameters =
-        Policy::parameters != Placement::sharded || Policy::optimizer == Placement::sharded;
-    static_assert(optimizer_reaches_parameters,
-                  "impossible policy: sharded parameters need a sharded optimizer; a replicated one would update "
-                  "parameters that the rank does not hold");
-
-    static constexpr bool optimizer_sees_gradients =
-        Policy::optimizer != Placement::replicated || Policy::gradients == Placement::replicated;
-    static_assert(optimizer_sees_gradients,
-                  "impossible policy: a replicated optimizer needs replicated gradients; with sharded ones it "
-                  "would see one shard only");
-
-    static constexpr bool accumulates_into_a_shard =
-        Policy::accumulate != Accumulate::reduced || Policy::gradients == Placement::sharded;
-    static_assert(accumulates_into_a_shard,
-                  "impossible policy: accumulating reduced gradients needs sharded gradients");
-
-    static constexpr bool release_has_something_to_free = Policy::parameters == Placement::sharded
-                                                              ? Policy::release != Release::never
-                                                              : Policy::release == Release::never;
-    static_assert(release_has_something_to_free,
-                  "impossible policy: sharded parameters are released at_update or at_reshard, replicated ones "
-                  "never");
-
-    static constexpr bool hold = parameters_at_rest && optimizer_reaches_parameters && optimizer_sees_gradients &&
-                                 accumulates_into_a_shard && release_has_something_to_free &&
-                                 PolicyRules::shards_over_dp;
+template <ShardPolicy Policy>
+struct PolicyRules {
+    static constexpr std::string_view broken = broken_rule(detail::static_values<Policy>());
+#define SHARDKIT_POLICY_RULE(holds, sentence) static_assert(broken != std::string_view(sentence), sentence);
+    SHARDKIT_POLICY_RULES(SHARDKIT_POLICY_RULE)
+#undef SHARDKIT_POLICY_RULE
+    static constexpr bool hold = broken.empty();
 };
+
+#undef SHARDKIT_POLICY_RULES
+
+/// The policy as values on a mesh with `dp` data-parallel ranks; whether shard_group divides dp is `split_mesh`'s to
+/// say.
+/// @throws std::invalid_argument with the rule's sentence, for values that are known when the program runs only
+template <ShardPolicy Policy>
+constexpr PolicyValues policy_values(const Policy& policy, std::size_t dp) {
+    static_assert(PolicyRules<Policy>::hold);
+    PolicyValues values;
+    if constexpr (detail::PolicyOfValues<Policy>) {
+        values = policy.values(dp);
+    } else {
+        values.name = policy.name;
+        values.parameters = policy.parameters;
+        values.gradients = policy.gradients;
+        values.optimizer = policy.optimizer;
+        values.accumulate = policy.accumulate;
+        values.release = policy.release;
+        values.shard_group = static_cast<std::size_t>(policy.shard_group(dp));
+    }
+    values.shard_axes = detail::shard_axes_of<Policy>(values.shard_axes);
+    if constexpr (!StaticPolicy<Policy>) {
+        if (const std::string_view broken = broken_rule(values); !broken.empty()) {
+            throw std::invalid_argument(std::string(broken));
+        }
+    }
+    return values;
+}
 
 }  // namespace shardkit

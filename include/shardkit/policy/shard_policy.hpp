@@ -3,30 +3,16 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 #include <type_traits>
 
-#include <shardkit/mesh/axes.hpp>
-#include <shardkit/policy/placement.hpp>
+#include <shardkit/policy/policy_values.hpp>
 
 namespace shardkit {
 
-/// Where the gradients of several microbatches are added up.
-enum class Accumulate : std::uint8_t {
-    unreduced,  ///< full gradients are added, one reduction at the last microbatch
-    reduced     ///< every microbatch is reduced into the shard: M reductions, no full-size gradient at rest
-};
-
-/// When the full copy of parameters that are sharded at rest is given back.
-enum class Release : std::uint8_t { never, at_update, at_reshard };
-
-/// What decides how a group's parameters, gradients and optimizer states lie over the data ranks.
-/// A plain struct with these members, constants all; `policy/full_shard.hpp` is a model to copy. `shard_group(dp)` is
-/// the number of data-parallel ranks that share one copy; it must divide dp. Optional: `using shard_axes =
-/// Axes<DpShard, Cp>` to shard over the context-parallel ranks as well.
+namespace detail {
 template <class P>
-concept ShardPolicy = std::copyable<P> && requires(const P policy, std::size_t dp) {
+concept PolicyOfMembers = requires(const P policy, std::size_t dp) {
     { policy.name } -> std::convertible_to<std::string_view>;
     { policy.parameters } -> std::convertible_to<Placement>;
     { policy.gradients } -> std::convertible_to<Placement>;
@@ -35,6 +21,19 @@ concept ShardPolicy = std::copyable<P> && requires(const P policy, std::size_t d
     { policy.release } -> std::convertible_to<Release>;
     { policy.shard_group(dp) } -> std::convertible_to<std::size_t>;
 };
+template <class P>
+concept PolicyOfValues = requires(const P policy, std::size_t dp) {
+    { policy.values(dp) } -> std::same_as<PolicyValues>;
+};
+}  // namespace detail
+
+/// What decides how a group's parameters, gradients and optimizer states lie over the data ranks.
+/// A plain struct with the members of PolicyOfMembers, constants all; `policy/full_shard.hpp` is a model to copy.
+/// `shard_group(dp)` is the number of data-parallel ranks that share one copy; it must divide dp. Optional: `using
+/// shard_axes = Axes<DpShard, Cp>` to shard over the context-parallel ranks as well. Or one that is chosen when the
+/// program runs, and says its values for a dp: DynamicPolicy.
+template <class P>
+concept ShardPolicy = std::copyable<P> &&(detail::PolicyOfMembers<P> || detail::PolicyOfValues<P>);
 
 /// A policy whose placements are known to the compiler: every one but a DynamicPolicy.
 template <class P>
@@ -44,22 +43,13 @@ concept StaticPolicy = ShardPolicy<P> && requires {
 
 namespace detail {
 template <class P>
-struct ShardAxesOf {
-    using type = Axes<DpShard>;
-};
-template <class P>
-requires requires { typename P::shard_axes; }
-struct ShardAxesOf<P> {
-    using type = typename P::shard_axes;
-};
+constexpr AxisNames shard_axes_of(const AxisNames& otherwise) {
+    if constexpr (requires { typename P::shard_axes; }) {
+        return typename P::shard_axes{};
+    } else {
+        return otherwise;
+    }
+}
 }  // namespace detail
-
-/// The axes over which policy P shards: Axes<DpShard> unless it says otherwise.
-template <class P>
-using ShardAxes = typename detail::ShardAxesOf<P>::type;
-
-/// The data axes that remain: across them, shards are replicas of each other.
-template <class P>
-using ReplicaAxes = AxesWithout<DataAxes, ShardAxes<P>>;
 
 }  // namespace shardkit

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <typeindex>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/rank/engine.hpp>
 
 namespace shardkit {
 
@@ -43,24 +46,12 @@ concept CountsTraffic = requires(const C comm) {
     { comm.traffic() } -> std::same_as<TrafficLog&>;
 };
 
-/// The engine places a rank's memory itself. A concept, because nvcc 13.0 takes the same requires-expression in the
-/// member that asks for an unsatisfied one.
-template <class C, class T>
-concept MakesBuffers = requires(const C& comm, std::size_t n) {
-    comm.template buffer<T>(n);
-};
-/// The engine can tell memory that it works on from other memory.
-template <class C>
-concept ChecksMemory = requires(const C& comm, const void* data, std::size_t n, std::string_view what,
-                                SourceLocation where) {
-    comm.require_memory(data, n, what, where);
-    comm.require_host_memory(data, n, what, where);
-};
-
 /// One rank's view of a mesh, independent of the mesh's static type: its place, its communicators, streams and
 /// pools. Every container of the rank refers to it, so it neither moves nor copies and outlives them.
 template <class EngineType>
 class Context {
+    static_assert(detail::EngineRules<EngineType>::are_stated);
+
   public:
     using Engine = EngineType;
     using Communicator = typename Engine::Communicator;
@@ -104,12 +95,17 @@ class Context {
     template <class AxisSet>
     Communicator communicator(std::size_t shard_group, SourceLocation where = SourceLocation::current()) {
         const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);
-        return communicator(split.group(AxisSet::names, rank()), axes_label<AxisSet>(split), where);
+        return communicator(split, AxisSet{}, where);
+    }
+    /// The same over axes that the program chooses, of this mesh or of this mesh with an axis split.
+    Communicator communicator(const AxisGrid& split, const AxisNames& axes,
+                              SourceLocation where = SourceLocation::current()) {
+        return communicator(split.group(axes.span(), rank()), axes_label(split, axes), where);
     }
     /// The same over axes of the mesh itself, for example Axes<Dp> or, flattened, Axes<Dp, Cp>.
     template <class AxisSet>
     Communicator sub_mesh(SourceLocation where = SourceLocation::current()) {
-        return communicator(grid_.group(AxisSet::names, rank()), axes_label<AxisSet>(grid_), where);
+        return communicator(grid_, AxisSet{}, where);
     }
 
     /// What this rank has communicated so far. Empty for engines that do not count.
@@ -166,28 +162,27 @@ class Context {
         return adopt(grid_.group(AxisSet::names, rank()), axes_label<AxisSet>(grid_), adopted, where);
     }
 
-    /// This rank's one T, made from the context when it is first asked for and kept with it: how a room below keeps
-    /// something for each rank without this room knowing what it is.
+    /// This rank's T, which parts of the library keep here: made from this context on first use, freed with it.
+    /// Cost:    memory on first use alone
     template <class T>
     T& kept() {
-        for (const Kept& one : kept_) {
-            if (one.type == &type_key<T>) { return *static_cast<T*>(one.object.get()); }
+        for (const Kept& kept : kept_) {
+            if (kept.type == typeid(T)) { return *static_cast<T*>(kept.value.get()); }
         }
-        kept_.push_back({&type_key<T>, std::make_shared<T>(*this)});
-        return *static_cast<T*>(kept_.back().object.get());
+        kept_.push_back({typeid(T), std::make_shared<T>(*this)});
+        return *static_cast<T*>(kept_.back().value.get());
     }
 
   private:
     friend detail::Access;
-    template <class T>
-    static inline char type_key{};  // its address tells T from other types
-    struct Kept {
-        const char* type;
-        std::shared_ptr<void> object;
-    };
     struct Made {
         std::vector<std::size_t> members;
         Communicator communicator;
+    };
+
+    struct Kept {
+        std::type_index type;
+        std::shared_ptr<void> value;
     };
 
     static std::vector<std::size_t> members_of(const RankGroup& group) {

@@ -14,7 +14,7 @@
 namespace shardkit {
 
 /// A group's gradients on one rank, from the full buffer that a backward pass adds to, to the reduced values.
-/// Reductions are the ones that the placement table gives for the policy; the divisor is applied elsewhere.
+/// Makes the reductions of the placement table; the divisor is applied elsewhere.
 template <class Engine, class Precision>
 class GradientStore {
   public:
@@ -28,43 +28,50 @@ class GradientStore {
     GradientStore(Context<Engine>& context, const GroupGeometry& geometry, GroupCommunicators<Engine> communicators,
                   std::span<Gradient> adopted)
         : context_(&context), geometry_(&geometry), comms_(communicators), full_(adopted.data()) {
-        if (!geometry.trainable) { return; }
-        if (reduces_each_microbatch()) {
+        const PlacementTable& table = geometry.table;
+        const BufferRow* const gradients = table.find(Role::gradients);
+        if (gradients == nullptr) { return; }
+        first_ = table.collectives(When::first_microbatch);
+        later_ = table.collectives(When::later_microbatch);
+        last_ = table.collectives(When::last_microbatch);
+        leases_full_ = gradients->held == Held::leased;
+        if (leases_full_) {
             lease_ = group_lease(context, geometry.path, detail::SlotPurpose::gradient,
                                  geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", geometry.buffer_numel);
             full_ = full_memory_.data();
         }
-        if (reduces_each_microbatch() || !Precision::reduces_in_place) {
+        if (const BufferRow* const reduced = table.find(Role::reduced); reduced != nullptr) {
+            reduces_beside_ = true;
             reduced_memory_ = group_buffer<Reduction>(context, geometry.path, "reduced gradients",
-                                                      keeps_shard() ? geometry.shard_numel : geometry.buffer_numel);
+                                                      geometry.range(reduced->extent).size());
         }
     }
 
     /// A full gradient buffer for one microbatch, zeroed unless earlier microbatches are kept in it.
     std::span<Gradient> open(SourceLocation where) {
         const auto stream = context_->compute_stream();
-        if (reduces_each_microbatch()) {
+        if (leases_full_) {
             stream.wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gradient*>(lease_.data());
         } else {
             stream.wait(reduced_ready_);  // of a step that nobody waited for
         }
-        if (reduces_each_microbatch() || microbatches_ == 0) { Kernels::fill(stream, full(), Gradient{}); }
+        if (leases_full_ || microbatches_ == 0) { Kernels::fill(stream, full(), Gradient{}); }
         return full();
     }
     /// Gives the buffer of a microbatch back without adding it.
     void discard() noexcept {
-        if (reduces_each_microbatch()) { lease_.release(context_->compute_stream().record()); }
+        if (leases_full_) { lease_.release(context_->compute_stream().record()); }
     }
     /// Takes one microbatch in; reduces it where the policy reduces every microbatch.
     void add(SourceLocation where) {
         written_ = context_->compute_stream().record();
-        if (reduces_each_microbatch()) {
+        if (leases_full_) {
             const auto stream = context_->communication_stream();
             stream.wait(written_);
-            reduce_microbatch(stream, where);
+            for (const CollectiveRow& row : microbatches_ == 0 ? first_ : later_) { reduce(row, stream, where); }
             lease_.release(stream.record());
         }
         ++microbatches_;
@@ -73,26 +80,7 @@ class GradientStore {
     void finish(SourceLocation where) {
         const auto stream = context_->communication_stream();
         stream.wait(written_);
-        if (!reduces_each_microbatch()) {
-            if (transition(Placement::partial, geometry_->policy.gradients) == Transition::all_reduce) {
-                if constexpr (Precision::reduces_in_place) {
-                    all_reduce_in_place(comms_.data, ReduceOp::sum, full(), stream, where);
-                } else {
-                    all_reduce(comms_.data, ReduceOp::sum, constant(full()), reduced(), stream, where);
-                }
-            } else if constexpr (Precision::reduces_in_place) {
-                reduce_scatter_in_place(comms_.shards, ReduceOp::sum, full(), stream, where);
-            } else {
-                reduce_scatter(comms_.shards, ReduceOp::sum, constant(full()), reduced(), stream, where);
-            }
-        }
-        if (keeps_shard()) { all_reduce_in_place(comms_.replicas, ReduceOp::sum, reduced(), stream, where); }
-        const IndexRange held = reduced_range();
-        const IndexRange partial = relative_to(intersect(held, geometry_->tp_sum), held.begin);
-        if (!partial.empty()) {  // or empty on every rank of tp: they hold the same range
-            all_reduce_in_place(comms_.tp, ReduceOp::sum, reduced().subspan(partial.begin, partial.size()), stream,
-                                where);
-        }
+        for (const CollectiveRow& row : last_) { reduce(row, stream, where); }
         reduced_ready_ = stream.record();
     }
     /// Later work on the compute stream sees the reduced gradients.
@@ -101,13 +89,11 @@ class GradientStore {
     /// The reduced gradients on this rank (sums, not yet divided): `reduced_range` of the flat buffer.
     std::span<Reduction> reduced() noexcept {
         if constexpr (Precision::reduces_in_place) {
-            if (!reduces_each_microbatch()) { return full().subspan(reduced_range().begin, reduced_range().size()); }
+            if (!reduces_beside_) { return full().subspan(reduced_range().begin, reduced_range().size()); }
         }
         return reduced_memory_.span();
     }
-    IndexRange reduced_range() const noexcept {
-        return keeps_shard() ? geometry_->own : IndexRange{0, geometry_->buffer_numel};
-    }
+    IndexRange reduced_range() const noexcept { return geometry_->range(geometry_->table.reduced); }
 
     /// The full buffer of the microbatch that is open (or, kept, of the step).
     std::span<Gradient> full() const noexcept { return {full_, geometry_->buffer_numel}; }
@@ -116,7 +102,7 @@ class GradientStore {
     /// Forgets an abandoned step: a reduction that failed has kept its buffers.
     void restart() noexcept {
         microbatches_ = 0;
-        if (reduces_each_microbatch()) {
+        if (leases_full_) {
             const auto stream = context_->communication_stream();
             lease_.release(stream.record());
             addend_.release(stream.record());
@@ -124,34 +110,59 @@ class GradientStore {
     }
 
   private:
-    bool reduces_each_microbatch() const noexcept { return geometry_->policy.accumulate == Accumulate::reduced; }
-    bool keeps_shard() const noexcept { return geometry_->policy.gradients == Placement::sharded; }
-
     template <class T>
     static std::span<const T> constant(std::span<T> values) noexcept {
         return values;
     }
 
-    void reduce_microbatch(typename Engine::Stream stream, SourceLocation where) {
-        if (microbatches_ == 0) {
-            reduce_scatter(comms_.shards, ReduceOp::sum, constant(full()), reduced(), stream, where);
-            return;
-        }
-        if constexpr (Precision::reduces_in_place) {
-            reduce_scatter_in_place(comms_.shards, ReduceOp::sum, full(), stream, where);
-            const auto own = full().subspan(geometry_->own.begin, geometry_->own.size());
-            Kernels::accumulate(stream, constant(own), reduced());
-        } else {
-            if (!addend_joined_) {
-                addend_ = group_lease(*context_, geometry_->path, detail::SlotPurpose::reduce,
-                                      geometry_->shard_numel * sizeof(Reduction));
-                addend_joined_ = true;
+    /// One collective of the table. Without extents of its own a row sums the reduced values where they lie.
+    void reduce(const CollectiveRow& row, typename Engine::Stream stream, SourceLocation where) {
+        if (row.extent != Extent::full) {
+            const std::span<Reduction> part = part_of_reduced(row.extent);
+            // A part that is empty is so on every rank that it is summed over: they hold the same range.
+            if (!part.empty()) { all_reduce_in_place(comms_[row.over], ReduceOp::sum, part, stream, where); }
+        } else if (!row.in_place()) {
+            const std::span<Reduction> target = row.target == Role::addend ? borrowed_addend(where) : reduced();
+            if (row.verb == Verb::all_reduce) {
+                all_reduce(comms_[row.over], ReduceOp::sum, constant(full()), target, stream, where);
+            } else {
+                reduce_scatter(comms_[row.over], ReduceOp::sum, constant(full()), target, stream, where);
             }
-            addend_.acquire(geometry_->path, where);  // last used in this stream
-            const std::span<Reduction> addend(static_cast<Reduction*>(addend_.data()), geometry_->shard_numel);
-            reduce_scatter(comms_.shards, ReduceOp::sum, constant(full()), addend, stream, where);
-            Kernels::accumulate(stream, constant(addend), reduced());
+        } else if constexpr (Precision::reduces_in_place) {
+            if (row.verb == Verb::all_reduce) {
+                all_reduce_in_place(comms_[row.over], ReduceOp::sum, full(), stream, where);
+            } else {
+                reduce_scatter_in_place(comms_[row.over], ReduceOp::sum, full(), stream, where);
+            }
+        }
+        if (row.when == When::later_microbatch) { accumulate(row.target, stream); }
+    }
+    /// Of the reduced values on this rank.
+    std::span<Reduction> part_of_reduced(Extent extent) noexcept {
+        const IndexRange held = reduced_range();
+        const IndexRange wanted = extent == Extent::tp_sum ? geometry_->tp_sum : geometry_->range(extent);
+        const IndexRange part = relative_to(intersect(held, wanted), held.begin);
+        return reduced().subspan(part.begin, part.size());
+    }
+    std::span<Reduction> borrowed_addend(SourceLocation where) {
+        if (!addend_joined_) {
+            addend_ = group_lease(*context_, geometry_->path, detail::SlotPurpose::reduce, reduced().size_bytes());
+            addend_joined_ = true;
+        }
+        addend_.acquire(geometry_->path, where);  // last used in this stream
+        return addend();
+    }
+    std::span<Reduction> addend() const noexcept {
+        return {static_cast<Reduction*>(addend_.data()), reduced_range().size()};
+    }
+    /// Adds what a later microbatch was reduced into to what the first one left.
+    void accumulate(Role reduced_into, typename Engine::Stream stream) {
+        if (reduced_into == Role::addend) {
+            Kernels::accumulate(stream, constant(addend()), reduced());
             addend_.release(stream.record());
+        } else if constexpr (Precision::reduces_in_place) {
+            const IndexRange held = reduced_range();
+            Kernels::accumulate(stream, constant(full().subspan(held.begin, held.size())), reduced());
         }
     }
 
@@ -168,6 +179,11 @@ class GradientStore {
     Event written_{};
     Event reduced_ready_{};
     std::size_t microbatches_ = 0;
+    std::span<const CollectiveRow> first_;  // of each moment, the table's rows
+    std::span<const CollectiveRow> later_;
+    std::span<const CollectiveRow> last_;
+    bool leases_full_ = false;     // for each microbatch, which is then reduced at its end
+    bool reduces_beside_ = false;  // into another buffer than the full one
     bool addend_joined_ = false;
 };
 

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <shardkit/core/error.hpp>
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/param/tensor_part.hpp>
-#include <shardkit/param/tensor_shape.hpp>
-#include <shardkit/param/tp_placement.hpp>
-#include <shardkit/policy/placement.hpp>
-#include <shardkit/policy/policy_traits.hpp>
+#include <shardkit/layout/placed_parameter.hpp>
+#include <shardkit/param/params.hpp>
+#include <shardkit/policy/placement_table.hpp>
 
 namespace shardkit {
 
@@ -20,15 +21,13 @@ namespace shardkit {
 /// it is compiled once for all groups.
 struct GroupGeometry {
     std::string path;
-    PolicyTraits policy;
-    std::span<const std::string_view> names;  ///< one for each parameter, as are the next five
-    std::span<const TensorShape> shapes;      ///< of the whole tensors
-    std::span<const TpPlacement> tp_placements;
-    std::span<const TensorPart> parts;   ///< what this rank's place in tp gives it
-    std::span<const IndexRange> ranges;  ///< within the full buffer
-    std::vector<bool> frozen;
-    std::size_t buffer_numel = 0;  ///< full buffer, padding included
-    std::size_t shard_numel = 0;   ///< one shard
+    PolicyValues policy;
+    PlacementTable table;
+    std::vector<PlacedParameter> parameters;
+    std::vector<std::string> owned_names;    ///< where `parameters` refers to names that no type holds
+    std::span<const ParameterName> aliases;  ///< further names; a type's
+    std::size_t buffer_numel = 0;            ///< full buffer, padding included
+    std::size_t shard_numel = 0;             ///< one shard
     std::size_t shards = 1;
     std::size_t shard_index = 0;
     std::size_t replicas = 1;       ///< data ranks that hold the same shard
@@ -40,13 +39,45 @@ struct GroupGeometry {
     IndexRange updated;     ///< what this rank's optimizer updates: `own`, or everything where it is replicated
     bool trainable = true;  ///< false when every parameter is frozen: no gradient, master or optimizer state
 
-    bool split_over_tp(std::size_t parameter) const noexcept {
-        return tp_placements[parameter].kind == TpPlacement::Kind::split;
+    GroupGeometry() = default;
+    GroupGeometry(GroupGeometry&&) noexcept = default;  // a copy would refer to the names of the first
+    GroupGeometry& operator=(GroupGeometry&&) noexcept = default;
+
+    /// The elements of the full buffer that this rank holds of a buffer.
+    IndexRange range(Extent extent) const noexcept {
+        return extent == Extent::shard ? own : IndexRange{0, buffer_numel};
     }
     /// 0 on exactly one of the ranks that hold the same elements of a parameter, in buffers placed as `placement`.
     std::size_t replica(std::size_t parameter, Placement placement) const noexcept {
-        const std::size_t of_shard = replica_index + replicas * (split_over_tp(parameter) ? 0 : tp_index);
+        const std::size_t of_tp = parameters[parameter].split_over_tp() ? 0 : tp_index;
+        const std::size_t of_shard = replica_index + replicas * of_tp;
         return placement == Placement::sharded ? of_shard : shard_index + shards * of_shard;
+    }
+
+    /// The number of the parameter (or what the alias stands for) of that name.
+    /// @throws std::invalid_argument when there is none
+    std::size_t number_of(std::string_view name, SourceLocation where) const {
+        for (std::size_t p = 0; p < parameters.size(); ++p) {
+            if (parameters[p].name == name) { return p; }
+        }
+        for (const ParameterName& alias : aliases) {
+            if (alias.name == name) { return alias.number; }
+        }
+        std::string known;
+        for (const PlacedParameter& p : parameters) {
+            known += detail::concat(known.empty() ? "'" : ", '", p.name, "'");
+        }
+        throw_invalid_argument(where, "'", path, "': no parameter is named '", name, "', expected one of ", known);
+    }
+    /// That number itself.
+    /// @throws std::invalid_argument when there are fewer parameters
+    template <std::integral I>
+    std::size_t number_of(I number, SourceLocation where) const {
+        if (std::cmp_greater_equal(number, 0) && std::cmp_less(number, parameters.size())) {
+            return static_cast<std::size_t>(number);
+        }
+        throw_invalid_argument(where, "'", path, "': no parameter has the number ", number,
+                               ", expected one from 0 to ", parameters.size() - 1);
     }
 };
 

@@ -12,6 +12,7 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/layout/segments.hpp>
+#include <shardkit/param/tensor_view.hpp>
 #include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
@@ -37,17 +38,17 @@ class GroupState {
     using Reduction = typename Precision::Reduction;
     using Master = typename Precision::Master;
 
-    /// `geometry`'s names, shapes and ranges outlive this.
     GroupState(Context<Engine>& context, GroupGeometry geometry, GroupCommunicators<Engine> communicators,
                std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients)
         : context_(context),
           geometry_(std::move(geometry)),
           comms_(communicators),
-          parameters_(context, geometry_, comms_.shards, adopted_parameters),
+          parameters_(context, geometry_, comms_, adopted_parameters),
           gradients_(context, geometry_, comms_, adopted_gradients) {
         std::vector<IndexRange> counted;
-        for_each_segment(geometry_.ranges, geometry_.own, [&](Segment s) {
-            if (!geometry_.frozen[s.parameter] && geometry_.replica(s.parameter, Placement::sharded) == 0) {
+        for_each_segment(geometry_.parameters, geometry_.own, [&](Segment s) {
+            if (!geometry_.parameters[s.parameter].frozen &&
+                geometry_.replica(s.parameter, Placement::sharded) == 0) {
                 counted.push_back(relative_to(s.flat, gradients_.reduced_range().begin));
             }
         });
@@ -73,6 +74,13 @@ class GroupState {
     GradientStore<Engine, Precision>& gradients() noexcept { return gradients_; }
     detail::StepState& step() noexcept { return step_; }
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
+
+    /// A parameter's part of a full buffer that starts at `full`.
+    template <class T>
+    TensorView<T> view(std::size_t parameter, T* full, const std::uint64_t& generation, SourceLocation opened) const {
+        const PlacedParameter& p = geometry_.parameters[parameter];
+        return {full + p.range.begin, p.part.shape(), generation, opened};
+    }
 
     /// Takes the open microbatch's gradients in; collective over the data ranks where the policy reduces each.
     void add_gradients(SourceLocation where) {
@@ -103,10 +111,10 @@ class GroupState {
     /// Sets every element from value(path, parameter name, index in the whole tensor).
     template <class F>
     void initialize(F& value, SourceLocation where) {
-        for (std::size_t p = 0; p < geometry_.names.size(); ++p) {
+        for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
             const auto value_at = [&](std::size_t i) {
                 return static_cast<double>(
-                    value(std::string_view(geometry_.path), geometry_.names[p], std::uint64_t{i}));
+                    value(std::string_view(geometry_.path), geometry_.parameters[p].name, std::uint64_t{i}));
             };
             write(p, value_at, where);
         }
@@ -174,9 +182,9 @@ class GroupState {
     template <class T>
     void check_values(std::string_view verb, std::size_t parameter, std::span<const T> values,
                       SourceLocation where) const {
-        const std::size_t expected = geometry_.shapes[parameter].numel();
+        const std::size_t expected = geometry_.parameters[parameter].shape.numel();
         const std::string what =
-            detail::concat("'", path(), "' parameter '", geometry_.names[parameter], "': ", verb);
+            detail::concat("'", path(), "' parameter '", geometry_.parameters[parameter].name, "': ", verb);
         if (values.size() != expected) {
             throw_invalid_argument(where, what, " with ", values.size(), " elements, expected ", expected);
         }
@@ -196,13 +204,13 @@ class GroupState {
     }
     template <class T, class ValueAt>
     void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const ValueAt& value_at) {
-        const IndexRange whole = geometry_.ranges[parameter];
+        const IndexRange whole = geometry_.parameters[parameter].range;
         const IndexRange range = intersect(whole, {origin, origin + target.size()});
         std::vector<T> staged(std::min(staged_elements<Engine>, range.size()));
         for (std::size_t at = range.begin; at < range.end; at += staged.size()) {
             const std::size_t count = std::min(staged.size(), range.end - at);
             for (std::size_t i = 0; i < count; ++i) {
-                const std::size_t index = geometry_.parts[parameter].whole_index(at + i - whole.begin);
+                const std::size_t index = geometry_.parameters[parameter].part.whole_index(at + i - whole.begin);
                 staged[i] = static_cast<T>(static_cast<Arithmetic<T>>(value_at(index)));
             }
             Engine::Kernels::copy_in(context_.compute_stream(), std::span<const T>(staged).first(count),

@@ -11,6 +11,7 @@
 #include <shardkit/core/checked.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
+#include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::inline SHARDKIT_BUILD {
@@ -34,21 +35,28 @@ class ParameterStore {
     using Buffer = typename Engine::template Buffer<T>;
 
     /// `adopted`: the user's own full buffer, or empty for one of ours.
-    ParameterStore(Context<Engine>& context, const GroupGeometry& geometry, Communicator shards,
-                   std::span<Gather> adopted)
-        : context_(&context), geometry_(&geometry), shards_(shards), full_(adopted.data()) {
-        if (leases_full()) {
+    ParameterStore(Context<Engine>& context, const GroupGeometry& geometry,
+                   const GroupCommunicators<Engine>& communicators, std::span<Gather> adopted)
+        : context_(&context),
+          geometry_(&geometry),
+          gather_(gather_row(geometry.table)),
+          gather_ranks_(communicators[gather_ != nullptr ? gather_->over : Over::shards]),
+          full_(adopted.data()) {
+        const BufferRow* const gathered = geometry.table.find(Role::gathered);
+        gathers_beside_ = gathered != nullptr;
+        leases_full_ = gathers_beside_ && gathered->held == Held::leased;
+        if (leases_full_) {
             lease_ = group_lease(context, geometry.path, detail::SlotPurpose::gather,
                                  geometry.buffer_numel * sizeof(Gather));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gather>(context, geometry.path, "full parameters", geometry.buffer_numel);
             full_ = full_memory_.data();
         }
-        if (sharded_at_rest()) {
-            shard_ = group_buffer<Gather>(context, geometry.path, "parameter shard", geometry.shard_numel);
+        if (gathers_beside_) {
+            shard_ = group_buffer<Gather>(context, geometry.path, "parameter shard", resting_range().size());
         }
         if constexpr (Precision::has_master) {
-            if (geometry.trainable) {
+            if (geometry.table.find(Role::master) != nullptr) {
                 master_ = group_buffer<Master>(context, geometry.path, "master weights", geometry.updated.size());
                 if (!adopted.empty()) {
                     Kernels::convert(context.compute_stream(), std::span<const Gather>(gather_source()),
@@ -56,12 +64,12 @@ class ParameterStore {
                 }
             }
         }
-        stale_ = sharded_at_rest();
+        stale_ = gathers_beside_;
     }
 
     /// Opens a window: leases a full buffer and gathers into it where the full copy is stale.
     void open(SourceLocation where) {
-        if (leases_full()) {
+        if (leases_full_) {
             context_->communication_stream().wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gather*>(lease_.data());
         }
@@ -93,7 +101,7 @@ class ParameterStore {
 
     /// The elements `geometry.updated` of the gathered type: what an update writes.
     std::span<Gather> gather_source() noexcept {
-        if (sharded_at_rest()) { return shard_.span(); }
+        if (gathers_beside_) { return shard_.span(); }
         return std::span<Gather>(full_, geometry_->buffer_numel)
             .subspan(geometry_->updated.begin, geometry_->updated.size());
     }
@@ -107,11 +115,11 @@ class ParameterStore {
     }
     /// What lies in this rank's memory between steps: `resting_range` of the flat buffer.
     std::span<Gather> resting() noexcept {
-        if (sharded_at_rest()) { return shard_.span(); }
+        if (gathers_beside_) { return shard_.span(); }
         return {full_, geometry_->buffer_numel};
     }
     IndexRange resting_range() const noexcept {
-        return sharded_at_rest() ? geometry_->own : IndexRange{0, geometry_->buffer_numel};
+        return geometry_->range(gathers_beside_ ? Extent::shard : Extent::full);
     }
 
     /// @throws UsageError when a window is open: it would show half of the update
@@ -124,23 +132,24 @@ class ParameterStore {
     /// After every element of `resting` was written by other means than an update.
     void end_write() {
         updated_ = context_->compute_stream().record();
-        if (sharded_at_rest()) { stale_ = true; }
+        if (gathers_beside_) { stale_ = true; }
     }
     void end_update() {
         updated_ = context_->compute_stream().record();
-        if (stale_after_update()) {
+        if (gather_ != nullptr) {
             stale_ = true;
             update_captured_ = update_captured_ || capture() != 0;
         }
     }
 
   private:
-    bool sharded_at_rest() const noexcept { return geometry_->policy.parameters == Placement::sharded; }
-    bool leases_full() const noexcept {
-        return sharded_at_rest() && geometry_->policy.release == Release::at_reshard;
+    /// The row that brings a full copy up to date; null where an update renews all of it.
+    static const CollectiveRow* gather_row(const PlacementTable& table) noexcept {
+        for (const When when : {When::each_window, When::updated_window}) {
+            if (const auto rows = table.collectives(when); !rows.empty()) { return rows.data(); }
+        }
+        return nullptr;
     }
-    /// A sharded optimizer renews one shard only; the rest of a full copy is then out of date.
-    bool stale_after_update() const noexcept { return geometry_->policy.optimizer == Placement::sharded; }
 
     /// The graph capture that work is given to at the moment, 0: none.
     unsigned long long capture() const noexcept {
@@ -153,8 +162,8 @@ class ParameterStore {
     /// A graph is launched when the host's flags are long about something else: one that is captured gathers in its
     /// first window, and outside of captures nothing is known of a copy after an update was captured.
     bool is_stale() const noexcept {
-        if (leases_full() || !(sharded_at_rest() || stale_after_update())) { return stale_; }
-        if (stale_ || windows_ > 0) { return stale_; }
+        if (gather_ == nullptr) { return false; }
+        if (stale_ || windows_ > 0 || gather_->when == When::each_window) { return stale_; }
         const auto now = capture();
         return gathered_in_ != now || (now == 0 && update_captured_);
     }
@@ -162,15 +171,15 @@ class ParameterStore {
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
         const std::span<Gather> full(full_, geometry_->buffer_numel);
-        if (sharded_at_rest()) {
-            all_gather(shards_, std::span<const Gather>(shard_.span()), full, stream, where);
+        if (gather_->in_place()) {
+            all_gather_in_place(gather_ranks_, full, stream, where);
         } else {
-            all_gather_in_place(shards_, full, stream, where);
+            all_gather(gather_ranks_, std::span<const Gather>(shard_.span()), full, stream, where);
         }
         gathered_ = stream.record();
     }
     void release() noexcept {
-        if (leases_full()) {
+        if (leases_full_) {
             const auto stream = context_->compute_stream();
             if constexpr (checked) {
                 constexpr auto nan = std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
@@ -186,7 +195,8 @@ class ParameterStore {
 
     Context<Engine>* context_;
     const GroupGeometry* geometry_;
-    Communicator shards_;
+    const CollectiveRow* gather_;
+    Communicator gather_ranks_;
     Gather* full_ = nullptr;
     Buffer<Gather> full_memory_;
     Buffer<Gather> shard_;
@@ -196,6 +206,8 @@ class ParameterStore {
     Event gathered_{};
     std::uint64_t generation_ = 0;
     std::size_t windows_ = 0;
+    bool gathers_beside_ = false;  // into another buffer than the one that is true between steps
+    bool leases_full_ = false;
     bool stale_ = false;
     unsigned long long gathered_in_ = 0;  // the capture of the last gather, 0: none
     bool update_captured_ = false;

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include <shardkit/core/element.hpp>
+#include <shardkit/policy/placement_table.hpp>
 
 namespace shardkit {
 
@@ -29,5 +30,17 @@ struct Precision {
 /// fp64 and fp32 throughout; bf16 and fp16 with fp32 reduction and fp32 master weights.
 template <FloatingElement E>
 using DefaultPrecision = Precision<E>;
+
+/// The element sizes of a Precision.
+template <class Precision>
+constexpr ElementSizes element_sizes() noexcept {
+    return {sizeof(typename Precision::Gather),
+            sizeof(typename Precision::Gradient),
+            sizeof(typename Precision::Reduction),
+            sizeof(typename Precision::Master),
+            sizeof(Arithmetic<typename Precision::Master>),
+            Precision::has_master,
+            Precision::reduces_in_place};
+}
 
 }  // namespace shardkit

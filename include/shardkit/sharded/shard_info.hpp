@@ -19,9 +19,9 @@ namespace shardkit {
 
 /// One run of elements that a rank holds of a parameter, its master copy or an optimizer state.
 struct ShardInfo {
-    std::string path;            ///< of the group: "blocks.3"
-    std::string_view parameter;  ///< "weight"
-    std::string_view kind;       ///< "parameter", "master", "exp_avg", ...
+    std::string path;       ///< of the group: "blocks.3"
+    std::string parameter;  ///< "weight"
+    std::string_view kind;  ///< "parameter", "master", "exp_avg", ...
     ElementType type{};
     TensorShape shape;           ///< of the whole tensor
     TensorShape part;            ///< of what the rank's place in tp gives it: the whole tensor, or a part of it
@@ -37,16 +37,17 @@ struct ShardInfo {
 template <class T>
 void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement, std::span<const T> buffer,
                  std::size_t origin, std::vector<ShardInfo>& list) {
-    for_each_segment(group.ranges, {origin, origin + buffer.size()}, [&](Segment segment) {
+    for_each_segment(group.parameters, {origin, origin + buffer.size()}, [&](Segment segment) {
         ShardInfo info;
         info.path = group.path;
-        info.parameter = group.names[segment.parameter];
+        const PlacedParameter& parameter = group.parameters[segment.parameter];
+        info.parameter = parameter.name;
         info.kind = kind;
         info.type = element_type_of<T>;
-        info.shape = group.shapes[segment.parameter];
-        const TensorPart& part = group.parts[segment.parameter];
+        info.shape = parameter.shape;
+        const TensorPart& part = parameter.part;
         info.part = part.shape();
-        info.range = relative_to(segment.flat, group.ranges[segment.parameter].begin);
+        info.range = relative_to(segment.flat, parameter.range.begin);
         info.local = relative_to(segment.flat, origin);
         info.data = buffer.data() + info.local.begin;
         info.replica = group.replica(segment.parameter, placement);

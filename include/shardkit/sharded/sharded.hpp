@@ -2,15 +2,19 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/param/shapes.hpp>
+#include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded_state.hpp>
 #include <shardkit/sharded/window.hpp>
@@ -21,11 +25,12 @@ namespace shardkit {
 template <ParamType P, FloatingElement T>
 struct FullValues {
     std::span<const T> values;
+    SourceLocation where;
 };
 /// The full values of parameter P, for Sharded::from_full.
 template <ParamType P, FloatingElement T>
-FullValues<P, T> full_values(std::span<const T> values) {
-    return {values};
+FullValues<P, T> full_values(std::span<const T> values, SourceLocation where = SourceLocation::current()) {
+    return {values, where};
 }
 
 /// The user's own memory for Sharded::adopt: full flat buffers in the layout's order.
@@ -47,9 +52,11 @@ template <class ParamOrGroup, class PolicyType, class EngineType,
 class Sharded {
     static constexpr bool is_policy = ShardPolicy<PolicyType>;
     static_assert(is_policy, "Sharded<Param, Policy>: Policy must satisfy ShardPolicy; see policy/shard_policy.hpp");
+    static_assert(detail::StepRules<EngineType, PrecisionType>::are_stated);
 
   public:
     using Group = GroupOf<ParamOrGroup>;
+    using Tensors = TensorsOf<Group>;  ///< Shapes<Group>, or the TensorList itself
     using Policy = PolicyType;
     using Engine = EngineType;
     using Precision = PrecisionType;
@@ -61,28 +68,45 @@ class Sharded {
     /// @throws std::invalid_argument when a shape cannot be, the policy's shard group does not divide dp, or the path
     ///         is empty; std::length_error when the group's bytes overflow; MemoryError when there is no memory
     template <class Mesh>
-    Sharded(Rank<Engine, Mesh>& rank, std::string path, Shapes<Group> shapes = {}, Options options = {},
+    Sharded(Rank<Engine, Mesh>& rank, std::string path, Tensors tensors = {}, Options options = {},
             SourceLocation where = SourceLocation::current())
-        : Sharded(static_cast<Context<Engine>&>(rank), std::move(path), shapes, std::move(options), where) {
+        : Sharded(static_cast<Context<Engine>&>(rank), std::move(path), std::move(tensors), std::move(options),
+                  where) {
         if constexpr (requires { Policy::static_group; } && Mesh::static_dp != dynamic) {
             static_assert(Mesh::static_dp % Policy::static_group == 0,
                           "Sharded: HybridShard<N> on this mesh: N does not divide DP");
         }
     }
-    Sharded(Context<Engine>& context, std::string path, Shapes<Group> shapes = {}, Options options = {},
+    Sharded(Context<Engine>& context, std::string path, Tensors tensors = {}, Options options = {},
             SourceLocation where = SourceLocation::current())
-        : state_(make(context, std::move(path), shapes, options, {}, where)) {}
+        : state_(make(context, std::move(path), tensors, options, {}, where)) {}
 
     /// Wraps values that the user already holds in full: each rank keeps its shard. One full_values<P>(span)
     /// for every parameter, in any order.
     /// @throws std::invalid_argument when a span's size is not the parameter's
     template <class... P, class... T>
-    static Sharded from_full(Context<Engine>& context, std::string path, Shapes<Group> shapes, Options options,
+    static Sharded from_full(Context<Engine>& context, std::string path, Tensors tensors, Options options,
                              FullValues<P, T>... values) {
         static_assert(sizeof...(P) == Group::count,
                       "Sharded::from_full: one full_values<P>(...) for every parameter");
-        Sharded made(context, std::move(path), shapes, std::move(options));
-        (made.load(P{}, values.values), ...);
+        Sharded made(context, std::move(path), std::move(tensors), std::move(options));
+        (made.load(P{}, values.values, values.where), ...);
+        return made;
+    }
+    /// The same from one range of values (a span, a vector) for each parameter, in the group's order.
+    /// @throws std::invalid_argument when their number is not the parameters', or one's size not its parameter's
+    template <std::ranges::forward_range Values>
+    static Sharded from_full(Context<Engine>& context, std::string path, Tensors tensors, Options options,
+                             const Values& values, SourceLocation where = SourceLocation::current()) {
+        using Value = std::ranges::range_value_t<std::ranges::range_value_t<Values>>;
+        Sharded made(context, std::move(path), std::move(tensors), std::move(options), where);
+        const auto given = static_cast<std::size_t>(std::ranges::distance(values));
+        if (given != made.parameters().size()) {
+            throw_invalid_argument(where, "'", made.path(), "': from_full with values of ", given,
+                                   " parameters, expected ", made.parameters().size());
+        }
+        std::size_t number = 0;
+        for (const auto& each : values) { made.load(number++, std::span<const Value>(each), where); }
         return made;
     }
 
@@ -92,18 +116,18 @@ class Sharded {
     /// Shapes:  parameters (and gradients, unless empty) hold exactly the layout's buffer: with Packing::exact
     ///          the parameters one behind the other without padding.
     /// @throws std::invalid_argument when a span has another size, or a DynamicPolicy shards; nothing is touched
-    static Sharded adopt(Context<Engine>& context, std::string path, Shapes<Group> shapes,
-                         AdoptedMemory<Gather, Gradient> memory, Options options = {{}, Packing::exact, {}},
+    static Sharded adopt(Context<Engine>& context, std::string path, Tensors tensors,
+                         AdoptedMemory<Gather, Gradient> memory, Options options = {.packing = Packing::exact},
                          SourceLocation where = SourceLocation::current()) {
         if constexpr (StaticPolicy<Policy>) {
             constexpr bool replicates =
                 Policy::parameters == Placement::replicated && Policy::optimizer == Placement::replicated;
             static_assert(replicates, "Sharded::adopt: only a policy that replicates everything works in place");
         }
-        check_adopted(context, path, shapes, memory, options, where);
+        check_adopted(context, path, tensors, memory, options, where);
         context.require_memory(memory.parameters.data(), memory.parameters.size_bytes(), "adopted parameters", where);
         context.require_memory(memory.gradients.data(), memory.gradients.size_bytes(), "adopted gradients", where);
-        return Sharded(make(context, std::move(path), shapes, options, memory, where));
+        return Sharded(make(context, std::move(path), tensors, options, memory, where));
     }
 
     /// Full parameters, gathered if the full copy is stale. Collective over the shard group when it is.
@@ -134,34 +158,51 @@ class Sharded {
         state_->initialize(value, where);
     }
 
-    /// Sets parameter P from its full values, the same on every rank; each rank keeps its shard. Local work.
-    /// @throws std::invalid_argument when the size is not P's; UsageError when a window is open
+    /// Sets one parameter (its type, its name or its number) from its full values, the same on every rank; each rank
+    /// keeps its shard. Local work.
+    /// @throws std::invalid_argument when the size is not the parameter's, or the group has none of that name or
+    ///         number; UsageError when a window is open
     template <class P, FloatingElement T>
-    void load(P, std::span<const T> values, SourceLocation where = SourceLocation::current()) {
-        state_->load(index<P>(), values, where);
+    void load(const P& parameter, std::span<const T> values, SourceLocation where = SourceLocation::current()) {
+        state_->load(number_of(parameter, where), values, where);
     }
 
-    /// Copies the whole parameter P into `values` on every rank. Collective as unshard.
+    /// Copies one whole parameter (its type, its name or its number) into `values` on every rank. Collective as
+    /// unshard.
     template <class P, FloatingElement T>
-    void read_full(P, std::span<T> values, SourceLocation where = SourceLocation::current()) {
-        state_->read_full(index<P>(), true, values, where);
+    void read_full(const P& parameter, std::span<T> values, SourceLocation where = SourceLocation::current()) {
+        state_->read_full(number_of(parameter, where), true, values, where);
     }
     /// The same on world rank `root` alone; the others pass an empty span. Collective as unshard.
     template <class P, FloatingElement T>
-    void read_full_on(std::size_t root, P, std::span<T> values, SourceLocation where = SourceLocation::current()) {
+    void read_full_on(std::size_t root, const P& parameter, std::span<T> values,
+                      SourceLocation where = SourceLocation::current()) {
         if (root >= state_->context().world_size()) {
             throw_invalid_argument(where, "'", path(), "': read_full_on root ", root, ", expected a rank below ",
                                    state_->context().world_size());
         }
-        state_->read_full(index<P>(), state_->context().rank() == root, values, where);
+        state_->read_full(number_of(parameter, where), state_->context().rank() == root, values, where);
     }
 
     /// What this rank holds of each parameter and its master copy.
     std::vector<ShardInfo> shards() const { return state_->shards(); }
 
     const std::string& path() const noexcept { return state_->path(); }
-    const FlatLayout<Group::count>& layout() const noexcept { return state_->layout(); }
-    const Shapes<Group>& shapes() const noexcept { return state_->shapes(); }
+    /// Sizes of the flat buffer and of its shards.
+    const FlatLayout& layout() const noexcept { return state_->layout(); }
+    /// Name, shape, attributes and place of each parameter, in order.
+    std::span<const PlacedParameter> parameters() const noexcept { return state_->geometry().parameters; }
+    /// The number of a parameter from its type, its name or that number.
+    /// @throws std::invalid_argument when the group has none of that name or number
+    template <class P>
+    std::size_t number_of(const P& parameter, SourceLocation where = SourceLocation::current()) const {
+        if constexpr (std::integral<P> || std::convertible_to<const P&, std::string_view>) {
+            return state_->geometry().number_of(parameter, where);
+        } else {
+            static_assert(Group::template contains<P>, "Sharded: this parameter is not in the group");
+            return Group::template index<P>;
+        }
+    }
     const Policy& policy() const noexcept { return state_->policy(); }
     bool trainable() const noexcept { return state_->trainable(); }
     Context<Engine>& context() const noexcept { return state_->context(); }
@@ -170,27 +211,27 @@ class Sharded {
     friend detail::Access;
     explicit Sharded(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-    static std::unique_ptr<State> make(Context<Engine>& context, std::string path, const Shapes<Group>& shapes,
+    static std::unique_ptr<State> make(Context<Engine>& context, std::string path, const Tensors& tensors,
                                        const Options& options, AdoptedMemory<Gather, Gradient> memory,
                                        SourceLocation where) {
         static_assert(PolicyRules<Policy>::hold);
-        return std::make_unique<State>(context, std::move(path), shapes, options, memory.parameters, memory.gradients,
-                                       where);
+        return std::make_unique<State>(context, std::move(path), tensors, options, memory.parameters,
+                                       memory.gradients, where);
     }
-    static void check_adopted(const Context<Engine>& context, const std::string& path, const Shapes<Group>& shapes,
+    static void check_adopted(const Context<Engine>& context, const std::string& path, const Tensors& tensors,
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
                               SourceLocation where) {
-        const Policy& policy = options.policy;
+        const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name));
         if (policy.parameters != Placement::replicated || policy.optimizer != Placement::replicated) {
             throw_invalid_argument(where, "'", path, "': adopt with policy ", policy.name,
                                    ", expected one that replicates everything: no other works in place");
         }
-        std::size_t shards = policy.shard_group(context.grid().extent(Dp::name));
-        if (ShardAxes<Policy>::template contains<Cp>) { shards *= context.grid().extent(Cp::name); }
-        const PlacedParameters<Group> placed(path, shapes, context.grid(), context.rank(),
-                                             std::max<std::size_t>(shards, 1), alignment_for(Precision::narrowest),
-                                             options.packing);
-        const std::size_t expected = placed.layout.buffer_numel();
+        const std::size_t shards = ranks_over(Over::shards, policy, split_mesh(context.grid(), policy, path, where));
+        GroupGeometry group;
+        group.path = path;
+        const std::size_t expected = detail::place_group(group, tensors, options, context.grid(), context.rank(),
+                                                         shards, alignment_for(Precision::narrowest))
+                                         .buffer_numel();
         const auto check = [&](std::string_view what, std::size_t given) {
             if (given == expected) { return; }
             throw_invalid_argument(where, "'", path, "': adopted ", what, " hold ", given, " elements, expected ",
@@ -198,11 +239,6 @@ class Sharded {
         };
         check("parameters", memory.parameters.size());
         if (!memory.gradients.empty()) { check("gradients", memory.gradients.size()); }
-    }
-    template <class P>
-    static constexpr std::size_t index() noexcept {
-        static_assert(Group::template contains<P>, "Sharded: this parameter is not in the group");
-        return Group::template index<P>;
     }
 
     std::unique_ptr<State> state_;

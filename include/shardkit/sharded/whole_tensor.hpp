@@ -31,9 +31,9 @@ class WholeTensor {
     WholeTensor(Context<Engine>& context, const typename Engine::Communicator& tp, const GroupGeometry& group,
                 std::size_t parameter, std::span<const T> full, typename Engine::Stream stream, SourceLocation where)
         : group_(group), parameter_(parameter), stream_(stream) {
-        const IndexRange range = group.ranges[parameter];
+        const IndexRange range = group.parameters[parameter].range;
         parts_ = full.subspan(range.begin, range.size());
-        if (!group.split_over_tp(parameter) || group.tp_size == 1) { return; }
+        if (!group.parameters[parameter].split_over_tp() || group.tp_size == 1) { return; }
         gathered_ = group_buffer<T>(context, group.path, "a tensor gathered over tp", range.size() * group.tp_size);
         all_gather(tp, parts_, gathered_.span(), stream, where);
         parts_ = gathered_.span();
@@ -42,7 +42,7 @@ class WholeTensor {
     /// to[i] = converted(element i), row-major. The host waits for the stream.
     template <class To, class Convert>
     void copy(std::span<To> to, const Convert& converted) const {
-        const std::size_t numel = group_.ranges[parameter_].size();
+        const std::size_t numel = group_.parameters[parameter_].range.size();
         std::vector<T> staged(std::min(staged_elements<Engine>, numel));
         for (std::size_t tp_index = 0; tp_index * numel < parts_.size(); ++tp_index) {
             const TensorPart part = part_of(tp_index);
@@ -59,8 +59,9 @@ class WholeTensor {
 
   private:
     TensorPart part_of(std::size_t tp_index) const {
-        if (gathered_.size() == 0) { return group_.parts[parameter_]; }
-        return {group_.shapes[parameter_], group_.tp_placements[parameter_].dimension, group_.tp_size, tp_index};
+        const PlacedParameter& whole = group_.parameters[parameter_];
+        if (gathered_.size() == 0) { return whole.part; }
+        return {whole.shape, whole.tp.dimension, group_.tp_size, tp_index};
     }
 
     const GroupGeometry& group_;

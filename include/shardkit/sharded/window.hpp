@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <utility>
 
 #include <shardkit/core/checked.hpp>
@@ -37,9 +38,16 @@ class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
         static_assert(in_group, "Window: this parameter is not in the group");
         if constexpr (in_group) {
             if (state_ == nullptr) { throw_usage_error(opened_, "window used after its end; it was opened here"); }
-            return state_->template view<P>(state_->parameters().full().data(), state_->parameters().generation(),
-                                            opened_);
+            return whole(State::Group::template index<P>);
         }
+    }
+    /// The whole parameter of that name or number.
+    /// @throws UsageError after the window's end; std::invalid_argument when the group has no such parameter
+    template <class NameOrNumber>
+    SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto view(const NameOrNumber& parameter,
+                                                SourceLocation where = SourceLocation::current()) const {
+        if (state_ == nullptr) { throw_usage_error(where, "window used after its end"); }
+        return whole(state_->geometry().number_of(parameter, where));
     }
     bool open() const noexcept { return state_ != nullptr; }
     bool belongs_to(const State& state) const noexcept { return state_ == &state; }
@@ -49,6 +57,10 @@ class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
     friend PendingWindow<State>;
     SHARDKIT_RETURNS_UNCONSUMED Window(State& open_state, SourceLocation opened) noexcept
         : state_(&open_state), opened_(opened) {}
+    auto whole(std::size_t parameter) const {
+        return state_->view(parameter, state_->parameters().full().data(), state_->parameters().generation(),
+                            opened_);
+    }
 
     State* state_;
     SourceLocation opened_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <utility>
 
 #include <shardkit/detail/access.hpp>
@@ -49,14 +50,24 @@ class [[nodiscard]] Gradients {
             if (state_ == nullptr) {
                 throw_usage_error(taken_, "gradient handle used after it was added; it was taken here");
             }
-            return state_->template view<P>(state_->gradients().full().data(), state_->gradient_generation(), taken_);
+            return whole(State::Group::template index<P>);
         }
+    }
+    /// The whole gradient of the parameter of that name or number.
+    /// @throws UsageError after the handle was added; std::invalid_argument when the group has no such parameter
+    template <class NameOrNumber>
+    auto view(const NameOrNumber& parameter, SourceLocation where = SourceLocation::current()) const {
+        if (state_ == nullptr) { throw_usage_error(where, "gradient handle used after it was added"); }
+        return whole(state_->geometry().number_of(parameter, where));
     }
 
   private:
     friend detail::Access;
     Gradients(State& state, SourceLocation taken) noexcept : state_(&state), taken_(taken) {}
     State* release() noexcept { return std::exchange(state_, nullptr); }
+    auto whole(std::size_t parameter) const {
+        return state_->view(parameter, state_->gradients().full().data(), state_->gradient_generation(), taken_);
+    }
 
     State* state_;
     SourceLocation taken_;

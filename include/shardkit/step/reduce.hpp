@@ -28,14 +28,15 @@ class [[nodiscard]] Reduced {
     double divisor_scale() const noexcept { return divisor_scale_; }
     bool has_loss_scale() const noexcept { return loss_scale_ != nullptr; }
 
-    /// Copies the whole reduced gradient of parameter P, scaled, to every rank. Collective over the data ranks;
-    /// for inspection: it allocates a full buffer.
-    /// @throws std::invalid_argument when the size is not P's; UsageError for a skipped or frozen group
+    /// Copies the whole reduced gradient of a parameter (its type, its name or its number), scaled, to every rank.
+    /// Collective over the data ranks; for inspection: it allocates a full buffer.
+    /// @throws std::invalid_argument when the size is not the parameter's, or the group has none of that name or
+    ///         number; UsageError for a skipped or frozen group
     template <class Layer, class P, FloatingElement V>
-    void read_full(Layer& layer, P, std::span<V> values, SourceLocation where = SourceLocation::current()) const {
+    void read_full(Layer& layer, const P& parameter, std::span<V> values,
+                   SourceLocation where = SourceLocation::current()) const {
         static_assert(Groups<T...>::template contains<Layer>,
                       "Reduced: this Sharded is not one of the model's groups");
-        static_assert(Layer::Group::template contains<P>, "Reduced: this parameter is not in the group");
         static_cast<void>(groups(where));
         auto& state = detail::Access::state(layer);
         double scale = divisor_scale_;
@@ -43,7 +44,7 @@ class [[nodiscard]] Reduced {
             const LossScaleState now = layer.context().read(loss_scale_);
             scale = detail::unscale(divisor_scale_, &now);
         }
-        state.read_full_gradient(Layer::Group::template index<P>, scale, values, where);
+        state.read_full_gradient(layer.number_of(parameter, where), scale, values, where);
     }
 
   private:

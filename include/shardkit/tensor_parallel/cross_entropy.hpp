@@ -5,6 +5,7 @@
 #include <span>
 
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/tensor_parallel/cross_entropy_kernels.hpp>
 #include <shardkit/tensor_parallel/vocabulary_part.hpp>
@@ -17,6 +18,8 @@ namespace shardkit::tp {
 /// Source:  Shoeybi et al., arXiv 1909.08053, section 3
 template <class Engine, class A>
 class CrossEntropy {
+    static_assert(shardkit::detail::IndexRules<Engine>::are_stated);
+
   public:
     using Communicator = typename Engine::Communicator;
 

@@ -12,6 +12,7 @@
 #include <shardkit/layout/flat_layout.hpp>
 
 #include "../thrown_message.hpp"
+#include "laid_out.hpp"
 
 namespace {
 
@@ -39,10 +40,10 @@ struct WideLayout {
 };
 
 template <std::size_t N>
-std::optional<FlatLayout<N>> made(const std::array<std::size_t, N>& numels, std::size_t shards, std::size_t alignment,
-                                  Packing packing) {
+std::optional<LaidOut<N>> made(const std::array<std::size_t, N>& numels, std::size_t shards, std::size_t alignment,
+                               Packing packing) {
     try {
-        return FlatLayout<N>(numels, shards, alignment, packing);
+        return LaidOut<N>(numels, shards, alignment, packing);
     } catch (const std::length_error&) { return std::nullopt; }
 }
 
@@ -55,7 +56,7 @@ bool check(const std::array<std::size_t, N>& numels, std::size_t shards, std::si
         REQUIRE(wide.total + Wide{shards} * alignment + alignment > Wide{largest});
         return false;
     }
-    for (std::size_t p = 0; p < N; ++p) { REQUIRE(Wide{layout->offset(p)} == wide.offsets[p]); }
+    for (std::size_t p = 0; p < N; ++p) { REQUIRE(Wide{layout->range(p).begin} == wide.offsets[p]); }
     REQUIRE(Wide{layout->total()} == wide.total);
     REQUIRE(Wide{layout->shard_numel()} == wide.shard);
     REQUIRE(Wide{layout->buffer_numel()} == wide.buffer);
@@ -73,9 +74,9 @@ constexpr std::array packings{Packing::aligned, Packing::packed, Packing::exact}
 }  // namespace
 
 TEST_CASE("FlatLayout: literals past 2^32 elements") {
-    constexpr FlatLayout<3> layout({5'000'000'001, 3, 7'000'000'000}, 8, 32);
-    static_assert(layout.offset(1) == 5'000'000'032);
-    static_assert(layout.offset(2) == 5'000'000'064);
+    constexpr LaidOut<3> layout({5'000'000'001, 3, 7'000'000'000}, 8, 32);
+    static_assert(layout.range(1).begin == 5'000'000'032);
+    static_assert(layout.range(2).begin == 5'000'000'064);
     static_assert(layout.total() == 12'000'000'064);
     static_assert(layout.shard_numel() == 1'500'000'032);
     static_assert(layout.buffer_numel() == 12'000'000'256);
@@ -122,13 +123,13 @@ TEST_CASE("FlatLayout: within a few elements of the overflow it is right or refu
 TEST_CASE("FlatLayout: sums, products and padding that overflow are refused") {
     const auto message = [](auto make) { return thrown_message<std::length_error>(make); };
     constexpr const char* expected = "FlatLayout: the group's element count overflows 64 bits";
-    CHECK(message([] { FlatLayout<2>({largest, 1}, 1, 1, Packing::packed); }) == expected);
-    CHECK(message([] { FlatLayout<2>({largest, 1}, 1, 1, Packing::exact); }) == expected);
-    CHECK(message([] { FlatLayout<2>({largest - 3, 1}, 1, 8); }) == expected);
-    CHECK(message([] { FlatLayout<1>({largest}, 2, 1); }) == expected);
-    CHECK(message([] { FlatLayout<1>({1}, largest, 2); }) == expected);
-    CHECK(message([] { FlatLayout<1>({1}, largest / 2, 8); }) == expected);
-    CHECK(message([] { FlatLayout<3>({largest / 2, largest / 2, largest / 2}, 1, 1, Packing::packed); }) == expected);
+    CHECK(message([] { LaidOut<2>({largest, 1}, 1, 1, Packing::packed); }) == expected);
+    CHECK(message([] { LaidOut<2>({largest, 1}, 1, 1, Packing::exact); }) == expected);
+    CHECK(message([] { LaidOut<2>({largest - 3, 1}, 1, 8); }) == expected);
+    CHECK(message([] { LaidOut<1>({largest}, 2, 1); }) == expected);
+    CHECK(message([] { LaidOut<1>({1}, largest, 2); }) == expected);
+    CHECK(message([] { LaidOut<1>({1}, largest / 2, 8); }) == expected);
+    CHECK(message([] { LaidOut<3>({largest / 2, largest / 2, largest / 2}, 1, 1, Packing::packed); }) == expected);
 }
 
 TEST_CASE("FlatLayout: random sizes of every magnitude, against 128-bit arithmetic") {

@@ -7,6 +7,7 @@
 
 #include <shardkit/layout/segments.hpp>
 
+#include "laid_out.hpp"
 #include "layout_oracle.hpp"
 
 namespace {
@@ -28,9 +29,9 @@ std::vector<Segment> runs(const Map& map, IndexRange range) {
 }
 
 template <std::size_t N>
-std::vector<Segment> segments(const FlatLayout<N>& layout, IndexRange range) {
+std::vector<Segment> segments(const LaidOut<N>& layout, IndexRange range) {
     std::vector<Segment> found;
-    for_each_segment(layout.ranges(), range, [&](const Segment& segment) { found.push_back(segment); });
+    for_each_segment(layout.parameters(), range, [&](const Segment& segment) { found.push_back(segment); });
     return found;
 }
 
@@ -44,7 +45,7 @@ bool same(const std::vector<Segment>& a, const std::vector<Segment>& b) {
 
 /// The shards, and every other range of the buffer.
 void check(const std::array<std::size_t, 3>& numels, std::size_t shards, std::size_t alignment, Packing packing) {
-    const FlatLayout<3> layout(numels, shards, alignment, packing);
+    const LaidOut<3> layout(numels, shards, alignment, packing);
     const Map map(numels, shards, alignment, packing);
     REQUIRE(map.elements.size() == layout.buffer_numel());
     std::vector<std::size_t> held(3, 0);
@@ -63,7 +64,7 @@ void check(const std::array<std::size_t, 3>& numels, std::size_t shards, std::si
 
 constexpr std::size_t covered(IndexRange range) {
     std::size_t count = 0;
-    for_each_segment(FlatLayout<2>({5, 6}, 2, 4).ranges(), range, [&](const Segment& s) { count += s.flat.size(); });
+    for_each_segment(LaidOut<2>({5, 6}, 2, 4).parameters(), range, [&](const Segment& s) { count += s.flat.size(); });
     return count;
 }
 static_assert(covered({0, 16}) == 11 && covered({4, 9}) == 2 && covered({5, 8}) == 0);
@@ -87,7 +88,7 @@ TEST_CASE("for_each_segment: exactly the elements that are no padding, for every
 }
 
 TEST_CASE("for_each_segment: past 2^32") {
-    const FlatLayout<2> layout({6'000'000'000, 5}, 2, 32);
+    const LaidOut<2> layout({6'000'000'000, 5}, 2, 32);
     const auto found = segments(layout, layout.shard(1));
     REQUIRE(found.size() == 2);
     CHECK(found[0].parameter == 0);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -25,13 +26,17 @@ static_assert(Six::names[0] == "pp" && Six::names[1] == "dp_replicate" && Six::n
 static_assert(Axes<Dp>::names[0] == "dp");
 static_assert(std::is_same_v<DataAxes, Axes<DpReplicate, DpShard, Cp>>, "slowest first, as ranks are numbered");
 
-static_assert(std::is_same_v<AxesWithout<DataAxes, Axes<DpShard>>, Axes<DpReplicate, Cp>>);
-static_assert(std::is_same_v<AxesWithout<DataAxes, Axes<DpShard, Cp>>, Axes<DpReplicate>>);
-static_assert(std::is_same_v<AxesWithout<DataAxes, Axes<Cp, DpShard, DpReplicate>>, Axes<>>);
-static_assert(std::is_same_v<AxesWithout<DataAxes, Axes<>>, DataAxes>);
-static_assert(std::is_same_v<AxesWithout<DataAxes, Axes<Tp>>, DataAxes>, "what is not there is not removed");
-static_assert(std::is_same_v<AxesWithout<Axes<>, DataAxes>, Axes<>>);
-static_assert(std::is_same_v<AxesWithout<Axes<Cp, Tp, Dp>, Axes<Tp>>, Axes<Cp, Dp>>, "order is kept");
+template <class From, class Removed>
+constexpr AxisNames without = AxisNames(From{}).without(Removed{});
+static_assert(without<DataAxes, Axes<DpShard>> == Axes<DpReplicate, Cp>{});
+static_assert(without<DataAxes, Axes<DpShard, Cp>> == Axes<DpReplicate>{});
+static_assert(without<DataAxes, Axes<Cp, DpShard, DpReplicate>> == Axes<>{});
+static_assert(without<DataAxes, Axes<>> == DataAxes{});
+static_assert(without<DataAxes, Axes<Tp>> == DataAxes{}, "what is not there is not removed");
+static_assert(without<Axes<>, DataAxes> == Axes<>{});
+static_assert(without<Axes<Cp, Tp, Dp>, Axes<Tp>> == Axes<Cp, Dp>{}, "order is kept");
+static_assert(AxisNames(Axes<Cp, Dp>{}) != AxisNames(Axes<Dp, Cp>{}) && AxisNames(Axes<Cp, Dp>{}).size() == 2);
+static_assert(AxisNames(Axes<Cp, Dp>{}).contains("dp") && !AxisNames(Axes<Cp, Dp>{}).contains("tp"));
 
 AxisGrid split(std::size_t replicate, std::size_t shard, std::size_t tp, std::size_t cp) {
     return {{DpReplicate::name, replicate}, {DpShard::name, shard}, {Tp::name, tp}, {Cp::name, cp}};
@@ -75,4 +80,21 @@ TEST_CASE("axes_label: axes of extent 1 are left out; none left is self") {
     CHECK(axes_label<Axes<Dp, Cp>>(plain) == "dp x cp");
     CHECK(axes_label<Axes<Cp, Dp>>(plain) == "cp x dp");
     CHECK(axes_label<Axes<Pp, Tp>>(plain) == "pp");
+}
+
+TEST_CASE("AxisNames: eight at most") {
+    AxisNames names;
+    for (std::size_t i = 0; i < AxisNames::capacity; ++i) { names.add("pp"); }
+    CHECK_THROWS_WITH_AS(names.add("tp"), "AxisNames: more than 8 axes", std::length_error);
+}
+
+TEST_CASE("axes_label: of axes that the program chooses, and the names that stand in it") {
+    const AxisGrid hybrid = split(2, 2, 2, 3);
+    AxisNames axes;
+    axes.add("dp_shard");
+    CHECK(axes_label(hybrid, axes) == "dp_shard");
+    CHECK(named_axes(hybrid, DataAxes{}) == Axes<Dp, Cp>{});
+    CHECK(named_axes(hybrid, Axes<DpReplicate, Cp>{}) == Axes<DpReplicate, Cp>{});
+    CHECK(named_axes(split(1, 4, 1, 1), DataAxes{}) == Axes<Dp>{});
+    CHECK(named_axes(split(1, 1, 1, 1), DataAxes{}) == Axes<>{});
 }

@@ -70,7 +70,7 @@ double step(Rank& rank, Layer& layer, Optimizer& optimizer, Scale& scale, Clip c
 }
 
 void check_protocol(const sk::DynamicPolicy& policy, Clip clip, std::size_t ranks, std::size_t overflowing) {
-    CAPTURE(policy.name);
+    CAPTURE(policy.name());
     CAPTURE(overflowing);
     sk::threads::run(Flat{ranks}, [&](auto& rank) {
         auto layer = toy::linear_layer<sk::DynamicPolicy, Half>(rank, "layer", policy);

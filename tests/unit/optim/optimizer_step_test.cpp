@@ -45,7 +45,7 @@ void step(Layer& layer, Optimizer& optimizer, double factor) {
 
 template <class Body>
 void on_three_ranks(const sk::DynamicPolicy& policy, Body body) {
-    CAPTURE(policy.name);
+    CAPTURE(policy.name());
     sk::threads::run(Flat{3}, [&](auto& rank) {
         auto layer = toy::linear_layer(rank, "blocks.0", policy);
         body(rank, layer, sk::groups(layer));
@@ -140,7 +140,7 @@ TEST_CASE("momentum has one state, plain SGD has none, AdamW has two") {
 
 TEST_CASE("padding is zero and stays zero, also with epsilon = 0") {
     const auto check = [](const sk::DynamicPolicy& policy) {
-        CAPTURE(policy.name);
+        CAPTURE(policy.name());
         sk::threads::run(Flat{4}, [&](auto& rank) {
             auto layer = toy::linear_layer<sk::DynamicPolicy, sk::Precision<sk::bf16>>(rank, "layer", policy);
             auto model = sk::groups(layer);

@@ -8,8 +8,9 @@
 
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/optim/adamw_options.hpp>
-#include <shardkit/optim/sgd_options.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/sgd.hpp>
 #include <shardkit/step/loss_scale.hpp>
 
 namespace sk = shardkit;
@@ -58,6 +59,19 @@ TEST_CASE("AdamWOptions: bad numbers are named, with what was given and expected
           "AdamW: weight_decay is -0.1, expected a finite number >= 0");
     CHECK(refusal(sk::AdamWOptions{.weight_decay = not_a_number}) ==
           "AdamW: weight_decay is nan, expected a finite number >= 0");
+}
+
+TEST_CASE("LionOptions: the defaults of its authors' code, and bad numbers by name") {
+    CHECK(sk::LionOptions{} == sk::LionOptions{1e-4, 0.9, 0.99, 0});
+    CHECK(refusal(sk::LionOptions{}) == "");
+    CHECK(refusal(sk::LionOptions{0, 0, 0, 0}) == "");
+    CHECK(refusal(sk::LionOptions{.learning_rate = -1}) ==
+          "Lion: learning_rate is -1, expected a finite number >= 0");
+    CHECK(refusal(sk::LionOptions{.beta1 = 1}) == "Lion: beta1 is 1, expected a number in [0, 1)");
+    CHECK(refusal(sk::LionOptions{.beta2 = -0.5}) == "Lion: beta2 is -0.5, expected a number in [0, 1)");
+    CHECK(refusal(sk::LionOptions{.beta2 = not_a_number}) == "Lion: beta2 is nan, expected a number in [0, 1)");
+    CHECK(refusal(sk::LionOptions{.weight_decay = infinity}) ==
+          "Lion: weight_decay is inf, expected a finite number >= 0");
 }
 
 TEST_CASE("SgdOptions: bad numbers and impossible combinations are named") {

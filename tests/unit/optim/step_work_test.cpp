@@ -11,11 +11,9 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/begin_norm.hpp>
-#include <shardkit/optim/begin_step.hpp>
-#include <shardkit/optim/begin_update.hpp>
-#include <shardkit/optim/finish_norm.hpp>
+#include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/optim/step_work.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
@@ -30,26 +28,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 struct Weight : sk::Param<"weight", double, 3> {};
 
 }  // namespace
-
-TEST_CASE("BeginNorm: the scale of every gradient, and partials of zero") {
-    double scale = 7;
-    std::array<double, 4> partials{1, 2, 3, 4};
-    sk::BeginNorm{0.25, nullptr, &scale, partials}();
-    CHECK(scale == 0.25);
-    CHECK(partials == std::array<double, 4>{});
-    const sk::LossScaleState loss_scale({.initial = 8});
-    sk::BeginNorm{0.25, &loss_scale, &scale, partials}();
-    CHECK(scale == 0.03125);
-}
-
-TEST_CASE("FinishNorm: adds in shard order, both kinds apart") {
-    // In this order the small numbers are lost against the large one; in another they are not.
-    const std::array<double, 8> partials{0x1p53, 1, 1, 0, 1, 2, -0x1p53, 4};
-    std::array<double, 2> total{5, 5};
-    sk::FinishNorm{partials, total.data()}();
-    CHECK(total[0] == 0);
-    CHECK(total[1] == 7);
-}
 
 TEST_CASE("ClipCoefficient: min(1, max_norm / (norm + 1e-6)), one without a norm, NaN for a NaN") {
     CHECK(sk::ClipCoefficient{}.value() == 1);
@@ -90,7 +68,7 @@ TEST_CASE("BeginStep: divides by the loss scale as it was, then adapts it; skips
 
 TEST_CASE("BeginUpdate: one update for each choice; a skipped step counts nothing") {
     const sk::AdamWOptions options{.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25};
-    const std::vector<sk::UpdateChoice> choices{{1, 0.25}, {2, 0}};
+    const std::vector<sk::ParameterHypers> choices{{1, 0.25}, {2, 0}};
     std::vector<sk::AdamWUpdate<double>> updates(2);
     sk::AdamWRule::Progress progress;
     sk::StepScalars scalars{0.125, 0};
@@ -118,53 +96,13 @@ TEST_CASE("BeginUpdate: one update for each choice; a skipped step counts nothin
 
 TEST_CASE("EngineTable: what the host gave, and what kernels wrote since") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        const std::array<sk::UpdateRun, 2> runs{{{0, 5, 1}, {6, 9, 0}}};
-        const sk::detail::EngineTable table{rank, std::span<const sk::UpdateRun>(runs)};
+        const std::array<sk::UpdateRange, 2> runs{{{0, 5, 1}, {6, 9, 0}}};
+        const sk::detail::EngineTable table{rank, std::span<const sk::UpdateRange>(runs)};
         CHECK(table.size() == 2);
         CHECK(table.read(0) == runs[0]);
         CHECK(table.read(1) == runs[1]);
         table.span()[1].end = 7;
-        CHECK(table.read(1) == sk::UpdateRun{6, 7, 0});
-    });
-}
-
-TEST_CASE("NormMemory: the scratch is kept and only grows") {
-    sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        sk::detail::NormMemory<sk::EngineOf<decltype(rank)>> memory(rank);
-        const auto small = memory.scratch(4);
-        CHECK(small.size() == 4);
-        const auto large = memory.scratch(1000);
-        CHECK(large.size() == 1000);
-        large[999] = 3;
-        const auto again = memory.scratch(8);
-        CHECK(again.size() == 8);
-        CHECK(again.data() == large.data());
-        CHECK(memory.scratch(1000)[999] == 3);
-    });
-}
-
-TEST_CASE("GlobalNorm: refused once its memory belongs to a later norm") {
-    sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        sk::Sharded<Weight, sk::NoShard, sk::EngineOf<decltype(rank)>> layer{rank, "layer"};
-        auto model = sk::groups(layer);
-        sk::SGD optimizer{model, {.learning_rate = 1}};
-        const auto norm_of = [&](double value) {
-            sk::Accumulation accumulation{model};
-            auto handle = accumulation.gradients(layer);
-            handle[Weight{}][1] = value;
-            accumulation.add(std::move(handle));
-            const auto reduced = sk::reduce(std::move(accumulation), sk::sum);
-            return sk::global_norm(reduced);
-        };
-        const auto kept = norm_of(3);
-        for (std::size_t i = 1; i < sk::norm_slots; ++i) { CHECK(norm_of(1).value() == 1); }
-        CHECK(kept.value() == 3);
-        const auto later = norm_of(2);
-        CHECK(later.value() == 2);
-        CHECK_USAGE_ERROR(kept.value(),
-                          "GlobalNorm: 16 more norms were taken before this one was used, expected fewer than 16");
-        CHECK_USAGE_ERROR(sk::clip(kept, 1),
-                          "GlobalNorm: 16 more norms were taken before this one was used, expected fewer than 16");
+        CHECK(table.read(1) == sk::UpdateRange{6, 7, 0});
     });
 }
 

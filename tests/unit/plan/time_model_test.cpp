@@ -9,7 +9,6 @@
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/param/param.hpp>
-#include <shardkit/plan/communication_seconds.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/policy/full_shard.hpp>
@@ -34,7 +33,7 @@ constexpr double seconds(const sk::AxisGrid& mesh, std::size_t ranks_per_node, s
     struct Weight : sk::Param<"weight", float, 1U << 22U> {};
     const std::array group{sk::describe_group<Weight, Policy>("model", {}, mesh, policy)};
     const auto plan = sk::plan_traffic(group, mesh, {.microbatches = microbatches, .norms_per_step = 0});
-    return sk::communication_seconds(plan, mesh, group[0].policy, model(ranks_per_node));
+    return sk::communication_seconds(plan, mesh, model(ranks_per_node));
 }
 
 constexpr double bytes = 4.0 * (1U << 22U);
@@ -97,12 +96,12 @@ TEST_CASE("cp and tp lie between the ranks of dp: a group of two can span nodes"
 }
 
 TEST_CASE("the norm's all-reduce runs over the world; a message is counted where it is received") {
-    sk::TrafficPlan plan;
-    plan.add(sk::Verb::all_reduce, sk::TrafficAxes::world, 1, 64, 96);
-    plan.add(sk::Verb::send, sk::TrafficAxes::cp, 2, 1000, 1000);
-    plan.add(sk::Verb::receive, sk::TrafficAxes::cp, 2, 1000, 1000);
     const auto mesh = mesh_of(2, 1, 2);
-    const auto policy = sk::policy_traits(sk::FullShard{}, 2, 2);
+    const auto cp = sk::PlannedAxes::of(mesh, sk::Axes<sk::Cp>{});
+    sk::TrafficPlan plan;
+    plan.add(sk::Verb::all_reduce, sk::PlannedAxes::world(), 1, 64, 96);
+    plan.add(sk::Verb::send, cp, 2, 1000, 1000);
+    plan.add(sk::Verb::receive, cp, 2, 1000, 1000);
     const double expected = 6e-5 + 96 / 1e8 + 2e-6 + 2000 / 1e9;
-    CHECK(sk::communication_seconds(plan, mesh, policy, model(2)) == doctest::Approx(expected).epsilon(1e-12));
+    CHECK(sk::communication_seconds(plan, mesh, model(2)) == doctest::Approx(expected).epsilon(1e-12));
 }

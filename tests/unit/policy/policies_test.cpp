@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -11,10 +14,11 @@
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/policy_traits.hpp>
+#include <shardkit/policy/policy_rules.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/policy/shard_over.hpp>
+#include <shardkit/policy/split_mesh.hpp>
 
 #include "../thrown_message.hpp"
 
@@ -32,15 +36,25 @@ struct Row {
     Placement optimizer;
     Release freed;
 };
-constexpr bool is(const PolicyTraits& traits, const Row& row) {
+constexpr bool is(const PolicyValues& traits, const Row& row) {
     return traits.name == row.name && traits.parameters == row.parameters &&
            traits.accumulate == row.microbatches_summed && traits.gradients == row.gradients &&
            traits.optimizer == row.optimizer && traits.release == row.freed;
 }
 template <class Policy>
-constexpr PolicyTraits traits(const Policy& policy = {}, std::size_t dp = 8, std::size_t cp = 3) {
-    return policy_traits(policy, dp, cp);
+constexpr PolicyValues traits(const Policy& policy = {}, std::size_t dp = 8) {
+    return policy_values(policy, dp);
 }
+/// Shards on a mesh with cp 3 and tp 2.
+template <class Policy>
+constexpr std::size_t shards(const Policy& policy = {}) {
+    const AxisGrid mesh{{"dp", 8}, {"tp", 2}, {"cp", 3}};
+    const PolicyValues values = policy_values(policy, 8);
+    return ranks_over(Over::shards, values, split_mesh(mesh, values, "mine", {}));
+}
+/// The data axes that remain: across them, shards are replicas of each other.
+template <class Policy>
+constexpr AxisNames replica_axes = axes_of(Over::replicas, traits<Policy>());
 
 constexpr Row no_shard{"no_shard", replicated, Accumulate::unreduced, replicated, replicated, Release::never};
 constexpr Row stage1{"shard_optimizer", replicated, Accumulate::unreduced, sharded, sharded, Release::never};
@@ -70,23 +84,25 @@ concept KnowsItsGroup = requires {
 static_assert(!KnowsItsGroup<HybridShard<dynamic>> && !KnowsItsGroup<FullShard>);
 
 // Plain policies shard over the data axis alone; what remains are its replicas and cp.
-static_assert(std::is_same_v<ShardAxes<FullShard>, Axes<DpShard>>);
-static_assert(std::is_same_v<ReplicaAxes<FullShard>, Axes<DpReplicate, Cp>>);
-static_assert(std::is_same_v<ReplicaAxes<HybridShard<2>>, Axes<DpReplicate, Cp>>);
-static_assert(traits<FullShard>().cp_shards == 1 && traits<NoShard>().cp_shards == 1);
+static_assert(traits<FullShard>().shard_axes == Axes<DpShard>{});
+static_assert(replica_axes<FullShard> == Axes<DpReplicate, Cp>{});
+static_assert(replica_axes<HybridShard<2>> == Axes<DpReplicate, Cp>{});
+static_assert(shards<FullShard>() == 8 && shards<NoShard>() == 8 && shards<HybridShard<4>>() == 4);
+static_assert(axes_of(Over::data, traits<HybridShard<2>>()) == DataAxes{});
+static_assert(axes_of(Over::tp, traits<FullShard>()) == Axes<Tp>{});
 
 // ShardOver keeps everything but the axes.
 using FullOverBoth = ShardOver<FullShard, Axes<DpShard, Cp>>;
 using HybridOverBoth = ShardOver<HybridShard<dynamic>, Axes<DpShard, Cp>>;
 static_assert(ShardPolicy<FullOverBoth> && PolicyRules<FullOverBoth>::hold);
 static_assert(is(traits<FullOverBoth>(), stage3) && is(traits(HybridOverBoth{2}), hybrid));
-static_assert(traits<FullOverBoth>().cp_shards == 3 && traits<FullOverBoth>().shard_group == 8);
-static_assert(traits(HybridOverBoth{2}).cp_shards == 3 && traits(HybridOverBoth{2}).shard_group == 2);
-static_assert(std::is_same_v<ShardAxes<FullOverBoth>, Axes<DpShard, Cp>>);
-static_assert(std::is_same_v<ReplicaAxes<FullOverBoth>, Axes<DpReplicate>>);
-static_assert(std::is_same_v<ShardAxes<ShardOver<FullShard, Axes<DpShard>>>, Axes<DpShard>>);
+static_assert(shards<FullOverBoth>() == 8 * 3 && traits<FullOverBoth>().shard_group == 8);
+static_assert(shards(HybridOverBoth{2}) == 2 * 3 && traits(HybridOverBoth{2}).shard_group == 2);
+static_assert(traits<FullOverBoth>().shard_axes == Axes<DpShard, Cp>{});
+static_assert(replica_axes<FullOverBoth> == Axes<DpReplicate>{});
+static_assert(traits<ShardOver<FullShard, Axes<DpShard>>>().shard_axes == Axes<DpShard>{});
 static_assert(ShardOver<HybridShard<4>, Axes<DpShard, Cp>>::static_group == 4);
-static_assert(traits<ShardOver<ShardOptimizer, Axes<DpShard, Cp>>>().cp_shards == 3);
+static_assert(shards<ShardOver<ShardOptimizer, Axes<DpShard, Cp>>>() == 24);
 
 // Every policy of the library is possible.
 static_assert(PolicyRules<NoShard>::hold && PolicyRules<ShardOptimizer>::hold && PolicyRules<ShardGradOp>::hold);
@@ -112,10 +128,12 @@ TEST_CASE("DynamicPolicy: has the placements, name and groups of what it holds, 
     const auto same = [](const auto& policy) {
         const DynamicPolicy chosen(policy);
         for (const std::size_t dp : {1U, 2U, 6U, 64U}) {
-            const PolicyTraits given = policy_traits(chosen, dp, 3);
-            const PolicyTraits expected = policy_traits(policy, dp, 3);
+            const PolicyValues given = policy_values(chosen, dp);
+            const PolicyValues expected = policy_values(policy, dp);
             CHECK(given.shard_group == expected.shard_group);
-            CHECK(given.cp_shards == 1);
+            CHECK(chosen.shard_group(dp) == expected.shard_group);
+            CHECK(given.shard_axes == expected.shard_axes);
+            CHECK(chosen.name() == expected.name);
             CHECK(is(given, {expected.name, expected.parameters, expected.accumulate, expected.gradients,
                              expected.optimizer, expected.release}));
         }
@@ -127,12 +145,118 @@ TEST_CASE("DynamicPolicy: has the placements, name and groups of what it holds, 
     same(HybridShard<4>{});
     same(HybridShard<dynamic>{3});
     same(AllReduceThenShard{});
+    same(HybridOverBoth{2});
     // Over cp as well, as any other policy.
     const ShardOver<DynamicPolicy, Axes<DpShard, Cp>> both{FullShard{}};
-    CHECK(policy_traits(both, 8, 3).cp_shards == 3);
-    CHECK(policy_traits(both, 8, 3).shard_group == 8);
-    CHECK(is(policy_traits(both, 8, 3), stage3));
+    CHECK(shards(both) == 24);
+    CHECK(policy_values(both, 8).shard_group == 8);
+    CHECK(is(policy_values(both, 8), stage3));
 }
+
+// The rules as a function of values, each sentence by name: types have them in tests/compile_fail.
+namespace {
+constexpr const char* never_partial =
+    "impossible policy: parameters, reduced gradients and optimizer are replicated or sharded, never partial";
+constexpr const char* released =
+    "impossible policy: sharded parameters are released at_update or at_reshard, replicated ones never";
+constexpr const char* over_data = "impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>";
+
+struct Broken {
+    PolicyValues values;
+    std::string_view sentence;
+};
+template <class Policy, class Change>
+constexpr Broken broken(std::string_view sentence, Change change) {
+    Broken made{policy_values(Policy{}, 4), sentence};
+    change(made.values);
+    return made;
+}
+constexpr std::array impossible{
+    broken<NoShard>(never_partial, [](PolicyValues& p) { p.parameters = partial; }),
+    broken<FullShard>(never_partial, [](PolicyValues& p) { p.gradients = partial; }),
+    broken<NoShard>(never_partial, [](PolicyValues& p) { p.optimizer = partial; }),
+    broken<FullShard>("impossible policy: sharded parameters need a sharded optimizer; a replicated one would update "
+                      "parameters that the rank does not hold",
+                      [](PolicyValues& p) { p.optimizer = replicated; }),
+    broken<NoShard>("impossible policy: a replicated optimizer needs replicated gradients; with sharded ones it "
+                    "would see one shard only",
+                    [](PolicyValues& p) { p.gradients = sharded; }),
+    broken<FullShard>("impossible policy: accumulating reduced gradients needs sharded gradients",
+                      [](PolicyValues& p) { p.gradients = replicated; }),
+    broken<FullShard>(released, [](PolicyValues& p) { p.release = Release::never; }),
+    broken<NoShard>(released, [](PolicyValues& p) { p.release = Release::at_reshard; }),
+    broken<NoShard>(released, [](PolicyValues& p) { p.release = Release::at_update; }),
+    broken<FullShard>(over_data, [](PolicyValues& p) { p.shard_axes = Axes<DpShard, Tp>{}; }),
+    broken<FullShard>(over_data, [](PolicyValues& p) { p.shard_axes = Axes<DpReplicate>{}; }),
+    broken<FullShard>(over_data, [](PolicyValues& p) { p.shard_axes = Axes<Cp, DpShard>{}; }),
+    broken<FullShard>(over_data, [](PolicyValues& p) { p.shard_axes = Axes<>{}; }),
+};
+static_assert(std::all_of(impossible.begin(), impossible.end(),
+                          [](const Broken& b) { return broken_rule(b.values) == b.sentence; }));
+static_assert(broken_rule(PolicyValues{}).empty() && broken_rule(traits<HybridOverBoth>()).empty());
+static_assert(broken_rule(traits<AllReduceThenShard>()).empty() && broken_rule(traits<KeepUntilUpdate>()).empty());
+}  // namespace
+
+TEST_CASE(
+    "DynamicPolicy: made from values it refuses what no type can be, by the same sentence and at the user's line") {
+    for (const Broken& b : impossible) {
+        const std::string message = thrown_message<std::invalid_argument>([&] { DynamicPolicy{b.values}; });
+        CHECK(message.starts_with("DynamicPolicy '" + std::string(b.values.name) + "': " + std::string(b.sentence)));
+        CHECK(message.find("policies_test.cpp:") != std::string::npos);
+    }
+}
+
+TEST_CASE("DynamicPolicy: made from values it is these, and every possible combination is taken") {
+    std::size_t possible = 0;
+    for (const Placement parameters : {replicated, sharded}) {
+        for (const Placement gradients : {replicated, sharded}) {
+            for (const Placement optimizer : {replicated, sharded}) {
+                for (const Accumulate accumulate : {Accumulate::unreduced, Accumulate::reduced}) {
+                    for (const Release release : {Release::never, Release::at_update, Release::at_reshard}) {
+                        const PolicyValues given{"mine",     parameters, gradients, optimizer,
+                                                 accumulate, release,    3,         Axes<DpShard, Cp>{}};
+                        if (!broken_rule(given).empty()) { continue; }
+                        ++possible;
+                        const DynamicPolicy policy(given);
+                        CHECK(is(policy_values(policy, 6),
+                                 {"mine", parameters, accumulate, gradients, optimizer, release}));
+                        CHECK(policy.shard_group(6) == 3);
+                        CHECK(policy.values().shard_axes == Axes<DpShard, Cp>{});
+                    }
+                }
+            }
+        }
+    }
+    // Replicated parameters: DDP, all-reduced then sharded, stages 1 and 2. Sharded: three kinds of gradients, each
+    // released in two ways.
+    CHECK(possible == 4 + 3 * 2);
+}
+
+TEST_CASE("a policy with members that are known at run time only is judged when its values are asked for") {
+    struct Chosen {
+        std::string_view name = "chosen";
+        Placement parameters = replicated;
+        Placement gradients = sharded;
+        Placement optimizer = sharded;
+        Accumulate accumulate = Accumulate::reduced;
+        Release release = Release::never;
+        static std::size_t shard_group(std::size_t dp) { return dp; }
+    };
+    static_assert(ShardPolicy<Chosen> && !StaticPolicy<Chosen>);
+    Chosen chosen;
+    CHECK(
+        is(policy_values(chosen, 4), {"chosen", replicated, Accumulate::reduced, sharded, sharded, Release::never}));
+    chosen.release = Release::at_update;
+    CHECK(thrown_message<std::invalid_argument>([&] { policy_values(chosen, 4); }) == released);
+}
+
+// What is chosen changes as a whole or not at all.
+static_assert(std::is_copy_assignable_v<DynamicPolicy>);
+template <class P>
+concept Changeable = requires(P policy) {
+    policy.parameters = sharded;
+};
+static_assert(!Changeable<DynamicPolicy> && Changeable<PolicyValues>);
 
 TEST_CASE("HybridShard: a group of no ranks is refused") {
     CHECK(thrown_message<std::invalid_argument>([] { HybridShard<dynamic>{0}; }) ==

@@ -110,20 +110,11 @@ struct QuietEngine {
     template <class T>
     using Buffer = HostBuffer<T>;
 };
+static_assert(Engine<QuietEngine> && !StepKernels<QuietEngine>);
 static_assert(CountsTraffic<threads::Communicator> && CountsTraffic<self::Communicator>);
 static_assert(!CountsTraffic<comm_test::RecordingCommunicator>);
 static_assert(!std::is_copy_constructible_v<Context<self::Engine>> &&
               !std::is_move_constructible_v<Context<self::Engine>>);
-
-/// What another room keeps for a rank.
-struct Counted {
-    explicit Counted(const Context<self::Engine>& context) : ranks(context.world_size()) {}
-    std::size_t ranks;
-    int uses = 0;
-};
-struct OtherCounted : Counted {
-    using Counted::Counted;
-};
 
 }  // namespace
 
@@ -306,17 +297,39 @@ TEST_CASE("Context: an engine that does not count has an empty log") {
     CHECK(call.count == 0);  // the data axis is the world
 }
 
-TEST_CASE("Context: keeps one object of each type for other rooms, made when it is first asked for") {
+namespace {
+
+int kept_alive = 0;
+
+/// One of two types that differ in nothing but their number.
+template <int Number>
+struct KeptThing {
+    std::size_t rank;
+    template <class Engine>
+    explicit KeptThing(Context<Engine>& context) : rank(context.rank()) {
+        ++kept_alive;
+    }
+    KeptThing(const KeptThing&) = delete;
+    KeptThing& operator=(const KeptThing&) = delete;
+    ~KeptThing() { --kept_alive; }
+};
+
+}  // namespace
+
+TEST_CASE("Context: what is kept is made once for each type, from the context, and freed with it") {
     self::run(DeviceMesh<1>{}, [](auto& rank) {
-        auto& first = rank.template kept<Counted>();
-        CHECK(first.ranks == 1);
-        first.uses = 3;
-        auto& other = rank.template kept<OtherCounted>();
-        CHECK(other.uses == 0);
-        CHECK(&rank.template kept<Counted>() == &first);
-        CHECK(rank.template kept<Counted>().uses == 3);
-        CHECK(&rank.template kept<OtherCounted>() == &other);
+        Context<self::Engine>& context = rank;
+        auto& first = context.template kept<KeptThing<1>>();
+        CHECK(first.rank == 0);
+        first.rank = 7;
+        auto& second = context.template kept<KeptThing<2>>();
+        CHECK(second.rank == 0);
+        CHECK(&context.template kept<KeptThing<1>>() == &first);
+        CHECK(&context.template kept<KeptThing<2>>() == &second);
+        CHECK(first.rank == 7);
+        CHECK(kept_alive == 2);
     });
+    CHECK(kept_alive == 0);
 }
 
 TEST_CASE("Context: an adopted communicator serves its sub-mesh, and no other is made") {

@@ -72,7 +72,7 @@ std::vector<Held> memory_of_all_ranks(const sk::DynamicPolicy& policy) {
 
 template <class Precision>
 void check(const sk::DynamicPolicy& policy) {
-    CAPTURE(policy.name);
+    CAPTURE(policy.name());
     auto held = memory_of_all_ranks<Precision>(policy);
     REQUIRE(held.size() > 4 * 10);
     std::sort(held.begin(), held.end(), [](const Held& x, const Held& y) { return x.begin < y.begin; });

@@ -20,9 +20,7 @@ namespace sk = shardkit;
 namespace {
 
 // What cannot be chosen is refused where it is chosen.
-using OverBoth = sk::Axes<sk::DpShard, sk::Cp>;
 static_assert(!std::is_default_constructible_v<sk::DynamicPolicy>);
-static_assert(!std::is_constructible_v<sk::DynamicPolicy, sk::ShardOver<sk::FullShard, OverBoth>>);
 static_assert(!std::is_constructible_v<sk::DynamicPolicy, int>);
 static_assert(!std::is_convertible_v<sk::FullShard, sk::DynamicPolicy>);
 static_assert(!sk::StaticPolicy<sk::DynamicPolicy> && sk::StaticPolicy<sk::HybridShard<sk::dynamic>>);
@@ -30,7 +28,7 @@ static_assert(!sk::StaticPolicy<sk::DynamicPolicy> && sk::StaticPolicy<sk::Hybri
 /// The steps of `policy`, chosen at run time, against those of its own type.
 template <class Policy>
 void check_same(const toy::Mesh& mesh, const Policy& policy, const toy::Training& training) {
-    CAPTURE(sk::policy_traits(policy, 4, 1).name);
+    CAPTURE(sk::policy_values(policy, 4).name);
     CAPTURE(mesh.size());
     const auto expected = toy::train_as<sk::Precision<double>>(mesh, policy, training);
     const auto given = toy::train_as<sk::Precision<double>>(mesh, sk::DynamicPolicy(policy), training);
@@ -49,6 +47,7 @@ TEST_CASE("a policy chosen at run time trains as the policy itself, bit for bit"
         check_same(mesh, sk::ShardGradOp{}, training);
         check_same(mesh, sk::FullShard{}, training);
         check_same(mesh, toy::KeepUntilUpdate{}, training);
+        check_same(mesh, toy::FullOverBoth{}, training);
         if (mesh.size() == 4) { check_same(mesh, sk::HybridShard<sk::dynamic>{2}, training); }
     }
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <vector>
@@ -7,8 +8,10 @@
 
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/plan/plan.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
@@ -40,7 +43,7 @@ std::vector<float> read(Layer& layer, P parameter, std::size_t numel) {
 
 template <class Precision>
 void check_frozen_weight(const sk::DynamicPolicy& policy) {
-    CAPTURE(policy.name);
+    CAPTURE(policy.name());
     sk::threads::run(Flat{3}, [&](auto& rank) {
         auto layer = frozen_layer<Precision>(rank, "layer", policy, toy::Linear::mask<Weight>());
         auto model = sk::groups(layer);
@@ -64,7 +67,7 @@ void check_frozen_weight(const sk::DynamicPolicy& policy) {
 }
 
 void check_frozen_group(const sk::DynamicPolicy& policy) {
-    CAPTURE(policy.name);
+    CAPTURE(policy.name());
     sk::threads::run(Flat{2}, [&](auto& rank) {
         auto frozen = frozen_layer<sk::Precision<sk::bf16>>(rank, "frozen", policy, toy::Linear::all());
         auto trained = frozen_layer<sk::Precision<sk::bf16>>(rank, "trained", policy, {});
@@ -96,11 +99,77 @@ void check_frozen_group(const sk::DynamicPolicy& policy) {
         // Its windows gather where the policy shards parameters, and a load reaches every rank.
         rank.traffic().clear();
         for (int i = 0; i < 2; ++i) { CHECK(static_cast<float>(frozen.unshard()[Bias{}][6]) == 106); }
-        CHECK(toy::calls(rank, sk::Verb::all_gather) == (policy.parameters == sk::Placement::sharded ? 2 : 0));
+        CHECK(toy::calls(rank, sk::Verb::all_gather) ==
+              (policy.values().parameters == sk::Placement::sharded ? 2 : 0));
+    });
+}
+
+/// Bytes that a rank, which is a thread, holds in buffers of at least 1 KiB: smaller ones are tables.
+struct Held {
+    static constexpr std::size_t least = 1024;
+    static inline thread_local std::size_t bytes = 0;
+};
+template <class T>
+class CountedBuffer : public sk::HostBuffer<T> {
+  public:
+    CountedBuffer() noexcept = default;
+    explicit CountedBuffer(std::size_t size) : sk::HostBuffer<T>(size) { Held::bytes += counted(); }
+    CountedBuffer(CountedBuffer&&) noexcept = default;  // the bytes go with the memory
+    CountedBuffer& operator=(CountedBuffer&&) noexcept = default;
+    ~CountedBuffer() { Held::bytes -= counted(); }
+
+  private:
+    std::size_t counted() const noexcept {
+        return this->size() * sizeof(T) >= Held::least ? this->size() * sizeof(T) : 0;
+    }
+};
+struct CountingEngine : sk::threads::Engine {
+    template <class T>
+    using Buffer = CountedBuffer<T>;
+};
+
+struct Table : sk::Param<"table", float, 64, 48>, sk::Frozen {};
+struct Head : sk::Param<"head", float, 48, 33> {};
+struct Offset : sk::Param<"offset", float, 700> {};
+using Mixed = sk::Params<Offset, Table, Head>;
+
+/// A step of three microbatches over a group of which a part is frozen: what is held at its end, when every buffer of
+/// the step has been made, is what the plan says.
+template <class Precision>
+void check_mixed_plan(const Flat& mesh, const sk::DynamicPolicy& policy) {
+    CAPTURE(policy.name);
+    sk::threads::run(mesh, [&](auto& rank) {
+        sk::Rank<CountingEngine, Flat> counted(mesh, rank.world());
+        Held::bytes = 0;
+        sk::Sharded<Mixed, sk::DynamicPolicy, CountingEngine, Precision> layer(counted, "layer", {}, {policy});
+        auto model = sk::groups(layer);
+        sk::AdamW optimizer{model};
+        sk::Accumulation accumulation{model};
+        for (int m = 0; m < 3; ++m) {
+            const auto window = layer.unshard();
+            accumulation.add_zero(layer);
+        }
+        optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+        const sk::Plan planned = sk::plan(model, {.microbatches = 3, .norms_per_step = 0});
+        CHECK(Held::bytes == planned.memory.total().value);
+        CHECK(planned.numel == 700 + 64 * 48 + 48 * 33);
     });
 }
 
 }  // namespace
+
+TEST_CASE("a group of which a part is frozen holds what is planned, under every policy") {
+    for (const std::size_t ranks : {2U, 4U}) {
+        CAPTURE(ranks);
+        const std::array policies{sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
+                                  sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{}),
+                                  sk::DynamicPolicy(sk::HybridShard<2>{})};
+        for (const sk::DynamicPolicy& policy : policies) {
+            check_mixed_plan<sk::Precision<float>>(Flat{ranks}, policy);
+            check_mixed_plan<sk::Precision<float, sk::bf16, float, double>>(Flat{ranks}, policy);
+        }
+    }
+}
 
 TEST_CASE("a frozen parameter of a group keeps its value and is not in the norm") {
     check_frozen_weight<sk::Precision<double>>(sk::DynamicPolicy(sk::NoShard{}));

@@ -57,7 +57,7 @@ template <class Precision>
 void check_divisors(const sk::DynamicPolicy& policy) {
     for (const std::size_t world : {1U, 2U, 4U}) {
         for (const std::size_t microbatches : {1U, 3U}) {
-            CAPTURE(policy.name);
+            CAPTURE(policy.name());
             CAPTURE(world);
             CAPTURE(microbatches);
             sk::threads::run(Flat{world}, [&](auto& rank) {
@@ -143,7 +143,7 @@ TEST_CASE("reading gradients checks size and group") {
 
 TEST_CASE("gradients that the user's own kernels have reduced take part as they are") {
     const auto check = [](const sk::DynamicPolicy& policy) {
-        CAPTURE(policy.name);
+        CAPTURE(policy.name());
         sk::threads::run(Flat{2}, [&](auto& rank) {
             auto layer = toy::linear_layer(rank, "layer", policy);
             auto model = sk::groups(layer);

@@ -43,7 +43,7 @@ std::vector<double> stepped(double factor) {
 /// Two layers of each policy on two ranks: body(rank, a, b, model, optimizer).
 template <class Body>
 void on_two_layers(const sk::DynamicPolicy& policy, Body body) {
-    CAPTURE(policy.name);
+    CAPTURE(policy.name());
     sk::threads::run(Flat{2}, [&](auto& rank) {
         auto a = toy::linear_layer(rank, "a", policy);
         auto b = toy::linear_layer(rank, "b", policy);

@@ -90,7 +90,7 @@ Tensors read(Layer& layer) {
 /// Where element `i` of what this rank holds of a parameter lies in the whole tensor, by counting: the test's own.
 std::size_t whole_index(std::size_t p, std::size_t i, std::size_t tp, std::size_t tp_index) {
     const sk::TensorShape whole = shapes()[p];
-    const sk::TpPlacement placement = Block::tp_placements[p];
+    const sk::TpPlacement placement = Block::attributes[p].tp;
     if (placement.kind != sk::TpPlacement::Kind::split) { return i; }
     const std::size_t extent = whole.extents[placement.dimension];
     std::size_t inner = 1;
@@ -146,7 +146,7 @@ std::vector<Outcome> train(Mesh mesh, const sk::DynamicPolicy& policy, Rule rule
                     for_each_parameter([&](auto parameter, std::size_t p) {
                         const auto value = window[parameter];
                         const auto gradient = handle[parameter];
-                        const bool partial = Block::tp_placements[p].kind == sk::TpPlacement::Kind::partial_sum;
+                        const bool partial = Block::attributes[p].tp.kind == sk::TpPlacement::Kind::partial_sum;
                         for (std::size_t i = 0; i < gradient.size(); ++i) {
                             const std::size_t w = whole_index(p, i, tp, tp_index);
                             for (std::size_t s = 0; s < samples; ++s) {
@@ -186,7 +186,7 @@ std::vector<Outcome> train(Mesh mesh, const sk::DynamicPolicy& policy, Rule rule
 }
 
 void check_training(const Outcome& one, Rule rule, const sk::DynamicPolicy& policy) {
-    CAPTURE(policy.name);
+    CAPTURE(policy.name());
     for (const Mesh mesh : {Mesh(1, 2, 1), Mesh(2, 2, 1), Mesh(3, 2, 1), Mesh(1, 4, 1), Mesh(1, 3, 2), Mesh(2, 2, 2),
                             Mesh(2, 1, 1), Mesh(4, 2, 1)}) {
         if (mesh.grid().extent("dp") % policy.shard_group(mesh.grid().extent("dp")) != 0) { continue; }
@@ -339,7 +339,7 @@ TEST_CASE("tp: an extent that tp does not divide is refused by name") {
 
 TEST_CASE("tp: what is planned is what is measured: bytes, calls, and memory of a part") {
     const auto check = [](const sk::DynamicPolicy& policy) {
-        CAPTURE(policy.name);
+        CAPTURE(policy.name());
         for (const Mesh mesh : {Mesh(2, 2, 1), Mesh(1, 3, 1), Mesh(3, 4, 1), Mesh(1, 1, 1)}) {
             CAPTURE(mesh.describe());
             std::vector<sk::TrafficLog::Entry> measured(mesh.size());
@@ -359,7 +359,7 @@ TEST_CASE("tp: what is planned is what is measured: bytes, calls, and memory of 
                 if (rank.rank() == 0) { planned = sk::plan(model, {.norms_per_step = 0}); }
             });
             // down_bias and norm: 16 and 5 elements of 8 bytes, aligned, one behind the other.
-            const auto& row = planned.traffic(sk::Verb::all_reduce, sk::TrafficAxes::tp);
+            const auto row = planned.traffic(sk::Verb::all_reduce, "tp");
             std::uint64_t calls = 0;
             std::uint64_t payload = 0;
             std::uint64_t moved = 0;
@@ -368,7 +368,8 @@ TEST_CASE("tp: what is planned is what is measured: bytes, calls, and memory of 
                 payload += entry.payload.value;
                 moved += entry.moved.value;
             }
-            const std::size_t holders = policy.gradients == sk::Placement::sharded ? 1 : mesh.grid().extent("dp");
+            const std::size_t holders =
+                policy.values().gradients == sk::Placement::sharded ? 1 : mesh.grid().extent("dp");
             CHECK(payload == (mesh.grid().extent("tp") == 1 ? 0 : 21 * 8 * mesh.grid().extent("tp") * holders));
             CHECK(std::abs(static_cast<double>(row.payload.value) -
                            static_cast<double>(payload) / static_cast<double>(mesh.size())) <= 1);

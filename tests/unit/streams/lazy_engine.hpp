@@ -11,6 +11,7 @@
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/rank/engine.hpp>
 
 #include "lazy_stream.hpp"
 
@@ -66,5 +67,6 @@ struct Engine {
     using Buffer = sk::HostBuffer<T>;
     using Kernels = sk::host::EnqueuedKernels<Stream>;
 };
+static_assert(sk::Engine<Engine> && sk::GroupVerbs<Engine> && sk::StepKernels<Engine> && sk::IndexKernels<Engine>);
 
 }  // namespace lazy

@@ -48,6 +48,7 @@ struct Engine : lazy::Engine {
     template <class T>
     using Buffer = WatchedBuffer<T>;
 };
+static_assert(sk::Engine<Engine> && sk::StepKernels<Engine>);
 
 struct LazyRank : sk::Rank<Engine, sk::DeviceMesh<1>> {
     LazyRank() : Rank({}, {}) {

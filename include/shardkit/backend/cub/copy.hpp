@@ -6,10 +6,10 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cub/require_size.hpp>
-#include <shardkit/backend/cuda/check.hpp>
-#include <shardkit/backend/cuda/device_guard.hpp>
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cub/span_walk.hpp>
+#include <shardkit/backend/cuda/device.hpp>
+#include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 
 namespace shardkit::gpu {
 

@@ -1,15 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 
-#include <shardkit/backend/cub/accumulate_pass.hpp>
-#include <shardkit/backend/cub/convert_pass.hpp>
-#include <shardkit/backend/cub/fill_pass.hpp>
-#include <shardkit/backend/cub/require_size.hpp>
-#include <shardkit/backend/cub/scale_pass.hpp>
+#include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/element.hpp>
+
+namespace shardkit::gpu {
+
+/// One vector of a pass over elements: to[i] = value
+template <Element T>
+struct FillPass {
+    static constexpr std::size_t lanes = lanes_for<T>;
+
+    T* to;
+    T value;
+    Tiling<lanes> tiling;
+
+    constexpr void operator()(std::uint64_t vector) const { for_each_pack(tiling, vector, *this); }
+
+    template <std::size_t N>
+    constexpr void at(std::uint64_t position) const {
+        AlignedPack<T, N> pack{};
+        for (std::size_t i = 0; i < N; ++i) { pack.lane[i] = value; }
+        store<N>(pack, to + position);
+    }
+};
+
+/// One vector of a pass over elements: to[i] = from[i], rounded
+template <FloatingElement From, FloatingElement To>
+struct ConvertPass {
+    static constexpr std::size_t lanes = lanes_for<From, To>;
+
+    const From* from;
+    To* to;
+    Tiling<lanes> tiling;
+
+    constexpr void operator()(std::uint64_t vector) const { for_each_pack(tiling, vector, *this); }
+
+    template <std::size_t N>
+    constexpr void at(std::uint64_t position) const {
+        store<N>(converted_pack<To>(load<N>(from + position)), to + position);
+    }
+};
+
+/// One vector of a pass over elements: total[i] += addend[i], in Arithmetic<Sum>
+template <FloatingElement Addend, FloatingElement Sum>
+struct AccumulatePass {
+    using A = Arithmetic<Sum>;
+    static constexpr std::size_t lanes = lanes_for<Addend, Sum>;
+
+    const Addend* addend;
+    Sum* total;
+    Tiling<lanes> tiling;
+
+    constexpr void operator()(std::uint64_t vector) const { for_each_pack(tiling, vector, *this); }
+
+    template <std::size_t N>
+    constexpr void at(std::uint64_t position) const {
+        const auto more = load<N>(addend + position);
+        auto sum = load<N>(total + position);
+        for (std::size_t i = 0; i < N; ++i) {
+            sum.lane[i] = converted<Sum>(converted<A>(sum.lane[i]) + converted<A>(more.lane[i]));
+        }
+        store<N>(sum, total + position);
+    }
+};
+
+/// One vector of a pass over elements: to[i] *= *factor, in Arithmetic<T>
+template <FloatingElement T>
+struct ScalePass {
+    using A = Arithmetic<T>;
+    static constexpr std::size_t lanes = lanes_for<T>;
+
+    T* to;
+    const double* factor;
+    Tiling<lanes> tiling;
+
+    constexpr void operator()(std::uint64_t vector) const { for_each_pack(tiling, vector, *this); }
+
+    template <std::size_t N>
+    constexpr void at(std::uint64_t position) const {
+        const A by = static_cast<A>(*factor);
+        auto pack = load<N>(to + position);
+        for (std::size_t i = 0; i < N; ++i) { pack.lane[i] = converted<T>(by * converted<A>(pack.lane[i])); }
+        store<N>(pack, to + position);
+    }
+};
+
+}  // namespace shardkit::gpu
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 

@@ -3,6 +3,6 @@
 
 // The kernels of kernels.hpp with their device code.
 
-#include <shardkit/backend/cub/device_launch.cuh>
 #include <shardkit/backend/cub/kernels.hpp>
-#include <shardkit/backend/cub/norm_partial.cuh>
+#include <shardkit/backend/cub/launch.cuh>
+#include <shardkit/backend/cub/norm.cuh>

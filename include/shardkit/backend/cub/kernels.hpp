@@ -6,18 +6,17 @@
 #include <span>
 #include <type_traits>
 
-#include <shardkit/backend/cub/adamw.hpp>
 #include <shardkit/backend/cub/block_int8.hpp>
 #include <shardkit/backend/cub/copy.hpp>
-#include <shardkit/backend/cub/device_launch.hpp>
 #include <shardkit/backend/cub/elementwise.hpp>
-#include <shardkit/backend/cub/norm_partial.hpp>
-#include <shardkit/backend/cub/pack.hpp>
-#include <shardkit/backend/cub/run_once.hpp>
-#include <shardkit/backend/cub/sgd.hpp>
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cub/launch.hpp>
+#include <shardkit/backend/cub/norm.hpp>
+#include <shardkit/backend/cub/tensors.hpp>
+#include <shardkit/backend/cub/update.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/tensor_table.hpp>
+#include <shardkit/rank/engine.hpp>
 
 namespace shardkit::gpu {
 
@@ -63,8 +62,8 @@ struct Kernels {
 
     /// work(), once, on the device.
     template <class Work>
-    static void run(const Stream& stream, const Work& work) {
-        DeviceLaunch{stream}(1, RunOnce<Work>{work}, "run");
+    static void run_once(const Stream& stream, const Work& work) {
+        DeviceLaunch{stream}(1, RunOnce<Work>{work}, "run_once");
     }
 
     /// work(i) for every i below n, in any order.
@@ -78,17 +77,11 @@ struct Kernels {
                              const double* scale, double* into) {
         gpu::norm_partial(stream, gradient, segments, scale, into);
     }
-    template <FloatingElement Master, FloatingElement Gather, FloatingElement Gradient>
-    static void adamw(const Stream& stream, std::span<const UpdateRun> runs,
-                      const AdamWUpdate<Arithmetic<Master>>* updates, const std::uint32_t* skip,
-                      const AdamWSpans<Master, Gather, Gradient>& spans) {
-        gpu::adamw(DeviceLaunch(stream), runs, updates, skip, spans);
-    }
-    template <FloatingElement Master, FloatingElement Gather, FloatingElement Gradient>
-    static void sgd(const Stream& stream, std::span<const UpdateRun> runs,
-                    const SgdUpdate<Arithmetic<Master>>* updates, const std::uint32_t* skip,
-                    const SgdSpans<Master, Gather, Gradient>& spans) {
-        gpu::sgd(DeviceLaunch(stream), runs, updates, skip, spans);
+    template <class Master, class Gather, class Gradient, std::size_t StateCount,
+              UpdateOf<Arithmetic<Master>, StateCount> Update>
+    static void update(const Stream& stream, std::span<const UpdateRange> ranges, const Update* updates,
+                       const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
+        gpu::update(DeviceLaunch(stream), ranges, updates, skip, spans);
     }
 
     template <Element T>
@@ -111,5 +104,8 @@ struct Kernels {
         gpu::dequantize<Block>(DeviceLaunch(stream), codes, scales, to);
     }
 };
+
+static_assert(StepKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
+static_assert(IndexKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
 
 }  // namespace shardkit::gpu

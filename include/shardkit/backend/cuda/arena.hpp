@@ -10,10 +10,29 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/cuda/chunk_source.hpp>
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/device.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 
 namespace shardkit::gpu {
+
+/// Where an Arena takes its chunks from: DeviceChunks (cudaMalloc), or a communication library's allocator.
+class ChunkSource {
+  public:
+    ChunkSource() = default;
+    ChunkSource(const ChunkSource&) = delete;
+    ChunkSource& operator=(const ChunkSource&) = delete;
+    virtual ~ChunkSource() = default;
+
+    /// Memory for `bytes` > 0, aligned to at least 256 bytes.
+    /// Throws what its allocator's failure is told by.
+    virtual void* allocate(std::size_t bytes, SourceLocation where) = 0;
+    /// Gives back what `allocate` returned.
+    virtual void free(void* chunk) noexcept = 0;
+};
 
 /// Memory of a few large chunks, handed out in pieces of a multiple of 512 bytes: the first free piece that is large
 /// enough, in the order of chunks and offsets. The same requests in the same order give the same chunk and offset on
@@ -132,6 +151,29 @@ class Arena {
     std::size_t used_bytes_ = 0;
     std::vector<Chunk> chunks_;
     std::vector<std::vector<Piece>> pieces_;  // of every chunk, by offset, without gaps; no two free neighbours
+};
+
+/// Chunks of one device by cudaMalloc, whichever device is selected when they are taken.
+class DeviceChunks final : public ChunkSource {
+  public:
+    explicit DeviceChunks(int device) noexcept : device_(device) {}
+
+    /// @throws OutOfMemory; Error
+    void* allocate(std::size_t bytes, SourceLocation where) override {
+        const DeviceGuard guard(device_, where);
+        void* chunk = nullptr;
+        const cudaError_t code = cudaMalloc(&chunk, bytes);
+        if (code == cudaErrorMemoryAllocation) {
+            static_cast<void>(cudaGetLastError());
+            throw OutOfMemory("cudaMalloc", bytes, where);
+        }
+        check(code, "cudaMalloc", where);
+        return chunk;
+    }
+    void free(void* chunk) noexcept override { static_cast<void>(cudaFree(chunk)); }
+
+  private:
+    int device_;
 };
 
 }  // namespace shardkit::gpu

@@ -9,9 +9,9 @@
 
 #include <shardkit/backend/cuda/arena.hpp>
 #include <shardkit/backend/cuda/byte_count.hpp>
-#include <shardkit/backend/cuda/check.hpp>
-#include <shardkit/backend/cuda/device_guard.hpp>
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cuda/device.hpp>
+#include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/element.hpp>
 
 namespace shardkit::gpu {

@@ -9,8 +9,8 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/byte_count.hpp>
-#include <shardkit/backend/cuda/check.hpp>
-#include <shardkit/backend/cuda/stream_ref.hpp>
+#include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/core/source_location.hpp>
 
 namespace shardkit::gpu {

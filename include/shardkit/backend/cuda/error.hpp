@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -31,6 +33,28 @@ class Error : public std::runtime_error {
     cudaError_t code_;
     std::string call_;
     SourceLocation where_;
+};
+
+/// Throws unless `code` is cudaSuccess. The runtime's last error of this thread is cleared first, so that the next
+/// call that looks at it does not report this one again.
+/// @throws Error with `call`, the runtime's text and the caller's line
+inline void check(cudaError_t code, std::string_view call, SourceLocation where = SourceLocation::current()) {
+    if (code == cudaSuccess) { return; }
+    static_cast<void>(cudaGetLastError());
+    throw Error(code, call, where);
+}
+
+/// A GPU has no memory for a chunk: what containers get as std::bad_alloc, and name their group to.
+class OutOfMemory : public std::bad_alloc {
+  public:
+    OutOfMemory(std::string_view call, std::size_t bytes, SourceLocation where)
+        // NOLINTNEXTLINE(bugprone-throw-keyword-missing): kept for its text
+        : error_(cudaErrorMemoryAllocation, shardkit::detail::concat(call, " of ", bytes, " bytes"), where) {}
+
+    const char* what() const noexcept override { return error_.what(); }
+
+  private:
+    Error error_;
 };
 
 }  // namespace shardkit::gpu

@@ -7,7 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/core/error.hpp>
 
 namespace shardkit::gpu {

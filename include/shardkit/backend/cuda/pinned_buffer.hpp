@@ -10,7 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/byte_count.hpp>
-#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/core/source_location.hpp>
 
 namespace shardkit::gpu {

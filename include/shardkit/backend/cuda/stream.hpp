@@ -1,15 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string_view>
 #include <utility>
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
-#include <shardkit/backend/cuda/stream_ref.hpp>
+#include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/cuda/event.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 
 namespace shardkit::gpu {
+
+/// A CUDA stream that somebody else owns. The default streams are refused: they order work that has nothing to do
+/// with each other, and which of them is meant depends on how a file was compiled.
+class StreamRef {
+  public:
+    /// @throws std::invalid_argument for a default stream, by its name
+    explicit StreamRef(cudaStream_t stream, SourceLocation where = SourceLocation::current()) : stream_(stream) {
+        if (stream == nullptr) { refuse("the null stream", where); }
+        if (stream == cudaStreamLegacy) { refuse("cudaStreamLegacy", where); }
+        if (stream == cudaStreamPerThread) { refuse("cudaStreamPerThread", where); }
+    }
+
+    cudaStream_t native() const noexcept { return stream_; }
+
+    /// Marks the work given to the stream so far.
+    /// @throws Error, for example when stream and event are of different devices
+    void record(EventRef event, SourceLocation where = SourceLocation::current()) const {
+        check(cudaEventRecord(event.native(), stream_), "cudaEventRecord", where);
+    }
+    /// Work given to the stream from here on runs after the event's latest record; the host does not wait.
+    /// @throws Error
+    void wait(EventRef event, SourceLocation where = SourceLocation::current()) const {
+        check(cudaStreamWaitEvent(stream_, event.native(), 0), "cudaStreamWaitEvent", where);
+    }
+    /// Waits in the host until all work given to the stream so far is over.
+    /// @throws Error, also for earlier work of the device that failed
+    void synchronize(SourceLocation where = SourceLocation::current()) const {
+        check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize", where);
+    }
+
+  private:
+    [[noreturn]] static void refuse(std::string_view name, SourceLocation where) {
+        throw_invalid_argument(where, "StreamRef: ", name,
+                               " given, expected a stream made by cudaStreamCreateWithFlags or gpu::Stream; the "
+                               "default streams are not used");
+    }
+
+    cudaStream_t stream_;
+};
 
 /// The owner of a stream of the current device that does not wait for the default stream. Move-only. Its end does
 /// not wait: work given to it runs on.

@@ -13,7 +13,7 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/norm_partial.hpp>
-#include <shardkit/optim/update_run.hpp>
+#include <shardkit/optim/update.hpp>
 
 namespace shardkit::host {
 
@@ -61,7 +61,7 @@ struct EnqueuedKernels {
 
     /// work(), once: scalars that depend on scalars. It is copied, and holds pointers into the engine's memory.
     template <class Work>
-    static void run(const S& stream, const Work& work) {
+    static void run_once(const S& stream, const Work& work) {
         stream.submit(work);
     }
 
@@ -89,39 +89,24 @@ struct EnqueuedKernels {
         });
     }
 
-    /// One AdamW step over the elements in `runs`, each with updates[run.update]; nothing when *skip is not 0.
-    template <class Update, class Master, class Gather, class Gradient>
-    static void adamw(const S& stream, std::span<const UpdateRun> runs, const Update* updates,
-                      const std::uint32_t* skip, const AdamWSpans<Master, Gather, Gradient>& spans) {
-        each_run(stream, runs, updates, skip, [spans](const Update& update, const auto& part) {
-            HostKernels::adamw(
-                InlineStream{}, update,
-                AdamWSpans<Master, Gather, Gradient>{part(spans.master), part(spans.gathered), part(spans.gradient),
-                                                     part(spans.exp_avg), part(spans.exp_avg_sq)});
-        });
-    }
-
-    /// One SGD step, likewise.
-    template <class Update, class Master, class Gather, class Gradient>
-    static void sgd(const S& stream, std::span<const UpdateRun> runs, const Update* updates,
-                    const std::uint32_t* skip, const SgdSpans<Master, Gather, Gradient>& spans) {
-        each_run(stream, runs, updates, skip, [spans](const Update& update, const auto& part) {
-            HostKernels::sgd(InlineStream{}, update,
-                             SgdSpans<Master, Gather, Gradient>{part(spans.master), part(spans.gathered),
-                                                                part(spans.gradient), part(spans.momentum_buffer)});
-        });
-    }
-
-  private:
-    /// step(the run's update, part) for every run, where part(span) are the run's elements of a span that has any.
-    template <class Update, class Step>
-    static void each_run(const S& stream, std::span<const UpdateRun> runs, const Update* updates,
-                         const std::uint32_t* skip, const Step& step) {
+    /// One step of an optimizer over the elements in `ranges`, each with updates[range.update]; nothing when *skip is
+    /// not 0.
+    template <class Master, class Gather, class Gradient, std::size_t StateCount,
+              UpdateOf<Arithmetic<Master>, StateCount> Update>
+    static void update(const S& stream, std::span<const UpdateRange> ranges, const Update* updates,
+                       const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
         stream.submit([=] {
             if (*skip != 0) { return; }
-            for (const UpdateRun& run : runs) {
-                step(updates[run.update],
-                     [&](auto span) { return span.empty() ? span : span.subspan(run.begin, run.end - run.begin); });
+            for (const UpdateRange& range : ranges) {
+                const auto part = [&](auto span) {
+                    return span.empty() ? span : span.subspan(range.begin, range.end - range.begin);
+                };
+                auto parts = spans;
+                parts.master = part(spans.master);
+                parts.gathered = part(spans.gathered);
+                parts.gradient = part(spans.gradient);
+                for (auto& state : parts.states) { state = part(state); }
+                HostKernels::update(InlineStream{}, updates[range.update], parts);
             }
         });
     }

@@ -8,22 +8,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
+#include <utility>
 
 #include <shardkit/backend/host/summands.hpp>
 #include <shardkit/core/element.hpp>
 
 // Loops on short vectors, made once per instruction set out of the same source:
-//   lanes.inc      Lanes<A>, one register of values, and its arithmetic
+//   lanes.inc      Lanes<A>, one register of values, its arithmetic and comparisons
 //   lanes_io.inc   load, Stored, store, stored_as: registers from and to elements of any type
 //   loops.inc      run_lanes, block_sum, sum_lanes: the loops that the headers for_each_lanes, block_sum and
 //                  sum_lanes choose from
 // Namespace `compiled` is for the instructions that the translation unit is compiled for. On x86 without AVX
 // there is `avx2` besides, chosen at run time: square roots and divisions take half the time. It uses no
 // fused multiply-add, so both give the same bits.
+// The few instructions that are named are the compilers' builtins: <immintrin.h> would be a fifth of what the whole
+// umbrella takes to read.
 
 namespace shardkit::host {
 

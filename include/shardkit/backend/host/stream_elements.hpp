@@ -7,9 +7,7 @@
 
 #include <shardkit/backend/host/copy_elements.hpp>
 
-#if defined(__AVX__)
-#include <immintrin.h>
-#elif defined(__SSE2__)
+#if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
@@ -36,9 +34,15 @@ template <std::size_t Bytes>
 void stream_register(const void* from, void* to) noexcept {
 #if defined(__AVX__)
     if constexpr (Bytes == 32) {
-        __m256i word;
+        // NOLINTNEXTLINE(modernize-use-using): a vector's type as GCC and clang define it
+        typedef long long Word __attribute__((vector_size(32)));
+        Word word;
         std::memcpy(&word, from, Bytes);
-        _mm256_stream_si256(static_cast<__m256i*>(to), word);
+#if defined(__clang__)
+        __builtin_nontemporal_store(word, static_cast<Word*>(to));
+#else
+        __builtin_ia32_movntdq256(static_cast<Word*>(to), word);
+#endif
         return;
     }
 #endif

@@ -9,6 +9,7 @@
 #include <shardkit/backend/mpi/exchange.hpp>
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/rank/engine.hpp>
 
 namespace shardkit::mpi {
 
@@ -23,5 +24,7 @@ struct Engine {
     using Buffer = HostBuffer<T>;
     using Kernels = host::EnqueuedKernels<host::HostStream>;
 };
+
+static_assert(shardkit::Engine<Engine<>> && GroupVerbs<Engine<>> && StepKernels<Engine<>> && IndexKernels<Engine<>>);
 
 }  // namespace shardkit::mpi

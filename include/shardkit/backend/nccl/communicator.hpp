@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
-#include <shardkit/backend/cuda/device_guard.hpp>
+#include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/memory_kind.hpp>
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/borrow.hpp>
 #include <shardkit/backend/nccl/call.hpp>

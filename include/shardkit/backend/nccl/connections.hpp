@@ -12,9 +12,11 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <shardkit/backend/cuda/arena.hpp>
-#include <shardkit/backend/cuda/watch.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/nccl/aborts.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/check.hpp>
@@ -29,29 +31,23 @@ namespace shardkit::nccl {
 /// NCCL's side of a World: its communicators, what became of them, and how long it waits for peers.
 class Connections : private gpu::Watch {
   public:
-    Connections(std::chrono::milliseconds timeout, bool survivable) noexcept
-        : timeout_(timeout), survivable_(survivable) {}
+    Connections(std::chrono::milliseconds timeout, bool survivable, int device)
+        : timeout_(timeout), survivable_(survivable), aborts_(device) {}
     Connections(const Connections&) = delete;
     Connections& operator=(const Connections&) = delete;
 
     Group& world_group() noexcept { return groups_.front(); }
     const Group& world_group() const noexcept { return groups_.front(); }
-    /// Ends this rank's part at once, without its peers: their verbs fail, at the latest after their timeout.
+    /// Ends this rank's part, without its peers: their verbs fail, at the latest after their timeout. Returns at
+    /// once; NCCL ends what is under way beside.
     void abort() noexcept { abort(groups_.begin()); }
     /// The same, but the World's communicator stays to be shrunk to the ranks that are left: see Survivors. What it
     /// has under way ends at once where NCCL can revoke communicators (2.28.7), else when that is done.
     void revoke() noexcept {
         if (finished_ || groups_.empty()) { return; }
+        // First: the children's kernels may sit behind one of the World's.
+        revoke_world();
         abort(std::next(groups_.begin()));
-#if NCCL_VERSION_CODE >= 22807
-        int version = 0;
-        const bool can = ncclGetVersion(&version) == ncclSuccess && version >= 22807;
-        if (!can || revoked_ || world_group().owner != Group::Owner::world || world_group().comm == nullptr) {
-            return;
-        }
-        const ncclResult_t code = ncclCommRevoke(world_group().comm, NCCL_REVOKE_DEFAULT);
-        revoked_ = code == ncclSuccess || code == ncclInProgress;
-#endif
     }
 
     /// Throws what this World failed with, if it did.
@@ -80,6 +76,21 @@ class Connections : private gpu::Watch {
     void complete(const Call& call, std::string_view nccl_call, ncclResult_t code) {
         complete(call, call.group, nccl_call, code);
     }
+    /// After a call that makes `made` out of `parent`, a group of `of`. NCCL returns ncclSuccess while it is still at
+    /// it where the parent does not block, and writes the new communicator only when the parent is ready again.
+    /// Source:  ncclCommInitChildComm in NCCL's init.cc, 2.18 to 2.30; NCCL issue 1472
+    /// @throws CommError, after aborting, unless there is a communicator that can be used
+    void complete_made(Connections& of, const Group& parent, const Group& made, std::string_view nccl_call,
+                       ncclResult_t code, std::string_view doing, SourceLocation where) {
+        if (code != ncclSuccess && code != ncclInProgress) {
+            fail(doing, describe(code, nccl_call, parent.comm), where);
+        }
+        of.await(parent, nccl_call, doing, where);
+        if (made.comm == nullptr) {
+            fail(doing, shardkit::detail::concat(nccl_call, " is over and has made no communicator"), where);
+        }
+        await(made, nccl_call, doing, where);
+    }
     /// Aborts everything; of a survivable World all but its communicator.
     /// @throws CommError always
     [[noreturn]] void fail(std::string_view doing, std::string_view what, SourceLocation where) {
@@ -99,6 +110,8 @@ class Connections : private gpu::Watch {
 
     bool finished() const noexcept { return finished_; }
     bool failed() const noexcept { return !failure_.empty(); }
+    /// Whether NCCL has ended all that was aborted, within the timeout.
+    bool aborts_over() const noexcept { return aborts_.over(timeout_); }
     std::deque<Group>& groups() noexcept { return groups_; }
     /// For the streams whose waiting is to end when a peer fails.
     gpu::Watch& watch() noexcept { return *this; }
@@ -161,11 +174,11 @@ class Connections : private gpu::Watch {
                 if (known) { continue; }
                 Registered& made = registrations_.emplace_back(group, c, registration);
                 const ncclResult_t code = made.make(chunks[c]);
-                if (code == ncclInProgress) {
-                    await(group, made.call(), "registration", where);
-                } else if (code != ncclSuccess) {
+                if (code != ncclSuccess && code != ncclInProgress) {
                     fail("registration", describe(code, made.call(), group.comm), where);
                 }
+                // ncclCommWindowRegister returns ncclSuccess while it is still at it (dev_runtime.cc, from 2.28).
+                await(group, made.call(), "registration", where);
             }
         }
     }
@@ -181,12 +194,8 @@ class Connections : private gpu::Watch {
         const bool under_way = old.failed() && !old.revoked_;
         if (old.failure_.empty()) { old.failure_ = "its survivors have a World of their own"; }
         Group& made = add_group("world");
-        const ncclResult_t code = shrink(from.comm, lost, under_way, &made.comm);
-        if (code != ncclSuccess && code != ncclInProgress) {
-            fail(doing, describe(code, "ncclCommShrink", from.comm), where);
-        }
-        old.await(from, "ncclCommShrink", doing, where);
-        await(made, "ncclCommShrink", doing, where);
+        complete_made(old, from, made, "ncclCommShrink", shrink(from.comm, lost, under_way, &made.comm), doing,
+                      where);
     }
 
   private:
@@ -216,17 +225,31 @@ class Connections : private gpu::Watch {
         }
     }
 
+    void revoke_world() noexcept {
+#if NCCL_VERSION_CODE >= 22807
+        int version = 0;
+        const bool can = ncclGetVersion(&version) == ncclSuccess && version >= 22807;
+        if (!can || revoked_ || world_group().owner != Group::Owner::world || world_group().comm == nullptr) {
+            return;
+        }
+        const ncclResult_t code = ncclCommRevoke(world_group().comm, NCCL_REVOKE_DEFAULT);
+        revoked_ = code == ncclSuccess || code == ncclInProgress;
+#endif
+    }
+
     void abort(std::deque<Group>::iterator first) noexcept {
         if (finished_) { return; }
         if (failure_.empty()) { failure_ = "this rank gave up"; }
         registrations_.clear();
-        // In one group, so that every communicator is told to stop before one waits for the device.
-        static_cast<void>(ncclGroupStart());
-        for (; first != groups_.end(); ++first) {
-            if (first->owner != Group::Owner::world || first->comm == nullptr) { continue; }
-            static_cast<void>(ncclCommAbort(std::exchange(first->comm, nullptr)));
-        }
-        static_cast<void>(ncclGroupEnd());
+        std::vector<ncclComm_t> comms;
+        try {
+            for (; first != groups_.end(); ++first) {
+                if (first->owner != Group::Owner::world || first->comm == nullptr) { continue; }
+                comms.push_back(first->comm);
+                first->comm = nullptr;
+            }
+        } catch (...) {}  // NOLINT(bugprone-empty-catch): no memory; the others are left behind
+        aborts_.begin(std::move(comms));
     }
 
     void deregister_borrowed(SourceLocation where) {
@@ -238,6 +261,7 @@ class Connections : private gpu::Watch {
 
     std::chrono::milliseconds timeout_;
     bool survivable_;
+    Aborts aborts_;
     bool revoked_ = false;
     bool finished_ = false;
     std::string failure_;

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/comm/cost.hpp>
 

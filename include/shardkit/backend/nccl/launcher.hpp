@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include <shardkit/backend/cuda/device_count.hpp>
+#include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/nccl/comm_id_scope.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>

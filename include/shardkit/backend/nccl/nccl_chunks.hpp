@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include <shardkit/backend/cuda/chunk_source.hpp>
-#include <shardkit/backend/cuda/device_guard.hpp>
+#include <shardkit/backend/cuda/arena.hpp>
+#include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/check.hpp>
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <type_traits>
 
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/datatype.hpp>

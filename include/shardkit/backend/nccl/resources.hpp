@@ -10,14 +10,10 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/arena.hpp>
-#include <shardkit/backend/cuda/chunk_source.hpp>
 #include <shardkit/backend/cuda/device_buffer.hpp>
-#include <shardkit/backend/cuda/device_chunks.hpp>
 #include <shardkit/backend/cuda/pinned_buffer.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
-#include <shardkit/backend/cuda/stream_ref.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/backend/cuda/watch.hpp>
 #include <shardkit/backend/nccl/nccl_chunks.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 

@@ -10,8 +10,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/group.hpp>
@@ -68,10 +68,10 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;  // also where the parent is a borrowed one that blocks
     Group& made = world.add_group(axes);
-    world.complete(
-        call, "ncclCommSplit",
-        ncclCommSplit(parent.comm, static_cast<int>(color_index), static_cast<int>(place), &made.comm, &config));
-    world.complete(call, made, "ncclCommSplit", ncclInProgress);
+    world.complete_made(
+        world, parent, made, "ncclCommSplit",
+        ncclCommSplit(parent.comm, static_cast<int>(color_index), static_cast<int>(place), &made.comm, &config),
+        call.doing(), call.where);
     world.welcome(made, call.where);
     return made;
 }

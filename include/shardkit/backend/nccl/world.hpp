@@ -13,10 +13,9 @@
 #include <string_view>
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
-#include <shardkit/backend/cuda/current_device.hpp>
-#include <shardkit/backend/cuda/device_guard.hpp>
+#include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/memory_kind.hpp>
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/borrow.hpp>
 #include <shardkit/backend/nccl/call.hpp>
@@ -85,8 +84,8 @@ class World final : public Connections {
     World& operator=(const World&) = delete;
 
     /// Finishes, if `finish` was not called; while an exception leaves the scope, or after a failure, it aborts
-    /// instead. Ends within the timeout. Only where work of a borrowed communicator hangs, memory and streams are
-    /// left behind: freeing them would wait for that work for ever.
+    /// instead. Ends within the timeout. Only where work of a borrowed communicator hangs, or a CUDA graph lives on
+    /// that holds verbs, memory and streams are left behind: freeing them would wait for that for ever.
     ~World() {
         const bool unwinding = std::uncaught_exceptions() > exceptions_;
         if (!finished() && !failed() && !unwinding) {
@@ -99,7 +98,9 @@ class World final : public Connections {
         if (!finished()) { abort(); }
         const bool borrows =
             std::ranges::any_of(groups(), [](const Group& group) { return group.owner == Group::Owner::user; });
-        if (borrows && !finished() && resources_->busy()) { static_cast<void>(resources_.release()); }
+        if (!aborts_over() || (borrows && !finished() && resources_->busy())) {
+            static_cast<void>(resources_.release());
+        }
     }
 
     /// The last call: waits for both streams, then ends and destroys the communicators that this World made. The
@@ -194,7 +195,7 @@ class World final : public Connections {
     static constexpr const char* making = "World";
 
     World(const Options& options, std::size_t ranks, std::size_t rank, SourceLocation where)
-        : Connections(options.timeout, options.survivable),
+        : Connections(options.timeout, options.survivable, device_of(options, where)),
           options_(options),
           device_(device_of(options, where)),
           exceptions_(std::uncaught_exceptions()),

@@ -7,6 +7,7 @@
 #include <shardkit/backend/self/communicator.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/rank/engine.hpp>
 
 namespace shardkit::self {
 
@@ -19,5 +20,7 @@ struct Engine {
     using Buffer = HostBuffer<T>;
     using Kernels = host::EnqueuedKernels<InlineStream>;
 };
+
+static_assert(shardkit::Engine<Engine> && GroupVerbs<Engine> && StepKernels<Engine> && IndexKernels<Engine>);
 
 }  // namespace shardkit::self

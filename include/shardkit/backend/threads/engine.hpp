@@ -9,6 +9,7 @@
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/rank/engine.hpp>
 
 namespace shardkit::threads {
 
@@ -22,5 +23,7 @@ struct Engine {
     using Buffer = HostBuffer<T>;
     using Kernels = host::EnqueuedKernels<InlineStream>;
 };
+
+static_assert(shardkit::Engine<Engine> && GroupVerbs<Engine> && StepKernels<Engine> && IndexKernels<Engine>);
 
 }  // namespace shardkit::threads

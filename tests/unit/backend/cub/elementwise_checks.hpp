@@ -97,8 +97,8 @@ void check_run(M& machine) {
     machine.clear();
     const auto scalars = array(machine, std::vector<double>{3, 5, 0, 0});
     double* const at = scalars.data();
-    M::Kernels::run(machine.stream(), Multiply{at, at + 1, at + 2});
-    M::Kernels::run(machine.stream(), Multiply{at + 2, at + 1, at + 3});
+    M::Kernels::run_once(machine.stream(), Multiply{at, at + 1, at + 2});
+    M::Kernels::run_once(machine.stream(), Multiply{at + 2, at + 1, at + 3});
     CHECK(scalars.values() == std::vector<double>{3, 5, 15, 75});
 }
 

@@ -8,15 +8,12 @@
 #include <string_view>
 #include <type_traits>
 
-#include <shardkit/backend/cub/adamw.hpp>
-#include <shardkit/backend/cub/add_norm_partials.hpp>
-#include <shardkit/backend/cub/add_to_norm.hpp>
 #include <shardkit/backend/cub/block_int8.hpp>
 #include <shardkit/backend/cub/elementwise.hpp>
-#include <shardkit/backend/cub/norm_pass.hpp>
-#include <shardkit/backend/cub/pack.hpp>
-#include <shardkit/backend/cub/run_once.hpp>
-#include <shardkit/backend/cub/sgd.hpp>
+#include <shardkit/backend/cub/launch.hpp>
+#include <shardkit/backend/cub/norm.hpp>
+#include <shardkit/backend/cub/tensors.hpp>
+#include <shardkit/backend/cub/update.hpp>
 
 #include "machine.hpp"
 
@@ -58,8 +55,8 @@ struct SerialKernels {
         std::copy(from.begin(), from.end(), to.begin());
     }
     template <class Work>
-    static void run(Stream launch, const Work& work) {
-        launch(1, gpu::RunOnce<Work>{work}, "run");
+    static void run_once(Stream launch, const Work& work) {
+        launch(1, gpu::RunOnce<Work>{work}, "run_once");
     }
     template <FloatingElement T>
     static void norm_partial(Stream /*launch*/, std::span<const T> gradient, std::span<const IndexRange> segments,
@@ -72,14 +69,9 @@ struct SerialKernels {
         gpu::AddToNorm{into}(0, sum);
     }
     template <class Update, class Spans>
-    static void adamw(Stream launch, std::span<const UpdateRun> runs, const Update* updates,
-                      const std::uint32_t* skip, const Spans& spans) {
-        gpu::adamw(launch, runs, updates, skip, spans);
-    }
-    template <class Update, class Spans>
-    static void sgd(Stream launch, std::span<const UpdateRun> runs, const Update* updates, const std::uint32_t* skip,
-                    const Spans& spans) {
-        gpu::sgd(launch, runs, updates, skip, spans);
+    static void update(Stream launch, std::span<const UpdateRange> ranges, const Update* updates,
+                       const std::uint32_t* skip, const Spans& spans) {
+        gpu::update(launch, ranges, updates, skip, spans);
     }
     template <Element T>
     static void pack(Stream launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {

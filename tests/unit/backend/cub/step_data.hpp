@@ -6,16 +6,16 @@
 #include <vector>
 
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/update_run.hpp>
+#include <shardkit/optim/update.hpp>
 
 namespace shardkit::test {
 
 /// Ways to cut `count` elements into runs; the updates' numbers are below 3.
-inline std::vector<std::vector<UpdateRun>> runs_of(std::size_t count) {
-    std::vector<std::vector<UpdateRun>> all{{{0, count, 1}}, {}};
+inline std::vector<std::vector<UpdateRange>> runs_of(std::size_t count) {
+    std::vector<std::vector<UpdateRange>> all{{{0, count, 1}}, {}};
     if (count >= 2) { all.push_back({{0, count / 2, 2}, {count / 2, count, 0}}); }  // without a gap
     if (count >= 3) { all.push_back({{1, count - 1, 0}}); }                         // gaps at both ends
-    std::vector<UpdateRun> many;  // of lengths 0, 1, 2, ... with gaps of lengths 0, 1, 2
+    std::vector<UpdateRange> many;  // of lengths 0, 1, 2, ... with gaps of lengths 0, 1, 2
     for (std::size_t at = 0, i = 0; at < count; ++i) {
         const std::size_t end = at + i % 23 < count ? at + i % 23 : count;
         many.push_back({at, end, static_cast<std::uint32_t>(i % 3)});
@@ -25,9 +25,9 @@ inline std::vector<std::vector<UpdateRun>> runs_of(std::size_t count) {
     return all;
 }
 
-inline std::vector<IndexRange> ranges_of(const std::vector<UpdateRun>& runs) {
+inline std::vector<IndexRange> ranges_of(const std::vector<UpdateRange>& runs) {
     std::vector<IndexRange> ranges;
-    for (const UpdateRun& run : runs) { ranges.push_back({run.begin, run.end}); }
+    for (const UpdateRange& run : runs) { ranges.push_back({run.begin, run.end}); }
     return ranges;
 }
 

@@ -12,8 +12,8 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/cuda/arena.hpp>
 #include <shardkit/backend/cuda/arena_buffer.hpp>
-#include <shardkit/backend/cuda/device_chunks.hpp>
 #include <shardkit/backend/cuda/memory_kind.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>

@@ -6,7 +6,7 @@
 #include <new>
 #include <vector>
 
-#include <shardkit/backend/cuda/chunk_source.hpp>
+#include <shardkit/backend/cuda/arena.hpp>
 
 /// Host memory as chunks, up to a limit; counts what was taken and given back.
 class FakeChunks final : public shardkit::gpu::ChunkSource {

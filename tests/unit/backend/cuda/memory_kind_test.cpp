@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/device_buffer.hpp>
-#include <shardkit/backend/cuda/device_guard.hpp>
 #include <shardkit/backend/cuda/memory_kind.hpp>
 #include <shardkit/backend/cuda/pinned_buffer.hpp>
 #include <shardkit/backend/cuda/stream.hpp>

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/core/lane_math.hpp>
+#include <shardkit/optim/adamw.hpp>
 
 #include "kernel_data.hpp"
 
@@ -102,5 +104,46 @@ TEST_CASE_TEMPLATE("lanes: square roots are the correctly rounded ones", A, floa
             set, [](auto value, auto& root) { root = square_root(value); }, host::Input<A>{values.data()},
             host::Output<A>{roots.data()});
         for (std::size_t i = 0; i < count; ++i) { CHECK(roots[i] == std::sqrt(values[i])); }
+    }
+}
+
+namespace {
+
+/// Below, between and above: what the comparisons of a functor on values say, lane by lane.
+struct Clamped {
+    template <class V>
+    void operator()(V value, V bound, V& result) const {
+        using sk::select;
+        const V small = select(value < bound, value, bound);
+        const V large = select(value > bound, value, bound);
+        result = select(value > 0, small, select(value < 0, large, V(-1)));
+    }
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("lanes: comparisons and select do what they do on values, NaN and both zeros included", A, float,
+                   double) {
+    for (const InstructionSet set : {InstructionSet::compiled, InstructionSet::avx2}) {
+        if (set == InstructionSet::avx2 && !host::use_avx2()) { continue; }
+        auto values = test::random_elements<A>(count, 6);
+        auto bounds = test::random_elements<A>(count, 7);
+        values[0] = std::numeric_limits<A>::quiet_NaN();
+        values[1] = -A{0};
+        values[2] = A{0};
+        values[3] = std::numeric_limits<A>::infinity();
+        values[4] = -std::numeric_limits<A>::infinity();
+        values[5] = bounds[5];
+        bounds[6] = std::numeric_limits<A>::quiet_NaN();
+        std::vector<A> results(count);
+        run<A>(
+            set, [](auto value, auto bound, auto& result) { Clamped{}(value, bound, result); },
+            host::Input<A>{values.data()}, host::Input<A>{bounds.data()}, host::Output<A>{results.data()});
+        std::vector<A> expected(count);
+        for (std::size_t i = 0; i < count; ++i) { Clamped{}(values[i], bounds[i], expected[i]); }
+        CHECK(test::same_bits(results, expected));
+        CHECK(results[0] == -1);
+        CHECK(results[2] == -1);
+        CHECK(results[3] == bounds[3]);
     }
 }

@@ -9,7 +9,7 @@
 #include <shardkit/backend/host/stream_elements.hpp>
 #include <shardkit/comm/stream.hpp>
 
-#include "../cub/pack_checks.hpp"
+#include "../cub/tensors_checks.hpp"
 
 using namespace shardkit;
 

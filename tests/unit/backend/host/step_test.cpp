@@ -2,15 +2,21 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/lion.hpp>
+#include <shardkit/optim/sgd.hpp>
 
 #include "kernel_data.hpp"
 
@@ -27,59 +33,40 @@ struct Range {
 
 enum class Gathered { in_master, written };
 
-template <class Master, class Gather, class Gradient>
-struct AdamWState {
+template <class Master, class Gather, class Gradient, std::size_t StateCount>
+struct State {
     using A = sk::Arithmetic<Master>;
     std::vector<Master> master;
     std::vector<Gather> gathered;
     std::vector<Gradient> gradient;
-    std::vector<A> exp_avg;
-    std::vector<A> exp_avg_sq;
+    std::array<std::vector<A>, StateCount> states;  // from the second on not negative
 
-    explicit AdamWState(std::size_t count)
+    explicit State(std::size_t count)
         : master(test::random_elements<Master>(count, 1)),
           gathered(count, test::rounded<Gather>(-77)),
-          gradient(test::random_elements<Gradient>(count, 2)),
-          exp_avg(test::random_elements<A>(count, 3)),
-          exp_avg_sq(test::random_squares<A>(count, 4)) {}
+          gradient(test::random_elements<Gradient>(count, 2)) {
+        for (std::size_t s = 0; s < StateCount; ++s) {
+            const auto seed = static_cast<std::uint32_t>(3 + s);
+            states[s] = s == 0 ? test::random_elements<A>(count, seed) : test::random_squares<A>(count, seed);
+        }
+    }
 
-    void step(const sk::AdamWUpdate<A>& update, Range r, Gathered where = Gathered::written) {
+    template <class Update>
+    void step(const Update& update, Range r, Gathered where = Gathered::written) {
         const auto part = [&](auto& all) { return std::span(all).subspan(r.first, r.count); };
-        sk::AdamWSpans<Master, Gather, Gradient> spans{part(master), part(gathered), part(gradient), part(exp_avg),
-                                                       part(exp_avg_sq)};
+        sk::UpdateSpans<Master, Gather, Gradient, StateCount> spans{part(master), part(gathered), part(gradient), {}};
+        for (std::size_t s = 0; s < StateCount; ++s) { spans.states[s] = part(states[s]); }
         if (where == Gathered::in_master) { spans.gathered = {}; }
-        sk::HostKernels::adamw({}, update, spans);
+        sk::HostKernels::update({}, update, spans);
     }
-    bool operator==(const AdamWState& other) const {
+    bool same_states(const State& other) const {
+        bool same = true;
+        for (std::size_t s = 0; s < StateCount; ++s) { same = same && test::same_bits(states[s], other.states[s]); }
+        return same;
+    }
+    bool operator==(const State& other) const {
         return test::same_bits(master, other.master) && test::same_bits(gathered, other.gathered) &&
-               test::same_bits(exp_avg, other.exp_avg) && test::same_bits(exp_avg_sq, other.exp_avg_sq);
-    }
-};
-
-template <class Master, class Gather, class Gradient>
-struct SgdState {
-    using A = sk::Arithmetic<Master>;
-    std::vector<Master> master;
-    std::vector<Gather> gathered;
-    std::vector<Gradient> gradient;
-    std::vector<A> buffer;
-
-    explicit SgdState(std::size_t count)
-        : master(test::random_elements<Master>(count, 1)),
-          gathered(count, test::rounded<Gather>(-77)),
-          gradient(test::random_elements<Gradient>(count, 2)),
-          buffer(test::random_elements<A>(count, 3)) {}
-
-    void step(const sk::SgdUpdate<A>& update, Range r, Gathered where = Gathered::written) {
-        const auto part = [&](auto& all) { return std::span(all).subspan(r.first, r.count); };
-        sk::SgdSpans<Master, Gather, Gradient> spans{part(master), part(gathered), part(gradient), part(buffer)};
-        if (where == Gathered::in_master) { spans.gathered = {}; }
-        if (update.rule == sk::Momentum::none) { spans.momentum_buffer = {}; }
-        sk::HostKernels::sgd({}, update, spans);
-    }
-    bool operator==(const SgdState& other) const {
-        return test::same_bits(master, other.master) && test::same_bits(gathered, other.gathered) &&
-               test::same_bits(buffer, other.buffer);
+               same_states(other);
     }
 };
 
@@ -91,6 +78,22 @@ sk::AdamWUpdate<A> some_adamw() {
 template <class A>
 sk::SgdUpdate<A> some_sgd(sk::Momentum rule) {
     return sk::sgd_update<A>({.learning_rate = 0.01, .rule = rule, .momentum = 0.9, .weight_decay = 0.1}, 0.7);
+}
+
+template <class A>
+sk::LionUpdate<A> some_lion() {
+    return sk::lion_update<A>({.learning_rate = 0.01, .weight_decay = 0.1}, 0.7);
+}
+
+/// check(a function that makes the update for A, number of states) for every optimizer.
+template <class Check>
+void each_optimizer(const Check& check) {
+    using One = std::integral_constant<std::size_t, 1>;
+    check([]<class A>(A) { return some_adamw<A>(); }, std::integral_constant<std::size_t, 2>{});
+    check([]<class A>(A) { return some_sgd<A>(sk::Momentum::none); }, std::integral_constant<std::size_t, 0>{});
+    check([]<class A>(A) { return some_sgd<A>(sk::Momentum::classical); }, One{});
+    check([]<class A>(A) { return some_sgd<A>(sk::Momentum::nesterov); }, One{});
+    check([]<class A>(A) { return some_lion<A>(); }, One{});
 }
 
 /// Relative to the larger of the two and to `scale`, the size of the terms: rounding may differ where the
@@ -110,48 +113,24 @@ double storage_unit() {
 constexpr std::size_t odd_count = 131;
 
 /// The pass does what the functor does to one element after another; gathered[i] is master[i] as stored.
-template <class Master, class Gather, class Gradient>
-void check_adamw_against_scalar() {
+template <class Master, class Gather, class Gradient, std::size_t StateCount, class Update>
+void check_update_against_scalar(const Update& update) {
     using A = sk::Arithmetic<Master>;
-    const auto update = some_adamw<A>();
-    const AdamWState<Master, Gather, Gradient> before(odd_count);
+    constexpr double step_scale = StateCount == 2 ? 0.1 : 1;  // of what is taken from a parameter
+    constexpr double state_scale = StateCount == 2 ? 1 : 10;  // of the terms of a state
+    const State<Master, Gather, Gradient, StateCount> before(odd_count);
     auto after = before;
     after.step(update, {0, odd_count});
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < odd_count; ++i) {
         A p = static_cast<A>(before.master[i]);
-        A m = before.exp_avg[i];
-        A v = before.exp_avg_sq[i];
-        update(p, m, v, static_cast<A>(test::widened(before.gradient[i])));
+        std::array<A, StateCount> states{};
+        for (std::size_t s = 0; s < StateCount; ++s) { states[s] = before.states[s][i]; }
+        std::apply([&](auto&... state) { update(p, state..., static_cast<A>(test::widened(before.gradient[i]))); },
+                   states);
         wrong += !close(static_cast<A>(after.master[i]), static_cast<A>(static_cast<Master>(p)),
-                        0.1 + storage_unit<Master>() / 0x1p-21 * std::fabs(double(p)));
-        wrong += !close(after.exp_avg[i], m, 1) || !close(after.exp_avg_sq[i], v, 1);
-        wrong +=
-            test::widened(after.gathered[i]) != test::widened(test::rounded<Gather>(test::widened(after.master[i])));
-    }
-    CHECK(wrong == 0);
-}
-
-template <class Master, class Gather, class Gradient>
-void check_sgd_against_scalar(sk::Momentum rule) {
-    using A = sk::Arithmetic<Master>;
-    const auto update = some_sgd<A>(rule);
-    const SgdState<Master, Gather, Gradient> before(odd_count);
-    auto after = before;
-    after.step(update, {0, odd_count});
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < odd_count; ++i) {
-        A p = static_cast<A>(before.master[i]);
-        A b = before.buffer[i];
-        const A g = static_cast<A>(test::widened(before.gradient[i]));
-        if (rule == sk::Momentum::none) {
-            update(p, g);
-        } else {
-            update(p, b, g);
-        }
-        wrong += !close(static_cast<A>(after.master[i]), static_cast<A>(static_cast<Master>(p)),
-                        1 + storage_unit<Master>() / 0x1p-21 * std::fabs(double(p)));
-        wrong += !close(after.buffer[i], b, 10);
+                        step_scale + storage_unit<Master>() / 0x1p-21 * std::fabs(double(p)));
+        for (std::size_t s = 0; s < StateCount; ++s) { wrong += !close(after.states[s][i], states[s], state_scale); }
         wrong +=
             test::widened(after.gathered[i]) != test::widened(test::rounded<Gather>(test::widened(after.master[i])));
     }
@@ -175,10 +154,9 @@ void check_independent_of_position(const Update& update) {
 
 template <class Master, class Gather, class Gradient>
 void check_against_scalar() {
-    check_adamw_against_scalar<Master, Gather, Gradient>();
-    for (const auto rule : {sk::Momentum::none, sk::Momentum::classical, sk::Momentum::nesterov}) {
-        check_sgd_against_scalar<Master, Gather, Gradient>(rule);
-    }
+    each_optimizer([]<std::size_t StateCount>(auto make, std::integral_constant<std::size_t, StateCount>) {
+        check_update_against_scalar<Master, Gather, Gradient, StateCount>(make(sk::Arithmetic<Master>{}));
+    });
 }
 
 /// Every gather type with a gradient type; over the four masters every pair of types meets once.
@@ -192,62 +170,48 @@ void check_pairs() {
 
 }  // namespace
 
-TEST_CASE("adamw, sgd: every pair of master, gather and gradient types against the scalar functor") {
+TEST_CASE("update: every pair of master, gather and gradient types against the scalar functor") {
     check_pairs<double, double, float, sk::bf16, sk::fp16>();
     check_pairs<float, float, sk::bf16, sk::fp16, double>();
     check_pairs<sk::bf16, sk::bf16, sk::fp16, double, float>();
     check_pairs<sk::fp16, sk::fp16, double, float, sk::bf16>();
 }
 
-TEST_CASE("adamw, sgd: the combinations that training uses against the scalar functor") {
+TEST_CASE("update: the combinations that training uses against the scalar functor") {
     check_against_scalar<float, float, float>();
     check_against_scalar<float, sk::bf16, sk::bf16>();
     check_against_scalar<float, sk::fp16, sk::fp16>();
     check_against_scalar<float, sk::bf16, float>();
 }
 
-TEST_CASE("adamw: an element's bits do not depend on its position in the span") {
-    check_independent_of_position<AdamWState<float, float, float>>(some_adamw<float>());
-    check_independent_of_position<AdamWState<double, double, double>>(some_adamw<double>());
-    check_independent_of_position<AdamWState<float, sk::bf16, float>>(some_adamw<float>());
-    check_independent_of_position<AdamWState<float, sk::fp16, sk::fp16>>(some_adamw<float>());
-    check_independent_of_position<AdamWState<sk::bf16, sk::bf16, sk::bf16>>(some_adamw<float>());
-    check_independent_of_position<AdamWState<double, sk::bf16, float>>(some_adamw<double>());
+TEST_CASE("update: an element's bits do not depend on its position in the span") {
+    each_optimizer([]<std::size_t N>(auto make, std::integral_constant<std::size_t, N>) {
+        check_independent_of_position<State<float, float, float, N>>(make(0.0F));
+        check_independent_of_position<State<double, double, double, N>>(make(0.0));
+        check_independent_of_position<State<float, sk::bf16, float, N>>(make(0.0F));
+        check_independent_of_position<State<float, sk::bf16, sk::bf16, N>>(make(0.0F));
+        check_independent_of_position<State<float, sk::fp16, sk::fp16, N>>(make(0.0F));
+        check_independent_of_position<State<sk::bf16, sk::bf16, sk::bf16, N>>(make(0.0F));
+        check_independent_of_position<State<double, sk::bf16, float, N>>(make(0.0));
+    });
 }
 
-TEST_CASE("sgd: an element's bits do not depend on its position in the span") {
-    for (const auto rule : {sk::Momentum::none, sk::Momentum::classical, sk::Momentum::nesterov}) {
-        check_independent_of_position<SgdState<float, float, float>>(some_sgd<float>(rule));
-        check_independent_of_position<SgdState<double, double, double>>(some_sgd<double>(rule));
-        check_independent_of_position<SgdState<float, sk::bf16, sk::bf16>>(some_sgd<float>(rule));
-    }
+TEST_CASE_TEMPLATE("update: a master that is the gather source gets the bits of one that is copied", T, double, float,
+                   sk::bf16, sk::fp16) {
+    each_optimizer([]<std::size_t N>(auto make, std::integral_constant<std::size_t, N>) {
+        const auto update = make(sk::Arithmetic<T>{});
+        State<T, T, T, N> written(odd_count);
+        State<T, T, T, N> in_master(odd_count);
+        written.step(update, {0, odd_count});
+        in_master.step(update, {0, odd_count}, Gathered::in_master);
+        CHECK(test::same_bits(written.master, in_master.master));
+        CHECK(test::same_bits(written.gathered, written.master));
+        CHECK(written.same_states(in_master));
+    });
 }
 
-TEST_CASE_TEMPLATE("adamw, sgd: a master that is the gather source gets the bits of one that is copied", T, double,
-                   float, sk::bf16, sk::fp16) {
-    using A = sk::Arithmetic<T>;
-    AdamWState<T, T, T> written(odd_count);
-    AdamWState<T, T, T> in_master(odd_count);
-    written.step(some_adamw<A>(), {0, odd_count});
-    in_master.step(some_adamw<A>(), {0, odd_count}, Gathered::in_master);
-    CHECK(test::same_bits(written.master, in_master.master));
-    CHECK(test::same_bits(written.gathered, written.master));
-    CHECK(test::same_bits(written.exp_avg, in_master.exp_avg));
-    CHECK(test::same_bits(written.exp_avg_sq, in_master.exp_avg_sq));
-
-    for (const auto rule : {sk::Momentum::none, sk::Momentum::classical, sk::Momentum::nesterov}) {
-        SgdState<T, T, T> a(odd_count);
-        SgdState<T, T, T> b(odd_count);
-        a.step(some_sgd<A>(rule), {0, odd_count});
-        b.step(some_sgd<A>(rule), {0, odd_count}, Gathered::in_master);
-        CHECK(test::same_bits(a.master, b.master));
-        CHECK(test::same_bits(a.gathered, a.master));
-        CHECK(test::same_bits(a.buffer, b.buffer));
-    }
-}
-
-TEST_CASE("adamw, sgd: nothing outside the spans is touched, and empty spans are fine") {
-    const AdamWState<float, sk::bf16, float> before(odd_count);
+TEST_CASE("update: nothing outside the spans is touched, and empty spans are fine") {
+    const State<float, sk::bf16, float, 2> before(odd_count);
     auto after = before;
     after.step(some_adamw<float>(), {17, 0});
     CHECK(after == before);
@@ -257,11 +221,12 @@ TEST_CASE("adamw, sgd: nothing outside the spans is touched, and empty spans are
     for (std::size_t i = 0; i < odd_count; ++i) {
         const bool same_master = after.master[i] == before.master[i];
         const bool same_gathered = after.gathered[i] == before.gathered[i];
-        const bool same_state = after.exp_avg[i] == before.exp_avg[i] && after.exp_avg_sq[i] == before.exp_avg_sq[i];
+        const bool same_first = after.states[0][i] == before.states[0][i];
+        const bool same_second = after.states[1][i] == before.states[1][i];
         if (i >= 17 && i < 62) {
-            unchanged_inside += same_master || same_gathered || same_state;
+            unchanged_inside += same_master || same_gathered || (same_first && same_second);
         } else {
-            changed_outside += !same_master || !same_gathered || !same_state;
+            changed_outside += !same_master || !same_gathered || !same_first || !same_second;
         }
     }
     CHECK(changed_outside == 0);
@@ -279,9 +244,9 @@ TEST_CASE("adamw: a 16-bit gathered copy of an fp32 master keeps small steps tha
     for (int step = 1; step <= 100; ++step) {
         power1 *= 0.9;
         power2 *= 0.999;
-        sk::HostKernels::adamw(
+        sk::HostKernels::update(
             {}, sk::adamw_update<float>({.learning_rate = 1e-4, .weight_decay = 0}, power1, power2, 1),
-            sk::AdamWSpans<float, sk::bf16, sk::bf16>{master, gathered, gradient, exp_avg, exp_avg_sq});
+            sk::UpdateSpans<float, sk::bf16, sk::bf16, 2>{master, gathered, gradient, {exp_avg, exp_avg_sq}});
         if (step == 1) { CHECK(gathered[8] == sk::bf16(1.0F)); }
     }
     // A constant gradient moves each parameter by one learning rate per step.
@@ -289,7 +254,7 @@ TEST_CASE("adamw: a 16-bit gathered copy of an fp32 master keeps small steps tha
     for (const sk::bf16 parameter : gathered) { CHECK(parameter == sk::bf16(0.99F)); }
 }
 
-TEST_CASE("adamw, sgd: sizes that disagree are named") {
+TEST_CASE("update: sizes that disagree are named") {
     std::vector<float> five(5);
     std::vector<float> three(3);
     std::vector<sk::bf16> none;
@@ -300,29 +265,26 @@ TEST_CASE("adamw, sgd: sizes that disagree are named") {
         } catch (const std::invalid_argument& error) { return error.what(); }
         return "accepted";
     };
+    using Spans = sk::UpdateSpans<float, float, float, 2>;
     CHECK(message([&] {
-              sk::HostKernels::adamw({}, update, sk::AdamWSpans<float, float, float>{five, five, three, five, five});
-          }) == "HostKernels::adamw: gradient has 3 elements, expected 5");
+              sk::HostKernels::update({}, update, Spans{five, five, three, {five, five}});
+          }) == "HostKernels::update: gradient has 3 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::adamw({}, update, sk::AdamWSpans<float, float, float>{five, {}, five, three, five});
-          }) == "HostKernels::adamw: exp_avg has 3 elements, expected 5");
+              sk::HostKernels::update({}, update, Spans{five, {}, five, {three, five}});
+          }) == "HostKernels::update: a state has 3 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::adamw({}, update, sk::AdamWSpans<float, float, float>{five, {}, five, five, three});
-          }) == "HostKernels::adamw: exp_avg_sq has 3 elements, expected 5");
+              sk::HostKernels::update({}, update, Spans{five, {}, five, {five, three}});
+          }) == "HostKernels::update: a state has 3 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::adamw({}, update, sk::AdamWSpans<float, float, float>{five, three, five, five, five});
-          }) == "HostKernels::adamw: gathered has 3 elements, expected 5");
+              sk::HostKernels::update({}, update, Spans{five, three, five, {five, five}});
+          }) == "HostKernels::update: gathered has 3 elements, expected 5");
     // Another type than the master's cannot be the master, so it must be given.
-    CHECK(
-        message([&] {
-            sk::HostKernels::adamw({}, update, sk::AdamWSpans<float, sk::bf16, float>{five, none, five, five, five});
-        }) == "HostKernels::adamw: gathered has 0 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::sgd({}, some_sgd<float>(sk::Momentum::classical),
-                                   sk::SgdSpans<float, float, float>{five, {}, five, {}});
-          }) == "HostKernels::sgd: momentum_buffer has 0 elements, expected 5");
+              sk::HostKernels::update({}, update,
+                                      sk::UpdateSpans<float, sk::bf16, float, 2>{five, none, five, {five, five}});
+          }) == "HostKernels::update: gathered has 0 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::sgd({}, some_sgd<float>(sk::Momentum::none),
-                                   sk::SgdSpans<float, float, float>{five, {}, five, five});
-          }) == "HostKernels::sgd: momentum_buffer has 5 elements, expected 0");
+              sk::HostKernels::update({}, some_sgd<float>(sk::Momentum::classical),
+                                      sk::UpdateSpans<float, float, float, 1>{five, {}, five, {}});
+          }) == "HostKernels::update: a state has 0 elements, expected 5");
 }

@@ -5,8 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/rank/context.hpp>
 
 namespace step_trainer {

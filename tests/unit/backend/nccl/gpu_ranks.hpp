@@ -13,7 +13,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
-#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
@@ -30,6 +30,7 @@ namespace gpu_ranks {
 namespace sk = shardkit;
 using Engine = sk::nccl::Engine<host_functions::Kernels>;
 using Comm = Engine::Communicator;
+static_assert(sk::Engine<Engine> && sk::GroupVerbs<Engine> && sk::StepKernels<Engine> && sk::IndexKernels<Engine>);
 using rank_checks::Kind;
 using rank_checks::Outcome;
 

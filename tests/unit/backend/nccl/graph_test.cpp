@@ -55,7 +55,7 @@ std::string on_nccl(std::size_t ranks, Paces paces, const F& f) {
 
 template <class T>
 void check(std::size_t ranks, const sk::DynamicPolicy& policy, const Settings& settings, std::string_view plan) {
-    CAPTURE(policy.name);
+    CAPTURE(policy.name());
     CAPTURE(ranks);
     CAPTURE(settings.microbatches);
     CAPTURE(settings.clips);

@@ -8,8 +8,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
-#include <shardkit/backend/cuda/timeline_ref.hpp>
+#include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/host/enqueued_kernels.hpp>
 
 /// "Kernels" for streams without a GPU: host functions that run when the stream gets there.

@@ -22,7 +22,7 @@
 
 /// A trainer whose steps are all alike, so that one can be captured in a graph: what differs from step to step
 /// (parameters, loss scale, learning rate, the log of norms) lies in the engine's memory. The user's kernels are
-/// given to Engine::Kernels::run, so that the source is the same on every engine.
+/// given to Engine::Kernels::run_once, so that the source is the same on every engine.
 namespace step_trainer {
 
 namespace sk = shardkit;
@@ -174,7 +174,7 @@ class Trainer {
     const sk::LossScaleState* loss_scale() const { return settings_.scales_loss ? loss_scale_.data() : nullptr; }
     template <class Work>
     void run(const Work& work) {
-        Engine::Kernels::run(rank_.compute_stream(), work);
+        Engine::Kernels::run_once(rank_.compute_stream(), work);
     }
 
     Rank& rank_;

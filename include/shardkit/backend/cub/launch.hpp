@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include <shardkit/backend/cuda/timeline.hpp>
+
+namespace shardkit::gpu {
+
+/// A work without index as one with an index.
+template <class Work>
+struct RunOnce {
+    static_assert(std::is_trivially_copyable_v<Work>, "Kernels::run: the work must be trivially copyable");
+
+    Work work;
+
+    constexpr void operator()(std::uint64_t /*always 0*/) const { work(); }
+};
+
+/// Runs work(i) for each i in [0, count), in one launch: a thread per index, neighbouring threads take neighbouring
+/// indices. The call is defined in launch.cuh: whoever includes this header alone links with an object of
+/// nvcc's in which it is instantiated for the same Work.
+/// Order:  stream-ordered; the indices of one launch have no order.
+class DeviceLaunch {
+  public:
+    explicit DeviceLaunch(const gpu::TimelineRef& stream) noexcept : stream_(stream) {}
+
+    /// @pre    Work is trivially copyable and its operator() const is constexpr   @throws gpu::Error naming `kernel`
+    template <class Work>
+    void operator()(std::uint64_t count, const Work& work, std::string_view kernel) const;
+
+  private:
+    gpu::TimelineRef stream_;
+};
+
+}  // namespace shardkit::gpu

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include <shardkit/backend/cub/launch.hpp>
+#include <shardkit/backend/cub/span_walk.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/optim/update.hpp>
+
+// `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
+
+namespace shardkit::gpu {
+
+/// One step of an optimizer over the elements in `ranges`, vector by vector; see UpdateSpans for the pointers.
+/// `gathered` is null where the master itself is gathered, `skip` where no step is ever left out.
+/// Cost:  accesses of 16 bytes where the spans agree in alignment.
+template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
+          std::size_t StateCount>
+struct UpdatePass {
+    using A = Arithmetic<Master>;
+    static constexpr std::size_t lanes = lanes_for<Master, Gather, Gradient, A>;
+
+    Master* master;
+    Gather* gathered;
+    const Gradient* gradient;
+    std::array<A*, StateCount> states;
+    const UpdateRange* ranges;
+    std::size_t range_count;
+    const Update* updates;
+    const std::uint32_t* skip;
+    Tiling<lanes> tiling;
+
+    constexpr void operator()(std::uint64_t vector) const {
+        if (skip == nullptr || *skip == 0) { for_each_pack_in(tiling, vector, ranges, range_count, *this); }
+    }
+
+    template <std::size_t N>
+    constexpr void at(std::uint64_t position, const UpdateRange& range) const {
+        apply<N>(position, updates[range.update], std::make_index_sequence<StateCount>{});
+    }
+
+  private:
+    template <std::size_t N, std::size_t... S>
+    constexpr void apply(std::uint64_t position, Update update, std::index_sequence<S...>) const {
+        const auto g = load<N>(gradient + position);
+        auto p = load<N>(master + position);
+        [[maybe_unused]] AlignedPack<A, N> s[StateCount + 1] = {load<N>(states[S] + position)...};
+        for (std::size_t i = 0; i < N; ++i) {
+            A parameter = converted<A>(p.lane[i]);
+            update(parameter, s[S].lane[i]..., converted<A>(g.lane[i]));
+            p.lane[i] = converted<Master>(parameter);
+        }
+        store<N>(p, master + position);
+        (store<N>(s[S], states[S] + position), ...);
+        if (gathered != nullptr) { store<N>(converted_pack<Gather>(p), gathered + position); }
+    }
+};
+
+/// One step of an optimizer over the elements in `ranges`, element i of a range with updates[range.update]; nothing
+/// when *skip is not 0. One launch. Elements outside of every range are left alone.
+/// @pre  ranges are sorted, disjoint and inside the spans
+template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
+          std::size_t StateCount, class Launch>
+void update(const Launch& launch, std::span<const UpdateRange> ranges, const Update* updates,
+            const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
+    using Pass = UpdatePass<Update, Master, Gather, Gradient, StateCount>;
+    require_size("update", "gradient", spans.gradient.size(), spans.master.size());
+    for (const auto& state : spans.states) { require_size("update", "a state", state.size(), spans.master.size()); }
+    const bool writes_gathered = !std::same_as<Master, Gather> || !spans.gathered.empty();
+    if (writes_gathered) { require_size("update", "gathered", spans.gathered.size(), spans.master.size()); }
+    if (ranges.empty()) { return; }
+    Gather* const gathered = writes_gathered ? spans.gathered.data() : nullptr;
+    [&]<std::size_t... S>(std::index_sequence<S...>) {
+        const Pass pass{spans.master.data(),
+                        gathered,
+                        spans.gradient.data(),
+                        {spans.states[S].data()...},
+                        ranges.data(),
+                        ranges.size(),
+                        updates,
+                        skip,
+                        tile<Pass::lanes>(spans.master.size(), spans.master.data(), gathered, spans.gradient.data(),
+                                          spans.states[S].data()...)};
+        launch(pass.tiling.vectors(), pass, "update");
+    }
+    (std::make_index_sequence<StateCount>{});
+}
+
+}  // namespace shardkit::gpu

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
+
+namespace shardkit::gpu {
+
+/// The device that this thread's calls go to.
+/// @throws Error
+inline int current_device(SourceLocation where = SourceLocation::current()) {
+    int device = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice", where);
+    return device;
+}
+
+/// How many GPUs this process sees.
+/// @throws Error, also when there is no GPU or no driver
+inline int device_count(SourceLocation where = SourceLocation::current()) {
+    int count = 0;
+    check(cudaGetDeviceCount(&count), "cudaGetDeviceCount", where);
+    return count;
+}
+
+/// Selects a device for this thread until the end of the scope, then the one that was selected before.
+class DeviceGuard {
+  public:
+    /// @throws Error when there is no such device; the selection is then unchanged
+    explicit DeviceGuard(int device, SourceLocation where = SourceLocation::current())
+        : before_(current_device(where)), changed_(before_ != device) {
+        if (changed_) { check(cudaSetDevice(device), "cudaSetDevice", where); }
+    }
+    DeviceGuard(const DeviceGuard&) = delete;
+    DeviceGuard& operator=(const DeviceGuard&) = delete;
+    ~DeviceGuard() {
+        if (changed_) { static_cast<void>(cudaSetDevice(before_)); }
+    }
+
+  private:
+    int before_;
+    bool changed_;
+};
+
+/// The GPU of this machine's rank number `local_rank`: one rank per GPU.
+/// @throws std::invalid_argument when this machine has too few GPUs; Error when it has none
+inline int local_device(std::size_t local_rank, SourceLocation where = SourceLocation::current()) {
+    const int count = device_count(where);
+    if (local_rank >= static_cast<std::size_t>(count)) {
+        throw_invalid_argument(where, "local rank ", local_rank, ", but this machine has ", count,
+                               count == 1 ? " GPU" : " GPUs", "; expected a local rank below ", count);
+    }
+    return static_cast<int>(local_rank);
+}
+
+}  // namespace shardkit::gpu

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <concepts>
+
+namespace shardkit {
+
+// Functors of kernels run on values and on short vectors of values. They call these unqualified, so that a short
+// vector's own overload is found by its namespace and one functor serves both:
+//     using shardkit::select;
+//     parameter = select(gradient > A{0}, parameter, V(A{0}));
+
+/// The correctly rounded square root.
+template <std::floating_point A>
+constexpr A square_root(A value) {
+    return std::sqrt(value);
+}
+
+/// `yes` where `which`, the result of a comparison, holds, else `no`, lane by lane.
+template <std::floating_point A>
+constexpr A select(bool which, A yes, A no) {
+    return which ? yes : no;
+}
+
+}  // namespace shardkit

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/layout/flat_layout.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/param/parameter_record.hpp>
+#include <shardkit/param/tensor_part.hpp>
+
+namespace shardkit {
+
+/// One parameter of a group on one rank: its record, and its place. Everything that works on a group works on a list
+/// of these, whether the group's parameters are types or the entries of a TensorList.
+struct PlacedParameter : ParameterRecord {
+    TensorPart part;   ///< what this rank's place in tp gives it
+    IndexRange range;  ///< where that part lies in the group's flat buffer
+};
+
+/// What places a group's parameters.
+struct Placing {
+    std::size_t tp = 1;
+    std::size_t tp_index = 0;
+    std::size_t shards = 1;
+    std::size_t alignment = 1;
+    Packing packing = Packing::aligned;
+};
+
+/// Cuts each parameter of the group at `path` over tp and lays the parts into its flat buffer.
+/// @pre    shapes that were checked
+/// @throws std::invalid_argument that names the parameter when tp does not divide the extent that it splits;
+///         std::length_error when the group is too large for its bytes to be counted
+constexpr FlatLayout place_parameters(std::string_view path, std::span<PlacedParameter> parameters,
+                                      const Placing& placing) {
+    for (PlacedParameter& p : parameters) {
+        p.part = TensorPart(p.shape);
+        if (!p.split_over_tp()) { continue; }
+        if (p.shape.extents[p.tp.dimension] % placing.tp != 0) {
+            throw std::invalid_argument(detail::concat(
+                "'", path, "' parameter '", p.name, "' of shape ", p.shape.describe(), " is split along dimension ",
+                p.tp.dimension, " over tp = ", placing.tp, ", expected an extent that ", placing.tp, " divides"));
+        }
+        p.part = TensorPart(p.shape, p.tp.dimension, placing.tp, placing.tp_index);
+    }
+    // What no buffer of 8-byte elements can hold is refused, whatever the group's types: counts of bytes never
+    // overflow.
+    constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max() / 8;
+    try {
+        FlatLayout layout(placing.shards, placing.alignment, placing.packing);
+        for (PlacedParameter& p : parameters) { p.range = layout.append(p.part.numel()); }
+        if (layout.buffer_numel() <= most) { return layout; }
+    } catch (const std::length_error&) {}  // NOLINT(bugprone-empty-catch): said with more words below
+    const PlacedParameter& largest =
+        *std::max_element(parameters.begin(), parameters.end(),
+                          [](const auto& a, const auto& b) { return a.part.numel() < b.part.numel(); });
+    throw std::length_error(detail::concat("'", path, "' parameter '", largest.name, "' of shape ",
+                                           largest.shape.describe(), ": the group's elements, padded for ",
+                                           placing.shards, " shards, are more than ", most,
+                                           ": their bytes overflow 64 bits"));
+}
+
+/// Of the flat buffer, what is summed over tp in one call: the gradients of tp::PartialSum and the padding between.
+constexpr IndexRange tp_sum(std::span<const PlacedParameter> parameters, std::size_t tp) noexcept {
+    IndexRange sum;
+    if (tp == 1) { return sum; }
+    for (const PlacedParameter& p : parameters) {
+        if (p.tp.kind != TpPlacement::Kind::partial_sum) { continue; }
+        if (sum.empty()) { sum.begin = p.range.begin; }
+        sum.end = p.range.end;
+    }
+    return sum;
+}
+
+/// Whether any of them is.
+constexpr bool trainable(std::span<const PlacedParameter> parameters) noexcept {
+    for (const PlacedParameter& p : parameters) {
+        if (!p.frozen) { return true; }
+    }
+    return false;
+}
+
+namespace detail {
+
+/// The records of `tensors` (a Shapes or a TensorList), checked and not yet placed: an array where their number is
+/// known to the compiler, so that a plan works in constant expressions.
+template <class Tensors>
+constexpr auto checked_parameters(std::string_view path, const Tensors& tensors) {
+    tensors.check(path);
+    const auto filled = [&](auto parameters) {
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            static_cast<ParameterRecord&>(parameters[i]) = tensors.record(i);
+        }
+        return parameters;
+    };
+    if constexpr (requires { Tensors::count; }) {
+        return filled(std::array<PlacedParameter, Tensors::count>{});
+    } else {
+        return filled(std::vector<PlacedParameter>(tensors.size()));
+    }
+}
+
+}  // namespace detail
+
+}  // namespace shardkit

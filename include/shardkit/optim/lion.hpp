@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/lane_math.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/core/validate_number.hpp>
+#include <shardkit/optim/optimizer.hpp>
+
+namespace shardkit {
+
+/// Lion's hyper-parameters with the defaults of its authors' code (google/automl, lion). The paper advises a learning
+/// rate 3 to 10 times smaller than AdamW's, and a weight decay as much larger.
+struct LionOptions {
+    double learning_rate = 1e-4;
+    double beta1 = 0.9;
+    double beta2 = 0.99;
+    double weight_decay = 0;
+
+    friend constexpr bool operator==(const LionOptions&, const LionOptions&) noexcept = default;
+};
+
+/// Refuses hyper-parameters out of range.
+/// @throws std::invalid_argument that names the parameter, what was given and what was expected
+inline void validate(const LionOptions& options, SourceLocation where = SourceLocation::current()) {
+    detail::validate_not_negative("Lion", "learning_rate", options.learning_rate, where);
+    detail::validate_fraction("Lion", "beta1", options.beta1, where);
+    detail::validate_fraction("Lion", "beta2", options.beta2, where);
+    detail::validate_not_negative("Lion", "weight_decay", options.weight_decay, where);
+}
+
+/// One element's Lion step in arithmetic type A; V as for AdamWUpdate.
+///   g = gradient_scale * gradient
+///   c = beta1 * m + (1 - beta1) * g
+///   p = decay * p - lr * sign(c)                         decay = 1 - lr * weight_decay, decoupled
+///   m = beta2 * m + (1 - beta2) * g
+/// sign(0) is 0, so padding survives; sign(NaN) is NaN, so that it shows.
+/// Source:  Chen et al., arXiv 2302.06675, algorithm 2
+template <std::floating_point A>
+struct LionUpdate {
+    A gradient_scale;
+    A decay;
+    A learning_rate;
+    A beta1;
+    A one_minus_beta1;
+    A beta2;
+    A one_minus_beta2;
+
+    template <class V>
+    [[gnu::always_inline]] constexpr void operator()(V& parameter, V& exp_avg, V gradient) const {
+        const V g = gradient_scale * gradient;
+        const V direction = sign(V(beta1 * exp_avg + one_minus_beta1 * g));
+        parameter = decay * parameter - learning_rate * direction;
+        exp_avg = beta2 * exp_avg + one_minus_beta2 * g;
+    }
+
+  private:
+    template <class V>
+    [[gnu::always_inline]] static constexpr V sign(V value) {
+        using shardkit::select;
+        return select(value > A{0}, V(A{1}), select(value < A{0}, V(A{-1}), value));
+    }
+};
+
+/// The update of one step; `gradient_scale` as for adamw_update.
+/// @pre valid options   Constants are computed in double and rounded once to A.
+template <std::floating_point A>
+constexpr LionUpdate<A> lion_update(const LionOptions& options, double gradient_scale) {
+    return {.gradient_scale = static_cast<A>(gradient_scale),
+            .decay = static_cast<A>(1 - options.learning_rate * options.weight_decay),
+            .learning_rate = static_cast<A>(options.learning_rate),
+            .beta1 = static_cast<A>(options.beta1),
+            .one_minus_beta1 = static_cast<A>(1 - options.beta1),
+            .beta2 = static_cast<A>(options.beta2),
+            .one_minus_beta2 = static_cast<A>(1 - options.beta2)};
+}
+
+/// Lion's part of an Optimizer.
+struct LionRule {
+    using Options = LionOptions;
+    static constexpr std::array<std::string_view, 1> state_names{"exp_avg"};
+
+    struct Progress {
+        std::uint64_t steps = 0;
+    };
+
+    static constexpr std::size_t state_count(const Options& /*options*/) noexcept { return 1; }
+    static constexpr void advance(Progress& progress, const Options& /*options*/) noexcept { ++progress.steps; }
+    template <class A>
+    using Update = LionUpdate<A>;
+    template <class A>
+    static constexpr Update<A> update(const Progress& /*progress*/, const Options& options, double scale) {
+        return lion_update<A>(options, scale);
+    }
+};
+
+/// Lion, which steps by the sign of a momentum, over a model of sharded groups.
+///     Lion optimizer{model, {.learning_rate = 1e-4, .weight_decay = 0.1}};
+/// Memory:  one state in the master's arithmetic type, for the elements that this rank updates.
+/// Cost:    20 bytes moved per element in fp32; unscale, clip and the gathered copy ride along. Every element moves
+/// by
+///          the learning rate, so clipping acts on the momentum alone.
+template <class... T>
+class Lion : public Optimizer<LionRule, T...> {
+  public:
+    /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
+    explicit Lion(const Groups<T...>& groups, LionOptions options = {}, std::vector<ParamGroup> param_groups = {},
+                  SourceLocation where = SourceLocation::current())
+        : Optimizer<LionRule, T...>(groups, options, std::move(param_groups), where) {}
+};
+
+}  // namespace shardkit

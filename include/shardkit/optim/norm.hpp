@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/optim/norm_partial.hpp>
+#include <shardkit/rank/rank.hpp>
+#include <shardkit/sharded/group_state.hpp>
+#include <shardkit/step/loss_scale_state.hpp>
+#include <shardkit/step/reduce.hpp>
+
+namespace shardkit {
+
+/// Before a norm's partial sums: *scale becomes what every gradient is multiplied by, the partials zero. Run once, in
+/// a stream's order; all pointers lead into the engine's memory.
+struct BeginNorm {
+    double divisor_scale;
+    const LossScaleState* loss_scale;  ///< null without one
+    double* scale;
+    std::span<double> partials;
+
+    constexpr void operator()() const {
+        *scale = detail::unscale(divisor_scale, loss_scale);
+        for (double& partial : partials) { partial = 0; }
+    }
+};
+
+/// After the partial sums were added over all ranks: adds them up in shard order, so that every policy and rank gets
+/// the same bits. Run once, in a stream's order; engine memory.
+struct FinishNorm {
+    std::span<const double> partials;  ///< sum of squares and non-finite count of each shard
+    double* total;                     ///< the two sums
+
+    constexpr void operator()() const {
+        double sum_of_squares = 0;
+        double nonfinite = 0;
+        for (std::size_t i = 0; i < partials.size(); i += 2) {
+            sum_of_squares += partials[i];
+            nonfinite += partials[i + 1];
+        }
+        total[0] = sum_of_squares;
+        total[1] = nonfinite;
+    }
+};
+
+namespace detail {
+
+/// A rank's memory for the norms of all its models: what partial sums are added in, and the totals, which take turns.
+template <class Engine>
+class NormMemory {
+  public:
+    explicit NormMemory(Context<Engine>& context) noexcept : context_(&context) {}
+
+    /// Where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
+    double* take_total() {
+        if (totals_.size() == 0) { totals_ = context_->template buffer<double>(2 * norm_slots); }
+        return totals_.data() + 2 * (taken_++ % norm_slots);
+    }
+    std::uint64_t taken() const noexcept { return taken_; }
+
+    /// At least `size` doubles of the engine's memory, kept between steps.
+    std::span<double> scratch(std::size_t size) {
+        if (scratch_.size() < size) {
+            context_->compute_stream().synchronize();  // of an earlier, smaller model
+            context_->communication_stream().synchronize();
+            scratch_ = context_->template buffer<double>(size);
+        }
+        return scratch_.span().first(size);
+    }
+
+  private:
+    Context<Engine>* context_;
+    typename Engine::template Buffer<double> scratch_;
+    typename Engine::template Buffer<double> totals_;
+    std::uint64_t taken_ = 0;
+};
+
+}  // namespace detail
+
+/// The 2-norm of a model's reduced gradients, the same number on every rank: a scalar in the engine's memory, which a
+/// clip coefficient refers to and `value` reads. It stays there while fewer than norm_slots later ones are
+/// taken.
+template <class Engine>
+class GlobalNorm {
+  public:
+    /// The norm; waits for the compute stream, on an asynchronous engine the only synchronisation. As in PyTorch
+    /// infinite after an infinite element and NaN after a NaN.
+    /// @throws UsageError when so many norms were taken since that this one's memory was used again
+    double value(SourceLocation where = SourceLocation::current()) const {
+        return std::sqrt(read(where).sum_of_squares);
+    }
+    /// Whether any gradient element of any rank is infinite or NaN; waits likewise.
+    FoundInf found_inf(SourceLocation where = SourceLocation::current()) const {
+        return shardkit::found_inf(read(where));
+    }
+
+    /// Sum of squares and non-finite count in the engine's memory, for kernels in the compute stream's order.
+    /// @throws UsageError as value
+    const double* data(SourceLocation where = SourceLocation::current()) const {
+        if (memory_->taken() - taken_ >= norm_slots) {
+            throw_usage_error(where, "GlobalNorm: ", memory_->taken() - taken_,
+                              " more norms were taken before this one was used, expected fewer than ", norm_slots);
+        }
+        return total_;
+    }
+
+  private:
+    friend detail::Access;
+    /// `total`: the slot that was taken last.
+    GlobalNorm(const Context<Engine>& context, const detail::NormMemory<Engine>& memory, const double* total) noexcept
+        : context_(&context), memory_(&memory), total_(total), taken_(memory.taken()) {}
+
+    NormPartial read(SourceLocation where) const {
+        double total[2];
+        Engine::Kernels::copy_out(context_->compute_stream(), std::span<const double>(data(where), 2),
+                                  std::span<double>(total));
+        return {total[0], total[1]};
+    }
+
+    const Context<Engine>* context_;
+    const detail::NormMemory<Engine>* memory_;
+    const double* total_;
+    std::uint64_t taken_;
+};
+
+namespace detail {
+
+/// Adds this rank's share of one group: what it counts of its own (virtual) shard.
+template <class Engine, class Precision>
+void add_norm_partial(GroupState<Engine, Precision>& state, const double* scale, std::span<double> partials) {
+    if (!state.trainable() || state.step().skipped()) { return; }
+    state.gradients().wait();
+    using Reduction = typename Precision::Reduction;
+    Engine::Kernels::norm_partial(
+        state.context().compute_stream(), std::span<const Reduction>(state.gradients().reduced()),
+        std::span<const IndexRange>(state.counted_segments()), scale, &partials[2 * state.geometry().shard_index]);
+}
+
+template <class... T>
+auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
+    std::size_t shards = 1;
+    reduced.groups(where).for_each(
+        [&](auto& layer) { shards = std::max(shards, Access::state(layer).geometry().shards); });
+    // One scratch and one world for the model: taken from whichever group comes first.
+    auto& context = reduced.groups(where).context();
+    using Engine = EngineOf<decltype(context)>;
+    auto& memory = context.template kept<NormMemory<Engine>>();
+    const std::span<double> scratch = memory.scratch(1 + 2 * shards);
+    const std::span<double> partials = scratch.subspan(1);
+    const auto compute = context.compute_stream();
+    const auto communication = context.communication_stream();
+    Engine::Kernels::run_once(
+        compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), partials});
+    reduced.groups(where).for_each(
+        [&](auto& each) { add_norm_partial(Access::state(each), scratch.data(), partials); });
+    communication.wait(compute.record());
+    all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, where);
+    compute.wait(communication.record());
+    double* const total = memory.take_total();
+    Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
+    return Access::make<GlobalNorm<Engine>>(context, memory, total);
+}
+
+}  // namespace detail
+
+/// sqrt of the sum of squares over every distinct trainable element of every group, after divisor and loss
+/// scale. Each rank sums its own (virtual) shard, so all policies add the same partial sums in the same order
+/// and agree bitwise with one microbatch, cp = 1 and no replication.
+/// Order:   collective over the world: one all-reduce of two doubles per shard.
+/// Source:  torch.nn.utils.clip_grad_norm_; partial sums in the reduction type within blocks of 4096, double
+///          across them
+template <class X>
+auto global_norm(const X& reduced, SourceLocation where = SourceLocation::current()) {
+    constexpr bool is_reduced = detail::IsReduced<X>::value;
+    static_assert(is_reduced,
+                  "global_norm takes reduced gradients: call reduce(std::move(accumulation), divisor) first");
+    if constexpr (is_reduced) { return detail::global_norm(reduced, where); }
+}
+
+}  // namespace shardkit

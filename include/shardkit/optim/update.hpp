@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include <shardkit/core/element.hpp>
+
+// What Kernels::update takes: the elements, which of them take which hyper-parameters, and the arithmetic.
+
+namespace shardkit {
+
+/// What parameter groups decide for some of a group's parameters.
+struct ParameterHypers {
+    double learning_rate_scale = 1;
+    double weight_decay = 0;
+
+    friend constexpr bool operator==(const ParameterHypers&, const ParameterHypers&) noexcept = default;
+};
+
+/// The elements of one parameter among those that a rank updates: [begin, end) of the pass's spans. `update` is the
+/// place of the parameter's update in the table that goes with the ranges.
+struct UpdateRange {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    std::uint32_t update = 0;
+
+    friend constexpr bool operator==(const UpdateRange&, const UpdateRange&) noexcept = default;
+};
+
+/// What an update reads and writes; all spans have the same number of elements and none overlap.
+/// `gathered` is the next all-gather's source; it is empty where the master itself is that source.
+/// @post (of the update) gathered[i] is master[i], as stored, converted to Gather
+template <FloatingElement MasterType, FloatingElement GatherType, FloatingElement GradientType,
+          std::size_t StateCount>
+struct UpdateSpans {
+    using Master = MasterType;
+    using Gather = GatherType;
+    using Gradient = GradientType;
+    using A = Arithmetic<Master>;
+    static constexpr std::size_t state_count = StateCount;
+
+    std::span<Master> master;
+    std::span<Gather> gathered;
+    std::span<const Gradient> gradient;
+    std::array<std::span<A>, StateCount> states;
+};
+
+namespace detail {
+
+template <class Update, class A, class Indices>
+inline constexpr bool updates_with = false;
+template <class Update, class A, std::size_t... State>
+inline constexpr bool updates_with<Update, A, std::index_sequence<State...>> =
+    requires(const Update& update, A& parameter, A (&states)[sizeof...(State) + 1], A gradient) {
+    update(parameter, states[State]..., gradient);
+};
+
+}  // namespace detail
+
+/// One element's step in arithmetic type A: update(parameter, states..., gradient), const, with that many states. It
+/// is called with values of A and with short vectors of A whose lanes behave alike, so it is a template; see
+/// docs/optimizers.md for what both can do.
+template <class Update, class A, std::size_t StateCount>
+concept UpdateOf = std::floating_point<A> && detail::updates_with<Update, A, std::make_index_sequence<StateCount>>;
+
+}  // namespace shardkit

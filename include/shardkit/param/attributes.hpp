@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include <shardkit/param/tp_placement.hpp>
+
+namespace shardkit {
+
+/// What is chosen for one parameter besides its name and shape. Stated on its type (tp::Split and its like, Frozen,
+/// NoDecay), in the list of a TensorList, or for a group in ShardedOptions; all end in the parameter's record.
+struct ParameterAttributes {
+    TpPlacement tp{};     ///< how the ranks of tp hold it
+    bool frozen = false;  ///< no norm and no update
+    bool decay = true;    ///< weight decay applies; a ParamGroup with a weight_decay of its own overrides it
+
+    friend constexpr bool operator==(const ParameterAttributes&, const ParameterAttributes&) noexcept = default;
+};
+
+/// A parameter that training leaves alone:
+///     struct Table : Param<"table", float, 128, 64>, Frozen {};
+struct Frozen {
+    static constexpr bool frozen = true;
+};
+/// A parameter that weight decay leaves alone: biases, norms.
+struct NoDecay {
+    static constexpr bool decay = false;
+};
+
+namespace detail {
+
+template <class P>
+constexpr ParameterAttributes attributes() noexcept {
+    ParameterAttributes stated{tp_placement_of<P>};
+    if constexpr (requires { P::frozen; }) { stated.frozen = P::frozen; }
+    if constexpr (requires { P::decay; }) { stated.decay = P::decay; }
+    return stated;
+}
+
+/// Whether the tp::PartialSum among `parameters` follow each other: one call sums them.
+template <class Parameters>
+constexpr bool partial_sums_adjacent(const Parameters& parameters) noexcept {
+    std::size_t runs = 0;
+    bool inside = false;
+    for (const ParameterAttributes& each : parameters) {
+        const bool partial = each.tp.kind == TpPlacement::Kind::partial_sum;
+        runs += partial && !inside ? 1U : 0U;
+        inside = partial;
+    }
+    return runs <= 1;
+}
+
+}  // namespace detail
+
+/// Of a Param.
+template <class P>
+inline constexpr ParameterAttributes attributes_of = detail::attributes<P>();
+
+}  // namespace shardkit

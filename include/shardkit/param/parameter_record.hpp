@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+
+#include <shardkit/core/dynamic.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/param/attributes.hpp>
+#include <shardkit/param/tensor_shape.hpp>
+
+namespace shardkit {
+
+/// One parameter of a group as a value: what its type says, or its entry in a TensorList.
+struct ParameterRecord : ParameterAttributes {
+    std::string_view name;  ///< in memory of a type, or of the list
+    TensorShape shape;      ///< of the whole tensor
+
+    constexpr bool split_over_tp() const noexcept { return tp.kind == TpPlacement::Kind::split; }
+};
+
+namespace detail {
+
+/// That the group at `path` can have a parameter of this shape. `fixed`: extents that its type fixes, or `dynamic`;
+/// empty where no type does.
+/// @throws std::invalid_argument that names path and parameter for an extent of zero, one that differs from its
+///         fixed value, or a shape whose element count overflows
+constexpr void check_shape(std::string_view path, std::string_view name, const TensorShape& shape,
+                           std::span<const std::size_t> fixed = {}) {
+    const auto refuse = [&](const auto&... pieces) {
+        throw std::invalid_argument(concat("'", path, "' parameter '", name, "': ", pieces...));
+    };
+    for (std::size_t i = 0; i < shape.rank; ++i) {
+        if (shape.extents[i] == 0) { refuse("extent ", i, " is 0, expected at least 1"); }
+        if (i < fixed.size() && fixed[i] != dynamic && shape.extents[i] != fixed[i]) {
+            refuse("extent ", i, " is ", shape.extents[i], ", expected ", fixed[i], " as in its type");
+        }
+    }
+    if (!shape.countable()) { refuse("the element count of shape ", shape.describe(), " overflows 64 bits"); }
+}
+
+}  // namespace detail
+
+}  // namespace shardkit

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <initializer_list>
+#include <ranges>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/element.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/param/parameter_record.hpp>
+#include <shardkit/param/params.hpp>
+#include <shardkit/param/shapes.hpp>
+
+namespace shardkit {
+
+/// One entry of a TensorList: {"wte", {50257, 768}}, {"ln_w", {768}, {.decay = false}}.
+class NamedTensor {
+  public:
+    /// @throws std::invalid_argument for more than 8 extents
+    NamedTensor(std::string name, std::initializer_list<std::size_t> extents, ParameterAttributes attributes = {})
+        : NamedTensor(std::move(name), std::span<const std::size_t>(extents.begin(), extents.size()), attributes) {}
+    NamedTensor(std::string name, std::span<const std::size_t> extents, ParameterAttributes attributes = {})
+        : name_(std::move(name)), attributes_(attributes) {
+        if (extents.size() > TensorShape::max_rank) {
+            throw std::invalid_argument(detail::concat("tensor '", name_, "': ", extents.size(),
+                                                       " extents, expected at most ", TensorShape::max_rank));
+        }
+        shape_.rank = extents.size();
+        std::copy(extents.begin(), extents.end(), shape_.extents.begin());
+    }
+
+    const std::string& name() const noexcept { return name_; }
+    const TensorShape& shape() const noexcept { return shape_; }
+    const ParameterAttributes& attributes() const noexcept { return attributes_; }
+
+  private:
+    std::string name_;
+    TensorShape shape_;
+    ParameterAttributes attributes_;
+};
+
+/// A flat-parameter group whose tensors are known only at run time: their names, shapes and number come from a file
+/// or from arrays. The group's type as Params is, and what it is told with as Shapes is:
+///     Sharded<TensorList<float>, FullShard, Engine> block{rank, "blocks.0", {{"w", {768, 768}}, {"b", {768}}}};
+///     window.view("w"), window.view(0), block.load("b", values)
+/// One element type; the same buffers, policies, optimizers, norm and plan as a group of types with the same shapes.
+/// Any list can be made: check() refuses what no group can be, once its path is known.
+template <class E>
+class TensorList {
+    static constexpr bool is_element = FloatingElement<E>;
+    static_assert(is_element, "TensorList<Element>: the element type is one of double, float, bf16, fp16");
+
+  public:
+    using Element = E;
+    /// No type is a parameter of it.
+    template <class P>
+    static constexpr bool contains = false;
+
+    TensorList(std::initializer_list<NamedTensor> tensors) : tensors_(tensors) {}
+    explicit TensorList(std::vector<NamedTensor> tensors) noexcept : tensors_(std::move(tensors)) {}
+    /// Tensors of one dimension: a packed allocation's names and element counts, as C code has them.
+    /// @throws std::invalid_argument when there are more of one than of the other
+    template <std::ranges::forward_range Names, std::ranges::forward_range Sizes>
+    requires std::convertible_to<std::ranges::range_reference_t<const Names&>, std::string_view> &&
+        std::convertible_to<std::ranges::range_reference_t<const Sizes&>, std::size_t>
+        TensorList(const Names& names, const Sizes& sizes, ParameterAttributes attributes = {}) {
+        const auto given = std::ranges::distance(names);
+        const auto counted = std::ranges::distance(sizes);
+        if (given != counted) {
+            throw std::invalid_argument(detail::concat("TensorList: ", given, " names and ", counted,
+                                                       " sizes, expected one size for each name"));
+        }
+        auto size = std::ranges::begin(sizes);
+        for (const std::string_view name : names) {
+            add({std::string(name), {static_cast<std::size_t>(*size)}, attributes});
+            ++size;
+        }
+    }
+
+    /// Behind the last one.
+    TensorList& add(NamedTensor tensor) {
+        tensors_.push_back(std::move(tensor));
+        return *this;
+    }
+
+    std::size_t size() const noexcept { return tensors_.size(); }
+    const NamedTensor& operator[](std::size_t i) const noexcept { return tensors_[i]; }
+
+    /// Tensor i as a parameter; refers to its name in this list.
+    ParameterRecord record(std::size_t i) const noexcept {
+        return {tensors_[i].attributes(), tensors_[i].name(), tensors_[i].shape()};
+    }
+    /// That these can be the parameters of the group at `path`: what Params and Shapes refuse, partly when compiling.
+    /// @throws std::invalid_argument that names path and tensor, what was given and what was expected
+    void check(std::string_view path) const {
+        if (tensors_.empty()) {
+            throw std::invalid_argument(
+                detail::concat("'", path, "': the list has no tensor, expected at least one"));
+        }
+        std::vector<ParameterRecord> records;
+        for (std::size_t i = 0; i < size(); ++i) { records.push_back(record(i)); }
+        for (std::size_t i = 0; i < records.size(); ++i) {
+            const ParameterRecord& tensor = records[i];
+            if (tensor.name.empty()) {
+                throw std::invalid_argument(
+                    detail::concat("'", path, "': tensor ", i, " has an empty name, expected one as 'weight'"));
+            }
+            for (std::size_t j = 0; j < i; ++j) {
+                if (records[j].name != tensor.name) { continue; }
+                throw std::invalid_argument(detail::concat("'", path, "': tensors ", j, " and ", i,
+                                                           " have the name '", tensor.name,
+                                                           "', expected distinct names"));
+            }
+            detail::check_shape(path, tensor.name, tensor.shape);
+            if (tensor.split_over_tp() && tensor.tp.dimension >= tensor.shape.rank) {
+                throw std::invalid_argument(detail::concat("'", path, "' parameter '", tensor.name, "' of shape ",
+                                                           tensor.shape.describe(), ": tp splits dimension ",
+                                                           tensor.tp.dimension, ", expected one that it has"));
+            }
+        }
+        if (!detail::partial_sums_adjacent(records)) {
+            throw std::invalid_argument(
+                detail::concat("'", path,
+                               "': tensors that are tp::PartialSum stand apart, expected one after the "
+                               "other: one call sums them"));
+        }
+    }
+
+  private:
+    std::vector<NamedTensor> tensors_;
+};
+
+namespace detail {
+template <class E>
+struct AsGroup<TensorList<E>> {
+    using type = TensorList<E>;
+};
+template <class E>
+struct GroupTensors<TensorList<E>> {
+    using type = TensorList<E>;
+};
+}  // namespace detail
+
+}  // namespace shardkit

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+
+#include <shardkit/comm/verb.hpp>
+#include <shardkit/policy/policy_values.hpp>
+
+namespace shardkit {
+
+/// What a group keeps on one rank.
+enum class Role : std::uint8_t {
+    parameters,  ///< true between steps: what an update writes, a gather sends and a checkpoint reads
+    gathered,    ///< a full copy beside sharded parameters
+    master,      ///< what the optimizer updates, where its type is another one
+    states,      ///< each of the optimizer's
+    gradients,   ///< full: what a backward pass adds to
+    reduced,     ///< sums over ranks, where they do not lie in `gradients`
+    addend       ///< of a later microbatch, on its way into `reduced`
+};
+/// Which elements of the group's flat order.
+enum class Extent : std::uint8_t {
+    full,
+    shard,  ///< this rank's
+    tp_sum  ///< those of the reduced gradients that are summed over tp
+};
+/// Whether a group has a buffer all the time or takes its turn in one.
+enum class Held : std::uint8_t {
+    always,
+    leased  ///< from a pool in which groups take turns
+};
+/// Which of a precision's types.
+enum class ElementRole : std::uint8_t { gather, gradient, reduction, master, state };
+
+/// When in a step a collective runs.
+enum class When : std::uint8_t {
+    each_window,        ///< the first of those open at a time
+    updated_window,     ///< the first one after an update
+    first_microbatch,   ///< at its end
+    later_microbatch,   ///< at the end of each
+    last_microbatch     ///< when every microbatch is in, in the order of the rows
+};
+/// How many moments there are.
+inline constexpr std::size_t when_count = 5;
+
+/// Which ranks a collective joins; `axes_of` names their axes.
+enum class Over : std::uint8_t { shards, replicas, data, tp };
+/// Every set of ranks, in order.
+inline constexpr std::array all_over{Over::shards, Over::replicas, Over::data, Over::tp};
+
+/// The axes of a mesh, with dp split, along which these ranks differ. The only place that says so: communicators,
+/// labels, numbers of ranks and the time model ask here.
+constexpr AxisNames axes_of(Over over, const PolicyValues& policy) {
+    switch (over) {
+        case Over::shards:
+            return policy.shard_axes;
+        case Over::replicas:
+            return AxisNames(DataAxes{}).without(policy.shard_axes);
+        case Over::data:
+            return DataAxes{};
+        case Over::tp:
+            return Axes<Tp>{};
+    }
+    throw std::invalid_argument("axes_of: no such Over");
+}
+
+/// One buffer of a group.
+struct BufferRow {
+    Role role{};
+    Extent extent{};
+    Held held{};
+    ElementRole element{};
+};
+
+/// One collective of a group. In place when source and target are one buffer.
+struct CollectiveRow {
+    When when{};
+    Verb verb{};
+    Over over{};
+    Role source{};
+    Role target{};
+    Extent extent{};  ///< of the larger one of the two: of what is gathered, or is to be reduced
+
+    constexpr bool in_place() const noexcept { return source == target; }
+};
+
+/// What a table must know of a group's element types.
+struct ElementSizes {
+    std::size_t gather = 4;
+    std::size_t gradient = 4;
+    std::size_t reduction = 4;
+    std::size_t master = 4;
+    std::size_t state = 4;  ///< of one optimizer state
+    bool has_master = false;
+    bool reduces_in_place = true;
+
+    constexpr std::size_t of(ElementRole element) const noexcept {
+        const std::array sizes{gather, gradient, reduction, master, state};
+        return sizes[static_cast<std::size_t>(element)];
+    }
+};
+
+/// A group's buffers and collectives: what its stores make and call, and its plan adds up.
+class PlacementTable {
+  public:
+    Extent updated{};  ///< what an optimizer step updates
+    Extent reduced{};  ///< what a rank holds of the reduced gradients
+
+    constexpr std::span<const BufferRow> buffers() const noexcept { return {buffers_.data(), buffer_count_}; }
+    constexpr std::span<const CollectiveRow> collectives() const noexcept {
+        return {collectives_.data(), collective_count_};
+    }
+    /// The row of a buffer, null where the group has none.
+    constexpr const BufferRow* find(Role role) const noexcept {
+        for (const BufferRow& row : buffers()) {
+            if (row.role == role) { return &row; }
+        }
+        return nullptr;
+    }
+    /// The rows of one moment, in their order.
+    constexpr std::span<const CollectiveRow> collectives(When when) const noexcept {
+        std::size_t begin = 0;
+        while (begin < collective_count_ && collectives_[begin].when < when) { ++begin; }
+        std::size_t end = begin;
+        while (end < collective_count_ && collectives_[end].when == when) { ++end; }
+        return {collectives_.data() + begin, end - begin};
+    }
+
+    constexpr void add(const BufferRow& row) { buffers_.at(buffer_count_++) = row; }
+    /// @pre rows are added in the order of their moments
+    constexpr void add(const CollectiveRow& row) { collectives_.at(collective_count_++) = row; }
+
+  private:
+    std::array<BufferRow, 8> buffers_{};
+    std::array<CollectiveRow, 8> collectives_{};
+    std::size_t buffer_count_ = 0;
+    std::size_t collective_count_ = 0;
+};
+
+namespace detail {
+constexpr Extent extent_of(Placement placement) noexcept {
+    return placement == Placement::sharded ? Extent::shard : Extent::full;
+}
+/// @throws std::invalid_argument when the change needs no communication
+constexpr Verb verb_of(Transition change) {
+    switch (change) {
+        case Transition::all_gather:
+            return Verb::all_gather;
+        case Transition::reduce_scatter:
+            return Verb::reduce_scatter;
+        case Transition::all_reduce:
+            return Verb::all_reduce;
+        default:
+            throw std::invalid_argument("placement table: a row without communication");
+    }
+}
+}  // namespace detail
+
+/// The table of a possible policy and a group's element types. A group that is not trainable has neither gradients
+/// nor an optimizer.
+constexpr PlacementTable placement_table(const PolicyValues& policy, const ElementSizes& elements, bool trainable) {
+    using enum Placement;
+    const auto collective = [](When when, Placement from, Placement to, Over over, Role source, Role target,
+                               Extent extent) {
+        return CollectiveRow{when, detail::verb_of(transition(from, to)), over, source, target, extent};
+    };
+    PlacementTable table;
+    table.updated = detail::extent_of(policy.optimizer);
+    table.reduced = detail::extent_of(policy.gradients);
+
+    // Parameters: a full copy that a window shows may have to be gathered.
+    const bool leased = policy.release == Release::at_reshard;
+    table.add({Role::parameters, detail::extent_of(policy.parameters), Held::always, ElementRole::gather});
+    if (policy.parameters == sharded) {
+        table.add({Role::gathered, Extent::full, leased ? Held::leased : Held::always, ElementRole::gather});
+        table.add(collective(leased ? When::each_window : When::updated_window, sharded, replicated, Over::shards,
+                             Role::parameters, Role::gathered, Extent::full));
+    } else if (policy.optimizer == sharded && trainable) {
+        table.add(collective(When::updated_window, sharded, replicated, Over::shards, Role::parameters,
+                             Role::parameters, Extent::full));
+    }
+    if (!trainable) { return table; }
+
+    // Optimizer.
+    if (elements.has_master) { table.add({Role::master, table.updated, Held::always, ElementRole::master}); }
+    table.add({Role::states, table.updated, Held::always, ElementRole::state});
+
+    // Gradients: reduced where they lie, where the types and the policy let them.
+    const bool each = policy.accumulate == Accumulate::reduced;
+    const Role result = each || !elements.reduces_in_place ? Role::reduced : Role::gradients;
+    table.add({Role::gradients, Extent::full, each ? Held::leased : Held::always, ElementRole::gradient});
+    if (result == Role::reduced) {
+        table.add({Role::reduced, table.reduced, Held::always, ElementRole::reduction});
+    }
+    if (each) {
+        const Role later = elements.reduces_in_place ? Role::gradients : Role::addend;
+        if (later == Role::addend) { table.add({later, table.reduced, Held::leased, ElementRole::reduction}); }
+        table.add(collective(When::first_microbatch, partial, policy.gradients, Over::shards, Role::gradients, result,
+                             Extent::full));
+        table.add(collective(When::later_microbatch, partial, policy.gradients, Over::shards, Role::gradients, later,
+                             Extent::full));
+    } else {
+        const Over over = policy.gradients == sharded ? Over::shards : Over::data;
+        table.add(collective(When::last_microbatch, partial, policy.gradients, over, Role::gradients, result,
+                             Extent::full));
+    }
+    if (policy.gradients == sharded) {
+        table.add(collective(When::last_microbatch, partial, replicated, Over::replicas, result, result,
+                             Extent::shard));
+    }
+    table.add(collective(When::last_microbatch, partial, replicated, Over::tp, result, result, Extent::tp_sum));
+    return table;
+}
+
+}  // namespace shardkit

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <shardkit/mesh/axes.hpp>
+#include <shardkit/policy/placement.hpp>
+
+namespace shardkit {
+
+/// Where the gradients of several microbatches are added up.
+enum class Accumulate : std::uint8_t {
+    unreduced,  ///< full gradients are added, one reduction at the last microbatch
+    reduced     ///< every microbatch is reduced into the shard: M reductions, no full-size gradient at rest
+};
+
+/// When the full copy of parameters that are sharded at rest is given back.
+enum class Release : std::uint8_t { never, at_update, at_reshard };
+
+/// A policy as values, on a mesh: what the rules judge and the placement table is made from. The default replicates
+/// everything.
+struct PolicyValues {
+    std::string_view name;  ///< must outlive the values
+    Placement parameters = Placement::replicated;
+    Placement gradients = Placement::replicated;
+    Placement optimizer = Placement::replicated;
+    Accumulate accumulate = Accumulate::unreduced;
+    Release release = Release::never;
+    std::size_t shard_group = 1;  ///< data-parallel ranks that share one copy
+    AxisNames shard_axes = Axes<DpShard>{};
+};
+
+}  // namespace shardkit

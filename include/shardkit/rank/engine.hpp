@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/layout/index_range.hpp>
+
+// What an engine owes: to whoever communicates (Engine), to groups of parameters and their optimizers (GroupVerbs and
+// StepKernels), to layers that tensor or context parallelism splits (IndexKernels). backend/threads/engine.hpp is a
+// model; tests/concepts/engine_test.cpp has the least of each.
+
+namespace shardkit {
+
+/// The engine places a rank's memory itself. A concept, because nvcc 13.0 takes the same requires-expression in the
+/// member that asks for an unsatisfied one.
+template <class C, class T>
+concept MakesBuffers = requires(const C& comm, std::size_t n) {
+    comm.template buffer<T>(n);
+};
+/// The engine can tell memory that it works on from other memory.
+template <class C>
+concept ChecksMemory = requires(const C& comm, const void* data, std::size_t n, std::string_view what,
+                                SourceLocation where) {
+    comm.require_memory(data, n, what, where);
+    comm.require_host_memory(data, n, what, where);
+};
+
+/// Owns `size` zeroed elements of an engine's memory; made from their number, unless MakesBuffers. Moving it moves no
+/// element. A default one has none.
+template <class B, class T>
+concept BufferOf = std::movable<B> && std::default_initializable<B> && requires(const B buffer) {
+    { buffer.data() } -> std::same_as<T*>;
+    { buffer.size() } -> std::convertible_to<std::size_t>;
+    { buffer.span() } -> std::same_as<std::span<T>>;
+};
+
+namespace detail {
+
+/// The element types of a group of fp32; as Precision.
+struct Fp32 {
+    using Gather = float;
+    using Gradient = float;
+    using Reduction = float;
+    using Master = float;
+};
+/// Kernels without an engine around them.
+template <class K, class S>
+struct KernelsOn {
+    using Kernels = K;
+    using Stream = S;
+};
+/// Something that is given to a kernel by copy: a table's entry, and a work.
+struct AnyWork {
+    constexpr void operator()() const {}
+    constexpr void operator()(std::uint64_t /*index*/) const {}
+};
+
+template <class E>
+concept NamesItself = requires {
+    { E::name } -> std::convertible_to<std::string_view>;
+};
+template <class E>
+concept HasCommunicator = Communicator<typename E::Communicator>;
+template <class E>
+concept HasStream = Stream<typename E::Stream> && std::same_as<typename E::Stream, typename E::Communicator::Stream>;
+template <class E, class T>
+concept HasBufferOf = BufferOf<typename E::template Buffer<T>, T> &&
+    (MakesBuffers<typename E::Communicator, T> ||
+     std::constructible_from<typename E::template Buffer<T>, std::size_t>);
+template <class E>
+concept HasBuffers = HasBufferOf<E, double> && HasBufferOf<E, std::uint8_t>;
+
+template <class E>
+concept HasKernels = requires {
+    typename E::Kernels;
+};
+template <class E, class T>
+concept Fills = requires(const typename E::Stream& stream, std::span<T> to, T value) {
+    E::Kernels::fill(stream, to, value);
+};
+template <class E, class From, class To>
+concept Converts = requires(const typename E::Stream& stream, std::span<const From> from, std::span<To> to) {
+    E::Kernels::convert(stream, from, to);
+};
+template <class E, class T>
+concept Accumulates = requires(const typename E::Stream& stream, std::span<const T> addend, std::span<T> total) {
+    E::Kernels::accumulate(stream, addend, total);
+};
+template <class E, class T>
+concept CopiesIn = requires(const typename E::Stream& stream, std::span<const T> from, std::span<T> to) {
+    E::Kernels::copy_in(stream, from, to);
+};
+template <class E, class T>
+concept CopiesOut = requires(const typename E::Stream& stream, std::span<const T> from, std::span<T> to) {
+    E::Kernels::copy_out(stream, from, to);
+};
+template <class E>
+concept RunsOnce = requires(const typename E::Stream& stream, const AnyWork& work) {
+    E::Kernels::run_once(stream, work);
+};
+template <class E, class T>
+concept SumsNorms = requires(const typename E::Stream& stream, std::span<const T> gradient,
+                             std::span<const IndexRange> segments, const double* scale, double* into) {
+    E::Kernels::norm_partial(stream, gradient, segments, scale, into);
+};
+
+}  // namespace detail
+
+// What the kernel of an update is given; defined in optim/, which is above this room.
+struct UpdateRange;
+template <FloatingElement MasterType, FloatingElement GatherType, FloatingElement GradientType,
+          std::size_t StateCount>
+struct UpdateSpans;
+
+namespace detail {
+
+/// An update with as many states as there are.
+struct AnyUpdate {
+    template <class... ParameterStatesGradient>
+    constexpr void operator()(ParameterStatesGradient&&... /*values*/) const {}
+};
+template <class E, class P, std::size_t StateCount>
+concept UpdatesWith =
+    requires(const typename E::Stream& stream, std::span<const UpdateRange> ranges, const AnyUpdate* updates,
+             const std::uint32_t* skip,
+             const UpdateSpans<typename P::Master, typename P::Gather, typename P::Reduction, StateCount>& spans) {
+    E::Kernels::update(stream, ranges, updates, skip, spans);
+};
+template <class E, class P>
+concept Updates = UpdatesWith<E, P, 0> && UpdatesWith<E, P, 1> && UpdatesWith<E, P, 2>;
+
+template <class E>
+concept RunsByIndex = requires(const typename E::Stream& stream, std::uint64_t n, const AnyWork& work) {
+    E::Kernels::for_each_index(stream, n, work);
+};
+template <class E>
+concept HasRowWorkers = requires {
+    E::Kernels::row_workers;
+};
+template <class E>
+concept CountsRowWorkers =
+    !HasRowWorkers<E> ||
+    (std::convertible_to<decltype(E::Kernels::row_workers), std::size_t> && E::Kernels::row_workers >= 1);
+
+}  // namespace detail
+
+/// What ranks need that communicate, and no more: a name for errors, a Communicator, the Stream that its verbs take,
+/// and memory that they work on. A constant `traits` (comm/cost.hpp) says what its collectives cost.
+template <class E>
+concept Engine =
+    detail::NamesItself<E> && detail::HasCommunicator<E> && detail::HasStream<E> && detail::HasBuffers<E>;
+
+/// The collectives of a group of parameters, for its element types; see the verbs' own concepts.
+template <class E, class Precision = detail::Fp32>
+concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Gather> &&
+    ReduceScatters<typename E::Communicator, typename Precision::Gradient, typename Precision::Reduction> &&
+    AllReduces<typename E::Communicator, typename Precision::Gradient, typename Precision::Reduction> &&
+    AllReduces<typename E::Communicator, double, double>;
+
+/// The kernels of a training step, for a group's element types: static members of E::Kernels, all of which take the
+/// stream first.
+///     fill(stream, to, value)               every element
+///     convert(stream, from, to)             rounded to nearest, ties to even
+///     accumulate(stream, addend, total)     total[i] += addend[i], in Arithmetic<Sum>
+///     copy_in, copy_out(stream, from, to)   between the host's memory and the engine's, of any trivially copyable
+///                                           type; they return when the host's side is done
+///     run_once(stream, work)                work(), once: scalars that depend on scalars. It is copied
+///     norm_partial(stream, gradient, segments, scale, into)
+///                                           into[0] += sum of (*scale * g)^2, into[1] += elements not finite
+///     update(stream, ranges, updates, skip, spans)
+///                                           a functor's update (optim/update.hpp) of each range's elements, with any
+///                                           number of states; nothing where *skip is not 0
+/// Order:   stream-ordered. Pointers are read when the kernel runs, not when it is given.
+template <class E, class Precision = detail::Fp32>
+concept StepKernels = detail::HasKernels<E> && detail::Fills<E, typename Precision::Gather> &&
+    detail::Fills<E, typename Precision::Gradient> &&
+    detail::Converts<E, typename Precision::Gather, typename Precision::Master> &&
+    detail::Accumulates<E, typename Precision::Reduction> && detail::CopiesIn<E, typename Precision::Gather> &&
+    detail::CopiesIn<E, detail::AnyWork> && detail::CopiesOut<E, typename Precision::Gather> &&
+    detail::CopiesOut<E, detail::AnyWork> && detail::RunsOnce<E> &&
+    detail::SumsNorms<E, typename Precision::Reduction> && detail::Updates<E, Precision>;
+
+/// Kernels by index, for layers that tensor or context parallelism splits.
+///     for_each_index(stream, n, work)       work(i) for every i below n, in any order. It is copied
+///     row_workers                           optional, 1 without it: how many neighbouring indices of a launch read a
+///                                           row together where that makes it faster; a constant of at least 1
+template <class E>
+concept IndexKernels = detail::HasKernels<E> && detail::RunsByIndex<E> && detail::CountsRowWorkers<E>;
+
+namespace detail {
+
+/// One sentence for what an engine lacks that a rank needs; instantiated once for each engine. Whoever needs it asks
+/// whether the rules are stated, so that no second error follows.
+template <class E>
+struct EngineRules {
+    static constexpr bool are_stated = true;
+    static_assert(
+        NamesItself<E>,
+        "Rank<Engine, Mesh>: Engine must have a name that converts to std::string_view; see rank/engine.hpp");
+    static_assert(HasCommunicator<E>,
+                  "Rank<Engine, Mesh>: Engine::Communicator must satisfy Communicator; see comm/communicator.hpp");
+    static_assert(!HasCommunicator<E> || HasStream<E>,
+                  "Rank<Engine, Mesh>: Engine::Stream must satisfy Stream and be the Communicator's; see "
+                  "rank/engine.hpp");
+    static_assert(
+        !HasCommunicator<E> || HasBuffers<E>,
+        "Rank<Engine, Mesh>: Engine::Buffer<T> must satisfy BufferOf<T> and be made from a number of elements; "
+        "see rank/engine.hpp");
+};
+
+/// The same for what a group of parameters and its optimizer need.
+template <class E, class P>
+struct StepRules {
+    static constexpr bool are_stated = true;
+    using C = typename E::Communicator;
+    static_assert(AllGathers<C, typename P::Gather>,
+                  "Sharded<..., Engine>: Engine::Communicator must satisfy AllGathers; see comm/all_gather.hpp");
+    static_assert(
+        ReduceScatters<C, typename P::Gradient, typename P::Reduction>,
+        "Sharded<..., Engine>: Engine::Communicator must satisfy ReduceScatters; see comm/reduce_scatter.hpp");
+    static_assert(AllReduces<C, typename P::Gradient, typename P::Reduction>,
+                  "Sharded<..., Engine>: Engine::Communicator must satisfy AllReduces; see comm/all_reduce.hpp");
+    static_assert(
+        !AllReduces<C, typename P::Gradient, typename P::Reduction> || AllReduces<C, double, double>,
+        "Sharded<..., Engine>: Engine::Communicator must add doubles up, for norms; see comm/all_reduce.hpp");
+
+    static constexpr bool none = !HasKernels<E>;
+    static_assert(!none, "Sharded<..., Engine>: Engine must have Kernels; see rank/engine.hpp");
+    static_assert(none || (Fills<E, typename P::Gather> && Fills<E, typename P::Gradient>),
+                  "Sharded<..., Engine>: Engine::Kernels must have fill(stream, to, value); see rank/engine.hpp");
+    static_assert(none || Converts<E, typename P::Gather, typename P::Master>,
+                  "Sharded<..., Engine>: Engine::Kernels must have convert(stream, from, to); see rank/engine.hpp");
+    static_assert(none || Accumulates<E, typename P::Reduction>,
+                  "Sharded<..., Engine>: Engine::Kernels must have accumulate(stream, addend, total); see "
+                  "rank/engine.hpp");
+    static_assert(
+        none || (CopiesIn<E, typename P::Gather> && CopiesIn<E, AnyWork>),
+        "Sharded<..., Engine>: Engine::Kernels must have copy_in(stream, from, to) for every type that can be "
+        "copied; see rank/engine.hpp");
+    static_assert(
+        none || (CopiesOut<E, typename P::Gather> && CopiesOut<E, AnyWork>),
+        "Sharded<..., Engine>: Engine::Kernels must have copy_out(stream, from, to) for every type that can be "
+        "copied; see rank/engine.hpp");
+    static_assert(none || RunsOnce<E>,
+                  "Sharded<..., Engine>: Engine::Kernels must have run_once(stream, work); see rank/engine.hpp");
+    static_assert(
+        none || SumsNorms<E, typename P::Reduction>,
+        "Sharded<..., Engine>: Engine::Kernels must have norm_partial(stream, gradient, segments, scale, into); "
+        "see rank/engine.hpp");
+    static_assert(
+        none || Updates<E, P>,
+        "Sharded<..., Engine>: Engine::Kernels must have update(stream, ranges, updates, skip, spans) for any number "
+        "of states; see rank/engine.hpp");
+};
+
+/// The same for layers that tensor or context parallelism splits.
+template <class E>
+struct IndexRules {
+    static constexpr bool are_stated = true;
+    static constexpr bool none = !HasKernels<E>;
+    static_assert(!none, "split layers: Engine must have Kernels; see rank/engine.hpp");
+    static_assert(none || RunsByIndex<E>,
+                  "split layers: Engine::Kernels must have for_each_index(stream, n, work); see rank/engine.hpp");
+    static_assert(none || CountsRowWorkers<E>,
+                  "split layers: Engine::Kernels::row_workers must be a number of at least 1; see rank/engine.hpp");
+};
+
+}  // namespace detail
+
+}  // namespace shardkit

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// expected-error: Sharded<..., Engine>: Engine::Communicator must satisfy AllGathers; see comm/all_gather.hpp
+#include "model.hpp"
+
+#include "../concepts/least_engine.hpp"
+
+struct Violating : least::VerbsOfGroups<Violating> {
+#ifdef REJECT
+    void all_gather_in_place() const {}
+#endif
+};
+struct Violator : least::Trainer {
+    using Communicator = Violating;
+};
+std::size_t size() { return sizeof(sk::Sharded<Weight, sk::FullShard, Violator>); }

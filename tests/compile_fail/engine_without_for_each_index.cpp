@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// expected-error: split layers: Engine::Kernels must have for_each_index(stream, n, work); see rank/engine.hpp
+#include "model.hpp"
+
+#include <shardkit/tensor_parallel/cross_entropy.hpp>
+
+#include "../concepts/least_engine.hpp"
+
+struct Violating : least::KernelsByIndex {
+#ifdef REJECT
+    static void for_each_index(least::Stream);
+#endif
+};
+struct Violator : least::Talker {
+    using Kernels = Violating;
+};
+std::size_t size() { return sizeof(sk::tp::CrossEntropy<Violator, float>); }

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// expected-error: Window: this parameter is not in the group
+#include <shardkit/param/tensor_list.hpp>
+
+#include "model.hpp"
+
+using Listed = sk::Sharded<sk::TensorList<float>, sk::FullShard, Engine>;
+
+float first(Listed& layer) {
+    const auto window = layer.unshard();
+#ifdef REJECT
+    return window[Weight{}][0];
+#else
+    return window.view("weight")[0];
+#endif
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/cub/launch.cuh>
+#include <shardkit/backend/cub/update.hpp>
+#include <shardkit/optim/lion.hpp>
+
+#include "instantiate_each_precision.hpp"
+
+// Lion's kernel for each of the 64 combinations of element types.
+
+using shardkit::gpu::DeviceLaunch;
+using shardkit::gpu::UpdatePass;
+
+#define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
+#define LION(Master, Gather, Gradient) \
+    LAUNCH(UpdatePass<shardkit::LionUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>)
+
+EACH_PRECISION(LION)

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "lion_checks.hpp"
+#include "serial_kernels.hpp"
+
+TEST_CASE("CUB's Lion pass, run by a loop, gives the functor's and the host's bits") {
+    shardkit::test::SerialMachine machine;
+    shardkit::test::check_lion(machine);
+}

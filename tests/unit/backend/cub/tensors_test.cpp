@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "serial_kernels.hpp"
+#include "tensors_checks.hpp"
+
+TEST_CASE("CUB's pack and unpack passes, run by a loop") {
+    shardkit::test::SerialMachine machine;
+    shardkit::test::check_pack(machine);
+}

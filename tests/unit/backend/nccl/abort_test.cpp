@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Failures in which ncclCommAbort would wait for ever if it were called in the way of the error: communicators that a
+// CUDA graph holds, and such whose kernels sit behind a hung one of another communicator.
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/nccl/borrow.hpp>
+#include <shardkit/comm/all_reduce.hpp>
+
+#include "captured_step.hpp"
+#include "gpu_ranks.hpp"
+
+namespace {
+
+using namespace shardkit;
+using gpu_ranks::Comm;
+using rank_checks::contains;
+using rank_checks::Kind;
+using rank_checks::Outcome;
+using step_trainer::CapturedStep;
+
+/// A test that hangs ends after this long, and the stand-in says so.
+constexpr std::chrono::seconds patience(rank_checks::sanitized ? 40 : 8);
+
+void restart(int nccl_version = NCCL_VERSION_CODE) {
+    gpu_ranks::restart();
+    standin::set_patience(patience);
+    standin::set_nccl_version(nccl_version);
+}
+
+void add_over(const Comm& comm, std::span<float> values, const gpu::TimelineRef& stream) {
+    all_reduce_in_place(comm, ReduceOp::sum, values, stream);
+}
+
+/// Every rank that goes on ends soon after the impatient World's timeout, with an error; none hangs.
+template <class F>
+void check_ends(std::size_t ranks, std::size_t gone, const F& f) {
+    std::vector<Outcome> outcomes;
+    const auto duration = rank_checks::duration_of([&] { outcomes = gpu_ranks::each_in_a_thread(ranks, f); });
+    CHECK(duration < patience);
+    CHECK(standin::hangs() == 0);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        CAPTURE(rank);
+        CAPTURE(outcomes[rank].text);
+        CHECK(outcomes[rank].kind == (rank == gone ? Kind::none : Kind::comm));
+    }
+}
+
+/// Waits for the threads in which NCCL is still aborting something.
+void await_aborts() {
+    while (standin::blocked() > 0) { std::this_thread::yield(); }
+}
+
+/// Lives as long as a test's scope, longer than the World: the graph that a user destroys last.
+using LateGraphs = std::vector<std::optional<CapturedStep>>;
+
+}  // namespace
+
+TEST_CASE("nccl: a rank that dies while a CUDA graph holds the communicators ends the others") {
+    for (const int version : {21800, NCCL_VERSION_CODE}) {
+        restart(version);
+        const nccl::UniqueId id = nccl::UniqueId::create();
+        check_ends(2, 1, [&](std::size_t rank) {
+            nccl::World world(id, 2, rank, gpu_ranks::impatient());
+            const Comm comm(world);
+            auto values = world.buffer<float>(100);
+            const auto streams = world.streams();
+            const CapturedStep step(streams, [&] { add_over(comm, values.span(), streams.communication); });
+            step.launch();
+            streams.compute.synchronize();
+            if (rank == 1) { return standin::kill_rank(comm.native()); }
+            add_over(comm, values.span(), streams.communication);
+            streams.communication.synchronize();
+        });
+        CHECK(standin::live() == standin::Live{});
+    }
+}
+
+TEST_CASE("nccl: a graph that outlives its failed World keeps memory and streams, and nothing waits for it") {
+    if (rank_checks::sanitized) { return; }  // what is left behind would be reported as a leak
+    restart();
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    LateGraphs graphs(2);
+    check_ends(2, 1, [&](std::size_t rank) {
+        nccl::World world(id, 2, rank, gpu_ranks::impatient());
+        const Comm comm(world);
+        auto values = world.buffer<float>(100);
+        const auto streams = world.streams();
+        graphs[rank].emplace(streams, [&] { add_over(comm, values.span(), streams.communication); });
+        if (rank == 1) {
+            graphs[rank].reset();
+            return standin::kill_rank(comm.native());
+        }
+        add_over(comm, values.span(), streams.communication);
+        streams.communication.synchronize();
+    });
+    CHECK(standin::live().communicators == 0);
+    CHECK(standin::live().streams > 0);
+    CHECK(standin::blocked() == 1);
+    graphs.clear();
+    await_aborts();
+    CHECK(standin::hangs() == 0);
+}
+
+TEST_CASE("nccl: communicators whose kernels sit behind each other's hung one are aborted, whichever came first") {
+    for (const int version : {21800, NCCL_VERSION_CODE}) {
+        for (const bool world_first : {true, false}) {
+            CAPTURE(version);
+            CAPTURE(world_first);
+            restart(version);
+            const nccl::UniqueId id = nccl::UniqueId::create();
+            check_ends(2, 1, [&](std::size_t rank) {
+                nccl::World world(id, 2, rank, gpu_ranks::impatient());
+                const Comm comm(world);
+                const Comm other = comm.split(0, rank, "other");
+                auto values = world.buffer<float>(100);
+                const auto stream = world.streams().communication;
+                if (rank == 1) {
+                    standin::kill_rank(comm.native());
+                    return standin::kill_rank(other.native());
+                }
+                add_over(world_first ? comm : other, values.span(), stream);
+                add_over(world_first ? other : comm, values.span(), stream);
+                stream.synchronize();
+            });
+            CHECK(standin::live() == standin::Live{});
+        }
+    }
+}
+
+TEST_CASE(
+    "nccl: a communicator made out of a borrowed one ends although its work sits behind the user's hung kernel") {
+    if (rank_checks::sanitized) { return; }  // what is left behind would be reported as a leak
+    restart();
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    std::vector<ncclComm_t> users(2);
+    check_ends(2, 1, [&](std::size_t rank) {
+        REQUIRE(ncclCommInitRank(&users[rank], 2, id.native(), static_cast<int>(rank)) == ncclSuccess);
+        nccl::World world(nccl::Borrow{users[rank]}, gpu_ranks::impatient());
+        const Comm comm(world);
+        const Comm child = comm.split(0, rank, "child");
+        auto values = world.buffer<float>(100);
+        const auto stream = world.streams().communication;
+        if (rank == 1) { return standin::kill_rank(users[1]); }
+        add_over(comm, values.span(), stream);
+        add_over(child, values.span(), stream);
+        stream.synchronize();
+    });
+    CHECK(standin::blocked() == 1);  // until the user ends what hangs
+    CHECK(ncclCommAbort(users[0]) == ncclSuccess);
+    await_aborts();
+    CHECK(ncclCommAbort(users[1]) == ncclSuccess);
+    CHECK(standin::hangs() == 0);
+}
