@@ -17,6 +17,7 @@
 #include <shardkit/param/param.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
+#include <shardkit/param/tensor_list.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/param/tp_placement.hpp>
 

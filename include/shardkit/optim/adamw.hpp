@@ -27,6 +27,7 @@ struct AdamWOptions {
     friend constexpr bool operator==(const AdamWOptions&, const AdamWOptions&) noexcept = default;
 };
 
+/// Refuses hyper-parameters out of range.
 /// @throws std::invalid_argument that names the parameter, what was given and what was expected
 inline void validate(const AdamWOptions& options, SourceLocation where = SourceLocation::current()) {
     detail::validate_not_negative("AdamW", "learning_rate", options.learning_rate, where);

@@ -27,6 +27,7 @@ struct LionOptions {
     friend constexpr bool operator==(const LionOptions&, const LionOptions&) noexcept = default;
 };
 
+/// Refuses hyper-parameters out of range.
 /// @throws std::invalid_argument that names the parameter, what was given and what was expected
 inline void validate(const LionOptions& options, SourceLocation where = SourceLocation::current()) {
     detail::validate_not_negative("Lion", "learning_rate", options.learning_rate, where);

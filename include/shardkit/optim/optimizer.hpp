@@ -75,10 +75,10 @@ class Optimizer {
                 .emplace_back(layer.context(), detail::Access::state(layer).geometry(), options_, param_groups_);
         });
         auto& context = groups_.context(where);
-        engine_options_ = detail::EngineTable<Engine, Options>(context, options_);
-        scalars_ = detail::EngineTable<Engine, StepScalars>(context, StepScalars{});
         // Here, so that the first step allocates nothing but the norm's buffers.
         static_cast<void>(context.template kept<detail::NormMemory<Engine>>());
+        engine_options_ = detail::EngineTable<Engine, Options>(context, options_);
+        scalars_ = detail::EngineTable<Engine, StepScalars>(context, StepScalars{});
     }
 
     const Options& options() const noexcept { return options_; }

@@ -30,6 +30,7 @@ struct SgdOptions {
     friend constexpr bool operator==(const SgdOptions&, const SgdOptions&) noexcept = default;
 };
 
+/// Refuses hyper-parameters out of range.
 /// @throws std::invalid_argument that names the parameter, what was given and what was expected
 inline void validate(const SgdOptions& options, SourceLocation where = SourceLocation::current()) {
     detail::validate_not_negative("SGD", "learning_rate", options.learning_rate, where);

@@ -63,6 +63,7 @@ struct PlannedTraffic {
 
     friend constexpr bool operator==(const PlannedTraffic&, const PlannedTraffic&) noexcept = default;
 };
+/// One collective of a plan, with its calls and bytes.
 struct PlannedRow {
     Verb verb{};
     PlannedAxes axes;

@@ -28,6 +28,7 @@ enum class Extent : std::uint8_t {
     shard,  ///< this rank's
     tp_sum  ///< those of the reduced gradients that are summed over tp
 };
+/// Whether a group has a buffer all the time or takes its turn in one.
 enum class Held : std::uint8_t {
     always,
     leased  ///< from a pool in which groups take turns
@@ -43,10 +44,12 @@ enum class When : std::uint8_t {
     later_microbatch,   ///< at the end of each
     last_microbatch     ///< when every microbatch is in, in the order of the rows
 };
+/// How many moments there are.
 inline constexpr std::size_t when_count = 5;
 
 /// Which ranks a collective joins; `axes_of` names their axes.
 enum class Over : std::uint8_t { shards, replicas, data, tp };
+/// Every set of ranks, in order.
 inline constexpr std::array all_over{Over::shards, Over::replicas, Over::data, Over::tp};
 
 /// The axes of a mesh, with dp split, along which these ranks differ. The only place that says so: communicators,
@@ -65,6 +68,7 @@ constexpr AxisNames axes_of(Over over, const PolicyValues& policy) {
     throw std::invalid_argument("axes_of: no such Over");
 }
 
+/// One buffer of a group.
 struct BufferRow {
     Role role{};
     Extent extent{};

@@ -31,6 +31,7 @@ struct Precision {
 template <FloatingElement E>
 using DefaultPrecision = Precision<E>;
 
+/// The element sizes of a Precision.
 template <class Precision>
 constexpr ElementSizes element_sizes() noexcept {
     return {sizeof(typename Precision::Gather),

@@ -64,8 +64,8 @@ void require_same_group(Context<Engine>& context, const GroupGeometry& group, So
     constexpr std::size_t fields = 3;
     const GroupFingerprint own(group);
     const std::array<std::uint64_t, fields> given{own.hash, own.parameters, own.numel};
-    const EngineTable<Engine, std::uint64_t> mine(context, std::span<const std::uint64_t>(given));
-    const auto gathered = EngineTable<Engine, std::uint64_t>::zeroed(context, fields * world.size());
+    const detail::EngineTable<Engine, std::uint64_t> mine(context, std::span<const std::uint64_t>(given));
+    const auto gathered = detail::EngineTable<Engine, std::uint64_t>::zeroed(context, fields * world.size());
     const auto compute = context.compute_stream();
     const auto communication = context.communication_stream();
     communication.wait(compute.record());

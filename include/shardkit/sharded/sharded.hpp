@@ -25,11 +25,12 @@ namespace shardkit {
 template <ParamType P, FloatingElement T>
 struct FullValues {
     std::span<const T> values;
+    SourceLocation where;
 };
 /// The full values of parameter P, for Sharded::from_full.
 template <ParamType P, FloatingElement T>
-FullValues<P, T> full_values(std::span<const T> values) {
-    return {values};
+FullValues<P, T> full_values(std::span<const T> values, SourceLocation where = SourceLocation::current()) {
+    return {values, where};
 }
 
 /// The user's own memory for Sharded::adopt: full flat buffers in the layout's order.
@@ -89,7 +90,7 @@ class Sharded {
         static_assert(sizeof...(P) == Group::count,
                       "Sharded::from_full: one full_values<P>(...) for every parameter");
         Sharded made(context, std::move(path), std::move(tensors), std::move(options));
-        (made.load(P{}, values.values), ...);
+        (made.load(P{}, values.values, values.where), ...);
         return made;
     }
     /// The same from one range of values (a span, a vector) for each parameter, in the group's order.

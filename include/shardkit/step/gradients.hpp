@@ -65,7 +65,6 @@ class [[nodiscard]] Gradients {
     friend detail::Access;
     Gradients(State& state, SourceLocation taken) noexcept : state_(&state), taken_(taken) {}
     State* release() noexcept { return std::exchange(state_, nullptr); }
-
     auto whole(std::size_t parameter) const {
         return state_->view(parameter, state_->gradients().full().data(), state_->gradient_generation(), taken_);
     }

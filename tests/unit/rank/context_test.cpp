@@ -116,16 +116,6 @@ static_assert(!CountsTraffic<comm_test::RecordingCommunicator>);
 static_assert(!std::is_copy_constructible_v<Context<self::Engine>> &&
               !std::is_move_constructible_v<Context<self::Engine>>);
 
-/// What another room keeps for a rank.
-struct Counted {
-    explicit Counted(const Context<self::Engine>& context) : ranks(context.world_size()) {}
-    std::size_t ranks;
-    int uses = 0;
-};
-struct OtherCounted : Counted {
-    using Counted::Counted;
-};
-
 }  // namespace
 
 TEST_CASE("Context: sub-meshes of one and of several axes connect the right ranks") {

@@ -13,6 +13,7 @@
 
 namespace shardkit::gpu {
 
+/// Refuses spans of a kernel that differ in size.
 /// @throws std::invalid_argument naming kernel and span unless given == expected
 inline void require_size(std::string_view kernel, std::string_view span, std::size_t given, std::size_t expected) {
     if (given != expected) {
@@ -36,12 +37,14 @@ struct alignas(std::max(alignof(T), std::min(Lanes * sizeof(T), widest_access)))
     T lane[Lanes];
 };
 
+/// `Lanes` neighbouring elements from `from`, in as few accesses as their alignment allows.
 /// @pre `from` is aligned as AlignedPack<T, Lanes> is
 template <std::size_t Lanes, class T>
 constexpr AlignedPack<T, Lanes> load(const T* from) noexcept {
     return *reinterpret_cast<const AlignedPack<T, Lanes>*>(from);
 }
 
+/// The same way back.
 /// @pre `to` is aligned as AlignedPack<T, Lanes> is
 template <std::size_t Lanes, class T>
 constexpr void store(const AlignedPack<T, Lanes>& pack, T* to) noexcept {

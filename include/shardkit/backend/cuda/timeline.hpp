@@ -35,6 +35,7 @@ class Watch {
     ~Watch() = default;
 };
 
+/// What a Timeline keeps to mark points of its stream.
 struct TimelineOptions {
     /// Events of the ring. With fewer than the events that are waited for later, waiters wait for more work than they
     /// need; results are the same.
