@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/cub/kernels.cuh>
+#ifndef __CUDA_ARCH__  // all device code is in kernels.cu: nvcc's pass for the device reads nothing here
+#include <shardkit/backend/cub/kernels.hpp>
 
 #include "after.hpp"
 #include "program.hpp"
@@ -9,3 +10,4 @@ int main(int count, char** words) {
     return cuda_trainer::program({words + 1, words + count}, stdout, stderr,
                                  [](auto&&... given) { return cuda_trainer::after::train<Engine>(given...); });
 }
+#endif

@@ -11,7 +11,20 @@
 
 #include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/world.hpp>
-#include <shardkit/shardkit.hpp>
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/global_norm.hpp>
+#include <shardkit/plan/plan.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/reduce.hpp>
 
 #include "graph.hpp"
 #include "inputs.hpp"
@@ -51,13 +64,13 @@ HeadWeights<T> head(const auto& from) {
 }
 
 /// The parameters, in one group for each part of the model.
-template <class Engine, class Policy>
+template <class Engine>
 struct ShardedModel {
-    sk::Sharded<EmbeddingGroup, Policy, Engine> embedding;
-    std::vector<sk::Sharded<BlockGroup, Policy, Engine>> blocks;
-    sk::Sharded<HeadGroup, Policy, Engine> head;
+    sk::Sharded<EmbeddingGroup, sk::DynamicPolicy, Engine> embedding;
+    std::vector<sk::Sharded<BlockGroup, sk::DynamicPolicy, Engine>> blocks;
+    sk::Sharded<HeadGroup, sk::DynamicPolicy, Engine> head;
 
-    ShardedModel(sk::Context<Engine>& rank, const Shape& s, Policy policy)
+    ShardedModel(sk::Context<Engine>& rank, const Shape& s, const sk::DynamicPolicy& policy)
         : embedding(rank, "embedding",
                     {sk::shape<Table>(Shape::vocabulary, s.embedding), sk::shape<Projection>(s.width, s.inputs()),
                      sk::shape<Bias>(s.width)},
@@ -93,16 +106,30 @@ class AbortOnError {
     int under_way_;
 };
 
+/// The policy that the options name.
+inline sk::DynamicPolicy policy_of(const Options& options, std::size_t ranks) {
+    if (options.policy == "no_shard") { return sk::DynamicPolicy(sk::NoShard{}); }
+    if (options.policy == "shard_optimizer") { return sk::DynamicPolicy(sk::ShardOptimizer{}); }
+    if (options.policy == "shard_grad_op") { return sk::DynamicPolicy(sk::ShardGradOp{}); }
+    if (options.policy == "full_shard") { return sk::DynamicPolicy(sk::FullShard{}); }
+    if (ranks % options.hybrid_group != 0) {
+        throw InputError("--policy hybrid_shard:" + std::to_string(options.hybrid_group) +
+                         ": expected a number that divides the " + std::to_string(ranks) + " ranks");
+    }
+    return sk::DynamicPolicy(sk::HybridShard<sk::dynamic>{options.hybrid_group});
+}
+
 /// Trains, and returns the loss of every step.
-template <class Engine, class Policy>
+template <class Engine>
 std::vector<float> train(const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
-                         const Report& report, sk::nccl::Options nccl, Policy policy) {
+                         const Report& report, sk::nccl::Options nccl = {}) {
+    const sk::DynamicPolicy policy = policy_of(options, job.ranks);
     using Mesh = sk::DeviceMesh<sk::dynamic>;
     const Shape& shape = options.shape;
     nccl.compute = gpu.stream;
     sk::nccl::World world(sk::nccl::Borrow{job.comm}, nccl);
     sk::Rank<Engine, Mesh> rank{Mesh(job.ranks), typename Engine::Communicator(world), {}, world.streams()};
-    ShardedModel<Engine, Policy> parts(rank, shape, policy);
+    ShardedModel<Engine> parts(rank, shape, policy);
     auto model = sk::groups(parts.embedding, parts.blocks, parts.head);
     model.for_each([&](auto& layer) {
         layer.initialize([&](auto path, auto parameter, std::uint64_t i) {
@@ -182,22 +209,6 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     download(gpu.stream, result.data(), losses.data(), result.size());
     for (float& each : result) { each /= static_cast<float>(job.ranks); }
     return result;
-}
-
-/// With the policy that the options name.
-template <class Engine>
-std::vector<float> train(const Options& options, const std::vector<std::uint8_t>& text, Gpu& gpu, Job& job,
-                         const Report& report, const sk::nccl::Options& nccl = {}) {
-    const auto with = [&](auto policy) { return train<Engine>(options, text, gpu, job, report, nccl, policy); };
-    if (options.policy == "no_shard") { return with(sk::NoShard{}); }
-    if (options.policy == "shard_optimizer") { return with(sk::ShardOptimizer{}); }
-    if (options.policy == "shard_grad_op") { return with(sk::ShardGradOp{}); }
-    if (options.policy == "full_shard") { return with(sk::FullShard{}); }
-    if (job.ranks % options.hybrid_group != 0) {
-        throw InputError("--policy hybrid_shard:" + std::to_string(options.hybrid_group) +
-                         ": expected a number that divides the " + std::to_string(job.ranks) + " ranks");
-    }
-    return with(sk::HybridShard<sk::dynamic>{options.hybrid_group});
 }
 
 }  // namespace cuda_trainer::after

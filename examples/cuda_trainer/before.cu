@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "before.hpp"
+#include "launch.cuh"
 #include "program.hpp"
 
 int main(int count, char** words) {

@@ -35,11 +35,21 @@ find_nccl
 if [ -z "$nccl_home" ]; then echo "build.sh: $(nccl_taken)" >&2 && exit 1; fi
 echo "with $(nccl_taken)"
 mkdir -p "$out"
-jobs=()
-for program in before after; do
+compile() {
     # shellcheck disable=SC2086
-    "$nvcc" "${flags[@]}" ${NVCC_FLAGS:-} "${nccl_flags[@]}" "$here/$program.cu" -o "$out/$program" \
-        -lcublas "${nccl_libraries[@]}" &
+    "$nvcc" "${flags[@]}" ${NVCC_FLAGS:-} "${nccl_flags[@]}" -c "$here/$1.cu" -o "$out/$1.o"
+}
+# link PROGRAM OBJECT...
+link() {
+    local program=$1
+    shift
+    "$nvcc" "${flags[@]}" "${@/#/$out/}" -o "$out/$program" -lcublas "${nccl_libraries[@]}"
+}
+jobs=()
+for source in before after kernels; do
+    compile "$source" &
     jobs+=($!)
 done
 for job in "${jobs[@]}"; do wait "$job"; done
+link before before.o
+link after after.o kernels.o

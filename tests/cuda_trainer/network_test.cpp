@@ -10,6 +10,7 @@
 
 #include "../../examples/cuda_trainer/network.hpp"
 #include "largest_difference.hpp"
+#include "launch_loop.hpp"
 #include "standin.hpp"
 
 namespace {

@@ -18,6 +18,7 @@
 #include "../../examples/cuda_trainer/before.hpp"
 #include "../../examples/cuda_trainer/text.hpp"
 #include "../unit/backend/nccl/host_functions.hpp"
+#include "launch_loop.hpp"
 #include "standin.hpp"
 
 /// The trainers on ranks that are threads, each with a GPU of the stand-in and kernels on the host.

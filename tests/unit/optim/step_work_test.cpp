@@ -106,46 +106,6 @@ TEST_CASE("EngineTable: what the host gave, and what kernels wrote since") {
     });
 }
 
-TEST_CASE("NormMemory: the scratch is kept and only grows") {
-    sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        sk::detail::NormMemory<sk::EngineOf<decltype(rank)>> memory(rank);
-        const auto small = memory.scratch(4);
-        CHECK(small.size() == 4);
-        const auto large = memory.scratch(1000);
-        CHECK(large.size() == 1000);
-        large[999] = 3;
-        const auto again = memory.scratch(8);
-        CHECK(again.size() == 8);
-        CHECK(again.data() == large.data());
-        CHECK(memory.scratch(1000)[999] == 3);
-    });
-}
-
-TEST_CASE("GlobalNorm: refused once its memory belongs to a later norm") {
-    sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
-        sk::Sharded<Weight, sk::NoShard, sk::EngineOf<decltype(rank)>> layer{rank, "layer"};
-        auto model = sk::groups(layer);
-        sk::SGD optimizer{model, {.learning_rate = 1}};
-        const auto norm_of = [&](double value) {
-            sk::Accumulation accumulation{model};
-            auto handle = accumulation.gradients(layer);
-            handle[Weight{}][1] = value;
-            accumulation.add(std::move(handle));
-            const auto reduced = sk::reduce(std::move(accumulation), sk::sum);
-            return sk::global_norm(reduced);
-        };
-        const auto kept = norm_of(3);
-        for (std::size_t i = 1; i < sk::norm_slots; ++i) { CHECK(norm_of(1).value() == 1); }
-        CHECK(kept.value() == 3);
-        const auto later = norm_of(2);
-        CHECK(later.value() == 2);
-        CHECK_USAGE_ERROR(kept.value(),
-                          "GlobalNorm: 16 more norms were taken before this one was used, expected fewer than 16");
-        CHECK_USAGE_ERROR(sk::clip(kept, 1),
-                          "GlobalNorm: 16 more norms were taken before this one was used, expected fewer than 16");
-    });
-}
-
 TEST_CASE("a model without groups has no norm and no optimizer") {
     using Layer = sk::Sharded<Weight, sk::NoShard, sk::self::Engine>;
     std::vector<Layer> none;
