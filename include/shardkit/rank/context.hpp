@@ -173,6 +173,12 @@ class Context {
 
   private:
     friend detail::Access;
+    template <class T>
+    static inline char type_key{};  // its address tells T from other types
+    struct Kept {
+        const char* type;
+        std::shared_ptr<void> object;
+    };
     struct Made {
         std::vector<std::size_t> members;
         Communicator communicator;

@@ -44,9 +44,10 @@ inline namespace SHARDKIT_BUILD {
 
 /// A group of parameters as flat buffers that a policy shards over the data-parallel ranks of a mesh.
 ///     Sharded<Linear, FullShard, Engine> layer{rank, "layers.0", {shape<Weight>(out, in), shape<Bias>(out)}};
-/// Construction is collective over the mesh (sub-communicators are made there and nowhere else). Parameters
-/// start at zero; `initialize`, `load` or `from_full` give them values. Movable; windows and handles survive.
-/// Errors name the group's path.
+///     Sharded<TensorList<float>, FullShard, Engine> block{rank, "blocks.0", {{"w", {out, in}}, {"b", {out}}}};
+/// Construction is collective over the mesh (sub-communicators are made there and nowhere else), and the ranks
+/// compare there what they were given. Parameters start at zero; `initialize`, `load` or `from_full` give them
+/// values. Movable; windows and handles survive. Errors name the group's path.
 template <class ParamOrGroup, class PolicyType, class EngineType,
           class PrecisionType = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 class Sharded {
@@ -65,8 +66,9 @@ class Sharded {
     using Gather = typename Precision::Gather;
     using Gradient = typename Precision::Gradient;
 
-    /// @throws std::invalid_argument when a shape cannot be, the policy's shard group does not divide dp, or the path
-    ///         is empty; std::length_error when the group's bytes overflow; MemoryError when there is no memory
+    /// @throws std::invalid_argument when a shape cannot be, the policy's shard group does not divide dp, the path is
+    ///         empty, or another rank gives another group; std::length_error when the group's bytes overflow;
+    ///         MemoryError when there is no memory
     template <class Mesh>
     Sharded(Rank<Engine, Mesh>& rank, std::string path, Tensors tensors = {}, Options options = {},
             SourceLocation where = SourceLocation::current())
