@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/cub/kernels_for.cuh>
+#include <shardkit/backend/nccl/kernels_for.cuh>
+#include <shardkit/optim/adamw.hpp>
 #include <shardkit/sharded/precision.hpp>
 
 #include "kernels.hpp"
@@ -9,7 +10,7 @@
 
 namespace sk = shardkit;
 
-template struct sk::gpu::KernelsFor<sk::DefaultPrecision<float>, sk::AdamWRule>;
+template struct sk::nccl::KernelsFor<sk::DefaultPrecision<float>, sk::AdamWRule>;
 
 namespace cuda_trainer {
 template void launch(cudaStream_t, std::size_t, const kernels::CopySamples&);

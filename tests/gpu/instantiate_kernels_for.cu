@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardkit/backend/cub/kernels_for.cuh>
+#include <shardkit/backend/nccl/kernels_for.cuh>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/sgd.hpp>
 #include <shardkit/sharded/precision.hpp>
 
 // Whole sets of kernels, as a split trainer asks for them; examples/cuda_trainer links with the one for fp32 and
@@ -7,5 +9,5 @@
 
 namespace sk = shardkit;
 
-template struct sk::gpu::KernelsFor<sk::DefaultPrecision<sk::bf16>, sk::SgdRule>;
-template struct sk::gpu::KernelsFor<sk::Precision<sk::fp16, sk::fp16, sk::fp16, double>, sk::AdamWRule>;
+template struct sk::nccl::KernelsFor<sk::DefaultPrecision<sk::bf16>, sk::SgdRule>;
+template struct sk::nccl::KernelsFor<sk::Precision<sk::fp16, sk::fp16, sk::fp16, double>, sk::AdamWRule>;

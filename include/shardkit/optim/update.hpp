@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include <shardkit/core/element.hpp>
@@ -52,13 +53,14 @@ struct UpdateSpans {
 
 namespace detail {
 
+template <class A, std::size_t /*State*/>
+using StateValue = A&;
+// Not a requires-expression over the states: nvcc 13.0 fails on one with an error of its own.
 template <class Update, class A, class Indices>
 inline constexpr bool updates_with = false;
 template <class Update, class A, std::size_t... State>
 inline constexpr bool updates_with<Update, A, std::index_sequence<State...>> =
-    requires(const Update& update, A& parameter, A (&states)[sizeof...(State) + 1], A gradient) {
-    update(parameter, states[State]..., gradient);
-};
+    std::is_invocable_v<const Update&, A&, StateValue<A, State>..., A>;
 
 }  // namespace detail
 

@@ -3,6 +3,10 @@
 
 #include <shardkit/backend/cub/require_cccl.cuh>
 
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+
 #include <cub/device/device_for.cuh>
 
 #include <shardkit/backend/cub/launch.hpp>
@@ -17,5 +21,16 @@ void DeviceLaunch::operator()(std::uint64_t count, const Work& work, std::string
     const gpu::DeviceGuard on_device(stream_.device());
     gpu::check(::cub::DeviceFor::Bulk(count, work, stream_.native()), kernel);
 }
+
+/// Explicitly instantiated in a file of nvcc's, the device code of each Work and the launch that other files link
+/// with:
+///     template struct shardkit::gpu::Launches<shardkit::tp::LossOfToken<float>>;
+template <class... Work>
+struct Launches {
+    using Calls = std::tuple<void (DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const...>;
+    static const Calls calls;
+};
+template <class... Work>
+const typename Launches<Work...>::Calls Launches<Work...>::calls{&DeviceLaunch::operator()<Work>...};
 
 }  // namespace shardkit::gpu

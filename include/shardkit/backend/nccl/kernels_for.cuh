@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/backend/cub/kernels.cuh>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <type_traits>
+
+#include <shardkit/backend/nccl/extreme.hpp>
+#include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/step_work.hpp>
+#include <shardkit/optim/update.hpp>
+
+namespace shardkit::nccl {
+
+namespace detail {
+
+/// The launches of a rule's update on groups of P, with every number of states that it takes.
+template <class Rule, class P, std::size_t StateCount = 0, class... Passes>
+constexpr auto update_launches() {
+    using Update = typename Rule::template Update<Arithmetic<typename P::Master>>;
+    using Pass = gpu::UpdatePass<Update, typename P::Master, typename P::Gather, typename P::Reduction, StateCount>;
+    if constexpr (StateCount > Rule::state_names.size()) {
+        return std::type_identity<gpu::Launches<Passes...>>{};
+    } else if constexpr (UpdateOf<Update, Arithmetic<typename P::Master>, StateCount>) {
+        return update_launches<Rule, P, StateCount + 1, Passes..., Pass>();
+    } else {
+        return update_launches<Rule, P, StateCount + 1, Passes...>();
+    }
+}
+
+}  // namespace detail
+
+/// Explicitly instantiated in a file of nvcc's, all kernels that groups of a Precision launch with an optimizer of
+/// Rule on an NCCL engine: those of the stores, of norms and clipping, of steps and of the engine's reductions.
+///     template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<float>, shardkit::AdamWRule>;
+template <class Precision, class Rule>
+struct KernelsFor {
+    using Gather = typename Precision::Gather;
+    using Gradient = typename Precision::Gradient;
+    using Reduction = typename Precision::Reduction;
+    using Master = typename Precision::Master;
+    using OfGroups = gpu::Launches<gpu::FillPass<Gather>, gpu::FillPass<Gradient>, gpu::ConvertPass<Gather, Master>,
+                                   gpu::AccumulatePass<Reduction, Reduction>>;
+    using OfSteps = gpu::Launches<gpu::RunOnce<BeginNorm>, gpu::RunOnce<FinishNorm>, gpu::RunOnce<BeginStep>,
+                                  gpu::RunOnce<SetOptions<typename Rule::Options>>,
+                                  gpu::RunOnce<BeginUpdate<Rule, Arithmetic<Master>>>>;
+    using OfUpdates = typename decltype(detail::update_launches<Rule, Precision>())::type;
+    using OfReductions =
+        gpu::Launches<gpu::ConvertPass<Gradient, Arithmetic<Reduction>>,
+                      gpu::ConvertPass<Arithmetic<Reduction>, Reduction>, Extreme<Gradient, Reduction>,
+                      Extreme<Reduction, Reduction>, Extreme<double, double>>;
+
+    using Norm = void (*)(const gpu::TimelineRef&, std::span<const Reduction>, std::span<const IndexRange>,
+                          const double*, double*);
+    using Calls = std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename OfUpdates::Calls,
+                             typename OfReductions::Calls, Norm>;
+    static const Calls calls;
+};
+template <class Precision, class Rule>
+const typename KernelsFor<Precision, Rule>::Calls KernelsFor<Precision, Rule>::calls{
+    OfGroups::calls, OfSteps::calls, OfUpdates::calls, OfReductions::calls,
+    &gpu::norm_partial<typename Precision::Reduction>};
+
+}  // namespace shardkit::nccl
