@@ -64,7 +64,7 @@
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
-#include <shardkit/comm/signature.hpp>
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/comm/verb.hpp>

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include <shardkit/comm/signature.hpp>
+#include <shardkit/comm/call.hpp>
 #include <shardkit/core/source_location.hpp>
 
 namespace shardkit::threads {
@@ -12,7 +12,6 @@ namespace shardkit::threads {
 struct Call {
     Signature signature{};
     const void* input = nullptr;
-    std::size_t input_bytes = 0;
     void* output = nullptr;
     SourceLocation where{};
 };

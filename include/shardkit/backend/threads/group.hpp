@@ -20,10 +20,11 @@ class Group {
   public:
     explicit Group(std::vector<std::size_t> world_ranks)
         : world_ranks_(std::move(world_ranks)),
+          size_(world_ranks_.size()),
           members_(std::make_unique<Member[]>(size())),
           channels_(std::make_unique<Channel[]>(size() * size())) {}
 
-    std::size_t size() const noexcept { return world_ranks_.size(); }
+    std::size_t size() const noexcept { return size_; }
     /// The world's numbers of the members, in the group's order.
     std::span<const std::size_t> world_ranks() const noexcept { return {world_ranks_.data(), world_ranks_.size()}; }
     WaitWord& word() noexcept { return word_; }
@@ -51,6 +52,7 @@ class Group {
   private:
     alignas(padding) WaitWord word_;
     alignas(padding) std::vector<std::size_t> world_ranks_;
+    std::size_t size_;
     std::unique_ptr<Member[]> members_;
     std::unique_ptr<Channel[]> channels_;
 };

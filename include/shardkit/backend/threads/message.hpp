@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardkit/comm/signature.hpp>
+#include <shardkit/comm/call.hpp>
 #include <shardkit/core/source_location.hpp>
 
 namespace shardkit::threads {

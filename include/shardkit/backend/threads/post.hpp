@@ -17,9 +17,8 @@ namespace shardkit::threads {
 class Post {
   public:
     /// Returns at once. @throws PeerError when the receiver cannot come any more
-    Post(const GroupEnd& end, std::size_t to, const Message& message, SourceLocation where)
+    Post(const GroupEnd& end, std::size_t to, const Message& message)
         : end_(end), to_(to), channel_(end.group.channel(end.rank, to)), base_(channel_.base()), message_(message) {
-        message_.where = where;
         pending_ = channel_.post(base_, message_);
         if (!pending_) { end_.world.throw_peer_error(end.world_rank(end.rank), waiting(), needed()); }
     }

@@ -9,6 +9,7 @@
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/group_end.hpp>
 #include <shardkit/backend/threads/world.hpp>
+#include <shardkit/comm/call.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -21,11 +22,12 @@ namespace shardkit::threads {
 class Round {
   public:
     /// @throws PeerError when a peer cannot come any more
-    Round(const GroupEnd& end, const Call& call)
-        : end_(end), sequence_(own().sequence), carried_(call.input_bytes <= carried_bytes) {
+    Round(const GroupEnd& end, const shardkit::Call& call, const void* input, std::size_t input_bytes,
+          void* output = nullptr)
+        : end_(end), sequence_(own().sequence), carried_(input_bytes <= carried_bytes) {
         Published& published = own().published[sequence_ % 2];
-        published.call = call;
-        if (carried_ && call.input_bytes > 0) { std::memcpy(published.carried, call.input, call.input_bytes); }
+        published.call = {call.signature, input, output, call.where};
+        if (carried_ && input_bytes > 0) { std::memcpy(published.carried, input, input_bytes); }
         const std::uint32_t complete = next_phase();
         const Waiting waiting{call.signature.verb, &end_.axes, sequence_, call.where};
         const auto members = group().world_ranks();

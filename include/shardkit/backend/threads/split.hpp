@@ -11,25 +11,19 @@
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/group_end.hpp>
 #include <shardkit/backend/threads/round.hpp>
-#include <shardkit/core/error.hpp>
+#include <shardkit/comm/call.hpp>
 
 namespace shardkit::threads {
 
-/// Where a rank finds itself after a split, and what finding out has cost.
+/// Where a rank finds itself after a split.
 struct SplitResult {
     Group* group = nullptr;
     std::size_t rank = 0;
-    std::size_t payload = 0;
-    std::size_t moved = 0;
 };
 
 /// Collective over `end.group`: ranks with the same color form a group, ordered by key, then by rank. Its first
 /// member makes it, the others take its address.
-/// @throws std::invalid_argument when color is 2^63 or more; otherwise as every collective
-inline SplitResult split_group(const GroupEnd& end, std::size_t color, std::size_t key, SourceLocation where) {
-    if (color >> 63U != 0) {
-        throw_invalid_argument(where, "split over ", end.axes, ": color ", color, ", expected less than 2^63");
-    }
+inline SplitResult split_group(const GroupEnd& end, std::size_t color, std::size_t key, const shardkit::Call& call) {
     struct Wish {
         std::size_t color;
         std::size_t key;
@@ -46,10 +40,7 @@ inline SplitResult split_group(const GroupEnd& end, std::size_t color, std::size
     const Wish own{color, key};
     std::vector<Wish> wishes(size);  // made here: nothing may throw inside a round
     const auto exchange = [&](const auto& published, auto read) {
-        Round round(end, {.signature = {.verb = Verb::split},
-                          .input = &published,
-                          .input_bytes = sizeof(published),
-                          .where = where});
+        Round round(end, call, &published, sizeof(published));
         if (!round.agreed()) { round.leave_and_throw(); }
         read(round);
         round.leave();
@@ -74,8 +65,6 @@ inline SplitResult split_group(const GroupEnd& end, std::size_t color, std::size
     }
     const Made made{result.group};
     exchange(made, [&](const Round& round) { result.group = static_cast<const Made*>(round.input(first))->group; });
-    result.payload = size * sizeof(Wish);
-    result.moved = (size - 1) * sizeof(Wish);
     return result;
 }
 
