@@ -138,10 +138,10 @@ concept KeepsJournal = requires(const C comm) {
 
 namespace detail {
 
-/// Every verb is begin, the engine's member, end: what verbs have in common stands here. False when an observer
-/// leaves the call out.
+/// Every verb is begin, the engine's member, end: what verbs have in common stands here. False when an observer leaves
+/// the call out.
 template <class C>
-bool begin(const C& comm, const Call& call, const void* input, void* output) {
+[[gnu::always_inline]] inline bool begin(const C& comm, const Call& call, const void* input, void* output) {
     if constexpr (KeepsJournal<C>) {
         const CommunicatorLabel& label = comm.label();
         CallObserver* const observer = label.journal.observer();
@@ -154,7 +154,8 @@ bool begin(const C& comm, const Call& call, const void* input, void* output) {
 }
 /// The engine has taken the call; `moved`: the bytes that go between this rank and its peers.
 template <class C>
-void end(const C& comm, const Call& call, const void* input, void* output, std::size_t moved) {
+[[gnu::always_inline]] inline void end(const C& comm, const Call& call, const void* input, void* output,
+                                       std::size_t moved) {
     if constexpr (KeepsJournal<C>) {
         const CommunicatorLabel& label = comm.label();
         if (comm.size() > 1) { label.journal.end(label, call, moved); }

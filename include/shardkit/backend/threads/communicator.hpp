@@ -11,10 +11,8 @@
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/host/stream_elements.hpp>
 #include <shardkit/backend/threads/call.hpp>
-#include <shardkit/backend/threads/post.hpp>
-#include <shardkit/backend/threads/round.hpp>
+#include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/backend/threads/split.hpp>
-#include <shardkit/backend/threads/take.hpp>
 #include <shardkit/backend/threads/world.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -36,27 +34,24 @@ class Communicator {
     using Stream = InlineStream;
 
     Communicator(World& world, Group& group, std::size_t rank, std::string_view axes)
-        : world_(&world),
-          group_(&group),
-          rank_(rank),
-          label_(&world.state(group.world_ranks()[rank]).journal.label(axes)) {}
+        : handle_{&world, &group, rank, &world.state(group.world_ranks()[rank]).journal.label(axes)} {}
 
-    std::size_t rank() const noexcept { return rank_; }
-    std::size_t size() const noexcept { return group_->size(); }
-    std::string_view axes() const noexcept { return label_->axes; }
-    const CommunicatorLabel& label() const noexcept { return *label_; }
+    std::size_t rank() const noexcept { return handle_.rank; }
+    std::size_t size() const noexcept { return handle_.group->size(); }
+    std::string_view axes() const noexcept { return handle_.label->axes; }
+    const CommunicatorLabel& label() const noexcept { return *handle_.label; }
     /// What this rank has communicated, over all its communicators.
-    TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
+    TrafficLog& traffic() const noexcept { return handle_.label->journal.traffic(); }
 
     Communicator named(std::string_view axes) const {
         Communicator other = *this;
-        other.label_ = &label_->journal.label(axes);
+        other.handle_.label = &handle_.label->journal.label(axes);
         return other;
     }
 
     Communicator split(std::size_t color, std::size_t key, std::string_view axes, const shardkit::Call& call) const {
-        const SplitResult result = split_group(end(), color, key, call);
-        return Communicator(*world_, *result.group, result.rank, axes);
+        const SplitResult result = split_group(handle_, color, key, call);
+        return Communicator(*handle_.world, *result.group, result.rank, axes);
     }
 
     void barrier(Stream, const shardkit::Call& call) const {
@@ -70,7 +65,7 @@ class Communicator {
 
     template <Element T>
     void all_gather_in_place(std::span<T> full, Stream, const shardkit::Call& call) const {
-        gather(static_cast<const T*>(full.data() + rank_ * (full.size() / size())), full, call);
+        gather(static_cast<const T*>(full.data() + rank() * (full.size() / size())), full, call);
     }
 
     template <Element In, Element Out>
@@ -81,7 +76,7 @@ class Communicator {
 
     template <Element T>
     void reduce_scatter_in_place(ReduceOp op, std::span<T> full, Stream, const shardkit::Call& call) const {
-        scatter(op, std::span<const T>(full), full.data() + rank_ * (full.size() / size()), call);
+        scatter(op, std::span<const T>(full), full.data() + rank() * (full.size() / size()), call);
     }
 
     /// Each rank reduces one chunk and writes it to all ranks, so what a rank moves depends on its chunk's size; the
@@ -98,7 +93,7 @@ class Communicator {
                 return (size() - 1) * input.size_bytes();
             }
             const host::Store store = host::store_for(size() * (input.size_bytes() + output.size_bytes()));
-            const host::Chunk own = host::chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank_, size());
+            const host::Chunk own = host::chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank(), size());
             host::reduce_in_rank_order<In, Out>(
                 op, size(), own.size(), [&](std::size_t q) { return input_of<In>(round, q) + own.begin; }, size(),
                 [&](std::size_t q) {
@@ -121,7 +116,7 @@ class Communicator {
     template <Element T>
     void broadcast(std::span<T> values, std::size_t root, Stream, const shardkit::Call& call) const {
         collective(call, values.data(), values.size_bytes(), nullptr, [&](const Round& round) {
-            if (rank_ == root) { return; }
+            if (rank() == root) { return; }
             const host::Store store = host::store_for(size() * values.size_bytes());
             host::copy_elements(input_of<T>(round, root), values.data(), values.size(), store);
             host::finish(store);
@@ -134,7 +129,7 @@ class Communicator {
             const std::size_t k = sent.size() / size();
             const host::Store store = host::store_for(2 * size() * sent.size_bytes());
             for_each_rank_from_next([&](std::size_t q) {
-                host::copy_elements(input_of<T>(round, q) + rank_ * k, received.data() + q * k, k, store);
+                host::copy_elements(input_of<T>(round, q) + rank() * k, received.data() + q * k, k, store);
             });
             host::finish(store);
         });
@@ -142,22 +137,22 @@ class Communicator {
 
     template <Element T>
     void send(std::span<const T> values, std::size_t to, Stream, const shardkit::Call& call) const {
-        Post(end(), to, {.signature = call.signature, .data = values.data(), .where = call.where}).complete();
+        Post(handle_, to, {.signature = call.signature, .data = values.data(), .where = call.where}).complete();
     }
 
     template <Element T>
     void receive(std::span<T> values, std::size_t from, Stream, const shardkit::Call& call) const {
-        take(end(), from, values.data(), call);
+        take(handle_, from, values.data(), call);
     }
 
     template <Element T>
     void send_receive(std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from, Stream,
                       const shardkit::Call& call) const {
-        Post post(end(), to, {.signature = call.signature, .data = sent.data(), .where = call.where});
+        Post post(handle_, to, {.signature = call.signature, .data = sent.data(), .where = call.where});
         shardkit::Call receives = call;
         receives.signature.verb = Verb::receive;
         receives.signature.count = received.size();
-        take(end(), from, received.data(), receives);
+        take(handle_, from, received.data(), receives);
         post.complete();
     }
 
@@ -166,7 +161,7 @@ class Communicator {
     template <class Copy>
     std::invoke_result_t<Copy, const Round&> collective(const shardkit::Call& call, const void* input,
                                                         std::size_t input_bytes, void* output, Copy copy) const {
-        Round round(end(), call, input, input_bytes, output);
+        Round round(handle_, call, input, input_bytes, output);
         if (!round.agreed()) { round.leave_and_throw(); }
         if constexpr (std::is_void_v<std::invoke_result_t<Copy, const Round&>>) {
             copy(static_cast<const Round&>(round));
@@ -186,15 +181,16 @@ class Communicator {
     /// Begins with the own rank's successor, so that the ranks do not all read the same peer at once.
     template <class Visit>
     void for_each_rank_from_next(Visit visit) const noexcept {
-        for (std::size_t q = rank_ + 1; q < size(); ++q) { visit(q); }
-        for (std::size_t q = 0; q <= rank_; ++q) { visit(q); }
+        const std::size_t ranks = size();
+        for (std::size_t q = rank() + 1; q < ranks; ++q) { visit(q); }
+        for (std::size_t q = 0; q <= rank(); ++q) { visit(q); }
     }
 
     template <class T>
     void gather(const T* shard, std::span<T> full, const shardkit::Call& call) const {
         const std::size_t k = full.size() / size();
         collective(call, shard, k * sizeof(T), nullptr, [&](const Round& round) {
-            const bool in_place = shard == full.data() + rank_ * k;
+            const bool in_place = shard == full.data() + rank() * k;
             const host::Store store = host::store_for(size() * (full.size_bytes() + (in_place ? 0 : k * sizeof(T))));
             for_each_rank_from_next([&](std::size_t q) {
                 T* const place = full.data() + q * k;
@@ -208,22 +204,17 @@ class Communicator {
     void scatter(ReduceOp op, std::span<const In> full, Out* shard, const shardkit::Call& call) const {
         collective(call, full.data(), full.size_bytes(), nullptr, [&](const Round& round) {
             const std::size_t k = full.size() / size();
-            const bool in_place = shard == static_cast<const void*>(full.data() + rank_ * k);
+            const bool in_place = shard == static_cast<const void*>(full.data() + rank() * k);
             const host::Store store =
                 in_place ? host::Store::cached : host::store_for(size() * (full.size_bytes() + k * sizeof(Out)));
             host::reduce_in_rank_order<In, Out>(
-                op, size(), k, [&](std::size_t q) { return input_of<In>(round, q) + rank_ * k; },
+                op, size(), k, [&](std::size_t q) { return input_of<In>(round, q) + rank() * k; },
                 host::Result<Out>{shard, store});
             host::finish(store);
         });
     }
 
-    GroupEnd end() const noexcept { return {*world_, *group_, rank_, label_->axes}; }
-
-    World* world_;
-    Group* group_;
-    std::size_t rank_;
-    const CommunicatorLabel* label_;
+    GroupHandle handle_;
 };
 
 }  // namespace shardkit::threads

@@ -4,14 +4,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
-#include <shardkit/backend/threads/failure.hpp>
-#include <shardkit/backend/threads/padding.hpp>
-#include <shardkit/backend/threads/spin_budget.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
+#include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
 
 namespace shardkit::threads {
+
+/// Why ranks cannot go on: the rank that began it, by its number in the world, and the sentence for messages.
+struct Failure {
+    std::size_t rank = 0;
+    std::string text;
+};
 
 /// How far a rank's function has got.
 enum class Fate : std::uint8_t { running, returned, failed };

@@ -9,8 +9,7 @@
 
 #include <shardkit/backend/threads/call.hpp>
 #include <shardkit/backend/threads/group.hpp>
-#include <shardkit/backend/threads/group_end.hpp>
-#include <shardkit/backend/threads/round.hpp>
+#include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/comm/call.hpp>
 
 namespace shardkit::threads {
@@ -21,9 +20,10 @@ struct SplitResult {
     std::size_t rank = 0;
 };
 
-/// Collective over `end.group`: ranks with the same color form a group, ordered by key, then by rank. Its first
+/// Collective over `handle.group`: ranks with the same color form a group, ordered by key, then by rank. Its first
 /// member makes it, the others take its address.
-inline SplitResult split_group(const GroupEnd& end, std::size_t color, std::size_t key, const shardkit::Call& call) {
+inline SplitResult split_group(const GroupHandle& handle, std::size_t color, std::size_t key,
+                               const shardkit::Call& call) {
     struct Wish {
         std::size_t color;
         std::size_t key;
@@ -36,11 +36,11 @@ inline SplitResult split_group(const GroupEnd& end, std::size_t color, std::size
         std::size_t rank;
         auto operator<=>(const Place&) const = default;
     };
-    const std::size_t size = end.group.size();
+    const std::size_t size = handle.group->size();
     const Wish own{color, key};
     std::vector<Wish> wishes(size);  // made here: nothing may throw inside a round
     const auto exchange = [&](const auto& published, auto read) {
-        Round round(end, call, &published, sizeof(published));
+        Round round(handle, call, &published, sizeof(published));
         if (!round.agreed()) { round.leave_and_throw(); }
         read(round);
         round.leave();
@@ -56,12 +56,12 @@ inline SplitResult split_group(const GroupEnd& end, std::size_t color, std::size
     std::sort(members.begin(), members.end());
     SplitResult result;
     const std::size_t first = members.front().rank;
-    result.rank =
-        static_cast<std::size_t>(std::find(members.begin(), members.end(), Place{key, end.rank}) - members.begin());
-    if (first == end.rank) {
+    result.rank = static_cast<std::size_t>(std::find(members.begin(), members.end(), Place{key, handle.rank}) -
+                                           members.begin());
+    if (first == handle.rank) {
         std::vector<std::size_t> world_ranks;
-        for (const Place& member : members) { world_ranks.push_back(end.world_rank(member.rank)); }
-        result.group = &end.world.make_group(std::move(world_ranks));
+        for (const Place& member : members) { world_ranks.push_back(handle.world_rank(member.rank)); }
+        result.group = &handle.world->make_group(std::move(world_ranks));
     }
     const Made made{result.group};
     exchange(made, [&](const Round& round) { result.group = static_cast<const Made*>(round.input(first))->group; });
