@@ -49,10 +49,11 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/cost.hpp>
-#include <shardkit/comm/kept_labels.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
+#include <shardkit/comm/split.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/comm/verb.hpp>

@@ -138,8 +138,8 @@ concept KeepsJournal = requires(const C comm) {
 
 namespace detail {
 
-/// Every verb is begin, the engine's member, end: what verbs have in common stands here. False when an observer leaves
-/// the call out.
+/// Every verb is begin, the engine's member, end: what verbs have in common stands here. False when an observer
+/// leaves the call out.
 template <class C>
 [[gnu::always_inline]] inline bool begin(const C& comm, const Call& call, const void* input, void* output) {
     if constexpr (KeepsJournal<C>) {

@@ -47,20 +47,24 @@ class Communicator {
     void all_gather_in_place(std::span<T>, Stream, SourceLocation) const noexcept {}
 
     template <Element In, Element Out>
-    void reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, Stream,
-                        SourceLocation) const noexcept {
-        reduce(op, full, shard);
+    std::size_t reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, Stream,
+                               SourceLocation) const noexcept {
+        return reduce(op, full, shard);
     }
     template <Element T>
-    void reduce_scatter_in_place(ReduceOp, std::span<T>, Stream, SourceLocation) const noexcept {}
+    std::size_t reduce_scatter_in_place(ReduceOp, std::span<T>, Stream, SourceLocation) const noexcept {
+        return 0;
+    }
 
     template <Element In, Element Out>
-    void all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
-                    SourceLocation) const noexcept {
-        reduce(op, input, output);
+    std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
+                           SourceLocation) const noexcept {
+        return reduce(op, input, output);
     }
     template <Element T>
-    void all_reduce_in_place(ReduceOp, std::span<T>, Stream, SourceLocation) const noexcept {}
+    std::size_t all_reduce_in_place(ReduceOp, std::span<T>, Stream, SourceLocation) const noexcept {
+        return 0;
+    }
 
     template <Element T>
     void broadcast(std::span<T>, std::size_t, Stream, SourceLocation) const noexcept {}
@@ -92,14 +96,17 @@ class Communicator {
     }
 
   private:
+    /// Nothing goes to or comes from a peer.
     template <class In, class Out>
-    static void reduce([[maybe_unused]] ReduceOp op, std::span<const In> input, std::span<Out> output) noexcept {
+    static std::size_t reduce([[maybe_unused]] ReduceOp op, std::span<const In> input,
+                              std::span<Out> output) noexcept {
         if constexpr (std::is_same_v<In, Out>) {
             host::copy_elements(input.data(), output.data(), input.size());
         } else {
             host::reduce_in_rank_order<In, Out>(
                 op, 1, input.size(), [&](std::size_t) { return input.data(); }, host::Result<Out>{output.data()});
         }
+        return 0;
     }
 
     [[noreturn]] void throw_alone(std::string_view verb, SourceLocation where) const {

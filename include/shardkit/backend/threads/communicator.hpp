@@ -69,14 +69,14 @@ class Communicator {
     }
 
     template <Element In, Element Out>
-    void reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, Stream,
-                        const shardkit::Call& call) const {
-        scatter(op, full, shard.data(), call);
+    std::size_t reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, Stream,
+                               const shardkit::Call& call) const {
+        return scatter(op, full, shard.data(), call);
     }
 
     template <Element T>
-    void reduce_scatter_in_place(ReduceOp op, std::span<T> full, Stream, const shardkit::Call& call) const {
-        scatter(op, std::span<const T>(full), full.data() + rank() * (full.size() / size()), call);
+    std::size_t reduce_scatter_in_place(ReduceOp op, std::span<T> full, Stream, const shardkit::Call& call) const {
+        return scatter(op, std::span<const T>(full), full.data() + rank() * (full.size() / size()), call);
     }
 
     /// Each rank reduces one chunk and writes it to all ranks, so what a rank moves depends on its chunk's size; the
@@ -201,8 +201,8 @@ class Communicator {
     }
 
     template <class In, class Out>
-    void scatter(ReduceOp op, std::span<const In> full, Out* shard, const shardkit::Call& call) const {
-        collective(call, full.data(), full.size_bytes(), nullptr, [&](const Round& round) {
+    std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const shardkit::Call& call) const {
+        return collective(call, full.data(), full.size_bytes(), nullptr, [&](const Round& round) {
             const std::size_t k = full.size() / size();
             const bool in_place = shard == static_cast<const void*>(full.data() + rank() * k);
             const host::Store store =
@@ -211,6 +211,7 @@ class Communicator {
                 op, size(), k, [&](std::size_t q) { return input_of<In>(round, q) + rank() * k; },
                 host::Result<Out>{shard, store});
             host::finish(store);
+            return (size() - 1) * k * sizeof(In);
         });
     }
 
