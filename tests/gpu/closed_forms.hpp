@@ -14,6 +14,7 @@
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
+#include <shardkit/comm/split.hpp>
 
 #include "../unit/backend/rank_checks.hpp"
 
@@ -141,7 +142,7 @@ class Verbs {
 /// Every verb over `comm` and over its even and its odd ranks.
 template <class T, class Kernels, class Comm>
 void check_verbs(const Comm& comm) {
-    const Comm half = comm.split(comm.rank() % 2, comm.rank(), "half");
+    const Comm half = sk::split(comm, comm.rank() % 2, comm.rank(), "half");
     for (const std::size_t k : {std::size_t{1}, std::size_t{37}, std::size_t{20011}}) {
         Verbs<T, Kernels, Comm>(comm).check(k);
         Verbs<T, Kernels, Comm>(half).check(k);

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/run.hpp>
+#include <shardkit/comm/split.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
@@ -75,7 +76,7 @@ void check_verbs_allocate_nothing(const mpi::Options& options) {
     CAPTURE(options.overlap);
     CAPTURE(options.message_elements);
     mpi::World world(MPI_COMM_WORLD, patient(options));
-    const auto comm = mpi::Communicator<Sums>(world).split(0, mpi::Environment::rank(), "group");
+    const auto comm = split(mpi::Communicator<Sums>(world), 0, mpi::Environment::rank(), "group");
     const auto stream = world.communication_stream();
     const std::vector<float> in(1000 * comm.size(), 1.0F);
     std::vector<float> out(in.size());

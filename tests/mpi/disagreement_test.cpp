@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/environment.hpp>
+#include <shardkit/comm/split.hpp>
 
 #include "unit/backend/verb_suite.hpp"
 #include "with_world.hpp"
@@ -66,7 +67,7 @@ TEST_CASE("mpi: ranks that call different verbs, counts, types, operations or ro
     check_told(
         reduce_60, [](const Comm& c, Buffers&) { barrier(c, {}); }, reduce_60_text, "barrier");
     check_told(
-        reduce_60, [](const Comm& c, Buffers&) { c.split(0, 0, "x"); }, reduce_60_text, "split");
+        reduce_60, [](const Comm& c, Buffers&) { split(c, 0, 0, "x"); }, reduce_60_text, "split");
     check_told(
         reduce_60, [](const Comm& c, Buffers& b) { all_gather(c, b.in().first(60 / c.size()), b.out.span(), {}); },
         reduce_60_text, "all_gather of " + std::to_string(60 / mpi::Environment::size()) + " fp32");

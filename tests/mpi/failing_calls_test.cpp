@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/environment.hpp>
+#include <shardkit/comm/split.hpp>
 #include <shardkit/detail/concat.hpp>
 
 #include "interposed.hpp"
@@ -47,7 +48,7 @@ struct Job {
             world.emplace_back(comm, options, SourceLocation::current());
         }
         const mpi::Communicator<> everybody(world[0]);
-        const auto group = everybody.split(0, everybody.rank(), "group");
+        const auto group = split(everybody, 0, everybody.rank(), "group");
         const mpi::Communicator<mpi::Staged> staged(world[0]);
         const std::size_t n = group.size();
         const std::span<const float> from(in);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <span>
 
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -12,11 +15,20 @@ namespace shardkit {
 /// The engine behind C can all-gather elements of type T.
 template <class C, class T>
 concept AllGathers = Communicator<C> && Element<T> &&
-    requires(const C comm, std::span<const T> shard, std::span<T> full, typename C::Stream stream,
-             SourceLocation where) {
-    comm.all_gather(shard, full, stream, where);
-    comm.all_gather_in_place(full, stream, where);
+    requires(const C comm, std::span<const T> shard, std::span<T> full, typename C::Stream stream, const Call& call) {
+    comm.all_gather(shard, full, stream, call);
+    comm.all_gather_in_place(full, stream, call);
 };
+
+namespace detail {
+/// The call in which every rank gives `k` elements of type T.
+template <class T>
+constexpr Call gather_call(std::size_t k, std::size_t ranks, SourceLocation where) noexcept {
+    return {{Verb::all_gather, element_type_of<T>, element_type_of<T>, ReduceOp::sum, k, 0},
+            ranks * k * sizeof(T),
+            where};
+}
+}  // namespace detail
 
 /// Gathers every rank's shard into `full`, in rank order.
 /// Shapes:  shard [k], full [size * k]; elements, not bytes. The two must not overlap.
@@ -31,7 +43,10 @@ void all_gather(const C& comm, std::span<const T> shard, std::span<T> full, type
         throw_invalid_argument(where, "all_gather over ", comm.axes(), ": full has ", full.size(),
                                " elements, expected ", comm.size(), " ranks x ", shard.size(), " of shard");
     }
-    comm.all_gather(shard, full, stream, where);
+    const Call call = detail::gather_call<T>(shard.size(), comm.size(), where);
+    if (!detail::begin(comm, call, shard.data(), full.data())) { return; }
+    comm.all_gather(shard, full, stream, call);
+    detail::end(comm, call, shard.data(), full.data(), (comm.size() - 1) * shard.size_bytes());
 }
 
 /// The same where rank r's shard already lies at its place in `full`; over one rank there is nothing to do.
@@ -44,7 +59,12 @@ void all_gather_in_place(const C& comm, std::span<T> full, typename C::Stream st
         throw_invalid_argument(where, "all_gather_in_place over ", comm.axes(), ": ", full.size(),
                                " elements, expected a multiple of ", comm.size(), " ranks");
     }
-    if (comm.size() > 1) { comm.all_gather_in_place(full, stream, where); }
+    if (comm.size() == 1) { return; }
+    const std::size_t k = full.size() / comm.size();
+    const Call call = detail::gather_call<T>(k, comm.size(), where);
+    if (!detail::begin(comm, call, nullptr, full.data())) { return; }
+    comm.all_gather_in_place(full, stream, call);
+    detail::end(comm, call, nullptr, full.data(), (comm.size() - 1) * k * sizeof(T));
 }
 
 }  // namespace shardkit

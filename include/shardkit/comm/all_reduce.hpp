@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <span>
 
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -14,10 +18,17 @@ namespace shardkit {
 template <class C, class In, class Out>
 concept AllReduces = Communicator<C> && Element<In> && Element<Out> &&
     requires(const C comm, std::span<const In> input, std::span<Out> output, typename C::Stream stream,
-             SourceLocation where) {
-    comm.all_reduce(ReduceOp::sum, input, output, stream, where);
-    comm.all_reduce_in_place(ReduceOp::sum, output, stream, where);
+             const Call& call) {
+    comm.all_reduce(ReduceOp::sum, input, output, stream, call);
+    comm.all_reduce_in_place(ReduceOp::sum, output, stream, call);
 };
+
+namespace detail {
+template <class In, class Out>
+constexpr Call all_reduce_call(ReduceOp op, std::size_t count, SourceLocation where) noexcept {
+    return {{Verb::all_reduce, element_type_of<In>, element_type_of<Out>, op, count, 0}, count * sizeof(In), where};
+}
+}  // namespace detail
 
 /// Reduces `input` over the ranks; every rank receives the whole result in `output`.
 /// Shapes:  input [k], output [k]; elements, not bytes. The two must not overlap.
@@ -32,14 +43,27 @@ void all_reduce(const C& comm, ReduceOp op, std::span<const In> input, std::span
         throw_invalid_argument(where, "all_reduce over ", comm.axes(), ": output has ", output.size(),
                                " elements, expected ", input.size(), " as input has");
     }
-    comm.all_reduce(op, input, output, stream, where);
+    const Call call = detail::all_reduce_call<In, Out>(op, input.size(), where);
+    if (!detail::begin(comm, call, input.data(), output.data())) { return; }
+    if constexpr (KeepsJournal<C>) {
+        detail::end(comm, call, input.data(), output.data(), comm.all_reduce(op, input, output, stream, call));
+    } else {
+        comm.all_reduce(op, input, output, stream, call);
+    }
 }
 
 /// The same where the result replaces the input; over one rank there is nothing to do.
 template <Element T, AllReduces<T, T> C>
 void all_reduce_in_place(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream,
                          SourceLocation where = SourceLocation::current()) {
-    if (comm.size() > 1) { comm.all_reduce_in_place(op, values, stream, where); }
+    if (comm.size() == 1) { return; }
+    const Call call = detail::all_reduce_call<T, T>(op, values.size(), where);
+    if (!detail::begin(comm, call, nullptr, values.data())) { return; }
+    if constexpr (KeepsJournal<C>) {
+        detail::end(comm, call, nullptr, values.data(), comm.all_reduce_in_place(op, values, stream, call));
+    } else {
+        comm.all_reduce_in_place(op, values, stream, call);
+    }
 }
 
 }  // namespace shardkit

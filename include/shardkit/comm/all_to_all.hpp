@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <span>
 
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -13,8 +16,8 @@ namespace shardkit {
 template <class C, class T>
 concept ExchangesAllToAll = Communicator<C> && Element<T> &&
     requires(const C comm, std::span<const T> sent, std::span<T> received, typename C::Stream stream,
-             SourceLocation where) {
-    comm.all_to_all(sent, received, stream, where);
+             const Call& call) {
+    comm.all_to_all(sent, received, stream, call);
 };
 
 /// Sends piece r of `sent` to rank r and receives rank r's piece for this rank as piece r of `received`.
@@ -29,7 +32,12 @@ void all_to_all(const C& comm, std::span<const T> sent, std::span<T> received, t
         throw_invalid_argument(where, "all_to_all over ", comm.axes(), ": sends ", sent.size(), " and receives ",
                                received.size(), " elements, expected the same multiple of ", comm.size(), " ranks");
     }
-    comm.all_to_all(sent, received, stream, where);
+    const Call call{{Verb::all_to_all, element_type_of<T>, element_type_of<T>, ReduceOp::sum, sent.size(), 0},
+                    sent.size_bytes(),
+                    where};
+    if (!detail::begin(comm, call, sent.data(), received.data())) { return; }
+    comm.all_to_all(sent, received, stream, call);
+    detail::end(comm, call, sent.data(), received.data(), (comm.size() - 1) * (sent.size_bytes() / comm.size()));
 }
 
 }  // namespace shardkit

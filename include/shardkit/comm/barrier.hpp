@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/journal.hpp>
 
 namespace shardkit {
 
@@ -9,7 +11,10 @@ namespace shardkit {
 /// @throws  CommError when the engine fails or a rank is gone
 template <Communicator C>
 void barrier(const C& comm, typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
-    comm.barrier(stream, where);
+    const Call call{{.verb = Verb::barrier}, 0, where};
+    if (!detail::begin(comm, call, nullptr, nullptr)) { return; }
+    comm.barrier(stream, call);
+    detail::end(comm, call, nullptr, nullptr, 0);
 }
 
 }  // namespace shardkit

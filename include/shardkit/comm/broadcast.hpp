@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <span>
 
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -13,8 +15,8 @@ namespace shardkit {
 /// The engine behind C can broadcast elements of type T.
 template <class C, class T>
 concept Broadcasts = Communicator<C> && Element<T> &&
-    requires(const C comm, std::span<T> values, std::size_t root, typename C::Stream stream, SourceLocation where) {
-    comm.broadcast(values, root, stream, where);
+    requires(const C comm, std::span<T> values, std::size_t root, typename C::Stream stream, const Call& call) {
+    comm.broadcast(values, root, stream, call);
 };
 
 /// Copies rank `root`'s values to every rank.
@@ -28,7 +30,12 @@ void broadcast(const C& comm, std::span<T> values, std::size_t root, typename C:
         throw_invalid_argument(where, "broadcast over ", comm.axes(), ": root ", root, ", expected a rank below ",
                                comm.size());
     }
-    comm.broadcast(values, root, stream, where);
+    const Call call{{Verb::broadcast, element_type_of<T>, element_type_of<T>, ReduceOp::sum, values.size(), root},
+                    values.size_bytes(),
+                    where};
+    if (!detail::begin(comm, call, nullptr, values.data())) { return; }
+    comm.broadcast(values, root, stream, call);
+    detail::end(comm, call, nullptr, values.data(), comm.rank() == root ? 0 : values.size_bytes());
 }
 
 }  // namespace shardkit

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <span>
 
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -14,10 +17,19 @@ namespace shardkit {
 template <class C, class In, class Out>
 concept ReduceScatters = Communicator<C> && Element<In> && Element<Out> &&
     requires(const C comm, std::span<const In> full, std::span<Out> shard, std::span<Out> in_place,
-             typename C::Stream stream, SourceLocation where) {
-    comm.reduce_scatter(ReduceOp::sum, full, shard, stream, where);
-    comm.reduce_scatter_in_place(ReduceOp::sum, in_place, stream, where);
+             typename C::Stream stream, const Call& call) {
+    comm.reduce_scatter(ReduceOp::sum, full, shard, stream, call);
+    comm.reduce_scatter_in_place(ReduceOp::sum, in_place, stream, call);
 };
+
+namespace detail {
+/// The call in which every rank gives `count` elements, all ranks' pieces.
+template <class In, class Out>
+constexpr Call scatter_call(ReduceOp op, std::size_t count, SourceLocation where) noexcept {
+    return {
+        {Verb::reduce_scatter, element_type_of<In>, element_type_of<Out>, op, count, 0}, count * sizeof(In), where};
+}
+}  // namespace detail
 
 /// Reduces `full` over the ranks; rank r keeps piece r in `shard`.
 /// Shapes:  full [size * k], shard [k]; elements, not bytes. The two must not overlap.
@@ -32,7 +44,13 @@ void reduce_scatter(const C& comm, ReduceOp op, std::span<const In> full, std::s
         throw_invalid_argument(where, "reduce_scatter over ", comm.axes(), ": full has ", full.size(),
                                " elements, expected ", comm.size(), " ranks x ", shard.size(), " of shard");
     }
-    comm.reduce_scatter(op, full, shard, stream, where);
+    const Call call = detail::scatter_call<In, Out>(op, full.size(), where);
+    if (!detail::begin(comm, call, full.data(), shard.data())) { return; }
+    if constexpr (KeepsJournal<C>) {
+        detail::end(comm, call, full.data(), shard.data(), comm.reduce_scatter(op, full, shard, stream, call));
+    } else {
+        comm.reduce_scatter(op, full, shard, stream, call);
+    }
 }
 
 /// The same where piece r of rank r's own buffer receives the result; the other pieces keep their values. Over one
@@ -45,7 +63,14 @@ void reduce_scatter_in_place(const C& comm, ReduceOp op, std::span<T> full, type
         throw_invalid_argument(where, "reduce_scatter_in_place over ", comm.axes(), ": ", full.size(),
                                " elements, expected a multiple of ", comm.size(), " ranks");
     }
-    if (comm.size() > 1) { comm.reduce_scatter_in_place(op, full, stream, where); }
+    if (comm.size() == 1) { return; }
+    const Call call = detail::scatter_call<T, T>(op, full.size(), where);
+    if (!detail::begin(comm, call, nullptr, full.data())) { return; }
+    if constexpr (KeepsJournal<C>) {
+        detail::end(comm, call, nullptr, full.data(), comm.reduce_scatter_in_place(op, full, stream, call));
+    } else {
+        comm.reduce_scatter_in_place(op, full, stream, call);
+    }
 }
 
 }  // namespace shardkit

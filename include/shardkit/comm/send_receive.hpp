@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <span>
 
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -14,10 +16,10 @@ namespace shardkit {
 template <class C, class T>
 concept SendsAndReceives = Communicator<C> && Element<T> &&
     requires(const C comm, std::span<const T> sent, std::span<T> received, std::size_t peer,
-             typename C::Stream stream, SourceLocation where) {
-    comm.send(sent, peer, stream, where);
-    comm.receive(received, peer, stream, where);
-    comm.send_receive(sent, peer, received, peer, stream, where);
+             typename C::Stream stream, const Call& call) {
+    comm.send(sent, peer, stream, call);
+    comm.receive(received, peer, stream, call);
+    comm.send_receive(sent, peer, received, peer, stream, call);
 };
 
 namespace detail {
@@ -27,6 +29,11 @@ void check_peer(const C& comm, std::string_view verb, std::size_t peer, SourceLo
         throw_invalid_argument(where, verb, " over ", comm.axes(), ": peer ", peer, ", expected a rank below ",
                                comm.size());
     }
+}
+/// A message of `count` elements of type T, as one of its ends calls it.
+template <class T>
+constexpr Call message_call(Verb verb, std::size_t count, SourceLocation where) noexcept {
+    return {{verb, element_type_of<T>, element_type_of<T>, ReduceOp::sum, count, 0}, count * sizeof(T), where};
 }
 }  // namespace detail
 
@@ -38,7 +45,10 @@ template <Element T, SendsAndReceives<T> C>
 void send(const C& comm, std::span<const T> values, std::size_t to, typename C::Stream stream,
           SourceLocation where = SourceLocation::current()) {
     detail::check_peer(comm, "send", to, where);
-    comm.send(values, to, stream, where);
+    const Call call = detail::message_call<T>(Verb::send, values.size(), where);
+    if (!detail::begin(comm, call, values.data(), nullptr)) { return; }
+    comm.send(values, to, stream, call);
+    detail::end(comm, call, values.data(), nullptr, to == comm.rank() ? 0 : values.size_bytes());
 }
 
 /// Receives what rank `from` sends. The element type and count must be the sender's.
@@ -46,17 +56,28 @@ template <Element T, SendsAndReceives<T> C>
 void receive(const C& comm, std::span<T> values, std::size_t from, typename C::Stream stream,
              SourceLocation where = SourceLocation::current()) {
     detail::check_peer(comm, "receive", from, where);
-    comm.receive(values, from, stream, where);
+    const Call call = detail::message_call<T>(Verb::receive, values.size(), where);
+    if (!detail::begin(comm, call, nullptr, values.data())) { return; }
+    comm.receive(values, from, stream, call);
+    detail::end(comm, call, nullptr, values.data(), from == comm.rank() ? 0 : values.size_bytes());
 }
 
-/// Sends to one rank and receives from another (or the same) at once, so that a ring of ranks cannot block.
+/// Sends to one rank and receives from another (or the same) at once, so that a ring of ranks cannot block. Seen
+/// as a receive around a send by journals and observers; the engine is given the call of the sending end.
 /// Sending to this rank itself is allowed.
 template <Element T, SendsAndReceives<T> C>
 void send_receive(const C& comm, std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from,
                   typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
     detail::check_peer(comm, "send_receive", to, where);
     detail::check_peer(comm, "send_receive", from, where);
-    comm.send_receive(sent, to, received, from, stream, where);
+    const Call sends = detail::message_call<T>(Verb::send, sent.size(), where);
+    const Call receives = detail::message_call<T>(Verb::receive, received.size(), where);
+    const auto moved = [&](std::size_t peer, std::size_t bytes) { return peer == comm.rank() ? 0 : bytes; };
+    if (!detail::begin(comm, receives, nullptr, received.data())) { return; }
+    if (!detail::begin(comm, sends, sent.data(), nullptr)) { return; }
+    comm.send_receive(sent, to, received, from, stream, sends);
+    detail::end(comm, sends, sent.data(), nullptr, moved(to, sent.size_bytes()));
+    detail::end(comm, receives, nullptr, received.data(), moved(from, received.size_bytes()));
 }
 
 }  // namespace shardkit

@@ -12,6 +12,9 @@
 #include <vector>
 
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/compare_calls.hpp>
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/split.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -115,6 +118,26 @@ class Context {
         }
     }
 
+    /// The last calls of this rank over groups of more than one rank, the oldest first: for finding out what it did
+    /// when something went wrong. Empty for engines that keep no journal.
+    std::vector<RecentCall> recent_calls() const {
+        if constexpr (KeepsJournal<Communicator>) {
+            return world_.label().journal.recent_calls();
+        } else {
+            return {};
+        }
+    }
+
+    /// Compares what the ranks called over the world and over every sub-mesh, as shardkit::compare_calls; optimizers
+    /// do in each step. Collective over the world.
+    /// @throws CommError, on every rank of a group whose ranks disagree
+    void compare_calls(SourceLocation where = SourceLocation::current()) const {
+        if constexpr (ComparesCalls<Communicator>) {
+            if (made_.empty()) { world_.compare_calls(where); }
+            for (const Made& made : made_) { made.communicator.compare_calls(where); }
+        }
+    }
+
     /// Zeroed memory of this rank for n elements, where the engine's verbs and kernels find it.
     template <Element T>
     typename Engine::template Buffer<T> buffer(std::size_t n) const {
@@ -213,9 +236,9 @@ class Context {
         for (const Made& made : made_) {
             if (made.members == members) { return made.communicator.named(label); }
         }
-        Communicator split = world_.split(group.color(), group.index(), label, where);
-        made_.push_back({std::move(members), split});
-        return split;
+        Communicator made = shardkit::split(world_, group.color(), group.index(), label, where);
+        made_.push_back({std::move(members), made});
+        return made;
     }
 
     AxisGrid grid_;

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/self/communicator.hpp>
+#include <shardkit/comm/split.hpp>
 
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
@@ -30,7 +31,7 @@ TEST_CASE_TEMPLATE("self: every verb gives what one rank of any engine gives", T
         check_all_reduce<T, T>(comm, size, 1);
         check_copies<T>(comm, size, 1);
     }
-    CHECK(world.traffic().entries().empty());
+    CHECK(world.journal().traffic().entries().empty());
 }
 
 TEST_CASE("self: reductions convert between types") {
@@ -47,15 +48,15 @@ TEST_CASE("self: rank, size, names and splits") {
     CHECK(comm.rank() == 0);
     CHECK(comm.size() == 1);
     CHECK(comm.axes() == "world");
-    const self::Communicator dp = comm.split(5, 7, "dp");
+    const self::Communicator dp = split(comm, 5, 7, "dp");
     const self::Communicator tp = dp.named("tp");
     CHECK(dp.axes() == "dp");
     CHECK(tp.axes() == "tp");
     CHECK(tp.size() == 1);
-    CHECK(&tp.traffic() == &world.traffic());
+    CHECK(&tp.traffic() == &world.journal().traffic());
     for (int i = 0; i < 100; ++i) { comm.named(std::to_string(i)); }
     CHECK(dp.axes() == "dp");  // names stay where they are
-    CHECK_THROWS_AS(comm.split(std::size_t{1} << 63U, 0, "x"), std::invalid_argument);
+    CHECK_THROWS_AS(split(comm, std::size_t{1} << 63U, 0, "x"), std::invalid_argument);
 }
 
 TEST_CASE("self: messages that could only wait for ever are errors") {

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/comm/split.hpp>
 
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
@@ -36,7 +37,7 @@ void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); 
 TEST_CASE("threads: verbs allocate nothing, not even on their first call") {
     using namespace shardkit;
     threads::launch(3, [](const threads::Communicator& world) {
-        const threads::Communicator dp = world.split(0, world.rank(), "dp");
+        const threads::Communicator dp = split(world, 0, world.rank(), "dp");
         const threads::Communicator copy = dp;
         std::vector<float> a(3000, 1.0F);
         std::vector<float> b(3000);

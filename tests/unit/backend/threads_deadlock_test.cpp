@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/comm/split.hpp>
 
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
@@ -44,8 +45,8 @@ TEST_CASE("threads: ranks that use two communicators in different orders are tol
     check_deadlock(
         2, {"rank 0 waits in all_gather (call 1) over tp at ", "rank 1 waits in barrier (call 0) over dp at "},
         [](const Comm& world) {
-            const Comm tp = world.split(0, 0, "tp");
-            const Comm dp = world.split(0, 0, "dp");
+            const Comm tp = split(world, 0, 0, "tp");
+            const Comm dp = split(world, 0, 0, "dp");
             std::vector<float> values(8);
             barrier(tp, {});
             if (world.rank() == 0) { all_gather_in_place(tp, std::span<float>(values), {}); }
@@ -58,9 +59,9 @@ TEST_CASE("threads: a ring of ranks that each wait in the next one's communicato
                    {"rank 0 waits in barrier (call 0) over a at ", "rank 1 waits in barrier (call 0) over b at ",
                     "rank 2 waits in barrier (call 0) over c at "},
                    [](const Comm& world) {
-                       const Comm a = world.split(world.rank() == 2 ? 1 : 0, 0, "a");  // 0 1
-                       const Comm b = world.split(world.rank() == 0 ? 1 : 0, 0, "b");  // 1 2
-                       const Comm c = world.split(world.rank() == 1 ? 1 : 0, 0, "c");  // 2 0
+                       const Comm a = split(world, world.rank() == 2 ? 1 : 0, 0, "a");  // 0 1
+                       const Comm b = split(world, world.rank() == 0 ? 1 : 0, 0, "b");  // 1 2
+                       const Comm c = split(world, world.rank() == 1 ? 1 : 0, 0, "c");  // 2 0
                        const Comm first[] = {a, b, c};
                        const Comm second[] = {c, a, b};
                        barrier(first[world.rank()], {});
@@ -87,7 +88,7 @@ TEST_CASE("threads: messages that nobody takes or sends are found") {
 
 TEST_CASE("threads: a deadlock among the ranks that still run is found when others have ended") {
     const auto errors = launch_and_collect(3, [](const Comm& world) {
-        const Comm pair = world.split(world.rank() / 2, 0, "pair");
+        const Comm pair = split(world, world.rank() / 2, 0, "pair");
         if (world.rank() == 2) { return; }
         float value = 0.0F;
         if (world.rank() == 0) { receive(pair, std::span<float>(&value, 1), 1, {}); }
@@ -112,7 +113,7 @@ TEST_CASE("threads: a rank that computes for long is no deadlock") {
 TEST_CASE("threads: ranks that wait often and briefly are no deadlock") {
     threads::launch(4,
                     [](const Comm& world) {
-                        const Comm half = world.split(world.rank() % 2, 0, "half");
+                        const Comm half = split(world, world.rank() % 2, 0, "half");
                         for (int i = 0; i < (sanitized ? 1000 : 10000); ++i) {
                             barrier(i % 3 == 0 ? world : half, {});
                         }

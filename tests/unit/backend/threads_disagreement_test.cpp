@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/comm/split.hpp>
 #include <shardkit/detail/concat.hpp>
 
 #include "rank_checks.hpp"
@@ -75,7 +76,7 @@ TEST_CASE("threads: ranks that call different verbs are told which") {
     check_told(
         reduce_24, [](const Comm& c, Buffers&) { barrier(c, {}); }, reduce_24_text, "barrier");
     check_told(
-        reduce_24, [](const Comm& c, Buffers&) { c.split(0, 0, "x"); }, reduce_24_text, "split");
+        reduce_24, [](const Comm& c, Buffers&) { split(c, 0, 0, "x"); }, reduce_24_text, "split");
     check_told(
         reduce_24, [](const Comm& c, Buffers& b) { all_gather(c, b.in().first(8), b.out.span(), {}); },
         reduce_24_text, "all_gather of 8 fp32");

@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/comm/split.hpp>
 #include <shardkit/detail/concat.hpp>
 
 #include "rank_checks.hpp"
@@ -63,7 +64,7 @@ void call_verb(std::size_t verb, const Comm& comm) {
             barrier(comm, {});
             break;
         case 9:
-            comm.split(comm.rank() % 2, 0, "part");
+            split(comm, comm.rank() % 2, 0, "part");
             break;
         case 10:
             send_receive(comm, in, next, out, previous, {});
@@ -166,9 +167,9 @@ TEST_CASE("threads: a failure reaches ranks that wait in another sub-communicato
                 CAPTURE(verb);
                 check_failure(ranks, bad, 1, ending, threads::WaitMode::automatic, 2,
                               [&](std::size_t, const Comm& world) {
-                                  const Comm row = world.split(world.rank() / 3, 0, "tp");
+                                  const Comm row = split(world, world.rank() / 3, 0, "tp");
                                   call_verb(verb, row);
-                                  call_verb(verb, world.split(world.rank() % 3, 0, "dp"));
+                                  call_verb(verb, split(world, world.rank() % 3, 0, "dp"));
                               });
             }
         }
@@ -177,7 +178,7 @@ TEST_CASE("threads: a failure reaches ranks that wait in another sub-communicato
 
 TEST_CASE("threads: a rank that has returned spoils only what needs it") {
     threads::launch(4, [](const Comm& world) {
-        const Comm half = world.split(world.rank() / 2, 0, "half");
+        const Comm half = split(world, world.rank() / 2, 0, "half");
         if (world.rank() == 0) { return; }
         std::vector<float> a(10, 2.0F);
         // Ranks 2 and 3 go on in their own group, and pass messages over the world.
@@ -249,7 +250,7 @@ TEST_CASE("threads: a rank that catches a peer's early return can end well") {
 TEST_CASE("threads: a poisoned group refuses every later call, a later group is born poisoned") {
     std::atomic<int> refused{0};
     const auto errors = launch_and_collect(3, [&](const Comm& world) {
-        const Comm pair = world.split(world.rank() / 2, 0, "pair");  // ranks 0 and 1; rank 2 alone
+        const Comm pair = split(world, world.rank() / 2, 0, "pair");  // ranks 0 and 1; rank 2 alone
         if (world.rank() == 2) { throw Planted("planted"); }
         for (std::size_t verb = 0; verb < verbs; ++verb) {
             try {
@@ -260,7 +261,7 @@ TEST_CASE("threads: a poisoned group refuses every later call, a later group is 
         }
         // Even a pair that does not need rank 2 is told: a failed run ends everywhere.
         try {
-            while (true) { call_verb(8, pair.split(0, 0, "born poisoned")); }
+            while (true) { call_verb(8, split(pair, 0, 0, "born poisoned")); }
         } catch (const PeerError& error) {
             if (error.rank() == 2) { ++refused; }
         }
@@ -313,7 +314,7 @@ TEST_CASE("threads: failures that race with running verbs end every rank and fre
         const std::size_t position = verb_oracle::mixed(seed + 2000000) % 6;
         const bool throws = repeat % 2 == 0;
         const auto errors = launch_and_collect(ranks, [&](const Comm& world) {
-            const Comm part = world.split(world.rank() % 2, 0, "part");
+            const Comm part = split(world, world.rank() % 2, 0, "part");
             for (std::size_t i = 0; i < 6; ++i) {
                 if (world.rank() == bad && i == position) {
                     if (throws) { throw Planted("planted"); }

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/comm/split.hpp>
 
 #include "verb_suite.hpp"
 
@@ -44,7 +45,7 @@ TEST_CASE("threads: two names of one group are one group") {
 
 TEST_CASE("threads: a communicator outlives the one it was split from, and copies are the same communicator") {
     threads::launch(4, [](const Comm& world) {
-        std::optional<Comm> half = world.split(world.rank() / 2, 0, "first").split(0, 0, "second");
+        std::optional<Comm> half = split(split(world, world.rank() / 2, 0, "first"), 0, 0, "second");
         const Comm copy = *half;
         half.reset();
         expect(copy.axes() == "second" && copy.size() == 2, "the second split");
@@ -54,9 +55,9 @@ TEST_CASE("threads: a communicator outlives the one it was split from, and copie
 
 TEST_CASE("threads: colors from 2^63 on are refused") {
     for (const std::size_t color : {std::size_t{1} << 63U, ~std::size_t{0}}) {
-        CHECK_THROWS_AS(threads::launch(2, [&](const Comm& world) { world.split(color, 0, "x"); }),
+        CHECK_THROWS_AS(threads::launch(2, [&](const Comm& world) { split(world, color, 0, "x"); }),
                         std::invalid_argument);
     }
     CHECK_NOTHROW(threads::launch(
-        2, [](const Comm& world) { world.split((std::size_t{1} << 63U) - 1, ~std::size_t{0}, "x"); }));
+        2, [](const Comm& world) { split(world, (std::size_t{1} << 63U) - 1, ~std::size_t{0}, "x"); }));
 }

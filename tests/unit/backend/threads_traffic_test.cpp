@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/comm/split.hpp>
 
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
@@ -80,8 +81,8 @@ TEST_CASE("threads: an all_reduce moves 2 (n - 1) times its bytes over all ranks
 
 TEST_CASE("threads: axes have rows of their own, groups of one rank have none, refused calls are not counted") {
     threads::launch(4, [](const Comm& world) {
-        const Comm dp = world.split(world.rank() % 2, 0, "dp");
-        const Comm alone = world.split(world.rank(), 0, "alone");
+        const Comm dp = split(world, world.rank() % 2, 0, "dp");
+        const Comm alone = split(world, world.rank(), 0, "alone");
         const Comm tp = world.named("tp");
         world.traffic().clear();
         std::vector<float> values(64);
@@ -106,7 +107,7 @@ TEST_CASE("threads: axes have rows of their own, groups of one rank have none, r
 
 TEST_CASE("threads: a split of four ranks costs 16 bytes from each peer") {
     threads::launch(4, [](const Comm& world) {
-        world.split(0, 0, "x");
+        split(world, 0, 0, "x");
         expect_row(world.traffic().entries().at(0), Verb::split, "world", 1, 64, 48);
     });
 }

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include <shardkit/comm/split.hpp>
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/fp16.hpp>
 
@@ -130,7 +131,7 @@ void split_orders_members(const C& comm, std::uint64_t colouring) {
         ++size;
         if (key_of(q) < key_of(self) || (key_of(q) == key_of(self) && q < self)) { ++place; }
     }
-    const C part = comm.split(color_of(self), key_of(self), "part");
+    const C part = shardkit::split(comm, color_of(self), key_of(self), "part");
     expect(part.size() == size, "size ", size, ", got ", part.size());
     expect(part.rank() == place, "rank ", place, ", got ", part.rank());
     expect(part.axes() == "part", "the name is kept");
@@ -145,11 +146,11 @@ template <class C>
 void splits_run_at_once(const C& comm, std::size_t rounds) {
     const std::size_t n = comm.size();
     const std::size_t half = (n + 1) / 2;
-    const C rows = comm.split(comm.rank() / half, comm.rank() % half, "tp");
-    const C columns = comm.split(comm.rank() % half, comm.rank() / half, "dp");
-    const C pairs = rows.split(rows.rank() / 2, 0, "cp");
-    const C reversed = comm.split(0, n - 1 - comm.rank(), "reversed");
-    const C alone = comm.split(comm.rank(), 0, "alone");
+    const C rows = shardkit::split(comm, comm.rank() / half, comm.rank() % half, "tp");
+    const C columns = shardkit::split(comm, comm.rank() % half, comm.rank() / half, "dp");
+    const C pairs = shardkit::split(rows, rows.rank() / 2, 0, "cp");
+    const C reversed = shardkit::split(comm, 0, n - 1 - comm.rank(), "reversed");
+    const C alone = shardkit::split(comm, comm.rank(), 0, "alone");
     expect(reversed.rank() == n - 1 - comm.rank() && alone.size() == 1, "shape of the splits");
     for (std::size_t round = 0; round < rounds; ++round) {
         for (std::size_t i = 0; i <= comm.rank() / half; ++i) { check_all_reduce<float, float>(rows, 300, 1); }

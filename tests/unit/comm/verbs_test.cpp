@@ -15,6 +15,7 @@
 #include <shardkit/comm/broadcast.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
+#include <shardkit/comm/split.hpp>
 #include <shardkit/core/bf16.hpp>
 
 #include "../thrown_message.hpp"
@@ -23,7 +24,6 @@
 namespace {
 
 using namespace shardkit;
-using comm_test::Call;
 using comm_test::RecordingCommunicator;
 
 constexpr SourceLocation here{"trainer.cpp", 42};
@@ -36,7 +36,7 @@ std::string message(F f) {
 
 /// A verb reached the engine once, with these spans and the caller's place.
 template <class In, class Out>
-void check_call(const Call& call, const char* verb, std::span<In> input, std::span<Out> output) {
+void check_call(const comm_test::Call& call, const char* verb, std::span<In> input, std::span<Out> output) {
     CHECK(call.verb == verb);
     CHECK(call.count == 1);
     CHECK(call.input == input.data());
@@ -49,7 +49,7 @@ void check_call(const Call& call, const char* verb, std::span<In> input, std::sp
 
 /// Three ranks' worth of everything: `k` elements a rank.
 struct Three {
-    Call call;
+    comm_test::Call call;
     RecordingCommunicator comm{call};
     std::vector<float> k = std::vector<float>(5);
     std::vector<float> three_k = std::vector<float>(15);
@@ -164,7 +164,7 @@ TEST_CASE_FIXTURE(Three, "barrier and split reach the engine") {
     barrier(comm, {}, here);
     CHECK(call.verb == "barrier");
     CHECK(call.where.line == 42);
-    CHECK(comm.split(0, 1, "tp", here).axes() == "tp");
+    CHECK(split(comm, 0, 1, "tp", here).axes() == "tp");
     CHECK(call.verb == "split");
 }
 
@@ -196,7 +196,7 @@ TEST_CASE("in place over one rank nothing is left to do, and the engine is not a
         Alone named(std::string_view) const { return *this; }
         Alone split(std::size_t, std::size_t, std::string_view, SourceLocation = here) const { return *this; }
     };
-    Call call;
+    comm_test::Call call;
     const Alone comm(call);
     std::vector<float> values{1, 2, 3};
     const std::span<float> all(values);

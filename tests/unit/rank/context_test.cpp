@@ -13,6 +13,7 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>
 
@@ -336,7 +337,7 @@ TEST_CASE("Context: an adopted communicator serves its sub-mesh, and no other is
     threads::run(DeviceMesh{2, 1, 3}, [](auto& rank) {
         const std::size_t cp = rank.rank() % 3;
         const std::size_t dp = rank.rank() / 3;
-        const auto mine = rank.world().split(cp, dp, "mine");
+        const auto mine = split(rank.world(), cp, dp, "mine");
         rank.adopt(Axes<Dp>{}, mine);
         const std::uint64_t splits = rank.traffic().total(Verb::split).calls;
         const auto used = rank.template sub_mesh<Axes<Dp>>();
@@ -352,12 +353,12 @@ TEST_CASE("Context: an adopted communicator serves its sub-mesh, and no other is
 
 TEST_CASE("Context: an adopted communicator of the wrong size or order is refused") {
     threads::run(DeviceMesh{4}, [](auto& rank) {
-        const auto half = rank.world().split(rank.rank() / 2, rank.rank(), "half");
+        const auto half = split(rank.world(), rank.rank() / 2, rank.rank(), "half");
         const std::string size = thrown_message<Refused>([&] { rank.adopt(Axes<Dp>{}, half); });
         CHECK(size.find("adopt over dp: the communicator has 2 ranks and this is its rank " +
                         std::to_string(rank.rank() % 2) + ", expected 4 ranks and rank " +
                         std::to_string(rank.rank())) == 0);
-        const auto reversed = rank.world().split(0, 3 - rank.rank(), "reversed");
+        const auto reversed = split(rank.world(), 0, 3 - rank.rank(), "reversed");
         const std::string order = thrown_message<Refused>([&] { rank.adopt(Axes<Dp>{}, reversed); });
         CHECK(order.find("this is its rank " + std::to_string(3 - rank.rank()) + ", expected 4 ranks and rank " +
                          std::to_string(rank.rank())) != std::string::npos);

@@ -9,7 +9,7 @@
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/check.hpp>
 #include <shardkit/backend/mpi/group.hpp>
-#include <shardkit/comm/signature.hpp>
+#include <shardkit/comm/call.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 

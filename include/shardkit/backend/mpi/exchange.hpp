@@ -29,29 +29,30 @@ struct Exchange {
     static constexpr std::string_view name = "exchange";
     static constexpr EngineTraits traits{.gathered_all_reduce_bytes = std::size_t{64} << 10U};
 
-    /// Returns the bytes that this rank received. `shard` may be this rank's piece of `full`.
+    /// `shard` may be this rank's piece of `full`.
     template <class In, class Out>
-    static std::size_t reduce_scatter(const Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
+    static void reduce_scatter(const Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
         const auto piece = [&](std::size_t rank) { return host::Chunk{rank * k, (rank + 1) * k}; };
         reduce_own_piece<In, Out>(call, op, full, piece, shard);
-        return (call.group.size() - 1) * k * sizeof(In);
+    }
+    /// Bytes that this rank receives then.
+    template <class In, class Out>
+    static std::size_t moved_by_reduce_scatter(const Group& group, ReduceOp, std::size_t k) noexcept {
+        return (group.size() - 1) * k * sizeof(In);
     }
 
-    /// Returns the bytes that this rank received. `output` may be `input`.
+    /// `output` may be `input`.
     /// Small inputs are gathered by everybody, who all add them: one message round instead of two.
     template <class In, class Out>
-    static std::size_t all_reduce(const Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
+    static void all_reduce(const Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
         const std::size_t ranks = call.group.size();
-        if (ranks * count * sizeof(In) <= traits.gathered_all_reduce_bytes &&
-            ranks * count * sizeof(In) <= call.world.staging().size()) {
-            return gather_and_reduce<In, Out>(call, op, input, count, output);
+        if (gathers<In>(call.world, ranks, count)) {
+            gather_and_reduce<In, Out>(call, op, input, count, output);
+            return;
         }
-        std::size_t received = 0;
         for_each_piece(call, count, [&](std::size_t at, int size) {
             const auto part = static_cast<std::size_t>(size);
-            const auto piece = [&](std::size_t rank) {
-                return host::chunk_of(part, std::min(sizeof(In), sizeof(Out)), rank, ranks);
-            };
+            const auto piece = [&](std::size_t rank) { return piece_of<In, Out>(part, rank, ranks); };
             const host::Chunk own = piece(call.group.rank);
             reduce_own_piece<In, Out>(call, op, input + at, piece, output + at + own.begin);
             int* const sizes = call.world.counts().data();
@@ -64,16 +65,39 @@ struct Exchange {
                 return MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, output + at, sizes, begins,
                                        datatype<Out>(), call.group.comm, request);
             });
-            received += (ranks - 1) * own.size() * sizeof(In) + (part - own.size()) * sizeof(Out);
         });
+    }
+    /// Bytes that this rank receives then.
+    template <class In, class Out>
+    static std::size_t moved_by_all_reduce(const World& world, const Group& group, ReduceOp, std::size_t count) {
+        const std::size_t ranks = group.size();
+        if (gathers<In>(world, ranks, count)) { return (ranks - 1) * count * sizeof(In); }
+        std::size_t received = 0;
+        const std::size_t most = world.options().message_elements;
+        for (std::size_t at = 0; at < count; at += most) {
+            const std::size_t part = std::min(most, count - at);
+            const std::size_t own = piece_of<In, Out>(part, group.rank, ranks).size();
+            received += (ranks - 1) * own * sizeof(In) + (part - own) * sizeof(Out);
+        }
         return received;
     }
 
   private:
+    /// Whether every rank receives all ranks' inputs.
+    template <class In>
+    static bool gathers(const World& world, std::size_t ranks, std::size_t count) noexcept {
+        const std::size_t bytes = ranks * count * sizeof(In);
+        return bytes <= traits.gathered_all_reduce_bytes && bytes <= world.staging().size();
+    }
+    /// What a rank adds of `count` elements.
     template <class In, class Out>
-    static std::size_t gather_and_reduce(const Call& call, ReduceOp op, const In* input, std::size_t count,
-                                         Out* output) {
-        if (count == 0) { return 0; }
+    static host::Chunk piece_of(std::size_t count, std::size_t rank, std::size_t ranks) noexcept {
+        return host::chunk_of(count, std::min(sizeof(In), sizeof(Out)), rank, ranks);
+    }
+
+    template <class In, class Out>
+    static void gather_and_reduce(const Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
+        if (count == 0) { return; }
         const std::size_t ranks = call.group.size();
         In* const all = reinterpret_cast<In*>(call.world.staging().data());
         const int size = static_cast<int>(count);
@@ -82,7 +106,6 @@ struct Exchange {
         });
         host::reduce_in_rank_order<In, Out>(
             op, ranks, count, [&](std::size_t rank) { return all + rank * count; }, host::Result<Out>{output});
-        return (ranks - 1) * count * sizeof(In);
     }
 
     /// Reduces this rank's piece of all ranks' `full` into `result`. piece_of(q) is the range that rank q reduces.

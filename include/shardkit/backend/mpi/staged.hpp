@@ -32,12 +32,15 @@ struct Staged {
     static constexpr EngineTraits traits{.sums_travel_widened = true};
 
     template <class In, class Out>
-    static std::size_t reduce_scatter(const Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
+    static void reduce_scatter(const Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
         if constexpr (!native<In, Out>) {
-            return Exchange::reduce_scatter<In, Out>(call, op, full, k, shard);
+            Exchange::reduce_scatter<In, Out>(call, op, full, k, shard);
         } else {
             using A = Arithmetic<Out>;
-            if (op != ReduceOp::sum) { return Exchange::reduce_scatter<In, Out>(call, op, full, k, shard); }
+            if (!by_mpi<In, Out>(op)) {
+                Exchange::reduce_scatter<In, Out>(call, op, full, k, shard);
+                return;
+            }
             const std::size_t ranks = call.group.size();
             constexpr bool same = std::is_same_v<In, Out> && std::is_same_v<Out, A>;
             const bool in_place = static_cast<const void*>(shard) == full + call.group.rank * k;
@@ -57,17 +60,24 @@ struct Staged {
                     convert(sums.data(), shard + at, size);
                 }
             }
-            return (ranks - 1) * k * sizeof(A);
         }
+    }
+    template <class In, class Out>
+    static std::size_t moved_by_reduce_scatter(const Group& group, ReduceOp op, std::size_t k) noexcept {
+        if (!by_mpi<In, Out>(op)) { return Exchange::moved_by_reduce_scatter<In, Out>(group, op, k); }
+        return (group.size() - 1) * k * sizeof(Arithmetic<Out>);
     }
 
     template <class In, class Out>
-    static std::size_t all_reduce(const Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
+    static void all_reduce(const Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
         if constexpr (!native<In, Out>) {
-            return Exchange::all_reduce<In, Out>(call, op, input, count, output);
+            Exchange::all_reduce<In, Out>(call, op, input, count, output);
         } else {
             using A = Arithmetic<Out>;
-            if (op != ReduceOp::sum) { return Exchange::all_reduce<In, Out>(call, op, input, count, output); }
+            if (!by_mpi<In, Out>(op)) {
+                Exchange::all_reduce<In, Out>(call, op, input, count, output);
+                return;
+            }
             if constexpr (std::is_same_v<In, Out> && std::is_same_v<Out, A>) {
                 for_each_piece(call, count, [&](std::size_t at, int size) {
                     const void* const from = input == output ? MPI_IN_PLACE : static_cast<const void*>(input + at);
@@ -83,14 +93,23 @@ struct Staged {
                     convert(staging.data(), output + at, size);
                 }
             }
-            return 2 * shardkit::detail::part_from_peers(count * sizeof(A), call.group.size());
         }
+    }
+    template <class In, class Out>
+    static std::size_t moved_by_all_reduce(const World& world, const Group& group, ReduceOp op, std::size_t count) {
+        if (!by_mpi<In, Out>(op)) { return Exchange::moved_by_all_reduce<In, Out>(world, group, op, count); }
+        return 2 * shardkit::detail::part_from_peers(count * sizeof(Arithmetic<Out>), group.size());
     }
 
   private:
     /// Types that MPI can reduce, once floating ones are widened.
     template <class In, class Out>
     static constexpr bool native = (FloatingElement<In> && FloatingElement<Out>) || std::is_same_v<In, Out>;
+
+    template <class In, class Out>
+    static constexpr bool by_mpi(ReduceOp op) noexcept {
+        return native<In, Out> && op == ReduceOp::sum;
+    }
 
     template <class In, class Out>
     static void scatter(const Call& call, const In* from, Out* to, std::size_t k) {

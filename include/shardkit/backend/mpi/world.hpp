@@ -27,8 +27,7 @@
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/thread_level.hpp>
-#include <shardkit/comm/kept_labels.hpp>
-#include <shardkit/comm/traffic_log.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 
@@ -39,8 +38,8 @@ struct Borrow {
     MPI_Comm comm;
 };
 
-/// Everything that the communicators of one rank share: MPI handles, staging memory, the log, and, with overlap, the
-/// thread that makes the MPI calls. It outlives them. One rank of one process; used by one thread.
+/// Everything that the communicators of one rank share: MPI handles, staging memory, the journal, and, with overlap,
+/// the thread that makes the MPI calls. It outlives them. One rank of one process; used by one thread.
 class World {
   public:
     /// Works on a duplicate of `comm`. Collective over it.
@@ -71,16 +70,8 @@ class World {
     Group& world_group() noexcept { return groups_.front(); }
     const Group& world_group() const noexcept { return groups_.front(); }
     const Options& options() const noexcept { return options_; }
-    /// Waits for pending verbs, which write to it.
-    TrafficLog& traffic() {
-        drain();
-        return traffic_;
-    }
-    void record(std::size_t first_row, Verb verb, std::size_t payload, std::size_t moved) noexcept {
-        traffic_.record(first_row, verb, ByteCount(payload), ByteCount(moved));
-    }
-    /// The kept copy of a communicator's name.
-    const std::string& label(std::string_view axes) { return labels_.keep(axes); }
+    /// Of verbs as they are given to a stream; used by the rank's own thread.
+    Journal& journal() noexcept { return journal_; }
     Group& add_group(Group group) { return groups_.emplace_back(std::move(group)); }
     std::uint64_t groups_made() const noexcept { return groups_.size(); }
 
@@ -257,9 +248,8 @@ class World {
     Options options_;
     std::uint32_t spins_;
     std::deque<Group> groups_;  // a deque, because communicators point into it
-    KeptLabels labels_;
+    Journal journal_;
     Farewells farewells_;
-    TrafficLog traffic_;
     HostBuffer<std::uint8_t> staging_;
     std::vector<MPI_Request> requests_;
     std::vector<int> counts_;

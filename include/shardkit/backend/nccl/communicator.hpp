@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/device.hpp>
@@ -18,6 +18,8 @@
 #include <shardkit/backend/nccl/reductions.hpp>
 #include <shardkit/backend/nccl/split.hpp>
 #include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/comm/call.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
@@ -34,7 +36,8 @@ namespace shardkit::nccl {
 /// streams.
 /// Errors: CommError with NCCL's text when a call fails, and, from the next wait of the host, when a peer is gone or
 /// later than Options::timeout; std::invalid_argument for memory of the host or of another GPU. NCCL compares no
-/// calls: ranks that disagree about type, count or verb end in such an error, or in wrong values.
+/// calls: ranks that disagree about type, count or verb end in such an error, or in wrong values, unless
+/// Options::compare_calls finds them.
 template <class Kernels>
 class Communicator {
     using Reduce = Reductions<Kernels>;
@@ -51,11 +54,12 @@ class Communicator {
 
     std::size_t rank() const noexcept { return group_->rank; }
     std::size_t size() const noexcept { return group_->size; }
-    std::string_view axes() const noexcept { return *axes_; }
+    std::string_view axes() const noexcept { return label_->axes; }
+    const CommunicatorLabel& label() const noexcept { return *label_; }
     /// NCCL's own handle, which the World keeps; null once it was aborted.
     ncclComm_t native() const noexcept { return group_->comm; }
     /// What this rank has given to its streams, over all its communicators. Waits for nothing.
-    TrafficLog& traffic() const noexcept { return world_->traffic(); }
+    TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
     Streams<Stream> streams() const noexcept { return world_->streams(); }
 
     /// Zeroed device memory, which the World's arena keeps.
@@ -74,122 +78,117 @@ class Communicator {
         gpu::require_host_memory(data, bytes, what, where);
     }
 
+    /// Does what shardkit::compare_calls says, if Options::compare_calls asks for it.
+    void compare_calls(SourceLocation where) const { world_->compare(*group_, where); }
+
     Communicator named(std::string_view axes) const { return Communicator(*world_, *group_, axes); }
 
     /// The host waits until all ranks are connected.
-    /// @throws std::invalid_argument when color is 2^63 or more
-    Communicator split(std::size_t color, std::size_t key, std::string_view axes,
-                       SourceLocation where = SourceLocation::current()) const {
-        if (color >> 63U != 0) {
-            throw_invalid_argument(where, "split over ", *axes_, ": color ", color, ", expected less than 2^63");
-        }
+    Communicator split(std::size_t color, std::size_t key, std::string_view axes, const shardkit::Call& what) const {
         Group* made = nullptr;
-        constexpr std::size_t wish = wish_words * sizeof(std::uint64_t);
         const Stream stream = streams().communication;
-        run(Verb::split, stream, size() * wish, where, [&](const Call& call) {
-            made = &split_group(call, color, key, axes, stream);
-            return (size() - 1) * wish;
-        });
+        run(what, stream, [&](const Call& call) { made = &split_group(call, color, key, axes, stream); });
         return Communicator(*world_, *made, axes);
     }
 
     /// Work that is given to `stream` after it runs when every rank's stream has got there.
-    void barrier(const Stream& stream, SourceLocation where = SourceLocation::current()) const {
-        run(Verb::barrier, stream, 0, where, [&](const Call& call) {
+    void barrier(const Stream& stream, const shardkit::Call& what) const {
+        run(what, stream, [&](const Call& call) {
             void* const word = world_->staging().data();
             world_->complete(call, "ncclAllReduce",
                              ncclAllReduce(word, word, 1, ncclUint32, ncclMax, group_->comm, stream.native()));
-            return std::size_t{0};
         });
     }
 
     template <Element T>
-    void all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream, SourceLocation where) const {
-        require(shard, "all_gather: shard", where);
-        require(full, "all_gather: full", where);
-        gather(shard.data(), shard.size(), full, stream, where);
+    void all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
+                    const shardkit::Call& what) const {
+        require(shard, "all_gather: shard", what);
+        require(full, "all_gather: full", what);
+        gather(shard.data(), full, stream, what);
     }
     template <Element T>
-    void all_gather_in_place(std::span<T> full, const Stream& stream, SourceLocation where) const {
-        require(full, "all_gather_in_place: full", where);
-        const std::size_t k = full.size() / size();
-        gather(static_cast<const T*>(full.data() + rank() * k), k, full, stream, where);
+    void all_gather_in_place(std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
+        require(full, "all_gather_in_place: full", what);
+        gather(static_cast<const T*>(full.data() + rank() * (full.size() / size())), full, stream, what);
     }
 
     template <Element In, Element Out>
-    requires(Reduce::template possible<In, Out>) void reduce_scatter(ReduceOp op, std::span<const In> full,
-                                                                     std::span<Out> shard, const Stream& stream,
-                                                                     SourceLocation where) const {
-        require(full, "reduce_scatter: full", where);
-        require(shard, "reduce_scatter: shard", where);
-        scatter(op, full, shard.data(), stream, where);
+    requires(Reduce::template possible<In, Out>) std::size_t
+        reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
+                       const shardkit::Call& what)
+    const {
+        require(full, "reduce_scatter: full", what);
+        require(shard, "reduce_scatter: shard", what);
+        return scatter(op, full, shard.data(), stream, what);
     }
     template <Element T>
-    void reduce_scatter_in_place(ReduceOp op, std::span<T> full, const Stream& stream, SourceLocation where) const {
-        require(full, "reduce_scatter_in_place: full", where);
-        scatter(op, std::span<const T>(full), full.data() + rank() * (full.size() / size()), stream, where);
+    std::size_t reduce_scatter_in_place(ReduceOp op, std::span<T> full, const Stream& stream,
+                                        const shardkit::Call& what) const {
+        require(full, "reduce_scatter_in_place: full", what);
+        return scatter(op, std::span<const T>(full), full.data() + rank() * (full.size() / size()), stream, what);
     }
 
     template <Element In, Element Out>
-    requires(Reduce::template possible<In, Out>) void all_reduce(ReduceOp op, std::span<const In> input,
-                                                                 std::span<Out> output, const Stream& stream,
-                                                                 SourceLocation where) const {
-        require(input, "all_reduce: input", where);
-        require(output, "all_reduce: output", where);
-        run(Verb::all_reduce, stream, input.size_bytes(), where, [&](const Call& call) {
+    requires(Reduce::template possible<In, Out>) std::size_t
+        all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
+                   const shardkit::Call& what)
+    const {
+        require(input, "all_reduce: input", what);
+        require(output, "all_reduce: output", what);
+        return run(what, stream, [&](const Call& call) {
             return Reduce::all_reduce(call, stream, op, input.data(), input.size(), output.data());
         });
     }
     template <Element T>
-    void all_reduce_in_place(ReduceOp op, std::span<T> values, const Stream& stream, SourceLocation where) const {
-        all_reduce(op, std::span<const T>(values), values, stream, where);
+    std::size_t all_reduce_in_place(ReduceOp op, std::span<T> values, const Stream& stream,
+                                    const shardkit::Call& what) const {
+        return all_reduce(op, std::span<const T>(values), values, stream, what);
     }
 
     template <Element T>
-    void broadcast(std::span<T> values, std::size_t root, const Stream& stream, SourceLocation where) const {
-        require(values, "broadcast: values", where);
-        run(Verb::broadcast, stream, values.size_bytes(), where, [&](const Call& call) {
+    void broadcast(std::span<T> values, std::size_t root, const Stream& stream, const shardkit::Call& what) const {
+        require(values, "broadcast: values", what);
+        run(what, stream, [&](const Call& call) {
             if (!values.empty()) {
                 world_->complete(call, "ncclBroadcast",
                                  ncclBroadcast(values.data(), values.data(), values.size(), datatype<T>(),
                                                static_cast<int>(root), group_->comm, stream.native()));
             }
-            return rank() == root ? 0 : values.size_bytes();
         });
     }
 
     template <Element T>
     void all_to_all(std::span<const T> sent, std::span<T> received, const Stream& stream,
-                    SourceLocation where) const {
-        require(sent, "all_to_all: sent", where);
-        require(received, "all_to_all: received", where);
-        run(Verb::all_to_all, stream, sent.size_bytes(), where, [&](const Call& call) {
+                    const shardkit::Call& what) const {
+        require(sent, "all_to_all: sent", what);
+        require(received, "all_to_all: received", what);
+        run(what, stream, [&](const Call& call) {
             const std::size_t k = sent.size() / size();
-            if (k == 0) { return std::size_t{0}; }
+            if (k == 0) { return; }
             GroupGuard together(call);
             for (std::size_t q = 0; q < size(); ++q) {
                 together.add("ncclSend", send_to(sent.subspan(q * k, k), q, stream));
                 together.add("ncclRecv", receive_from(received.subspan(q * k, k), q, stream));
             }
             together.submit();
-            return (size() - 1) * k * sizeof(T);
         });
     }
 
     /// @throws CommError also for a message to this rank itself, which could only wait for ever
     template <Element T>
-    void send(std::span<const T> values, std::size_t to, const Stream& stream, SourceLocation where) const {
-        require(values, "send: values", where);
-        pass(Verb::send, values.size_bytes(), to, stream, where, [&](const Call& call) {
+    void send(std::span<const T> values, std::size_t to, const Stream& stream, const shardkit::Call& what) const {
+        require(values, "send: values", what);
+        run(what, stream, [&](const Call& call) {
             refuse_itself(call, to);
             if (!values.empty()) { world_->complete(call, "ncclSend", send_to(values, to, stream)); }
         });
     }
     /// @throws CommError also for a message from this rank itself, which could only wait for ever
     template <Element T>
-    void receive(std::span<T> values, std::size_t from, const Stream& stream, SourceLocation where) const {
-        require(values, "receive: values", where);
-        pass(Verb::receive, values.size_bytes(), from, stream, where, [&](const Call& call) {
+    void receive(std::span<T> values, std::size_t from, const Stream& stream, const shardkit::Call& what) const {
+        require(values, "receive: values", what);
+        run(what, stream, [&](const Call& call) {
             refuse_itself(call, from);
             if (!values.empty()) { world_->complete(call, "ncclRecv", receive_from(values, from, stream)); }
         });
@@ -197,51 +196,39 @@ class Communicator {
     /// @throws CommError also for a message to this rank itself that it does not receive, or not at that size
     template <Element T>
     void send_receive(std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from,
-                      const Stream& stream, SourceLocation where) const {
-        require(sent, "send_receive: sent", where);
-        require(received, "send_receive: received", where);
-        pass(Verb::send, sent.size_bytes(), to, stream, where, [&](const Call& call) {
+                      const Stream& stream, const shardkit::Call& what) const {
+        require(sent, "send_receive: sent", what);
+        require(received, "send_receive: received", what);
+        run(what, stream, [&](const Call& call) {
             if ((to == rank()) != (from == rank())) { refuse_itself(call, rank()); }
             if (to == rank() && sent.size() != received.size()) {
                 throw CommError("nccl", call.doing(),
                                 shardkit::detail::concat("sends ", sent.size(), " elements to itself, receives ",
                                                          received.size()),
-                                where);
+                                what.where);
             }
             GroupGuard together(call);
             if (!sent.empty()) { together.add("ncclSend", send_to(sent, to, stream)); }
             if (!received.empty()) { together.add("ncclRecv", receive_from(received, from, stream)); }
             together.submit();
         });
-        record(Verb::receive, received.size_bytes(), from == rank() ? 0 : received.size_bytes());
     }
 
   private:
     Communicator(World& world, Group& group, std::string_view axes)
-        : world_(&world),
-          group_(&group),
-          axes_(&world.label(axes)),
-          first_row_(world.traffic().add_communicator(axes)) {}
+        : world_(&world), group_(&group), label_(&world.journal().label(axes)) {}
 
-    /// Everything that verbs have in common; `body(call)` enqueues and returns the bytes that go between this rank
-    /// and its peers.
+    /// Everything that verbs have in common; `body(call)` gives the work to the stream. Returns what it returns.
     template <class Body>
-    void run(Verb verb, const Stream& stream, std::size_t payload, SourceLocation where, const Body& body) const {
-        const Call call{*world_, *group_, *axes_, verb, where};
-        const gpu::DeviceGuard guard(world_->device(), where);
+    std::invoke_result_t<const Body&, const Call&> run(const shardkit::Call& what, const Stream& stream,
+                                                       const Body& body) const {
+        const Call call{*world_, *group_, label_->axes, what.signature.verb, what.where};
+        const gpu::DeviceGuard guard(world_->device(), what.where);
+        if (group_->trace && what.signature.verb != Verb::send && what.signature.verb != Verb::receive) {
+            world_->note(*group_, what, stream);
+        }
         world_->enter(call, stream);
-        record(verb, payload, body(call));
-    }
-    template <class Body>
-    void pass(Verb verb, std::size_t bytes, std::size_t peer, const Stream& stream, SourceLocation where,
-              const Body& body) const {
-        run(verb, stream, bytes, where, [&](const Call& call) {
-            body(call);
-            return peer == rank() ? 0 : bytes;
-        });
-    }
-    void record(Verb verb, std::size_t payload, std::size_t moved) const noexcept {
-        if (size() > 1) { traffic().record(first_row_, verb, ByteCount(payload), ByteCount(moved)); }
+        return body(call);
     }
     template <class T>
     void require(std::span<T> values, std::string_view what, SourceLocation where) const {
@@ -267,27 +254,26 @@ class Communicator {
     }
 
     template <class T>
-    void gather(const T* shard, std::size_t k, std::span<T> full, const Stream& stream, SourceLocation where) const {
-        run(Verb::all_gather, stream, full.size_bytes(), where, [&](const Call& call) {
+    void gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
+        run(what, stream, [&](const Call& call) {
+            const std::size_t k = full.size() / size();
             if (k > 0) {
                 world_->complete(call, "ncclAllGather",
                                  ncclAllGather(shard, full.data(), k, datatype<T>(), group_->comm, stream.native()));
             }
-            return (size() - 1) * k * sizeof(T);
         });
     }
     template <class In, class Out>
-    void scatter(ReduceOp op, std::span<const In> full, Out* shard, const Stream& stream,
-                 SourceLocation where) const {
-        run(Verb::reduce_scatter, stream, full.size_bytes(), where, [&](const Call& call) {
+    std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const Stream& stream,
+                        const shardkit::Call& what) const {
+        return run(what, stream, [&](const Call& call) {
             return Reduce::reduce_scatter(call, stream, op, full.data(), full.size() / size(), shard);
         });
     }
 
     World* world_;
     Group* group_;
-    const std::string* axes_;
-    std::size_t first_row_ = 0;
+    const CommunicatorLabel* label_;
 };
 
 }  // namespace shardkit::nccl

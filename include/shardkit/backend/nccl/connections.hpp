@@ -68,10 +68,14 @@ class Connections : private gpu::Watch {
     }
     /// After every NCCL call outside of a group: waits while NCCL says that it is still at it.
     /// @throws CommError, after aborting, unless the call succeeded
-    void complete(const Call& call, Group& group, std::string_view nccl_call, ncclResult_t code) {
+    void complete(const Group& group, std::string_view nccl_call, ncclResult_t code, std::string_view doing,
+                  SourceLocation where) {
         if (code == ncclSuccess) { return; }
-        if (code != ncclInProgress) { fail(call.doing(), describe(code, nccl_call, group.comm), call.where); }
-        await(group, nccl_call, call.doing(), call.where);
+        if (code != ncclInProgress) { fail(doing, describe(code, nccl_call, group.comm), where); }
+        await(group, nccl_call, doing, where);
+    }
+    void complete(const Call& call, const Group& group, std::string_view nccl_call, ncclResult_t code) {
+        if (code != ncclSuccess) { complete(group, nccl_call, code, call.doing(), call.where); }
     }
     void complete(const Call& call, std::string_view nccl_call, ncclResult_t code) {
         complete(call, call.group, nccl_call, code);
@@ -167,7 +171,7 @@ class Connections : private gpu::Watch {
     void register_chunks(std::span<const gpu::Arena::Chunk> chunks, Registration registration, SourceLocation where) {
         if (registration == Registration::none) { return; }
         for (Group& group : groups_) {
-            if (group.comm == nullptr) { continue; }
+            if (group.comm == nullptr || group.only_compares) { continue; }
             for (std::size_t c = 0; c < chunks.size(); ++c) {
                 const bool known =
                     std::ranges::any_of(registrations_, [&](const Registered& made) { return made.is(group, c); });

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 
 #include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/comm/compare_calls.hpp>
 
 namespace shardkit::nccl {
 
@@ -17,6 +19,12 @@ struct Group {
     std::size_t rank = 0;
     std::size_t size = 1;
     std::string made_as;  ///< the name under which it was made; for error messages
+
+    /// For comparing calls: what this rank called over the group, and the same ranks over a communicator that serves
+    /// nothing else. Null unless Options::compare_calls asks for it.
+    std::unique_ptr<shardkit::detail::CallTrace> trace;
+    const Group* comparison = nullptr;
+    bool only_compares = false;  ///< it is such a communicator
 };
 
 }  // namespace shardkit::nccl

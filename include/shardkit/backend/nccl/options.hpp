@@ -7,10 +7,15 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/nccl/registration.hpp>
+#include <shardkit/comm/compare_calls.hpp>
+#include <shardkit/core/checked.hpp>
 
 namespace shardkit::nccl {
 
-/// How a World communicates. Sizes, timeout, registration and survivable the same on every rank.
+// Checked builds compare more: see core/checked.hpp.
+inline namespace SHARDKIT_BUILD {
+
+/// How a World communicates. Sizes, timeout, registration, compare_calls and survivable the same on every rank.
 struct Options {
     /// The user's streams, which outlive the World; null: the World makes streams of its own. Default streams are
     /// refused.
@@ -33,10 +38,17 @@ struct Options {
     /// What NCCL is told of these chunks.
     Registration registration = Registration::none;
 
+    /// Whether ranks compare what they call, so that those who disagree are told which call of whom it was, where
+    /// NCCL would hang or move the wrong bytes. Messages are not compared. Costs a second communicator for each
+    /// group, on a stream of its own, and the host waits for each comparison; off costs nothing.
+    CompareCalls compare_calls = checked ? CompareCalls::each_call : CompareCalls::off;
+
     /// A failure leaves the World's communicator to be shrunk to the ranks that are left: see Survivors. It is
     /// revoked where NCCL can do that (2.28.7); the communicators that were split off it are aborted. Needs
     /// NCCL 2.27.
     bool survivable = false;
 };
+
+}  // namespace SHARDKIT_BUILD
 
 }  // namespace shardkit::nccl

@@ -19,9 +19,6 @@
 
 namespace shardkit::nccl {
 
-/// Words that a rank tells its peers: color and key.
-inline constexpr std::size_t wish_words = 2;
-
 /// Collective over `call.group`: ranks with the same color form a group, ordered by key, then by rank. Ends with the
 /// group connected, so that no verb connects anything later.
 /// Cost:    an all-gather of 16 bytes per rank, for which the host waits, and ncclCommSplit.
@@ -32,6 +29,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
         std::size_t rank;
         auto operator<=>(const Place&) const = default;
     };
+    constexpr std::size_t wish_words = 2;  // color and key
     constexpr std::size_t wish_bytes = wish_words * sizeof(std::uint64_t);
     World& world = call.world;
     const Group& parent = call.group;

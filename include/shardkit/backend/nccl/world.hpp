@@ -21,6 +21,7 @@
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/check.hpp>
 #include <shardkit/backend/nccl/comm_id_scope.hpp>
+#include <shardkit/backend/nccl/comparison.hpp>
 #include <shardkit/backend/nccl/connections.hpp>
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
@@ -30,14 +31,14 @@
 #include <shardkit/backend/nccl/survivors.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/version.hpp>
-#include <shardkit/comm/kept_labels.hpp>
-#include <shardkit/comm/traffic_log.hpp>
+#include <shardkit/comm/compare_calls.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/rank/context.hpp>
 
 namespace shardkit::nccl {
 
-/// Everything that the communicators of one rank share: NCCL's handles, streams, memory and the log. It outlives
+/// Everything that the communicators of one rank share: NCCL's handles, streams, memory and the journal. It outlives
 /// them and all containers made over them. One GPU, one rank, used by one thread.
 ///
 /// Failures: a call that fails, a rank that is gone, or a peer that does not come within Options::timeout is a
@@ -121,10 +122,8 @@ class World final : public Connections {
     Streams<gpu::TimelineRef> streams() noexcept {
         return {resources_->compute.ref(), resources_->communication.ref()};
     }
-    /// Counts verbs when they are given to a stream; waits for nothing.
-    TrafficLog& traffic() noexcept { return traffic_; }
-    /// The kept copy of a communicator's name.
-    const std::string& label(std::string_view axes) { return labels_.keep(axes); }
+    /// Of verbs as they are given to a stream.
+    Journal& journal() noexcept { return journal_; }
 
     /// Zeroed device memory out of the World's chunks.
     template <Element T>
@@ -152,6 +151,26 @@ class World final : public Connections {
         last_ = stream;
     }
 
+    /// Takes down a collective over `group`; compares it with its peers' if the options say each call.
+    /// @throws CommError, on every rank of the group, when they disagree
+    void note(Group& group, const shardkit::Call& call, const gpu::TimelineRef& stream) {
+        group.trace->add(call);
+        const bool captures = stream.capture() != 0;
+        if (options_.compare_calls == CompareCalls::each_call && !captures) { compare(group, call.where); }
+    }
+    /// Compares all that was called over `group`. Collective over it; the host waits. Nothing where no calls are
+    /// compared, and while a stream of the World's is captured.
+    /// @throws CommError, on every rank of the group, when they disagree
+    void compare(const Group& group, SourceLocation where) {
+        if (!group.trace || streams().compute.capture() != 0 || streams().communication.capture() != 0) { return; }
+        const std::string doing = shardkit::detail::concat("compare_calls over ", group.made_as);
+        require_usable(doing, where);
+        const gpu::DeviceGuard guard(device_, where);
+        const auto disagreement = shardkit::detail::find_disagreement(
+            *group.trace, [&](const auto& value) { return comparison_->gather(*this, group, value, doing, where); });
+        if (disagreement) { fail(doing, *disagreement, where); }
+    }
+
     /// Takes in a communicator of the user's.
     /// @throws std::invalid_argument when it is of another GPU or has more ranks than the World; CommError
     Group& borrow(Borrow borrowed, std::string_view axes, SourceLocation where) {
@@ -176,6 +195,7 @@ class World final : public Connections {
         group.rank = place.rank;
         group.size = place.size;
         register_memory(where);
+        prepare_comparison(group, where);
         return group;
     }
     /// After a communicator of the World's own was made: its place in it.
@@ -184,6 +204,7 @@ class World final : public Connections {
         group.rank = place.rank;
         group.size = place.size;
         register_memory(where);
+        prepare_comparison(group, where);
     }
 
   private:
@@ -249,6 +270,21 @@ class World final : public Connections {
         register_chunks(resources_->arena.chunks(), options_.registration, where);
     }
 
+    void prepare_comparison(Group& group, SourceLocation where) {
+        if (options_.compare_calls == CompareCalls::off || group.size == 1) { return; }
+        constexpr std::string_view doing = "the communicator for comparing calls";
+        if (!comparison_) { comparison_ = std::make_unique<Comparison>(ranks_, device_, watch(), where); }
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        Group& made = add_group(group.made_as);
+        made.only_compares = true;
+        complete(group, "ncclCommSplit",
+                 ncclCommSplit(group.comm, 0, static_cast<int>(group.rank), &made.comm, &config), doing, where);
+        await(made, "ncclCommSplit", doing, where);
+        group.comparison = &made;
+        group.trace = std::make_unique<shardkit::detail::CallTrace>();
+    }
+
     /// This rank among the survivors.
     static Place place_among(const Survivors& survivors, SourceLocation where) {
         World& world = survivors.world;
@@ -271,10 +307,10 @@ class World final : public Connections {
     int device_;
     int exceptions_;  // under way when this was made
     std::size_t ranks_;
-    KeptLabels labels_;
-    TrafficLog traffic_;
+    Journal journal_;
     std::optional<gpu::TimelineRef> last_;  // of the last verb
     std::unique_ptr<Resources> resources_;
+    std::unique_ptr<Comparison> comparison_;
 };
 
 }  // namespace shardkit::nccl

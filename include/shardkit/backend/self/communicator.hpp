@@ -3,13 +3,13 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 #include <string_view>
 #include <type_traits>
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/self/world.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/traffic_log.hpp>
@@ -26,25 +26,18 @@ class Communicator {
     using Stream = InlineStream;
 
     explicit Communicator(World& world, std::string_view axes = "world")
-        : world_(&world), axes_(&world.label(axes)) {}
+        : world_(&world), label_(&world.journal().label(axes)) {}
 
     static constexpr std::size_t rank() noexcept { return 0; }
     static constexpr std::size_t size() noexcept { return 1; }
-    std::string_view axes() const noexcept { return *axes_; }
-    TrafficLog& traffic() const noexcept { return world_->traffic(); }
+    std::string_view axes() const noexcept { return label_->axes; }
+    const CommunicatorLabel& label() const noexcept { return *label_; }
+    TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
 
     Communicator named(std::string_view axes) const { return Communicator(*world_, axes); }
 
-    /// @throws std::invalid_argument when color is 2^63 or more
-    Communicator split(std::size_t color, std::size_t, std::string_view axes,
-                       SourceLocation where = SourceLocation::current()) const {
-        if (color >> 63U != 0) {
-            throw_invalid_argument(where, "split over ", *axes_, ": color ", color, ", expected less than 2^63");
-        }
-        return named(axes);
-    }
-
-    void barrier(Stream, SourceLocation = SourceLocation::current()) const noexcept {}
+    Communicator split(std::size_t, std::size_t, std::string_view axes, SourceLocation) const { return named(axes); }
+    void barrier(Stream, SourceLocation) const noexcept {}
 
     template <Element T>
     void all_gather(std::span<const T> shard, std::span<T> full, Stream, SourceLocation) const noexcept {
@@ -54,20 +47,24 @@ class Communicator {
     void all_gather_in_place(std::span<T>, Stream, SourceLocation) const noexcept {}
 
     template <Element In, Element Out>
-    void reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, Stream,
-                        SourceLocation) const noexcept {
-        reduce(op, full, shard);
+    std::size_t reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, Stream,
+                               SourceLocation) const noexcept {
+        return reduce(op, full, shard);
     }
     template <Element T>
-    void reduce_scatter_in_place(ReduceOp, std::span<T>, Stream, SourceLocation) const noexcept {}
+    std::size_t reduce_scatter_in_place(ReduceOp, std::span<T>, Stream, SourceLocation) const noexcept {
+        return 0;
+    }
 
     template <Element In, Element Out>
-    void all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
-                    SourceLocation) const noexcept {
-        reduce(op, input, output);
+    std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
+                           SourceLocation) const noexcept {
+        return reduce(op, input, output);
     }
     template <Element T>
-    void all_reduce_in_place(ReduceOp, std::span<T>, Stream, SourceLocation) const noexcept {}
+    std::size_t all_reduce_in_place(ReduceOp, std::span<T>, Stream, SourceLocation) const noexcept {
+        return 0;
+    }
 
     template <Element T>
     void broadcast(std::span<T>, std::size_t, Stream, SourceLocation) const noexcept {}
@@ -92,30 +89,33 @@ class Communicator {
     void send_receive(std::span<const T> sent, std::size_t, std::span<T> received, std::size_t, Stream,
                       SourceLocation where) const {
         if (sent.size() != received.size()) {
-            throw CommError("self", detail::concat("send_receive over ", *axes_),
+            throw CommError("self", detail::concat("send_receive over ", label_->axes),
                             detail::concat("sends ", sent.size(), " elements, receives ", received.size()), where);
         }
         host::copy_elements(sent.data(), received.data(), sent.size());
     }
 
   private:
+    /// Nothing goes to or comes from a peer.
     template <class In, class Out>
-    static void reduce([[maybe_unused]] ReduceOp op, std::span<const In> input, std::span<Out> output) noexcept {
+    static std::size_t reduce([[maybe_unused]] ReduceOp op, std::span<const In> input,
+                              std::span<Out> output) noexcept {
         if constexpr (std::is_same_v<In, Out>) {
             host::copy_elements(input.data(), output.data(), input.size());
         } else {
             host::reduce_in_rank_order<In, Out>(
                 op, 1, input.size(), [&](std::size_t) { return input.data(); }, host::Result<Out>{output.data()});
         }
+        return 0;
     }
 
     [[noreturn]] void throw_alone(std::string_view verb, SourceLocation where) const {
-        throw CommError("self", detail::concat(verb, " over ", *axes_),
+        throw CommError("self", detail::concat(verb, " over ", label_->axes),
                         "one rank alone would wait for itself for ever; use send_receive", where);
     }
 
     World* world_;
-    const std::string* axes_;
+    const CommunicatorLabel* label_;
 };
 
 }  // namespace shardkit::self

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-#include <string_view>
-
-#include <shardkit/comm/kept_labels.hpp>
-#include <shardkit/comm/traffic_log.hpp>
+#include <shardkit/comm/journal.hpp>
 
 namespace shardkit::self {
 
@@ -16,15 +12,10 @@ class World {
     World(const World&) = delete;
     World& operator=(const World&) = delete;
 
-    /// Stays empty: one rank communicates nothing.
-    TrafficLog& traffic() noexcept { return traffic_; }
-
-    /// The kept copy of a communicator's name.
-    const std::string& label(std::string_view axes) { return labels_.keep(axes); }
+    Journal& journal() noexcept { return journal_; }
 
   private:
-    TrafficLog traffic_;
-    KeptLabels labels_;
+    Journal journal_;
 };
 
 }  // namespace shardkit::self

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include <shardkit/comm/signature.hpp>
+#include <shardkit/comm/call.hpp>
 #include <shardkit/core/source_location.hpp>
 
 namespace shardkit::threads {
@@ -12,10 +12,21 @@ namespace shardkit::threads {
 struct Call {
     Signature signature{};
     const void* input = nullptr;
-    std::size_t input_bytes = 0;
     void* output = nullptr;
     SourceLocation where{};
 };
 static_assert(sizeof(Call) <= 64, "peers look at one cache line");
+
+/// A message on its way; it lives in the sender's frame, which outlives it because a sender leaves only once the
+/// message is consumed, withdrawn, or can no longer be claimed.
+struct Message {
+    Signature signature{};
+    const void* data = nullptr;
+    SourceLocation where{};
+    /// Written by the receiver before it consumes a message that it did not expect.
+    bool refused = false;
+    Signature expected{};
+    SourceLocation expected_at{};
+};
 
 }  // namespace shardkit::threads

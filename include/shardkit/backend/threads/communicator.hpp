@@ -4,18 +4,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
-#include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <shardkit/backend/host/chunk.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/host/stream_elements.hpp>
 #include <shardkit/backend/threads/call.hpp>
-#include <shardkit/backend/threads/post.hpp>
-#include <shardkit/backend/threads/round.hpp>
+#include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/backend/threads/split.hpp>
-#include <shardkit/backend/threads/take.hpp>
 #include <shardkit/backend/threads/world.hpp>
+#include <shardkit/comm/call.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
@@ -34,80 +34,73 @@ class Communicator {
     using Stream = InlineStream;
 
     Communicator(World& world, Group& group, std::size_t rank, std::string_view axes)
-        : world_(&world), group_(&group), rank_(rank) {
-        relabel(axes);
-    }
+        : handle_{&world, &group, rank, &world.state(group.world_ranks()[rank]).journal.label(axes)} {}
 
-    std::size_t rank() const noexcept { return rank_; }
-    std::size_t size() const noexcept { return group_->size(); }
-    std::string_view axes() const noexcept { return *axes_; }
+    std::size_t rank() const noexcept { return handle_.rank; }
+    std::size_t size() const noexcept { return handle_.group->size(); }
+    std::string_view axes() const noexcept { return handle_.label->axes; }
+    const CommunicatorLabel& label() const noexcept { return *handle_.label; }
     /// What this rank has communicated, over all its communicators.
-    TrafficLog& traffic() const noexcept { return state().traffic; }
+    TrafficLog& traffic() const noexcept { return handle_.label->journal.traffic(); }
 
     Communicator named(std::string_view axes) const {
         Communicator other = *this;
-        other.relabel(axes);
+        other.handle_.label = &handle_.label->journal.label(axes);
         return other;
     }
 
-    Communicator split(std::size_t color, std::size_t key, std::string_view axes,
-                       SourceLocation where = SourceLocation::current()) const {
-        const SplitResult result = split_group(end(), color, key, where);
-        record(Verb::split, result.payload, result.moved);
-        return Communicator(*world_, *result.group, result.rank, axes);
+    Communicator split(std::size_t color, std::size_t key, std::string_view axes, const shardkit::Call& call) const {
+        const SplitResult result = split_group(handle_, color, key, call);
+        return Communicator(*handle_.world, *result.group, result.rank, axes);
     }
 
-    void barrier(Stream, SourceLocation where = SourceLocation::current()) const {
-        collective({.verb = Verb::barrier}, nullptr, 0, nullptr, 0, where,
-                   [](const Round&) { return std::size_t{0}; });
+    void barrier(Stream, const shardkit::Call& call) const {
+        collective(call, nullptr, 0, nullptr, [](const Round&) {});
     }
 
     template <Element T>
-    void all_gather(std::span<const T> shard, std::span<T> full, Stream, SourceLocation where) const {
-        gather(shard.data(), shard.size(), full, where);
+    void all_gather(std::span<const T> shard, std::span<T> full, Stream, const shardkit::Call& call) const {
+        gather(shard.data(), full, call);
     }
 
     template <Element T>
-    void all_gather_in_place(std::span<T> full, Stream, SourceLocation where) const {
-        const std::size_t k = full.size() / size();
-        gather(static_cast<const T*>(full.data() + rank_ * k), k, full, where);
+    void all_gather_in_place(std::span<T> full, Stream, const shardkit::Call& call) const {
+        gather(static_cast<const T*>(full.data() + rank() * (full.size() / size())), full, call);
     }
 
     template <Element In, Element Out>
-    void reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, Stream,
-                        SourceLocation where) const {
-        scatter(op, full, shard.data(), where);
+    std::size_t reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, Stream,
+                               const shardkit::Call& call) const {
+        return scatter(op, full, shard.data(), call);
     }
 
     template <Element T>
-    void reduce_scatter_in_place(ReduceOp op, std::span<T> full, Stream, SourceLocation where) const {
-        scatter(op, std::span<const T>(full), full.data() + rank_ * (full.size() / size()), where);
+    std::size_t reduce_scatter_in_place(ReduceOp op, std::span<T> full, Stream, const shardkit::Call& call) const {
+        return scatter(op, std::span<const T>(full), full.data() + rank() * (full.size() / size()), call);
     }
 
     /// Each rank reduces one chunk and writes it to all ranks, so what a rank moves depends on its chunk's size; the
     /// chunks are equal when the count divides by the ranks and 128 bytes. Up to `carried_bytes` every rank reduces
     /// everything.
     template <Element In, Element Out>
-    void all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
-                    SourceLocation where) const {
-        const Signature signature{Verb::all_reduce, element_type_of<In>, element_type_of<Out>, op, input.size(), 0};
-        const std::size_t payload = input.size_bytes();
-        collective(signature, input.data(), payload, output.data(), payload, where, [&](const Round& round) {
+    std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
+                           const shardkit::Call& call) const {
+        return collective(call, input.data(), input.size_bytes(), output.data(), [&](const Round& round) {
             if (round.carried()) {
                 host::reduce_in_rank_order<In, Out>(
                     op, size(), input.size(), [&](std::size_t q) { return input_of<In>(round, q); },
                     host::Result<Out>{output.data()});
-                return (size() - 1) * payload;
+                return (size() - 1) * input.size_bytes();
             }
             const host::Store store = host::store_for(size() * (input.size_bytes() + output.size_bytes()));
-            const host::Chunk own = host::chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank_, size());
+            const host::Chunk own = host::chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank(), size());
             host::reduce_in_rank_order<In, Out>(
                 op, size(), own.size(), [&](std::size_t q) { return input_of<In>(round, q) + own.begin; }, size(),
                 [&](std::size_t q) {
-                    const Call& call = round.call(q);
+                    const Call& theirs = round.call(q);
                     // A result that replaces its input is in the caches already.
-                    return host::Result<Out>{static_cast<Out*>(call.output) + own.begin,
-                                             call.output == call.input ? host::Store::cached : store};
+                    return host::Result<Out>{static_cast<Out*>(theirs.output) + own.begin,
+                                             theirs.output == theirs.input ? host::Store::cached : store};
                 });
             host::finish(store);
             return (size() - 1) * own.size() * (sizeof(In) + sizeof(Out));
@@ -115,85 +108,69 @@ class Communicator {
     }
 
     template <Element T>
-    void all_reduce_in_place(ReduceOp op, std::span<T> values, Stream stream, SourceLocation where) const {
-        all_reduce(op, std::span<const T>(values), values, stream, where);
+    std::size_t all_reduce_in_place(ReduceOp op, std::span<T> values, Stream stream,
+                                    const shardkit::Call& call) const {
+        return all_reduce(op, std::span<const T>(values), values, stream, call);
     }
 
     template <Element T>
-    void broadcast(std::span<T> values, std::size_t root, Stream, SourceLocation where) const {
-        const Signature signature{Verb::broadcast, element_type_of<T>, element_type_of<T>,
-                                  ReduceOp::sum,   values.size(),      root};
-        const std::size_t payload = values.size_bytes();
-        collective(signature, values.data(), payload, nullptr, payload, where, [&](const Round& round) {
-            if (rank_ == root) { return std::size_t{0}; }
+    void broadcast(std::span<T> values, std::size_t root, Stream, const shardkit::Call& call) const {
+        collective(call, values.data(), values.size_bytes(), nullptr, [&](const Round& round) {
+            if (rank() == root) { return; }
             const host::Store store = host::store_for(size() * values.size_bytes());
             host::copy_elements(input_of<T>(round, root), values.data(), values.size(), store);
             host::finish(store);
-            return values.size_bytes();
         });
     }
 
     template <Element T>
-    void all_to_all(std::span<const T> sent, std::span<T> received, Stream, SourceLocation where) const {
-        const Signature signature{Verb::all_to_all, element_type_of<T>, element_type_of<T>,
-                                  ReduceOp::sum,    sent.size(),        0};
-        const std::size_t payload = sent.size_bytes();
-        collective(signature, sent.data(), payload, nullptr, payload, where, [&](const Round& round) {
+    void all_to_all(std::span<const T> sent, std::span<T> received, Stream, const shardkit::Call& call) const {
+        collective(call, sent.data(), sent.size_bytes(), nullptr, [&](const Round& round) {
             const std::size_t k = sent.size() / size();
             const host::Store store = host::store_for(2 * size() * sent.size_bytes());
             for_each_rank_from_next([&](std::size_t q) {
-                host::copy_elements(input_of<T>(round, q) + rank_ * k, received.data() + q * k, k, store);
+                host::copy_elements(input_of<T>(round, q) + rank() * k, received.data() + q * k, k, store);
             });
             host::finish(store);
-            return (size() - 1) * k * sizeof(T);
         });
     }
 
     template <Element T>
-    void send(std::span<const T> values, std::size_t to, Stream, SourceLocation where) const {
-        Post post(end(), to, message(values), where);
-        post.complete();
-        record(Verb::send, values.size_bytes(), moved_to(to, values.size_bytes()));
+    void send(std::span<const T> values, std::size_t to, Stream, const shardkit::Call& call) const {
+        Post(handle_, to, {.signature = call.signature, .data = values.data(), .where = call.where}).complete();
     }
 
     template <Element T>
-    void receive(std::span<T> values, std::size_t from, Stream, SourceLocation where) const {
-        take(end(), from, {Verb::receive, element_type_of<T>, element_type_of<T>, ReduceOp::sum, values.size(), 0},
-             values.data(), where);
-        record(Verb::receive, values.size_bytes(), moved_to(from, values.size_bytes()));
+    void receive(std::span<T> values, std::size_t from, Stream, const shardkit::Call& call) const {
+        take(handle_, from, values.data(), call);
     }
 
     template <Element T>
-    void send_receive(std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from, Stream stream,
-                      SourceLocation where) const {
-        Post post(end(), to, message(sent), where);
-        receive(received, from, stream, where);
+    void send_receive(std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from, Stream,
+                      const shardkit::Call& call) const {
+        Post post(handle_, to, {.signature = call.signature, .data = sent.data(), .where = call.where});
+        shardkit::Call receives = call;
+        receives.signature.verb = Verb::receive;
+        receives.signature.count = received.size();
+        take(handle_, from, received.data(), receives);
         post.complete();
-        record(Verb::send, sent.size_bytes(), moved_to(to, sent.size_bytes()));
     }
 
   private:
-    RankState& state() const noexcept { return world_->state(group_->world_ranks()[rank_]); }
-
-    void relabel(std::string_view axes) {
-        axes_ = &state().label(axes);
-        first_row_ = state().traffic.add_communicator(axes);
-    }
-
-    void record(Verb verb, std::size_t payload, std::size_t moved) const noexcept {
-        if (size() > 1) { state().traffic.record(first_row_, verb, ByteCount(payload), ByteCount(moved)); }
-    }
-
-    /// Everything that collectives have in common; `copy(round)` moves the data and returns the bytes that went
-    /// between this rank and its peers.
+    /// Everything that collectives have in common; `copy(round)` moves the data. Returns what it returns.
     template <class Copy>
-    void collective(const Signature& signature, const void* input, std::size_t input_bytes, void* output,
-                    std::size_t payload, SourceLocation where, Copy copy) const {
-        Round round(end(), {signature, input, input_bytes, output, where});
+    std::invoke_result_t<Copy, const Round&> collective(const shardkit::Call& call, const void* input,
+                                                        std::size_t input_bytes, void* output, Copy copy) const {
+        Round round(handle_, call, input, input_bytes, output);
         if (!round.agreed()) { round.leave_and_throw(); }
-        const std::size_t moved = copy(static_cast<const Round&>(round));
-        round.leave();
-        record(signature.verb, payload, moved);
+        if constexpr (std::is_void_v<std::invoke_result_t<Copy, const Round&>>) {
+            copy(static_cast<const Round&>(round));
+            round.leave();
+        } else {
+            const auto moved = copy(static_cast<const Round&>(round));
+            round.leave();
+            return moved;
+        }
     }
 
     template <class T>
@@ -204,58 +181,41 @@ class Communicator {
     /// Begins with the own rank's successor, so that the ranks do not all read the same peer at once.
     template <class Visit>
     void for_each_rank_from_next(Visit visit) const noexcept {
-        for (std::size_t q = rank_ + 1; q < size(); ++q) { visit(q); }
-        for (std::size_t q = 0; q <= rank_; ++q) { visit(q); }
+        const std::size_t ranks = size();
+        for (std::size_t q = rank() + 1; q < ranks; ++q) { visit(q); }
+        for (std::size_t q = 0; q <= rank(); ++q) { visit(q); }
     }
 
     template <class T>
-    void gather(const T* shard, std::size_t k, std::span<T> full, SourceLocation where) const {
-        const Signature signature{Verb::all_gather, element_type_of<T>, element_type_of<T>, ReduceOp::sum, k, 0};
-        collective(signature, shard, k * sizeof(T), nullptr, full.size_bytes(), where, [&](const Round& round) {
-            const bool in_place = shard == full.data() + rank_ * k;
+    void gather(const T* shard, std::span<T> full, const shardkit::Call& call) const {
+        const std::size_t k = full.size() / size();
+        collective(call, shard, k * sizeof(T), nullptr, [&](const Round& round) {
+            const bool in_place = shard == full.data() + rank() * k;
             const host::Store store = host::store_for(size() * (full.size_bytes() + (in_place ? 0 : k * sizeof(T))));
             for_each_rank_from_next([&](std::size_t q) {
                 T* const place = full.data() + q * k;
                 if (place != input_of<T>(round, q)) { host::copy_elements(input_of<T>(round, q), place, k, store); }
             });
             host::finish(store);
-            return (size() - 1) * k * sizeof(T);
         });
     }
 
     template <class In, class Out>
-    void scatter(ReduceOp op, std::span<const In> full, Out* shard, SourceLocation where) const {
-        const Signature signature{
-            Verb::reduce_scatter, element_type_of<In>, element_type_of<Out>, op, full.size(), 0};
-        const std::size_t payload = full.size_bytes();
-        collective(signature, full.data(), payload, nullptr, payload, where, [&](const Round& round) {
+    std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const shardkit::Call& call) const {
+        return collective(call, full.data(), full.size_bytes(), nullptr, [&](const Round& round) {
             const std::size_t k = full.size() / size();
-            const bool in_place = shard == static_cast<const void*>(full.data() + rank_ * k);
+            const bool in_place = shard == static_cast<const void*>(full.data() + rank() * k);
             const host::Store store =
                 in_place ? host::Store::cached : host::store_for(size() * (full.size_bytes() + k * sizeof(Out)));
             host::reduce_in_rank_order<In, Out>(
-                op, size(), k, [&](std::size_t q) { return input_of<In>(round, q) + rank_ * k; },
+                op, size(), k, [&](std::size_t q) { return input_of<In>(round, q) + rank() * k; },
                 host::Result<Out>{shard, store});
             host::finish(store);
             return (size() - 1) * k * sizeof(In);
         });
     }
 
-    GroupEnd end() const noexcept { return {*world_, *group_, rank_, *axes_}; }
-
-    template <class T>
-    static Message message(std::span<const T> values) noexcept {
-        return {.signature = {Verb::send, element_type_of<T>, element_type_of<T>, ReduceOp::sum, values.size(), 0},
-                .data = values.data()};
-    }
-
-    std::size_t moved_to(std::size_t peer, std::size_t bytes) const noexcept { return peer == rank_ ? 0 : bytes; }
-
-    World* world_;
-    Group* group_;
-    std::size_t rank_;
-    const std::string* axes_ = nullptr;
-    std::size_t first_row_ = 0;
+    GroupHandle handle_;
 };
 
 }  // namespace shardkit::threads

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/backend/threads/failure.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/detail/concat.hpp>
 

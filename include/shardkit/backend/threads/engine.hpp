@@ -5,7 +5,7 @@
 
 #include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/backend/threads/communicator.hpp>
-#include <shardkit/backend/threads/member.hpp>
+#include <shardkit/backend/threads/group.hpp>
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/memory/host_buffer.hpp>

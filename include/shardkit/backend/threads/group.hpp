@@ -3,31 +3,55 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/threads/call.hpp>
 #include <shardkit/backend/threads/channel.hpp>
-#include <shardkit/backend/threads/member.hpp>
-#include <shardkit/backend/threads/padding.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
+#include <shardkit/comm/journal.hpp>
 
 namespace shardkit::threads {
+
+class World;
+
+/// An input of at most so many bytes travels with the call: its rank need not wait until the peers have read it.
+inline constexpr std::size_t carried_bytes = 256;
+
+/// What a rank shows its peers in one collective: its call and, if it is small, its input in the lines that follow.
+struct alignas(padding) Published {
+    alignas(64) Call call;
+    alignas(64) std::byte carried[carried_bytes];
+};
+
+/// What one rank has in a group. Only that rank writes it; its peers read `published`.
+struct Member {
+    /// The current collective and the one before it: a rank may publish its next call while a slower peer still looks
+    /// at this one, where nobody waits for the exit. It cannot publish the one after: for that all must enter the
+    /// next.
+    Published published[2];
+    alignas(padding) std::uint64_t sequence = 0;  ///< collectives before the next one
+    std::uint32_t target = 0;                     ///< the word's count at the end of the last phase
+};
 
 /// Ranks that communicate: the state behind every communicator over the same members. Owned by the World.
 class Group {
   public:
     explicit Group(std::vector<std::size_t> world_ranks)
         : world_ranks_(std::move(world_ranks)),
+          size_(world_ranks_.size()),
           members_(std::make_unique<Member[]>(size())),
           channels_(std::make_unique<Channel[]>(size() * size())) {}
 
-    std::size_t size() const noexcept { return world_ranks_.size(); }
+    std::size_t size() const noexcept { return size_; }
     /// The world's numbers of the members, in the group's order.
     std::span<const std::size_t> world_ranks() const noexcept { return {world_ranks_.data(), world_ranks_.size()}; }
     WaitWord& word() noexcept { return word_; }
-    Member& member(std::size_t rank) noexcept { return members_[rank]; }
+    Member* members() noexcept { return members_.get(); }
     Channel& channel(std::size_t from, std::size_t to) noexcept { return channels_[from * size() + to]; }
 
     /// Nothing that is incomplete will complete any more.
@@ -51,8 +75,20 @@ class Group {
   private:
     alignas(padding) WaitWord word_;
     alignas(padding) std::vector<std::size_t> world_ranks_;
+    std::size_t size_;
     std::unique_ptr<Member[]> members_;
     std::unique_ptr<Channel[]> channels_;
+};
+
+/// One rank's end of a group, under one of its names.
+struct GroupHandle {
+    World* world;
+    Group* group;
+    std::size_t rank;
+    const CommunicatorLabel* label;
+
+    const std::string& axes() const noexcept { return label->axes; }
+    std::size_t world_rank(std::size_t member) const noexcept { return group->world_ranks()[member]; }
 };
 
 }  // namespace shardkit::threads

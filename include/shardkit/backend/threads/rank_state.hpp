@@ -5,16 +5,18 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
-#include <shardkit/backend/threads/failure.hpp>
-#include <shardkit/backend/threads/padding.hpp>
-#include <shardkit/backend/threads/spin_budget.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
-#include <shardkit/comm/kept_labels.hpp>
-#include <shardkit/comm/traffic_log.hpp>
+#include <shardkit/backend/threads/wait_word.hpp>
+#include <shardkit/comm/journal.hpp>
 
 namespace shardkit::threads {
+
+/// Why ranks cannot go on: the rank that began it, by its number in the world, and the sentence for messages.
+struct Failure {
+    std::size_t rank = 0;
+    std::string text;
+};
 
 /// How far a rank's function has got.
 enum class Fate : std::uint8_t { running, returned, failed };
@@ -23,15 +25,11 @@ enum class Fate : std::uint8_t { running, returned, failed };
 /// `record` is atomic, the rest belongs to the rank's own thread.
 struct alignas(padding) RankState {
     WaitRecord record;
-    alignas(padding) TrafficLog traffic;
+    alignas(padding) Journal journal;
     SpinBudget spins;
-    KeptLabels labels;
     Fate fate = Fate::running;
     std::size_t ended_before = 0;       ///< ranks whose functions ended before this one's
     std::optional<Failure> stopped_by;  ///< what the last PeerError of this rank was about
-
-    /// The kept copy of a communicator's name.
-    const std::string& label(std::string_view axes) { return labels.keep(axes); }
 };
 
 }  // namespace shardkit::threads

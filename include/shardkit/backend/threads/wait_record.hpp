@@ -6,11 +6,19 @@
 #include <string>
 
 #include <shardkit/backend/threads/wait_word.hpp>
-#include <shardkit/backend/threads/waiting.hpp>
 #include <shardkit/comm/verb.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::threads {
+
+/// What a rank waits for.
+struct Waiting {
+    Verb verb{};
+    const std::string* axes = nullptr;
+    std::uint64_t sequence = 0;
+    SourceLocation where{};
+};
 
 /// Where a rank that is about to sleep says what it waits for, so that the launching thread can tell when all
 /// ranks wait for each other. Written by one thread, read by another; touched only by waits that really block.

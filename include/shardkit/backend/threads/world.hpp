@@ -17,12 +17,11 @@
 
 #include <shardkit/backend/host/allowed_cpus.hpp>
 #include <shardkit/backend/threads/deadlock_watch.hpp>
-#include <shardkit/backend/threads/failure.hpp>
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
-#include <shardkit/backend/threads/spin_budget.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
+#include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 

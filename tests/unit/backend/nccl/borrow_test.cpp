@@ -11,6 +11,7 @@
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/nccl/share_unique_id.hpp>
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/param/param.hpp>
 #include <shardkit/policy/full_shard.hpp>
@@ -59,7 +60,7 @@ void use_two_communicators(const UsersComms& comms, const nccl::Options& options
     const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
         nccl::World world(nccl::Borrow{comms[rank]}, options);
         const Comm comm(world);
-        const Comm reversed = comm.split(0, 1 - rank, "reversed");
+        const Comm reversed = split(comm, 0, 1 - rank, "reversed");
         for (int i = 0; i < 3; ++i) {
             check_all_reduce<float, float>(comm, 100, 1);
             check_all_reduce<float, float>(reversed, 100, 1);
@@ -178,11 +179,11 @@ TEST_CASE("nccl: a lent communicator of the wrong size or order is not adopted b
         const auto refused = [&](const Comm& given) {
             return thrown_message<std::invalid_argument>([&] { rank.adopt(Axes<Dp>{}, given); });
         };
-        const Comm half = comm.split(r / 2, r, "half");
+        const Comm half = split(comm, r / 2, r, "half");
         expect(contains(refused(half), "the communicator has 2 ranks and this is its rank " + std::to_string(r % 2) +
                                            ", expected 4 ranks and rank " + std::to_string(r)),
                refused(half));
-        const Comm reversed = comm.split(0, 3 - r, "reversed");
+        const Comm reversed = split(comm, 0, 3 - r, "reversed");
         expect(contains(
                    refused(Comm(world, nccl::Borrow{reversed.native()}, "dp")),
                    "this is its rank " + std::to_string(3 - r) + ", expected 4 ranks and rank " + std::to_string(r)),

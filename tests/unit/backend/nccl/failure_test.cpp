@@ -8,6 +8,7 @@
 
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
+#include <shardkit/comm/split.hpp>
 
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"
@@ -97,7 +98,7 @@ TEST_CASE("nccl: a rank that is gone without a word ends the others after their 
 TEST_CASE("nccl: a rank that leaves with an exception ends the others, and so do sub-communicators") {
     for (const standin::Pace pace : gpu_ranks::paces) {
         const auto outcomes = outcomes_of(pace, [](const Comm& world, nccl::World&) {
-            const Comm reversed = world.split(0, world.size() - world.rank(), "reversed");
+            const Comm reversed = split(world, 0, world.size() - world.rank(), "reversed");
             if (world.rank() == 0) { throw rank_checks::Planted("gone"); }
             sum_and_wait(reversed);
         });
@@ -202,7 +203,7 @@ TEST_CASE("nccl: ranks that disagree about a call all end with an error") {
 TEST_CASE("nccl: a split that fails on one rank fails on all") {
     const auto outcomes = outcomes_of(standin::Pace::lazy, [](const Comm& world, nccl::World&) {
         if (world.rank() == 0) { standin::fail_next("ncclCommSplit", ncclSystemError, 0); }
-        world.split(world.rank() % 2, 0, "part");
+        split(world, world.rank() % 2, 0, "part");
     });
     check_all_are_comm_errors(outcomes);
     CHECK(contains(outcomes[0].text, "split over world"));

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/nccl/run.hpp>
+#include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
@@ -30,7 +31,7 @@ TEST_CASE("nccl: after construction verbs make no communicator and take no memor
         const auto outcomes =
             gpu_ranks::with_world(ranks, gpu_ranks::patient(), [&](const Comm& world, nccl::World&) {
                 const auto stream = verb_values::Bench<Comm>::stream(world);
-                const Comm pairs = world.split(world.rank() / 2, world.rank() % 2, "pairs");
+                const Comm pairs = split(world, world.rank() / 2, world.rank() % 2, "pairs");
                 auto shard = world.buffer<float>(k);
                 auto full = world.buffer<float>(ranks * k);
                 auto half = world.buffer<bf16>(ranks * k);
@@ -68,7 +69,7 @@ TEST_CASE("nccl: a verb that goes through the whole of NCCL's non-blocking state
     gpu_ranks::restart();
     standin::set_in_progress_polls(5);
     const auto outcomes = gpu_ranks::with_world(3, gpu_ranks::patient(), [](const Comm& world, nccl::World&) {
-        const Comm reversed = world.split(0, world.size() - world.rank(), "reversed");
+        const Comm reversed = split(world, 0, world.size() - world.rank(), "reversed");
         check_copies<float>(reversed, 10, 1);
         check_reduce_scatter<bf16, float>(world, 10, 1);
     });

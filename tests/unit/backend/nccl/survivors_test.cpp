@@ -8,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/comm/split.hpp>
+
 #include "../../thrown_message.hpp"
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"
@@ -46,7 +48,7 @@ void check_survivors(standin::Pace pace, int version, std::size_t revokes) {
     const auto outcomes = gpu_ranks::each_in_a_thread(ranks, [&](std::size_t rank) {
         nccl::World world(id, ranks, rank, survivable());
         const Comm comm(world);
-        const Comm reversed = comm.split(0, ranks - rank, "reversed");
+        const Comm reversed = split(comm, 0, ranks - rank, "reversed");
         check_all_reduce<float, float>(comm, 1000, 1);
         if (rank == 1 || rank == 2) {
             standin::kill_rank(comm.native());
@@ -65,7 +67,7 @@ void check_survivors(standin::Pace pace, int version, std::size_t revokes) {
         places[rank] = fewer.rank();
         CHECK(left.device() == static_cast<int>(rank));
         check_all_reduce<float, float>(fewer, 1000, 1);
-        const Comm again = fewer.split(0, 1 - fewer.rank(), "again");
+        const Comm again = split(fewer, 0, 1 - fewer.rank(), "again");
         check_all_reduce<double, double>(again, 77, 2);
         CHECK_THROWS_AS(barrier(comm, world.streams().communication), CommError);
         left.finish();

@@ -9,6 +9,8 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/comm/split.hpp>
+
 #include "../verb_suite.hpp"
 #include "gpu_ranks.hpp"
 #include "test_size.hpp"
@@ -105,10 +107,10 @@ TEST_CASE("nccl: splits order their members, nest and run at once") {
                     }
                     splits_run_at_once(world, 2);
                     const Comm far =
-                        world.split((std::size_t{1} << 62U) + world.rank() % 2, std::size_t{1} << 40U, "far");
+                        split(world, (std::size_t{1} << 62U) + world.rank() % 2, std::size_t{1} << 40U, "far");
                     expect(far.size() == (world.size() + 1 - world.rank() % 2) / 2, "large colors are told apart");
                     try {
-                        world.split(std::size_t{1} << 63U, 0, "x");
+                        split(world, std::size_t{1} << 63U, 0, "x");
                         expect(false, "a color of 2^63 is refused");
                     } catch (const std::invalid_argument&) {}
                 });
@@ -182,7 +184,7 @@ TEST_CASE("nccl: verbs on two streams run in the order in which they are given")
         const auto outcomes = gpu_ranks::with_world(3, gpu_ranks::patient(), [](const Comm& world, nccl::World&) {
             const auto streams = world.streams();
             Values<float, Comm> values = verb_values::input<float>(world, world.rank(), 100, 1);
-            const Comm reversed = world.split(0, world.size() - 1 - world.rank(), "reversed");
+            const Comm reversed = split(world, 0, world.size() - 1 - world.rank(), "reversed");
             values.span();
             streams.compute.wait(streams.communication.record());  // for the values, not for the verbs
             all_reduce_in_place(world, ReduceOp::sum, values.span(), streams.communication);

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/verb.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit {
+
+/// What all ranks of one collective must say alike.
+struct Signature {
+    Verb verb{};
+    ElementType in = ElementType::uint8;
+    ElementType out = ElementType::uint8;
+    ReduceOp op = ReduceOp::sum;
+    std::size_t count = 0;  ///< elements of the span that is equal on all ranks
+    std::size_t root = 0;
+
+    friend bool operator==(const Signature&, const Signature&) = default;
+};
+
+/// One call of a verb on one rank. The functions in comm/ build it; the engine's member takes it as its last argument
+/// and reads what it needs: an engine that compares calls the signature, one that has only errors to place the
+/// caller's file and line, for which it may take a SourceLocation instead.
+struct Call {
+    Signature signature{};
+    std::size_t payload = 0;  ///< bytes of the whole buffer
+    SourceLocation where{};
+
+    constexpr operator SourceLocation() const noexcept { return where; }
+};
+
+/// "all_reduce sum of 10 bf16 into fp32 at train.cpp:12"; for error messages.
+inline std::string describe(const Signature& s, SourceLocation where) {
+    std::string text(name(s.verb));
+    const bool reduces = s.verb == Verb::all_reduce || s.verb == Verb::reduce_scatter;
+    if (reduces) { text += detail::concat(" ", name(s.op)); }
+    if (s.verb != Verb::barrier && s.verb != Verb::split) {
+        text += detail::concat(" of ", s.count, " ", name(s.in));
+    }
+    if (reduces && s.in != s.out) { text += detail::concat(" into ", name(s.out)); }
+    if (s.verb == Verb::broadcast) { text += detail::concat(" from root ", s.root); }
+    return text + detail::concat(" at ", where.file, ":", where.line);
+}
+
+namespace detail {
+
+/// A hash of everything that ranks must say alike in one call after those that `before` is the hash of; equal
+/// sequences of calls have equal hashes.
+/// Source: Fowler, Noll, Vo: FNV-1a, by words
+constexpr std::uint64_t call_hash(const Signature& s, std::uint64_t before) noexcept {
+    const std::uint64_t words[] = {static_cast<std::uint64_t>(s.verb),
+                                   static_cast<std::uint64_t>(s.in),
+                                   static_cast<std::uint64_t>(s.out),
+                                   static_cast<std::uint64_t>(s.op),
+                                   s.count,
+                                   s.root,
+                                   before};
+    std::uint64_t hash = 0xcbf29ce484222325ULL;
+    for (const std::uint64_t word : words) {
+        hash = (hash ^ word) * 0x100000001b3ULL;
+        hash ^= hash >> 32U;
+    }
+    return hash;
+}
+
+}  // namespace detail
+
+}  // namespace shardkit

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <forward_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/call.hpp>
+#include <shardkit/comm/traffic_log.hpp>
+#include <shardkit/core/counts.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit {
+
+class Journal;
+
+/// The name of a rank's communicators over one set of axes, and where their calls are written down. The journal keeps
+/// it, at an address that stays.
+struct CommunicatorLabel {
+    Journal& journal;
+    std::size_t first_row;  ///< in the journal's log
+    std::string axes;
+};
+
+/// One of a rank's last calls.
+struct RecentCall {
+    std::uint64_t number = 0;  ///< of the calls of this rank, over all its communicators; counted from 0
+    std::string axes;
+    Signature signature{};
+    SourceLocation where{};
+};
+
+/// A call as an observer sees it.
+struct ObservedCall {
+    const Call& call;
+    std::string_view axes;
+    const void* communicator;  ///< the engine's Communicator that the verb was given
+    const void* input;         ///< null where the verb is in place or has none
+    void* output;              ///< null where the verb has none
+};
+
+/// Sees a rank's calls on their way to the engine and back; for measurements. Not splits: they make communicators.
+class CallObserver {
+  public:
+    CallObserver() = default;
+    CallObserver(const CallObserver&) = delete;
+    CallObserver& operator=(const CallObserver&) = delete;
+    virtual ~CallObserver() = default;
+
+    /// False leaves the call out: it moves nothing and is not logged. Then all ranks of the group leave it out.
+    virtual bool before(const ObservedCall& seen) = 0;
+    /// The engine has taken the call; not after one that it refused.
+    virtual void after(const ObservedCall&) {}
+};
+
+/// What one rank has called and moved, over all its communicators: their labels, the traffic log, the last calls, and
+/// whom to show the next ones. One for each rank, kept by its engine; used by the rank's thread only.
+class Journal {
+  public:
+    static constexpr std::size_t recent = 64;
+
+    Journal() = default;
+    Journal(const Journal&) = delete;
+    Journal& operator=(const Journal&) = delete;
+
+    /// The label of `axes`, always the same; makes room for its rows, so that no verb allocates.
+    const CommunicatorLabel& label(std::string_view axes) {
+        for (const CommunicatorLabel& label : labels_) {
+            if (label.axes == axes) { return label; }
+        }
+        return labels_.emplace_front(CommunicatorLabel{*this, traffic_.add_communicator(axes), std::string(axes)});
+    }
+
+    TrafficLog& traffic() noexcept { return traffic_; }
+    const TrafficLog& traffic() const noexcept { return traffic_; }
+
+    /// Notes a call before the engine has it, so that one that fails or hangs is the last.
+    void begin(const CommunicatorLabel& label, const Call& call) noexcept {
+        Entry& entry = entries_[calls_++ % recent];
+        entry.label = &label;
+        entry.call = call;
+    }
+    /// Counts a call that the engine has taken.
+    void end(const CommunicatorLabel& label, const Call& call, std::size_t moved) noexcept {
+        traffic_.record(label.first_row, call.signature.verb, ByteCount(call.payload), ByteCount(moved));
+    }
+
+    /// The last calls over groups of more than one rank, at most `recent`, the oldest first.
+    std::vector<RecentCall> recent_calls() const {
+        std::vector<RecentCall> calls;
+        for (std::uint64_t i = calls_ - std::min<std::uint64_t>(calls_, recent); i < calls_; ++i) {
+            const Entry& entry = entries_[i % recent];
+            calls.push_back({i, entry.label->axes, entry.call.signature, entry.call.where});
+        }
+        return calls;
+    }
+
+    /// Shows the observer every call from now on; null: nobody. Returns who was shown them before.
+    CallObserver* observe(CallObserver* observer) noexcept { return std::exchange(observer_, observer); }
+    CallObserver* observer() const noexcept { return observer_; }
+
+  private:
+    struct Entry {
+        const CommunicatorLabel* label = nullptr;
+        Call call{};
+    };
+
+    TrafficLog traffic_;
+    CallObserver* observer_ = nullptr;
+    std::uint64_t calls_ = 0;
+    std::array<Entry, recent> entries_{};
+    std::forward_list<CommunicatorLabel> labels_;
+};
+
+/// A line for each call: number, call, axes.
+inline std::string recent_calls_table(const std::vector<RecentCall>& calls) {
+    std::string table;
+    for (const RecentCall& call : calls) {
+        table +=
+            detail::concat("  ", call.number, "  ", describe(call.signature, call.where), " over ", call.axes, "\n");
+    }
+    return table.empty() ? "  (nothing)\n" : table;
+}
+
+/// The engine keeps a journal for each rank; without one, the calls of its communicators are not counted.
+template <class C>
+concept KeepsJournal = requires(const C comm) {
+    { comm.label() } -> std::same_as<const CommunicatorLabel&>;
+};
+
+namespace detail {
+
+/// Every verb is begin, the engine's member, end: what verbs have in common stands here. False when an observer
+/// leaves the call out.
+template <class C>
+[[gnu::always_inline]] inline bool begin(const C& comm, const Call& call, const void* input, void* output) {
+    if constexpr (KeepsJournal<C>) {
+        const CommunicatorLabel& label = comm.label();
+        CallObserver* const observer = label.journal.observer();
+        if (observer != nullptr) [[unlikely]] {
+            if (!observer->before({call, label.axes, &comm, input, output})) { return false; }
+        }
+        if (comm.size() > 1) { label.journal.begin(label, call); }
+    }
+    return true;
+}
+/// The engine has taken the call; `moved`: the bytes that go between this rank and its peers.
+template <class C>
+[[gnu::always_inline]] inline void end(const C& comm, const Call& call, const void* input, void* output,
+                                       std::size_t moved) {
+    if constexpr (KeepsJournal<C>) {
+        const CommunicatorLabel& label = comm.label();
+        if (comm.size() > 1) { label.journal.end(label, call, moved); }
+        CallObserver* const observer = label.journal.observer();
+        if (observer != nullptr) [[unlikely]] { observer->after({call, label.axes, &comm, input, output}); }
+    }
+}
+
+}  // namespace detail
+
+}  // namespace shardkit

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <shardkit/comm/call.hpp>
+#include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/core/error.hpp>
+
+namespace shardkit {
+
+/// Ranks of `comm` with the same color form a communicator, ordered by key, then by rank in `comm`; `axes` is the
+/// name that errors and the traffic log give it. Collective over `comm`; the host waits. Cost:    every rank tells
+/// its peers color and key, 16 bytes; what else it takes to connect them is the engine's.
+/// @throws  std::invalid_argument when color is 2^63 or more; CommError when the engine fails
+template <Communicator C>
+C split(const C& comm, std::size_t color, std::size_t key, std::string_view axes,
+        SourceLocation where = SourceLocation::current()) {
+    if (color >> 63U != 0) {
+        throw_invalid_argument(where, "split over ", comm.axes(), ": color ", color, ", expected less than 2^63");
+    }
+    constexpr std::size_t wish = 2 * sizeof(std::uint64_t);
+    const Call call{{.verb = Verb::split}, comm.size() * wish, where};
+    if constexpr (KeepsJournal<C>) {
+        if (comm.size() > 1) {
+            comm.label().journal.begin(comm.label(), call);
+            C made = comm.split(color, key, axes, call);
+            comm.label().journal.end(comm.label(), call, (comm.size() - 1) * wish);
+            return made;
+        }
+    }
+    return comm.split(color, key, axes, call);
+}
+
+}  // namespace shardkit
