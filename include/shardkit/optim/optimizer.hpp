@@ -86,7 +86,7 @@ class Optimizer {
             if (!(consumed.groups(where) == groups_)) {
                 throw_usage_error(where, "optimizer step: these gradients belong to another model of the same type");
             }
-            check_parts(std::index_sequence_for<T...>{});
+            check_parts(std::index_sequence_for<T...>{}, where);
             groups_.for_each([&](auto& layer) { detail::Access::state(layer).parameters().begin_update(where); });
             Engine::Kernels::run_once(groups_.context().compute_stream(),
                                       BeginStep{consumed.divisor_scale(), coefficient,
