@@ -100,7 +100,7 @@ class Context {
     /// The same over axes that the program chooses, of this mesh or of this mesh with an axis split.
     Communicator communicator(const AxisGrid& split, const AxisNames& axes,
                               SourceLocation where = SourceLocation::current()) {
-        return communicator(split.group(axes.span(), rank(), where), axes_label(split, axes), where);
+        return communicator(split.group(axes.span(), rank(), where), axes_label(split, axes, where), where);
     }
     /// The same over axes of the mesh itself, for example Axes<Dp> or, flattened, Axes<Dp, Cp>.
     template <class AxisSet>
@@ -154,12 +154,12 @@ class Context {
     Context& adopt(AxisSet, Communicator adopted, std::size_t shard_group,
                    SourceLocation where = SourceLocation::current()) {
         const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name, where);
-        return adopt(split.group(AxisSet::names, rank(), where), axes_label<AxisSet>(split), adopted, where);
+        return adopt(split.group(AxisSet::names, rank(), where), axes_label<AxisSet>(split, where), adopted, where);
     }
     /// The same over axes of the mesh itself.
     template <class AxisSet>
     Context& adopt(AxisSet, Communicator adopted, SourceLocation where = SourceLocation::current()) {
-        return adopt(grid_.group(AxisSet::names, rank(), where), axes_label<AxisSet>(grid_), adopted, where);
+        return adopt(grid_.group(AxisSet::names, rank(), where), axes_label<AxisSet>(grid_, where), adopted, where);
     }
 
     /// This rank's T, which parts of the library keep here: made from this context on first use, freed with it.
