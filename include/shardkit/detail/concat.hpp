@@ -62,8 +62,12 @@ class Piece {
 /// One string out of texts and whole numbers; for error messages. Other numbers by number_text().
 template <class... Pieces>
 [[gnu::always_inline]] inline std::string concat(const Pieces&... pieces) {
-    const Piece list[] = {Piece(pieces)...};
-    return joined(list, sizeof...(Pieces));
+    if constexpr (sizeof...(Pieces) == 0) {
+        return {};
+    } else {
+        const Piece list[] = {Piece(pieces)...};
+        return joined(list, sizeof...(Pieces));
+    }
 }
 
 }  // namespace shardkit::detail

@@ -12,13 +12,14 @@ namespace shardkit {
 /// The axes along which ranks over `axes` differ, by the names that errors, logs and plans use: axes of extent 1 are
 /// left out, and a data-parallel axis that is not split, or whose halves are both there, is just "dp". On
 /// dp_replicate=1 dp_shard=4 cp=2, DataAxes are "dp" and "cp".
-constexpr AxisNames named_axes(const AxisGrid& grid, const AxisNames& axes) {
+constexpr AxisNames named_axes(const AxisGrid& grid, const AxisNames& axes,
+                               SourceLocation where = SourceLocation::current()) {
     const bool split =
         grid.has(DpReplicate::name) && grid.extent(DpReplicate::name) > 1 && grid.extent(DpShard::name) > 1;
     const bool both = axes.contains(DpReplicate::name) && axes.contains(DpShard::name);
     AxisNames named;
     for (std::string_view name : axes) {
-        if (grid.extent(name) == 1) { continue; }
+        if (grid.extent(name, where) == 1) { continue; }
         if ((name == DpReplicate::name || name == DpShard::name) && (!split || both)) { name = Dp::name; }
         if (!named.contains(name)) { named.add(name); }
     }
@@ -36,10 +37,13 @@ inline std::string joined(const AxisNames& names) {
 }
 
 /// How a set of axes is named in errors, logs and plans; a set without ranks beside this one is "self".
-inline std::string axes_label(const AxisGrid& grid, const AxisNames& axes) { return joined(named_axes(grid, axes)); }
+inline std::string axes_label(const AxisGrid& grid, const AxisNames& axes,
+                              SourceLocation where = SourceLocation::current()) {
+    return joined(named_axes(grid, axes, where));
+}
 template <class AxisSet>
-std::string axes_label(const AxisGrid& grid) {
-    return axes_label(grid, AxisSet{});
+std::string axes_label(const AxisGrid& grid, SourceLocation where = SourceLocation::current()) {
+    return axes_label(grid, AxisSet{}, where);
 }
 
 }  // namespace shardkit

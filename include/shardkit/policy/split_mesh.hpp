@@ -10,7 +10,8 @@
 
 namespace shardkit {
 
-/// The mesh as the group at `path` sees it: dp split into dp_replicate, and dp_shard with the ranks that share a copy.
+/// The mesh as the group at `path` sees it: dp split into dp_replicate, and dp_shard with the ranks that share a
+/// copy.
 /// @throws std::invalid_argument when the policy's shard group does not divide dp
 constexpr AxisGrid split_mesh(const AxisGrid& mesh, const PolicyValues& policy, std::string_view path,
                               SourceLocation where) {
@@ -19,7 +20,7 @@ constexpr AxisGrid split_mesh(const AxisGrid& mesh, const PolicyValues& policy, 
         throw_invalid_argument(where, "'", path, "': policy ", policy.name, " with shard groups of ",
                                policy.shard_group, " does not divide dp = ", dp);
     }
-    return mesh.split_axis(Dp::name, policy.shard_group, DpReplicate::name, DpShard::name);
+    return mesh.split_axis(Dp::name, policy.shard_group, DpReplicate::name, DpShard::name, where);
 }
 
 /// How many ranks a group's collectives join. `split`: as split_mesh made it.

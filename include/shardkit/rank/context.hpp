@@ -59,7 +59,8 @@ class Context {
     using Stream = typename Engine::Stream;
 
     /// @throws std::invalid_argument when the world has another size than the mesh, or in_flight is 0
-    Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams = {})
+    Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams = {},
+            SourceLocation where = SourceLocation::current())
         : grid_(grid),
           world_(world),
           streams_(streams),
@@ -69,12 +70,11 @@ class Context {
                                      }}),
           options_(options) {
         if (world.size() != grid.size()) {
-            throw std::invalid_argument(detail::concat("mesh ", grid.describe(), " has ", grid.size(),
-                                                       " ranks, but the ", Engine::name, " world has ",
-                                                       world.size()));
+            throw_invalid_argument(where, "mesh ", grid.describe(), " has ", grid.size(), " ranks, but the ",
+                                   Engine::name, " world has ", world.size());
         }
         if (options.in_flight == 0) {
-            throw std::invalid_argument("RankOptions: in_flight is 0, expected at least 1");
+            throw_invalid_argument(where, "RankOptions: in_flight is 0, expected at least 1");
         }
     }
     Context(const Context&) = delete;
@@ -95,13 +95,13 @@ class Context {
     /// included) shares it, so that a mesh of one axis splits once at most, for the groups of a rank alone.
     template <class AxisSet>
     Communicator communicator(std::size_t shard_group, SourceLocation where = SourceLocation::current()) {
-        const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);
+        const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name, where);
         return communicator(split, AxisSet{}, where);
     }
     /// The same over axes that the program chooses, of this mesh or of this mesh with an axis split.
     Communicator communicator(const AxisGrid& split, const AxisNames& axes,
                               SourceLocation where = SourceLocation::current()) {
-        return communicator(split.group(axes.span(), rank()), axes_label(split, axes), where);
+        return communicator(split.group(axes.span(), rank(), where), axes_label(split, axes, where), where);
     }
     /// The same over axes of the mesh itself, for example Axes<Dp> or, flattened, Axes<Dp, Cp>.
     template <class AxisSet>
@@ -174,13 +174,13 @@ class Context {
     template <class AxisSet>
     Context& adopt(AxisSet, Communicator adopted, std::size_t shard_group,
                    SourceLocation where = SourceLocation::current()) {
-        const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);
-        return adopt(split.group(AxisSet::names, rank()), axes_label<AxisSet>(split), adopted, where);
+        const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name, where);
+        return adopt(split.group(AxisSet::names, rank(), where), axes_label<AxisSet>(split, where), adopted, where);
     }
     /// The same over axes of the mesh itself.
     template <class AxisSet>
     Context& adopt(AxisSet, Communicator adopted, SourceLocation where = SourceLocation::current()) {
-        return adopt(grid_.group(AxisSet::names, rank()), axes_label<AxisSet>(grid_), adopted, where);
+        return adopt(grid_.group(AxisSet::names, rank(), where), axes_label<AxisSet>(grid_, where), adopted, where);
     }
 
     /// This rank's T, which parts of the library keep here: made from this context on first use, freed with it.

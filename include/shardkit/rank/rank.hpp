@@ -17,8 +17,8 @@ class Rank : public Context<EngineType> {
 
     /// @throws std::invalid_argument when the world has another size than the mesh
     Rank(Mesh mesh, typename EngineType::Communicator world, RankOptions options = {},
-         Streams<typename EngineType::Stream> streams = {})
-        : Context<EngineType>(mesh.grid(), std::move(world), options, std::move(streams)), mesh_(mesh) {}
+         Streams<typename EngineType::Stream> streams = {}, SourceLocation where = SourceLocation::current())
+        : Context<EngineType>(mesh.grid(where), std::move(world), options, std::move(streams), where), mesh_(mesh) {}
 
     const Mesh& mesh() const noexcept { return mesh_; }
 

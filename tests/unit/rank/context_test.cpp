@@ -233,27 +233,30 @@ TEST_CASE("Context: one rank splits nothing and leaves no traffic") {
 
 TEST_CASE("Context: a world of another size than the mesh's is an error that names both") {
     self::World world;
+    CHECK_INVALID_ARGUMENT(
+        (Rank<self::Engine, DeviceMesh<2, 3, 1>>(DeviceMesh<2, 3, 1>{}, self::Communicator(world))),
+        "mesh dp=2 tp=3 cp=1 has 6 ranks, but the self world has 1");
+    CHECK_INVALID_ARGUMENT(self::run(DeviceMesh(4), [](auto&) {}),
+                           "mesh dp=4 tp=1 cp=1 has 4 ranks, but the self world has 1");
+    const auto on_four = [](const threads::Communicator& three, SourceLocation where) {
+        Rank<threads::Engine, DeviceMesh<2, 1, 2>>(DeviceMesh<2, 1, 2>{}, three, {}, {}, where);
+    };
+    const SourceLocation here{__FILE__, __LINE__};
     CHECK(thrown_message<Refused>([&] {
-              Rank<self::Engine, DeviceMesh<2, 3, 1>>(DeviceMesh<2, 3, 1>{}, self::Communicator(world));
-          }) == "mesh dp=2 tp=3 cp=1 has 6 ranks, but the self world has 1");
-    CHECK(thrown_message<Refused>([] { self::run(DeviceMesh(4), [](auto&) {}); }) ==
-          "mesh dp=4 tp=1 cp=1 has 4 ranks, but the self world has 1");
-    CHECK(thrown_message<Refused>([] {
-              threads::launch(3, [](const threads::Communicator& three) {
-                  Rank<threads::Engine, DeviceMesh<2, 1, 2>> rank(DeviceMesh<2, 1, 2>{}, three);
-              });
-          }) == "mesh dp=2 tp=1 cp=2 has 4 ranks, but the threads world has 3");
+              threads::launch(3, [&](const threads::Communicator& three) { on_four(three, here); });
+          }) == text_at("mesh dp=2 tp=1 cp=2 has 4 ranks, but the threads world has 3", here));
 }
 
 TEST_CASE("Context: refused options and groups") {
-    CHECK(thrown_message<Refused>([] { self::run(DeviceMesh<1>{}, [](auto&) {}, {.in_flight = 0}); }) ==
-          "RankOptions: in_flight is 0, expected at least 1");
-    CHECK(thrown_message<Refused>([] {
-              threads::run(DeviceMesh<4>{}, [](auto& rank) { rank.template communicator<Axes<DpShard>>(3); });
-          }) == "mesh dp=4 tp=1 cp=1: groups of 3 do not divide dp = 4");
-    CHECK(thrown_message<Refused>([] {
-              threads::run(DeviceMesh<2>{}, [](auto& rank) { rank.template sub_mesh<Axes<DpShard>>(); });
-          }) == "mesh dp=2 tp=1 cp=1: no axis dp_shard");
+    CHECK_INVALID_ARGUMENT(self::run(DeviceMesh<1>{}, [](auto&) {}, {.in_flight = 0}),
+                           "RankOptions: in_flight is 0, expected at least 1");
+    CHECK_INVALID_ARGUMENT(threads::run(DeviceMesh<2>{}, [](auto&) {}, {.in_flight = 0}),
+                           "RankOptions: in_flight is 0, expected at least 1");
+    CHECK_INVALID_ARGUMENT(
+        threads::run(DeviceMesh<4>{}, [](auto& rank) { rank.template communicator<Axes<DpShard>>(3); }),
+        "mesh dp=4 tp=1 cp=1: groups of 3 do not divide dp = 4");
+    CHECK_INVALID_ARGUMENT(threads::run(DeviceMesh<2>{}, [](auto& rank) { rank.template sub_mesh<Axes<DpShard>>(); }),
+                           "mesh dp=2 tp=1 cp=1: no axis dp_shard");
 }
 
 TEST_CASE("Context: a rank's own view") {

@@ -49,13 +49,13 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
     const std::size_t processes = world.world_group().size();
     if (mesh.size() != processes) {
         world.finish(where);
-        throw std::invalid_argument(shardkit::detail::concat("mesh ", mesh.grid().describe(), " has ", mesh.size(),
-                                                             " ranks, but this MPI job has ", processes,
-                                                             " processes; start it with mpirun -n ", mesh.size()));
+        throw_invalid_argument(where, "mesh ", mesh.grid().describe(), " has ", mesh.size(),
+                               " ranks, but this MPI job has ", processes, " processes; start it with mpirun -n ",
+                               mesh.size());
     }
     try {
         Rank<Engine<Sums>, Mesh> rank{
-            mesh, Communicator<Sums>(world), rank_options, {{}, world.communication_stream()}};
+            mesh, Communicator<Sums>(world), rank_options, {{}, world.communication_stream()}, where};
         f(rank);
         world.drain();
     } catch (const std::exception& error) { detail::abort_job(world, error.what()); } catch (...) {

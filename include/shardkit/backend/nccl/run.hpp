@@ -21,7 +21,8 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
          SourceLocation where = SourceLocation::current()) {
     const gpu::DeviceGuard guard(world.device(), where);
     try {
-        Rank<EngineType, Mesh> rank{mesh, typename EngineType::Communicator(world), rank_options, world.streams()};
+        Rank<EngineType, Mesh> rank{mesh, typename EngineType::Communicator(world), rank_options, world.streams(),
+                                    where};
         f(rank);
         // The rank's memory is given back here: nothing may use it any more.
         world.streams().compute.synchronize(where);

@@ -10,9 +10,9 @@ namespace shardkit::self {
 /// Calls `f(rank)` in this thread, with the only rank of `mesh`.
 /// @throws std::invalid_argument when the mesh has more than one rank; whatever f throws
 template <class Mesh, class F>
-void run(Mesh mesh, F&& f, RankOptions options = {}) {
+void run(Mesh mesh, F&& f, RankOptions options = {}, SourceLocation where = SourceLocation::current()) {
     World world;
-    Rank<Engine, Mesh> rank{mesh, Communicator(world), options};
+    Rank<Engine, Mesh> rank{mesh, Communicator(world), options, {}, where};
     f(rank);
 }
 

@@ -19,7 +19,7 @@ template <class Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions options = {}, const LaunchOptions& launch_options = {},
          SourceLocation where = SourceLocation::current()) {
     const auto body = [&](const Communicator& world) {
-        Rank<Engine, Mesh> rank{mesh, world, options};
+        Rank<Engine, Mesh> rank{mesh, world, options, {}, where};
         f(rank);
     };
     launch(static_cast<std::size_t>(mesh.size()), body, launch_options, where);
