@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../common/json_text.hpp"
 #include "../common/machine_json.hpp"
 
 namespace benchmarks {
@@ -69,7 +70,7 @@ std::string json_report(const Options& options, const Machine& machine, const st
                 {"checks", options.checks},
                 {"wrong", wrong},
                 {"rows", std::move(measured)}};
-    return report.dump(2) + "\n";
+    return json_text(report) + "\n";
 }
 
 }  // namespace benchmarks

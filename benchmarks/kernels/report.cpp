@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../common/json_text.hpp"
 #include "../common/machine_json.hpp"
 #include "../common/table_text.hpp"
 
@@ -90,7 +91,7 @@ std::string json_report(const Options& o, const Machine& machine, const std::vec
                       {"checks", o.checks},
                       {"wrong", wrong},
                       {"rows", std::move(measured)}};
-    return report.dump(2) + "\n";
+    return json_text(report) + "\n";
 }
 
 }  // namespace benchmarks::kernels

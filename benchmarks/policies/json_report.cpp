@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../common/json_text.hpp"
 #include "../common/machine_json.hpp"
 
 namespace benchmarks::policies {
@@ -133,7 +134,7 @@ std::string json_report(const Options& o, const Machine& machine, const std::str
                                             : json{{"assumptions", assumptions},
                                                    {"ranks_per_node", o.links.ranks_per_node},
                                                    {"rows", array_of(predicted)}};
-    return report.dump(2) + "\n";
+    return json_text(report) + "\n";
 }
 
 }  // namespace benchmarks::policies
