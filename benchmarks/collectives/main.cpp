@@ -8,20 +8,14 @@
 #include "../../examples/common/run_together.hpp"
 #include "../common/require_memory.hpp"
 #include "../common/result_files.hpp"
-#include "command_line.hpp"
-#include "engines.hpp"
-#include "json_report.hpp"
+#include "options.hpp"
 #include "plan_rows.hpp"
-#include "table.hpp"
+#include "report.hpp"
+#include "row.hpp"
 
 namespace {
 
 using namespace benchmarks;
-
-void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-}
 
 /// What has to be there before anything is measured.
 struct Prepared {

@@ -13,7 +13,7 @@
 #include <shardkit/backend/cuda/check.hpp>
 #include <shardkit/mesh/context.hpp>
 
-#include "copied_byte.hpp"
+#include "workload.hpp"
 
 namespace benchmarks {
 

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "../../examples/common/text_format.hpp"
+#include "figure.hpp"
+#include "machine.hpp"
 
 namespace benchmarks {
 
@@ -40,6 +42,48 @@ inline std::string json_text(const nlohmann::json& value, const std::string& ind
     }
     if (split) { text += '\n' + indent; }
     return value.is_object() ? '{' + text + '}' : '[' + text + ']';
+}
+
+/// The objects that every benchmark's JSON holds.
+inline nlohmann::json to_json(const Gpu& gpu) {
+    return {{"name", gpu.name},
+            {"memory_bytes", gpu.memory},
+            {"driver", gpu.driver},
+            {"cuda", gpu.cuda},
+            {"nccl", gpu.nccl}};
+}
+
+inline nlohmann::json to_json(const Machine& machine) {
+    nlohmann::json object{{"processor", machine.processor},
+                          {"processors", machine.processors},
+                          {"last_cache_bytes", machine.last_cache},
+                          {"memory_bytes", machine.memory},
+                          {"system", machine.system},
+                          {"load_before", machine.load}};
+    if (machine.gpu) { object["gpu"] = to_json(*machine.gpu); }
+    return object;
+}
+
+inline nlohmann::json build_json(const Machine& machine) {
+    return {{"compiler", machine.compiler},
+            {"flags", machine.flags},
+            {"shardkit", machine.version},
+            {"commit", machine.commit}};
+}
+
+/// A result: what every benchmark records, and its own members.
+inline std::string result_text(const char* benchmark, const Machine& machine, nlohmann::json members) {
+    members.update({{"benchmark", benchmark},
+                    {"format", 1},
+                    {"date", machine.date},
+                    {"machine", to_json(machine)},
+                    {"build", build_json(machine)}});
+    return json_text(members) + "\n";
+}
+
+/// In microseconds.
+inline nlohmann::json to_json(const Summary& seconds) {
+    return {{"median", seconds.median * 1e6}, {"min", seconds.min * 1e6}, {"p95", seconds.p95 * 1e6}};
 }
 
 }  // namespace benchmarks

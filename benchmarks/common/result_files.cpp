@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "result_files.hpp"
 
+#include <cstdio>
 #include <stdexcept>
 
 #include <nlohmann/json.hpp>
@@ -27,6 +28,11 @@ program::Answer ask_charts(const std::string& plot, const std::string& peers, co
 }
 
 }  // namespace
+
+void print(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+}
 
 ResultFiles::ResultFiles(const std::string& json, const std::string& plot)
     : json_("--json", json), plot_("--plot", plot) {

@@ -7,6 +7,9 @@
 
 namespace benchmarks {
 
+/// Onto standard output, at once.
+void print(const std::string& text);
+
 /// What --json and --plot name; nothing is left behind until write().
 class ResultFiles {
   public:

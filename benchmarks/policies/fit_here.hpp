@@ -14,9 +14,9 @@
 #include <shardkit/mesh/context.hpp>
 #include <shardkit/plan/ring_messages.hpp>
 
+#include "../common/figure.hpp"
 #include "../common/interval.hpp"
-#include "../common/summary.hpp"
-#include "fit_link.hpp"
+#include "links.hpp"
 
 namespace benchmarks::policies {
 

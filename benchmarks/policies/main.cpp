@@ -11,23 +11,17 @@
 #include "../../examples/common/run_together.hpp"
 #include "../common/require_memory.hpp"
 #include "../common/result_files.hpp"
-#include "command_line.hpp"
-#include "engines.hpp"
-#include "fit_files.hpp"
-#include "json_report.hpp"
-#include "plan_model.hpp"
-#include "table.hpp"
-#include "with_element.hpp"
+#include "elements.hpp"
+#include "job.hpp"
+#include "links.hpp"
+#include "options.hpp"
+#include "prediction.hpp"
+#include "report.hpp"
 
 namespace {
 
 using namespace benchmarks;
 using namespace benchmarks::policies;
-
-void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-}
 
 /// What has to be there before anything is measured.
 struct Prepared {

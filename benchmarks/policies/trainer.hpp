@@ -21,11 +21,10 @@
 #include <shardkit/sharded/reduce.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
-#include "busy_work.hpp"
 #include "elements.hpp"
+#include "job.hpp"
 #include "measured_engine.hpp"
 #include "options.hpp"
-#include "values.hpp"
 
 namespace benchmarks::policies {
 

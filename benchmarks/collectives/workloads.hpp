@@ -3,15 +3,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <shardkit/mesh/context.hpp>
 
+#include "../../examples/common/input_error.hpp"
 #include "../common/workload.hpp"
 #include "elements.hpp"
-#include "shape.hpp"
+#include "options.hpp"
+#include "verbs.hpp"
 
 namespace benchmarks {
 
@@ -95,5 +100,44 @@ class InPlace final : public TypedWorkload<Engine, T> {
   private:
     typename Engine::template Buffer<T> buffer_;
 };
+
+/// The collective with its buffers.
+/// @throws InputError when the engine lacks the verb for these elements; std::bad_alloc
+/// @pre     the verb has this placement
+template <class Engine>
+std::unique_ptr<Workload> make_workload(shardkit::Context<Engine>& context,
+                                        const typename Engine::Communicator& group, VerbKind verb, DataType type,
+                                        Placement placement, const Shape& shape) {
+    using C = typename Engine::Communicator;
+    std::unique_ptr<Workload> made;
+    const auto make = [&]<class V, class T>(V, std::type_identity<T>) {
+        if constexpr (V::template offered<C, T>) {
+            if constexpr (V::in_place) {
+                if (placement == Placement::in_place) {
+                    made = std::make_unique<InPlace<Engine, V, T>>(context, group, shape);
+                }
+            }
+            if constexpr (V::out_of_place) {
+                if (placement == Placement::out_of_place) {
+                    made = std::make_unique<OutOfPlace<Engine, V, T>>(context, group, shape);
+                }
+            }
+        }
+    };
+    with_verb(verb, [&]<class V>(V chosen) {
+        if constexpr (V::moves_data) {
+            with_type(type, [&](auto element) { make(chosen, element); });
+        } else {
+            make(chosen, std::type_identity<std::uint8_t>{});
+        }
+    });
+    if (!made) {
+        throw program::InputError("--engine " + std::string(Engine::name) + ": has no " +
+                                  std::string(verb_names[static_cast<std::size_t>(verb)]) + " of " +
+                                  std::string(type_names[static_cast<std::size_t>(type)]) +
+                                  ": expected another --verb or --datatype");
+    }
+    return made;
+}
 
 }  // namespace benchmarks

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sweep_flags.hpp"
+#include "sweep.hpp"
 
 #include "../../examples/common/read_flag.hpp"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "../common/machine.hpp"
-#include "fit_link.hpp"
+#include "links.hpp"
 #include "options.hpp"
 #include "prediction.hpp"
 #include "row.hpp"
@@ -22,5 +22,9 @@ std::string mesh_table(const std::vector<Row>& rows);
 
 /// Assumptions, then a line for each mesh and policy; nothing in it was measured.
 std::string prediction_table(const Options& options, const std::vector<PredictedRow>& rows);
+
+/// The whole run as one JSON object. `links`: null where nothing was predicted.
+std::string json_report(const Options& options, const Machine& machine, const std::string& mpi, const Links* links,
+                        const std::vector<Row>& rows, const std::vector<PredictedRow>& predicted);
 
 }  // namespace benchmarks::policies
