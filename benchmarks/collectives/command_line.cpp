@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "command_line.hpp"
+#include "options.hpp"
 
 #include <cstdint>
 
 #include "../../examples/common/read_flag.hpp"
-#include "../common/sweep_flags.hpp"
-#include "require_ranks.hpp"
-#include "verb_facts.hpp"
+#include "../common/sweep.hpp"
+#include "plan_rows.hpp"
 
 namespace benchmarks {
 

@@ -5,14 +5,45 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <stdexcept>
+#include <type_traits>
 #include <vector>
 
+#include <shardkit/core/bf16.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/fp16.hpp>
 
-#include "shape.hpp"
-#include "verbs/verb.hpp"
+#include "options.hpp"
+#include "verbs.hpp"
 
 namespace benchmarks {
+
+/// f(std::type_identity<T>{}) with the element type, returning what f returns.
+template <class F>
+auto with_type(DataType type, F f) {
+    switch (type) {
+        case DataType::fp64:
+            return f(std::type_identity<double>{});
+        case DataType::fp32:
+            return f(std::type_identity<float>{});
+        case DataType::fp16:
+            return f(std::type_identity<shardkit::fp16>{});
+        case DataType::bf16:
+            return f(std::type_identity<shardkit::bf16>{});
+        case DataType::int64:
+            return f(std::type_identity<std::int64_t>{});
+        case DataType::int32:
+            return f(std::type_identity<std::int32_t>{});
+        case DataType::uint8:
+            return f(std::type_identity<std::uint8_t>{});
+    }
+    throw std::logic_error("with_type: unknown element type");
+}
+
+/// Of one element.
+inline std::size_t bytes_of(DataType type) {
+    return with_type(type, []<class T>(std::type_identity<T>) { return sizeof(T); });
+}
 
 /// A whole number as an element: rounded as the type rounds, or its lower bits.
 template <class T>

@@ -1,39 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "../../examples/common/gnuplot.hpp"
-#include "../../examples/common/output_file.hpp"
 #include "../../examples/common/processes.hpp"
 #include "../../examples/common/run_together.hpp"
 #include "../common/require_memory.hpp"
-#include "command_line.hpp"
-#include "engines.hpp"
-#include "json_report.hpp"
-#include "peer_times.hpp"
+#include "../common/result_files.hpp"
+#include "options.hpp"
 #include "plan_rows.hpp"
-#include "plot.hpp"
-#include "table.hpp"
+#include "report.hpp"
+#include "row.hpp"
 
 namespace {
 
 using namespace benchmarks;
 
-void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-}
-
 /// What has to be there before anything is measured.
 struct Prepared {
     Options options;
     std::optional<Gpu> gpu;
-    std::unique_ptr<program::OutputFile> json;  // of the process that reports
-    std::unique_ptr<program::OutputFile> plot;
-    std::vector<PeerTime> peers;
+    std::optional<ResultFiles> files;  // of the process that reports
 };
 
 /// @throws InputError when the machine is too small for the buffers of the largest size and of its copy; of mpi,
@@ -50,6 +38,13 @@ void require_memory_for(const Options& o) {
     }
 }
 
+/// @throws InputError when the file of --peers has nothing that is measured with these options
+void require_peers_for(const Options& o) {
+    std::vector<Row> rows;
+    for (const PlannedRow& planned : plan_rows(o, o.group_size())) { rows.push_back(planned.row); }
+    require_peers(o.peers, json_report(o, Machine(), "", rows));
+}
+
 std::optional<Prepared> prepare(int count, char** arguments, const program::Processes& processes) {
     std::string help;
     const auto options = parse_command_line(count, arguments, help, processes.count());
@@ -57,18 +52,15 @@ std::optional<Prepared> prepare(int count, char** arguments, const program::Proc
         if (processes.reports()) { print(help); }
         return std::nullopt;
     }
-    Prepared prepared{*options, {}, nullptr, nullptr, {}};
+    Prepared prepared{*options, {}, {}};
     if (options->engine == EngineKind::nccl) {
         prepared.gpu =
             Gpu::read("--engine nccl", processes.place().local_rank, processes.place().known_local_ranks());
     }
     if (options->engine != EngineKind::nccl) { require_memory_for(*options); }
     if (processes.reports()) {
-        prepared.peers = read_peer_times(*options);
-        if (!options->plot.empty()) { program::require_plotter(options->plot); }
-        prepared.json = std::make_unique<program::OutputFile>("--json", options->json);
-        prepared.plot = std::make_unique<program::OutputFile>("--plot", options->plot);
-        program::require_two_files(*prepared.json, *prepared.plot);
+        if (!options->peers.empty()) { require_peers_for(*options); }
+        prepared.files.emplace(options->json, options->plot);
     }
     return prepared;
 }
@@ -107,10 +99,7 @@ void measure_and_report(const Prepared& prepared, const program::Processes& proc
     if (!processes.reports()) { return; }
 
     print(table_end(rows));
-    if (prepared.json->wanted()) { prepared.json->write(json_report(options, machine, mpi, rows)); }
-    if (prepared.plot->wanted()) {
-        prepared.plot->write(program::gnuplot_picture(options.plot, plot_drawing(options, rows, prepared.peers)));
-    }
+    prepared.files->write(json_report(options, machine, mpi, rows), options.peers);
     std::uint64_t wrong = 0;
     for (const Row& row : rows) { wrong += row.wrong(); }
     if (wrong > 0) { throw std::runtime_error("wrong data: " + std::to_string(wrong) + " values; see #wrong"); }

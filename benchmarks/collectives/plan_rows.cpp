@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "bytes_of.hpp"
+#include "elements.hpp"
 
 namespace benchmarks {
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include <shardkit/comm/reduce_op.hpp>
@@ -41,5 +42,15 @@ struct Row {
         return (out_of_place ? out_of_place->wrong.value_or(0) : 0) + (in_place ? in_place->wrong.value_or(0) : 0);
     }
 };
+
+/// Takes each row as soon as it is measured; called by world rank 0.
+using RowSink = std::function<void(const Row&)>;
+
+/// Everything that the options ask for, on an engine each; `sink` is called where rank 0 is.
+/// @throws InputError when the program was built without the engine; what a rank throws
+void run_on_self(const Options& options, const RowSink& sink);
+void run_on_threads(const Options& options, const RowSink& sink);
+void run_on_mpi(const Options& options, const RowSink& sink);
+void run_on_nccl(const Options& options, const RowSink& sink);
 
 }  // namespace benchmarks

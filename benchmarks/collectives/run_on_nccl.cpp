@@ -5,7 +5,7 @@
 
 #include "../../examples/common/place.hpp"
 #include "../common/device_copy.hpp"
-#include "engines.hpp"
+#include "row.hpp"
 #include "run_rank.hpp"
 
 namespace benchmarks {

@@ -14,13 +14,11 @@
 
 #include "../common/measure.hpp"
 #include "../common/pin.hpp"
-#include "make_workload.hpp"
 #include "options.hpp"
 #include "plan_rows.hpp"
 #include "row.hpp"
-#include "row_sink.hpp"
-#include "shape.hpp"
-#include "verb_facts.hpp"
+#include "verbs.hpp"
+#include "workloads.hpp"
 
 namespace benchmarks {
 

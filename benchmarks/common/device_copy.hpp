@@ -13,7 +13,7 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/rank/context.hpp>
 
-#include "copied_byte.hpp"
+#include "workload.hpp"
 
 namespace benchmarks {
 

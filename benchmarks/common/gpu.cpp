@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu.hpp"
+#include "machine.hpp"
 
 #include <array>
 #include <cstdio>

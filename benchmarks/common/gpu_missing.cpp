@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // In place of gpu.cpp in programs for the host alone.
 #include "../../examples/common/input_error.hpp"
-#include "gpu.hpp"
+#include "machine.hpp"
 
 namespace benchmarks {
 

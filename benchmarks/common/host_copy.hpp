@@ -10,7 +10,7 @@
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
 
-#include "copied_byte.hpp"
+#include "workload.hpp"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

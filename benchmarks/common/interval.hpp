@@ -4,16 +4,44 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <random>
 #include <span>
+#include <string>
 #include <vector>
 
+#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/rank/context.hpp>
 
-#include "clock_id.hpp"
-#include "over_world.hpp"
-
 namespace benchmarks {
+
+/// A number above 0 for the steady clock that this process reads: the same on one machine until it starts again,
+/// another one on another machine. Where the system does not tell, every process has a clock of its own.
+inline std::int64_t clock_id() {
+    static const std::int64_t id = [] {
+        constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+        std::ifstream file("/proc/sys/kernel/random/boot_id");
+        std::string boot;
+        const std::uint64_t number = std::getline(file, boot)
+                                         ? std::uint64_t{std::hash<std::string>{}(boot)}
+                                         : std::uint64_t{std::random_device{}()} << 32U | std::random_device{}();
+        return static_cast<std::int64_t>(number % largest + 1);
+    }();
+    return id;
+}
+
+/// Numbers of this rank reduced over all ranks of the world, in every rank's hands.
+template <class Engine, class T>
+void reduce_over_world(shardkit::Context<Engine>& context, shardkit::ReduceOp op, std::span<T> values) {
+    const auto stream = context.communication_stream();
+    auto buffer = context.template buffer<T>(values.size());
+    Engine::Kernels::copy_in(stream, std::span<const T>(values), buffer.span());
+    shardkit::all_reduce_in_place(context.world(), op, buffer.span(), stream);
+    Engine::Kernels::copy_out(stream, std::span<const T>(buffer.span()), values);
+}
 
 /// From where to where a rank was at something, in nanoseconds of its machine's steady clock.
 struct Interval {

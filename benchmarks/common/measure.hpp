@@ -10,8 +10,7 @@
 
 #include "figure.hpp"
 #include "interval.hpp"
-#include "over_world.hpp"
-#include "repeats.hpp"
+#include "sweep.hpp"
 #include "workload.hpp"
 
 namespace benchmarks {

@@ -1,12 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
-#include "repeats.hpp"
+#include "../../examples/common/flags.hpp"
+#include "../../examples/common/parse.hpp"
 
 namespace benchmarks {
+
+/// How often something is called before and while it is timed, and how often its results are checked.
+struct Repeats {
+    std::size_t warmup = 5;
+    std::size_t calls = 0;  ///< back to back in a round; 0: as many as calls_for(bytes) says
+    std::size_t rounds = 15;
+    std::size_t checks = 1;
+    std::size_t least_calls = 1;                           ///< of a round, where `calls` is 0
+    std::uint64_t round_bytes = std::uint64_t{64} << 20U;  ///< that the calls of a round add up to
+
+    /// A GPU is many times as fast, and the time of a round holds one launch and one wait besides: as many calls as
+    /// nccl-tests makes at least.
+    void for_gpu() noexcept {
+        least_calls = 20;
+        round_bytes = std::uint64_t{8} << 30U;
+    }
+
+    /// Calls of a round: as given, or those that add up to round_bytes, at least least_calls and at most 200.
+    std::size_t calls_for(std::uint64_t bytes) const noexcept {
+        if (calls > 0) { return calls; }
+        return static_cast<std::size_t>(std::clamp<std::uint64_t>(round_bytes / (bytes + 1), least_calls, 200));
+    }
+};
 
 /// What every program that times calls over sizes is told.
 struct Sweep : Repeats {
@@ -26,5 +53,31 @@ struct Sweep : Repeats {
         return bytes;
     }
 };
+
+/// Of a sweep: more are a mistake in --stepbytes.
+inline constexpr std::uint64_t most_sizes = 100'000;
+
+/// The flags of a Sweep, with what `bytes` are in the program's help, and the sizes that it has without them.
+struct SweepFlags {
+    std::string bytes;
+    std::uint64_t min_bytes;
+    std::uint64_t max_bytes;
+    std::uint64_t step_factor;
+
+    void add(program::Flags& flags) const;
+    /// @throws InputError that names flag, value and expectation
+    void read(const program::Flags& flags, Sweep& sweep) const;
+};
+
+/// A flag's list of names, as values of an enumeration.
+template <class Enum, class Names>
+void read_names(const program::Flags& flags, const std::string& name, const Names& names, std::vector<Enum>& chosen) {
+    flags.use(name, [&](const std::string& flag, const std::string& given) {
+        chosen.clear();
+        for (const std::size_t i : program::parse_names(flag, given, names)) {
+            chosen.push_back(static_cast<Enum>(i));
+        }
+    });
+}
 
 }  // namespace benchmarks

@@ -6,7 +6,7 @@
 
 #include "../../examples/common/text_format.hpp"
 #include "machine.hpp"
-#include "repeats.hpp"
+#include "sweep.hpp"
 
 namespace benchmarks {
 

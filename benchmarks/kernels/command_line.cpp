@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "command_line.hpp"
+#include "options.hpp"
 
 #include <cstdint>
 
 #include "../../examples/common/read_flag.hpp"
-#include "../common/sweep_flags.hpp"
+#include "../common/sweep.hpp"
 
 namespace benchmarks::kernels {
 

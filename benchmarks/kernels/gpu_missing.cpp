@@ -2,7 +2,7 @@
 // In place of run_on_gpu.cpp in a program for the host alone, in which Gpu::read has refused the device before.
 #include <stdexcept>
 
-#include "row.hpp"
+#include "report.hpp"
 
 namespace benchmarks::kernels {
 

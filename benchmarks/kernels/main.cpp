@@ -8,20 +8,14 @@
 #include <vector>
 
 #include "../../examples/common/attempt.hpp"
-#include "../../examples/common/output_file.hpp"
 #include "../common/require_memory.hpp"
-#include "command_line.hpp"
+#include "../common/result_files.hpp"
+#include "options.hpp"
 #include "report.hpp"
-#include "row.hpp"
 
 namespace {
 
 using namespace benchmarks;
-
-void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-}
 
 void measure_and_report(int count, char** arguments) {
     std::string help;
@@ -37,7 +31,7 @@ void measure_and_report(int count, char** arguments) {
         require_memory(1.5 * static_cast<double>(options->largest_size()) * static_cast<double>(options->ranks),
                        "--maxbytes, or fewer ranks");
     }
-    program::OutputFile json("--json", options->json);
+    const ResultFiles files(options->json, "");
     print(kernels::table_head(*options, machine));
     std::vector<kernels::Row> rows;
     std::uint64_t wrong = 0;
@@ -48,7 +42,7 @@ void measure_and_report(int count, char** arguments) {
     };
     options->device == kernels::Device::gpu ? kernels::run_on_gpu(*options, sink)
                                             : kernels::run_on_host(*options, sink);
-    if (json.wanted()) { json.write(kernels::json_report(*options, machine, rows)); }
+    files.write(kernels::json_report(*options, machine, rows));
     if (wrong > 0) { throw std::runtime_error("wrong data: " + std::to_string(wrong) + " values; see #wrong"); }
 }
 

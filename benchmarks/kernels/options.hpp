@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,5 +64,9 @@ constexpr std::size_t bytes_per_element(KernelKind kernel, DataType type) noexce
     }
     return 0;
 }
+
+/// The options, checked; none, and `help` set, when help was asked for.
+/// @throws InputError that names flag, given value and expectation
+std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help);
 
 }  // namespace benchmarks::kernels

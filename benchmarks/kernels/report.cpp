@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "../common/machine_json.hpp"
+#include "../common/json_text.hpp"
 #include "../common/table_text.hpp"
 
 namespace benchmarks::kernels {
@@ -77,20 +77,15 @@ std::string json_report(const Options& o, const Machine& machine, const std::vec
         object["tensors"] = row.tensors > 0 ? json(row.tensors) : json(nullptr);
         measured.push_back(std::move(object));
     }
-    const json report{{"benchmark", "kernels"},
-                      {"format", 1},
-                      {"date", machine.date},
-                      {"machine", to_json(machine)},
-                      {"build", build_json(machine)},
-                      {"engine", name(o.device)},
-                      {"ranks", o.ranks},
-                      {"pinned", o.pin},
-                      {"warmup", o.warmup},
-                      {"rounds", o.rounds},
-                      {"checks", o.checks},
-                      {"wrong", wrong},
-                      {"rows", std::move(measured)}};
-    return report.dump(2) + "\n";
+    return result_text("kernels", machine,
+                       {{"engine", name(o.device)},
+                        {"ranks", o.ranks},
+                        {"pinned", o.pin},
+                        {"warmup", o.warmup},
+                        {"rounds", o.rounds},
+                        {"checks", o.checks},
+                        {"wrong", wrong},
+                        {"rows", std::move(measured)}});
 }
 
 }  // namespace benchmarks::kernels

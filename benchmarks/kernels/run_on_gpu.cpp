@@ -8,7 +8,7 @@
 #include "../common/device_copy.hpp"
 #include "../common/pin.hpp"
 #include "count_launches.hpp"
-#include "row.hpp"
+#include "report.hpp"
 #include "run_kernels.hpp"
 
 namespace benchmarks::kernels {

@@ -4,7 +4,7 @@
 
 #include "../common/host_copy.hpp"
 #include "../common/pin.hpp"
-#include "row.hpp"
+#include "report.hpp"
 #include "run_kernels.hpp"
 
 namespace benchmarks::kernels {

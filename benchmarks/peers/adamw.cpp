@@ -6,9 +6,6 @@
 //     compare FILE         the parameters with those in FILE: {"difference": largest, over the largest parameter}
 // Where it was compiled without AVX2, `adamw by_hand` says {"unavailable": why} and ends.
 #include <cstddef>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -20,7 +17,7 @@
 #include "serve_adamw.hpp"
 
 #if defined(__AVX2__) && defined(__FMA__)
-#include "adamw_by_hand.hpp"
+#include "avx2_adamw.hpp"
 #endif
 
 namespace {
@@ -44,15 +41,11 @@ void serve_by_hand() {
 }  // namespace
 
 int main(int argc, char** argv) {
-    try {
-        const std::string side = argc == 2 ? argv[1] : "";
+    return run_program("adamw", argc, argv, [](const Command& words) {
+        const std::string side = words.size() == 2 ? words[1] : "";
         if (side != "library" && side != "by_hand") {
             throw std::invalid_argument("argument '" + side + "': expected library or by_hand");
         }
         side == "library" ? serve_library() : serve_by_hand();
-        return EXIT_SUCCESS;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "adamw: error: %s\n", error.what());
-        return EXIT_FAILURE;
-    }
+    });
 }

@@ -5,6 +5,7 @@ import pathlib
 import tempfile
 
 import row
+from figures import size_text
 from refusal import Unavailable, WrongData
 from worker import Worker, take_turns
 
@@ -18,10 +19,6 @@ LARGE = {"all_reduce": row.at_least(4), "reduce_scatter": row.at_least(8), "all_
 # It has threads of its own, which bound ranks may leave no room.
 GLOO = {"gloo": "pinned", "gloo, not bound": "free"}
 MPI_FLAGS = {"openmpi": ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"], "mpich": []}
-
-
-def size_text(size):
-    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB" if size >= 1 << 10 else f"{size} B"
 
 
 def calls_for(side, options):

@@ -12,6 +12,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../../examples/common/attempt.hpp"
+
 namespace benchmarks::peers {
 
 /// The words of a line that the orchestrator has sent; empty at the end of the input.
@@ -52,6 +54,14 @@ inline const std::string& word_at(const Command& command, std::size_t index) {
                                     std::to_string(index) + " is missing");
     }
     return command[index];
+}
+
+/// A program's main: serve(words of the command line), whose error stands in one line; its exit code.
+template <class Serve>
+int run_program(const char* name, int count, char** arguments, Serve serve) {
+    const program::Failure failed = program::attempt([&] { serve(Command(arguments, arguments + count)); });
+    if (failed.code != EXIT_SUCCESS) { program::print_failure(name, failed.text); }
+    return failed.code;
 }
 
 }  // namespace benchmarks::peers

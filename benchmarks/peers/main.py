@@ -6,12 +6,13 @@ import platform
 import shutil
 import sys
 
-import machine
-import options as flags
-from refusal import BadFlag, Unavailable, WrongData
-from report import Report, ResultFile
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "benchmarks/common"))
+
+import machine  # noqa: E402
+import options as flags  # noqa: E402
+from refusal import BadFlag, Unavailable, WrongData  # noqa: E402
+from report import Report, ResultFile  # noqa: E402
 
 
 def head_of(options):

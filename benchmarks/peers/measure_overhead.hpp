@@ -10,12 +10,12 @@
 
 #include <shardkit/rank/context.hpp>
 
+#include "../common/figure.hpp"
+#include "../common/interval.hpp"
 #include "../common/machine.hpp"
-#include "../common/over_world.hpp"
 #include "../common/pin.hpp"
-#include "../common/summary.hpp"
-#include "console.hpp"
 #include "overhead_cases.hpp"
+#include "serve_collectives.hpp"
 
 namespace benchmarks::peers {
 

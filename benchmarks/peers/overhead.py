@@ -5,7 +5,8 @@ import re
 import subprocess
 
 import row
-from collectives import MPI_FLAGS, size_text
+from collectives import MPI_FLAGS
+from figures import size_text
 from refusal import Unavailable, WrongData
 
 PART = "overhead"

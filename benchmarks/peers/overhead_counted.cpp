@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // overhead_counted CASE wrapped|bare ELEMENTS TIMES: makes the calls and nothing else, on one rank, for a tool that
 // counts instructions.
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -15,24 +12,16 @@
 
 int main(int count, char** arguments) {
     using namespace benchmarks;
-    try {
-        const peers::Command words(arguments, arguments + count);
+    return peers::run_program("overhead_counted", count, arguments, [](const peers::Command& words) {
         const std::string& side = peers::word_at(words, 2);
         if (side != "wrapped" && side != "bare") { throw std::invalid_argument("expected wrapped or bare"); }
         shardkit::self::run(shardkit::DeviceMesh<1>{}, [&](auto& rank) {
             shardkit::Context<shardkit::self::Engine>& context = rank;
             const auto counted =
                 peers::make_overhead_case(context, peers::word_at(words, 1), peers::number_at(words, 3));
-            if (side == "wrapped") {
-                counted->wrapped(peers::number_at(words, 4));
-            } else {
-                counted->bare(peers::number_at(words, 4));
-            }
+            const std::size_t times = peers::number_at(words, 4);
+            side == "wrapped" ? counted->wrapped(times) : counted->bare(times);
             peers::answer({{"verbs", counted->verbs()}});
         });
-        return EXIT_SUCCESS;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "overhead_counted: error: %s\n", error.what());
-        return EXIT_FAILURE;
-    }
+    });
 }

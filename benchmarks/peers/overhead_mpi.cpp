@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // overhead_mpi ROUNDS: what the verbs of a Sharded cost over the bare calls of the engine `mpi`.
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
 
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -11,17 +8,12 @@
 
 int main(int count, char** arguments) {
     using namespace benchmarks;
-    try {
-        const peers::Command words(arguments, arguments + count);
+    return peers::run_program("overhead_mpi", count, arguments, [](const peers::Command& words) {
         const std::size_t rounds = peers::number_at(words, 1);
         const shardkit::mpi::Environment mpi;
         shardkit::mpi::run(shardkit::DeviceMesh(shardkit::mpi::Environment::size()), [&](auto& rank) {
             shardkit::Context<shardkit::mpi::Engine<>>& context = rank;
             peers::measure_overhead(context, rounds);
         });
-        return EXIT_SUCCESS;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "overhead_mpi: error: %s\n", error.what());
-        return EXIT_FAILURE;
-    }
+    });
 }

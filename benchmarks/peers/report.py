@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run has found so far: printed as it comes, and as JSON at the end."""
-import json
 import os
 import pathlib
 import sys
 
 import row
+from figures import json_text
 from refusal import BadFlag
 
 FORMAT = 1
@@ -48,9 +48,8 @@ class Report:
                     f"{len(self.left_out)}; failed: {len(self.failed)}")
 
     def to_json(self):
-        return json.dumps({"benchmark": "peers", "format": FORMAT, **self.head, "figures": row.FIGURES,
-                           "sides": self.sides, "rows": self.rows, "left_out": self.left_out,
-                           "failed": self.failed}, indent=1, allow_nan=False) + "\n"
+        return json_text({"benchmark": "peers", "format": FORMAT, **self.head, "figures": row.FIGURES, "sides": self.sides,
+                          "rows": self.rows, "left_out": self.left_out, "failed": self.failed})
 
     def _print(self, text):
         print(text, file=self.out, flush=True)

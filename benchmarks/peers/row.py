@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A line of the table: two sides that were measured in turns, and how they compare."""
-import summary
+import math
+
+from figures import all_rounded, four_digits
 
 # What a row's figure can be. The first column of units is for people.
 FIGURES = {
@@ -9,6 +11,14 @@ FIGURES = {
     "ns_per_verb": "nanoseconds of one verb over the bare call, median of rounds",
     "instructions_per_verb": "instructions of one verb over the bare call",
 }
+
+
+def summarise(values):
+    """Median, least, largest and 95th percentile of at least one value."""
+    ordered = sorted(values)
+    n = len(ordered)
+    median = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+    return {"median": median, "min": ordered[0], "p95": max(median, ordered[math.ceil(0.95 * n) - 1]), "max": ordered[-1]}
 
 
 def at_least(value):
@@ -36,7 +46,7 @@ def make_row(part, what, ours, peer, figure, values, target=None, check=None, **
     was compared before anything was timed."""
     if figure not in FIGURES:
         raise ValueError(figure)
-    found = summary.summarise(values)
+    found = all_rounded(summarise(values))  # as the result keeps them: what is met there is met
     return {"part": part, "what": what, **details, "ours": ours, "peer": peer, "figure": figure, "rounds": len(values),
             "value": found,
             "target": target, "met": is_met(target, found["median"]), "check": check}
@@ -46,18 +56,12 @@ def side(name, seconds=None, unit=1e6, **details):
     """A side of a row, with its times in microseconds."""
     made = {"name": name, **details}
     if seconds is not None:
-        made["time_us"] = summary.summarise([value * unit for value in seconds])
+        made["time_us"] = summarise([value * unit for value in seconds])
     return made
 
 
 HEAD = (f"# {'what':44} {'ours':26} {'peer':30} {'figure':>21} {'value':>9} {'least':>9} {'most':>9} {'target':>8}  "
         "met")
-
-
-def four_digits(value):
-    size = abs(value)
-    return f"{value:.3f}" if size < 9.9995 else f"{value:.2f}" if size < 99.995 else f"{value:.1f}" if size < 999.95 \
-        else f"{value:.0f}"
 
 
 def met_text(row):

@@ -12,12 +12,7 @@
 
 #include <shardkit/rank/context.hpp>
 
-#include "../collectives/shape.hpp"
-#include "../collectives/verb_workload.hpp"
-#include "../collectives/verbs/all_gather.hpp"
-#include "../collectives/verbs/all_reduce.hpp"
-#include "../collectives/verbs/barrier.hpp"
-#include "../collectives/verbs/reduce_scatter.hpp"
+#include "../collectives/workloads.hpp"
 #include "../common/interval.hpp"
 #include "../common/measure.hpp"
 #include "../common/workload.hpp"

@@ -2,9 +2,7 @@
 // threads_collectives RANKS: measures collectives of the engine `threads`, and std::barrier, as its input says.
 #include <barrier>
 #include <cstddef>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -13,16 +11,50 @@
 
 #include "../common/machine.hpp"
 #include "../common/pin.hpp"
+#include "../common/workload.hpp"
 #include "serve_collectives.hpp"
-#include "std_barrier.hpp"
-#include "thread_relay.hpp"
 
 namespace {
 
 using namespace benchmarks;
+using namespace benchmarks::peers;
+
+/// The standard library's barrier, which all ranks share.
+class StdBarrier final : public Workload {
+  public:
+    explicit StdBarrier(std::barrier<>& shared) : shared_(shared) {}
+    void prepare() override {}
+    void call(std::size_t times) override {
+        for (std::size_t i = 0; i < times; ++i) { shared_.arrive_and_wait(); }
+    }
+    std::uint64_t count_wrong() override { return 0; }
+
+  private:
+    std::barrier<>& shared_;
+};
+
+/// Gives every rank of a process the commands that the process receives. Who waits, sleeps: the processors belong to
+/// the peer meanwhile.
+class ThreadRelay {
+  public:
+    explicit ThreadRelay(std::size_t ranks) : together_(static_cast<std::ptrdiff_t>(ranks)) {}
+
+    /// Collective over the ranks.
+    Command next(std::size_t rank) {
+        if (rank == 0) { line_ = read_line(); }
+        together_.arrive_and_wait();
+        Command mine = words_of(line_);
+        together_.arrive_and_wait();
+        return mine;
+    }
+
+  private:
+    std::barrier<> together_;
+    std::string line_;
+};
 
 void serve(std::size_t ranks) {
-    peers::ThreadRelay relay(ranks);
+    ThreadRelay relay(ranks);
     std::barrier<> shared(static_cast<std::ptrdiff_t>(ranks));
     const cpu_set_t allowed = allowed_processors();
     shardkit::threads::run(shardkit::DeviceMesh(ranks), [&](auto& rank) {
@@ -31,16 +63,16 @@ void serve(std::size_t ranks) {
         pin_to(allowed, context.rank());
         if (context.rank() == 0) {
             const Machine machine = Machine::read();
-            peers::answer({{"ranks", context.world_size()},
-                           {"compiler", machine.compiler},
-                           {"flags", machine.flags},
-                           {"pinned", true}});
+            answer({{"ranks", context.world_size()},
+                    {"compiler", machine.compiler},
+                    {"flags", machine.flags},
+                    {"pinned", true}});
         }
-        peers::serve_collectives(
+        serve_collectives(
             context, [&] { return relay.next(context.rank()); },
             [&](const std::string& variant, const std::string& verb, std::size_t bytes) -> std::unique_ptr<Workload> {
-                if (variant == "std") { return std::make_unique<peers::StdBarrier>(shared); }
-                return peers::library_workload(context, verb, bytes);
+                if (variant == "std") { return std::make_unique<StdBarrier>(shared); }
+                return library_workload(context, verb, bytes);
             });
     });
 }
@@ -48,12 +80,6 @@ void serve(std::size_t ranks) {
 }  // namespace
 
 int main(int count, char** arguments) {
-    try {
-        const peers::Command words(arguments, arguments + count);
-        serve(peers::number_at(words, 1));
-        return EXIT_SUCCESS;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "threads_collectives: error: %s\n", error.what());
-        return EXIT_FAILURE;
-    }
+    return run_program("threads_collectives", count, arguments,
+                       [](const Command& words) { serve(number_at(words, 1)); });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "busy_work.hpp"
+#include "job.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -14,9 +14,9 @@
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/rank/context.hpp>
 
+#include "../common/figure.hpp"
 #include "../common/interval.hpp"
-#include "../common/summary.hpp"
-#include "fit_link.hpp"
+#include "links.hpp"
 
 namespace benchmarks::policies {
 

@@ -3,8 +3,8 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../common/pin.hpp"
-#include "engines.hpp"
 #include "fit_here.hpp"
+#include "job.hpp"
 
 namespace benchmarks::policies {
 

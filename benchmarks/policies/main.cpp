@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -8,36 +7,27 @@
 
 #include <shardkit/core/bf16.hpp>
 
-#include "../../examples/common/gnuplot.hpp"
-#include "../../examples/common/output_file.hpp"
 #include "../../examples/common/processes.hpp"
 #include "../../examples/common/run_together.hpp"
 #include "../common/require_memory.hpp"
-#include "command_line.hpp"
-#include "engines.hpp"
-#include "fit_files.hpp"
-#include "json_report.hpp"
-#include "plan_model.hpp"
-#include "plot.hpp"
-#include "table.hpp"
-#include "with_element.hpp"
+#include "../common/result_files.hpp"
+#include "elements.hpp"
+#include "job.hpp"
+#include "links.hpp"
+#include "options.hpp"
+#include "prediction.hpp"
+#include "report.hpp"
 
 namespace {
 
 using namespace benchmarks;
 using namespace benchmarks::policies;
 
-void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-}
-
 /// What has to be there before anything is measured.
 struct Prepared {
     policies::Options options;
-    std::optional<Links> links;                 // none: to be fitted to this run
-    std::unique_ptr<program::OutputFile> json;  // of the process that reports
-    std::unique_ptr<program::OutputFile> plot;
+    std::optional<Links> links;        // none: to be fitted to this run
+    std::optional<ResultFiles> files;  // of the process that reports
 };
 
 /// @throws InputError for a model whose counts overflow, or one that is too large to be trained here: all policies of
@@ -64,7 +54,7 @@ std::optional<Prepared> prepare(int count, char** arguments, const program::Proc
         if (processes.reports()) { print(help); }
         return std::nullopt;
     }
-    Prepared prepared{*options, std::nullopt, nullptr, nullptr};
+    Prepared prepared{*options, {}, {}};
     const LinkOptions& links = options->links;
     if (links.within) { prepared.links = Links::given(*links.within, *links.across); }
     if (!links.fit.empty()) { prepared.links = Links::of(fit_files(links.fit, links.fit_engine)); }
@@ -73,12 +63,7 @@ std::optional<Prepared> prepare(int count, char** arguments, const program::Proc
             "--predict: one rank has no links to fit: expected --fit, --link-gbs, or more ranks");
     }
     require_plans(*options);
-    if (processes.reports()) {
-        if (!options->plot.empty()) { program::require_plotter(options->plot); }
-        prepared.json = std::make_unique<program::OutputFile>("--json", options->json);
-        prepared.plot = std::make_unique<program::OutputFile>("--plot", options->plot);
-        program::require_two_files(*prepared.json, *prepared.plot);
-    }
+    if (processes.reports()) { prepared.files.emplace(options->json, options->plot); }
     return prepared;
 }
 
@@ -110,11 +95,6 @@ std::vector<policies::Row> measure_and_print(const policies::Options& o, const s
     return rows;
 }
 
-void report(const Prepared& prepared, const std::string& json, const program::Drawing& plot) {
-    if (prepared.json->wanted()) { prepared.json->write(json); }
-    if (prepared.plot->wanted()) { prepared.plot->write(program::gnuplot_picture(prepared.options.plot, plot)); }
-}
-
 void measure_and_report(const Prepared& prepared, const program::Processes& processes) {
     const policies::Options& o = prepared.options;
     const Machine machine = Machine::read();
@@ -128,12 +108,12 @@ void measure_and_report(const Prepared& prepared, const program::Processes& proc
         if (!reports) { return; }
         const std::vector<PredictedRow> rows = predict(o, *links);
         print(prediction_table(o, rows));
-        report(prepared, policies::json_report(o, machine, mpi, used, {}, rows), policies::plot_drawing(o, rows));
+        prepared.files->write(policies::json_report(o, machine, mpi, used, {}, rows));
         return;
     }
     const std::vector<policies::Row> rows = measure_and_print(o, links, reports);
     if (!reports) { return; }
-    report(prepared, policies::json_report(o, machine, mpi, used, rows, {}), policies::plot_drawing(o, rows));
+    prepared.files->write(policies::json_report(o, machine, mpi, used, rows, {}));
     std::string wrong;
     for (const policies::Row& row : rows) {
         for (const std::string& text : row.wrong()) { wrong.append(wrong.empty() ? "" : "; ").append(text); }

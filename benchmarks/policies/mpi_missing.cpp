@@ -4,7 +4,7 @@
 
 #include <shardkit/core/bf16.hpp>
 
-#include "engines.hpp"
+#include "job.hpp"
 
 namespace benchmarks::policies {
 

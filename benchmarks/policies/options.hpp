@@ -11,12 +11,18 @@
 
 #include <shardkit/plan/time_model.hpp>
 
+#include "../../examples/common/flags.hpp"
 #include "../../examples/common/mesh_extents.hpp"
 #include "../../examples/common/policy_choice.hpp"
 #include "../collectives/options.hpp"
-#include "group_size.hpp"
 
 namespace benchmarks::policies {
+
+/// A group of the model: what one window opens.
+struct GroupSize {
+    std::string path;
+    std::size_t numel = 0;
+};
 
 enum class ElementKind : std::uint8_t { fp64, fp32, bf16 };
 enum class OptimizerKind : std::uint8_t { adamw, sgd };
@@ -86,5 +92,18 @@ struct Options {
         return program::PolicyChoice{kind, hybrid_group_of(mesh)}.policy();
     }
 };
+
+/// --layers, --width and --vocabulary, or --shapes
+inline constexpr std::size_t most_elements = std::size_t{1} << 44U;
+
+/// Fills in the groups of the model and its description.
+/// @throws InputError for both ways at once, and for a model of more than most_elements
+void read_model(const program::Flags& flags, Options& options);
+
+/// What the command line asks for; nothing when it was the help, which is then in `help`.
+/// `processes`: of this job, for --engine mpi.
+/// @throws InputError that names the flag, what was given and what was expected
+std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
+                                          std::size_t processes);
 
 }  // namespace benchmarks::policies

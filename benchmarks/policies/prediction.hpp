@@ -9,12 +9,21 @@
 #include <string_view>
 #include <vector>
 
+#include <shardkit/plan/plan.hpp>
 #include <shardkit/plan/time_model.hpp>
 
-#include "fit_link.hpp"
+#include "links.hpp"
 #include "options.hpp"
 
 namespace benchmarks::policies {
+
+/// What the planner needs to know of a policy on a mesh.
+shardkit::PolicyValues traits_of(const Options& options, const program::MeshExtents& mesh,
+                                 program::PolicyKind policy);
+
+/// The plan of the model on a mesh that need not be there, for an engine like threads.
+/// @throws std::length_error when a count overflows
+shardkit::Plan plan_model(const Options& options, const program::MeshExtents& mesh, program::PolicyKind policy);
 
 /// What predictions rest on: links that were given, or fitted ones.
 struct Links {

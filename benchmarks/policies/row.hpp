@@ -1,18 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <shardkit/comm/verb.hpp>
+#include <shardkit/comm/cost.hpp>
+
 #include "options.hpp"
-#include "spread.hpp"
-#include "theory.hpp"
 
 namespace benchmarks::policies {
+
+/// Of the rounds' times, in seconds.
+struct Spread {
+    double median = 0;
+    double min = 0;
+    double p99 = 0;  ///< the largest of fewer than 100
+};
+
+/// @pre at least one value
+inline Spread spread_of(std::vector<double> seconds) {
+    std::sort(seconds.begin(), seconds.end());
+    const std::size_t n = seconds.size();
+    const auto p99 = static_cast<std::size_t>(std::ceil(0.99 * static_cast<double>(n))) - 1;
+    return {(seconds[(n - 1) / 2] + seconds[n / 2]) / 2, seconds.front(), seconds[p99]};
+}
+
+/// Verbs of a training step.
+inline constexpr std::array<shardkit::Verb, 3> step_verbs{shardkit::Verb::all_gather, shardkit::Verb::reduce_scatter,
+                                                          shardkit::Verb::all_reduce};
+
+struct TheoryOfVerb {
+    double calls = 0;
+    double bytes = 0;  ///< moved by a rank, the mean over ranks
+};
+/// In the order of step_verbs.
+using Theory = std::array<TheoryOfVerb, step_verbs.size()>;
+
+/// What a step must move, from closed forms and not from the planner: with M microbatches, gather bytes G and reduce
+/// bytes R, times (n - 1) / n: NoShard 2 R; ShardOptimizer R + G; ShardGradOp M R + G; FullShard M (R + 2 G); hybrid
+/// as FullShard with n = N; where a shard has replicas (over cp, or across hybrid groups) 2 R / n (r - 1) / r more;
+/// and the norm's 16 n bytes over the world. G and R are those of flat buffers whose shards are padded to 128 bytes.
+/// `engine`: whether small all-reduces are gathered by everybody.
+/// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007
+Theory theory(const Options& options, const program::MeshExtents& mesh, program::PolicyKind policy,
+              const shardkit::EngineTraits& engine);
 
 /// Collectives of one verb in one step: as the engine counted them, by the closed form, and as planned. Bytes are
 /// those moved by a rank, the mean over ranks.

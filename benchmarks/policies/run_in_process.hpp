@@ -5,7 +5,7 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "engines.hpp"
+#include "job.hpp"
 #include "reference.hpp"
 #include "run_rank.hpp"
 

@@ -4,7 +4,7 @@
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "engines.hpp"
+#include "job.hpp"
 #include "reference.hpp"
 #include "run_rank.hpp"
 

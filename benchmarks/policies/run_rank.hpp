@@ -15,10 +15,9 @@
 #include <shardkit/rank/context.hpp>
 
 #include "../common/interval.hpp"
-#include "../common/over_world.hpp"
 #include "../common/pin.hpp"
 #include "job.hpp"
-#include "plan_model.hpp"
+#include "prediction.hpp"
 #include "trainer.hpp"
 
 namespace benchmarks::policies {

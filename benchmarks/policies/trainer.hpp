@@ -21,11 +21,10 @@
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
 
-#include "busy_work.hpp"
 #include "elements.hpp"
+#include "job.hpp"
 #include "measured_engine.hpp"
 #include "options.hpp"
-#include "values.hpp"
 
 namespace benchmarks::policies {
 

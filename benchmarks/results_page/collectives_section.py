@@ -1,27 +1,100 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page's part for a result of benchmarks/run collectives."""
-from collectives_evidence import PLACEMENTS
-from collectives_pictures import collectives_pictures
-from text import figure, percent, size_text, table
+"""The page's part for results of benchmarks/run collectives, and what they say about targets: sums of fp32 between
+threads, one on each processor."""
+from collectives_charts import PLACEMENTS, bandwidth_chart, share_chart, who
+from figures import rough_size, size_text
+from peer_times import peer_times
+from result import BadResult
+from targets import BY_ID, Evidence
+from text import figure, percent, table
 
-HEADS = (">size", "type", "redop", ">time (us)", ">busbw (GB/s)", ">of copy (%)", ">in place: time (us)",
-         ">busbw (GB/s)", ">of copy (%)")
+QUESTION = "How fast are collectives, and how near to a copy?"
+SIZES = {"64MiB": 64 << 20, "1MiB": 1 << 20}
+SHOWN = ("256 B", "4 KiB", "64 KiB", "1 MiB", "16 MiB", "64 MiB")
+DRAWN = ("all_gather", "reduce_scatter", "all_reduce")
+WORDS = {"out_of_place": "out of place", "in_place": "in place"}
 
 
-def cells(found):
-    if found is None:
-        return ("-", "-", "-")
-    share = found["share_of_copy"]
-    return (figure(found["time_us"]["median"]), figure(found["busbw_gb_s"]), "-" if share is None else percent(share))
+def is_size(row, size, ranks):
+    """The program rounds down to whole pieces."""
+    return 0 <= size - row["size"] < 4 * ranks
 
 
-def collectives_section(result, others):
-    """(lines under a heading, pictures of that heading)"""
-    pictures = list(collectives_pictures(result, others))
-    yield None, [], [picture for picture in pictures if picture[0].endswith("_share_of_copy.svg")]
-    for verb in dict.fromkeys(row["verb"] for row in result["rows"]):
-        rows = [(size_text(row["size"]) if row["size"] else "-", row["type"] or "-", row["redop"] or "-",
-                 *(text for placement in PLACEMENTS for text in cells(row[placement])))
-                for row in result["rows"] if row["verb"] == verb]
-        yield verb, table(HEADS, rows), [picture for picture in pictures
-                                         if picture[0].startswith(f"{result.stem}_{verb}_")]
+def evidence(result):
+    ranks = result["group_size"]
+    if result["engine"] != "threads" or result["groups"] != 1 or ranks != result["machine"]["processors"]:
+        return
+    for row in result["rows"]:
+        if row["type"] != "float" or row["redop"] not in (None, "sum"):
+            continue
+        for name, size in SIZES.items():
+            target = f"{row['verb']}_{name}_of_copy"
+            if target not in BY_ID or not is_size(row, size, ranks):
+                continue
+            for placement, words in WORDS.items():
+                if row[placement] is not None and row[placement]["share_of_copy"] is not None:
+                    yield Evidence(target, row[placement]["share_of_copy"],
+                                   f"{row['verb']} {size_text(row['size'])}, {words}, {ranks} ranks")
+
+
+def times_of_peers(results, result):
+    """Of peers that were measured on the same machine over as many ranks, in no quick run; of several files the last.
+    @raise BadResult for rows without time, verb, type, ranks and size"""
+    found = {}
+    for other in results:
+        if other.kind != "peers":
+            continue
+        try:
+            times = peer_times(other["rows"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadResult(f"{other.name}: a row of collectives: expected a peer's time, verb, type, ranks and size, as "
+                            f"docs/benchmarks.md says: {error!r}") from None
+        if not other.is_quick and other.is_of_machine(result) and result["groups"] == 1:
+            found.update({(time.peer, time.verb, time.type, time.size): time for time in times
+                          if time.ranks == result["group_size"]})
+    return list(found.values())
+
+
+def cells(figures):
+    if figures is None:
+        return "-"
+    share = figures["share_of_copy"]
+    return f"{figure(figures['time_us']['median'])} us" + ("" if share is None else f", {percent(share)} %")
+
+
+def verb_rows(result, columns):
+    """A row for each verb, type, operation and placement."""
+    found = {}
+    for row in result["rows"]:
+        for placement, words in WORDS.items():
+            if row[placement] is not None:
+                key = (row["verb"], " ".join(filter(None, (row["type"], row["redop"]))) or "-",
+                       words if row["size"] else "-")
+                found.setdefault(key, {})[rough_size(row["size"])] = cells(row[placement])
+    return [(*key, *(by_size.get(name, "-") for name in columns), by_size.get("0 B", "-"))
+            for key, by_size in found.items()]
+
+
+def pictures(result, results):
+    """(file name, title, drawing) of the first result."""
+    title, drawing = share_chart(result)
+    if drawing is not None:
+        yield ("collectives_share_of_copy", title, drawing)
+    times = times_of_peers(results, result)
+    for verb in DRAWN:
+        rows = [row for row in result["rows"] if row["verb"] == verb and any(row[each] and row[each]["copy"] for each in PLACEMENTS)]
+        rows = [row for row in rows if (row["type"], row["redop"]) == (rows[0]["type"], rows[0]["redop"])]
+        if rows:
+            title, drawing = bandwidth_chart(result, rows, times, f"{verb} of {rows[0]['type']} on {who(result)}")
+            yield (f"collectives_{verb}", title, drawing)
+
+
+def section(results, everything):
+    lines = ["Time of a call, and the share of the copy that this is: 100 % is as fast as a plain copy of what has to be "
+             "read and written.", ""]
+    for result in results:
+        sizes = list(dict.fromkeys(rough_size(row["size"]) for row in result["rows"] if row["size"]))
+        columns = [name for name in sizes if name in SHOWN] or sizes[-1:]
+        lines += [f"### {result.name}: {who(result)}", "", *table(("verb", "type", "placement", *(f">{name}" for name in columns), ">no size"),
+                                                verb_rows(result, columns))]
+    return lines, list(pictures(results[0], everything))

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page's part for a result of benchmarks/run kernels, and what it says about targets."""
-from evidence import Evidence
-from stacked_bars import stacked_bars
-from text import figure, percent, rough_size, size_text, table
+"""The page's part for results of benchmarks/run kernels, and what they say about targets."""
+from chart import Bar, bar_chart
+from figures import rough_size, size_text
+from targets import Evidence
+from text import figure, percent, table
 
-HEADS = ("kernel", "type", ">bytes per element", ">size of a rank", ">time (us)", ">bandwidth (GB/s)", ">copy (GB/s)",
-         ">of copy (%)")
+QUESTION = "How fast are the kernels of a step, beside a copy?"
 ON_GPU = {"adamw": "gpu_adamw", "norm": "gpu_norm", "pack": "gpu_pack", "unpack": "gpu_pack"}
 # Smaller ones are over before a GPU's memory is busy.
 LEAST_ON_GPU = 256 << 20
 TENSORS = 300
 
 
-def kernels_evidence(result):
+def evidence(result):
     """The host's kernels have no target beside the copy."""
     if result["engine"] == "host":
         return
@@ -24,13 +24,30 @@ def kernels_evidence(result):
             yield Evidence("gpu_launches", row["launches"], what)
 
 
-def kernels_section(result, _others):
-    rows = [(row["kernel"], row["type"], row["bytes_per_element"], size_text(row["size"]),
-             figure(row["time_us"]["median"]), figure(row["bandwidth_gb_s"]), figure(row["copy"]["bandwidth_gb_s"]),
-             percent(row["share_of_copy"])) for row in result["rows"]]
-    title = f"kernels on {result['engine']}, {result['ranks']} rank{'s' if result['ranks'] > 1 else ''}: " \
-        "bandwidth over the copy's"
-    bars = [(f"{row['kernel']} {row['type']}, {rough_size(row['size'])}", [[("kernel", row["share_of_copy"])]])
-            for row in result["rows"]]
-    yield None, table(HEADS, rows), [(f"{result.stem}_share_of_copy.svg", title,
-                                                  stacked_bars(title, "the line is the copy", bars, 1.0))]
+def on(result):
+    return f"{result['engine']}, {result['ranks']} rank{'s' if result['ranks'] > 1 else ''}"
+
+
+def kernel_rows(result, columns):
+    """A row for each kernel and type."""
+    found = {}
+    for row in result["rows"]:
+        key = (row["kernel"], row["type"], row["bytes_per_element"])
+        found.setdefault(key, {})[rough_size(row["size"])] = \
+            f"{figure(row['time_us']['median'])} us, {figure(row['bandwidth_gb_s'])} GB/s, {percent(row['share_of_copy'])} %"
+    return [(*key, *(by_size.get(name, "-") for name in columns)) for key, by_size in found.items()]
+
+
+def section(results, _everything):
+    lines = ["Time of a call, bandwidth of all ranks, and its share of the copy's, by the bytes that a rank reads and "
+             "writes.", ""]
+    for result in results:
+        columns = list(dict.fromkeys(rough_size(row["size"]) for row in result["rows"]))
+        lines += [f"### {result.name}: {on(result)}", "", *table(
+            ("kernel", "type", ">bytes per element", *(f">{name}" for name in columns)), kernel_rows(result, columns))]
+    first = results[0]
+    groups = {}
+    for row in first["rows"]:
+        groups.setdefault(f"{row['kernel']} {row['type']}", []).append(Bar(((rough_size(row["size"]), row["share_of_copy"]),)))
+    title = f"kernels on {on(first)}: bandwidth over the copy's"
+    return lines, [("kernels_share_of_copy", title, bar_chart(title, "the line is the copy", list(groups.items()), limit=1.0))]

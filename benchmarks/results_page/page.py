@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page and its pictures, from the files of a folder."""
-import reasons
-from bad_result import BadResult
-from collectives_evidence import collectives_evidence
-from collectives_section import collectives_section
-from kernels_section import kernels_evidence, kernels_section
-from peers_evidence import peers_evidence
-from peers_section import peers_section
-from policies_section import policies_evidence, policies_section
-from result import read
-from section_head import section_head
+import collectives_section
+import kernels_section
+import peers_section
+import policies_section
+import targets
+from result import BadResult, measured_lines, read
 from verdicts import index
 
 PAGE = "docs/benchmark_results.md"
@@ -17,53 +13,55 @@ PICTURES = "docs/pictures/results"
 RESULTS = "benchmarks/results"
 SECTIONS = {"collectives": collectives_section, "kernels": kernels_section, "policies": policies_section,
             "peers": peers_section}
-EVIDENCE = {"collectives": collectives_evidence, "kernels": kernels_evidence, "policies": policies_evidence,
-            "peers": peers_evidence}
 INTRODUCTION = """# Results of the benchmarks
 
 Written by `benchmarks/run table` from the files in benchmarks/results; how they are measured is in
-[benchmarks](benchmarks.md). Change neither this page nor its pictures by hand.
+[benchmarks](benchmarks.md). Change neither this page nor its pictures by hand. Of each benchmark the first file by name is drawn.
 """
 
 
-def section(result, others):
-    """The page's lines for a result, and its pictures by name."""
-    lines, files = section_head(result), {}
-    for heading, text, pictures in SECTIONS[result.kind](result, others):
-        if heading is not None:
-            lines += [f"### {heading}", ""]
-        for name, title, picture in pictures:
-            lines += [f"![{title}]({PICTURES.removeprefix('docs/')}/{name})", ""]
-            files[f"{PICTURES}/{name}"] = picture
-        if text:
-            lines += [*text, ""] if text[-1] else text
-    return lines, files
-
-
-def of_result(result, others):
-    """Evidence, lines and pictures.
+def asked(result, question):
+    """question(result), or what is wrong with the file.
     @raise BadResult that names the file, where members are missing or are something else"""
     try:
-        evidence = [] if result.is_quick else list(EVIDENCE[result.kind](result))
-        return evidence, *section(result, others)
+        return question(result)
     except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
         raise BadResult(f"{result.name}: expected what benchmarks/run {result.kind} --json writes, as "
                         f"docs/benchmarks.md says: {error!r}") from None
 
 
+def evidence_of(result):
+    return [] if result.is_quick else list(SECTIONS[result.kind].evidence(result))
+
+
+def section(results, everything):
+    """A question's lines, and drawings by the name of their file."""
+    made = SECTIONS[results[0].kind]
+    for result in results:  # one by one, so that what is wrong is known by its file
+        asked(result, lambda each: made.section([each], everything))
+    lines, pictures = made.section(results, everything)
+    shown = [f"![{title}]({PICTURES.removeprefix('docs/')}/{name}.svg)\n" for name, title, _ in pictures]
+    return [f"## {made.QUESTION}", "", *shown, *lines], {f"{PICTURES}/{name}.svg": drawing for name, _, drawing in pictures}
+
+
 def generate(root):
-    """All files, by their path from the root.
+    """The page's text, and the drawings by the path of their picture from the root.
     @raise BadResult"""
     folder = root / RESULTS
-    results = [read(path) for path in sorted(folder.glob("*.json")) if path.name != reasons.FILE]
-    made = [of_result(result, results) for result in results]
-    evidence = [(result, found) for result, (found, _, _) in zip(results, made)]
-    lines = [INTRODUCTION, *index(evidence, reasons.read(folder))]
-    files = {}
-    for _, text, pictures in made:
-        lines += text
-        files.update(pictures)
+    results = [read(path) for path in sorted(folder.glob("*.json")) if path.name != targets.REASONS]
+    evidence = [(result, asked(result, evidence_of)) for result in results]
+    lines, drawings = [INTRODUCTION, *index(evidence, targets.read_reasons(folder))], {}
+    if results:
+        lines += ["## Where, when and how", ""]
+        for result in results:
+            asked(result, lambda each: list(measured_lines([each])))
+        lines += measured_lines(results)
+    for kind in SECTIONS:
+        chosen = [result for result in results if result.kind == kind]
+        if chosen:
+            text, pictures = section(chosen, results)
+            lines += text
+            drawings.update(pictures)
     if not results:
         lines.append("There are no results yet.\n")
-    files[PAGE] = "\n".join(lines).rstrip("\n") + "\n"
-    return files
+    return "\n".join(lines).rstrip("\n") + "\n", drawings

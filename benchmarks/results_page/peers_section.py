@@ -1,14 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page's part for a result of benchmarks/run peers."""
-import row as peer_row
-from grouped_bars import grouped_bars
-from ratio_bars import ratio_bars
+"""The page's part for results of benchmarks/run peers, and what they say about targets: rows carry them."""
+from chart import Bar, bar_chart
+from figures import all_rounded
+from peer_times import BARRIER
+from result import BadResult
+from row import target_text
+from targets import BY_ID, Evidence
 from text import cell, figure, table
 
+QUESTION = "How does the library compare with its peers?"
 # As includes.py measures.
 NVCC_ROUNDS = 3
-RATIOS = ("times_faster", "times_the_cost")
-HEADS = ("what", "ours", "peer", "figure", ">median", ">least", ">most", "target", "met")
+COMPILED = ", compiled"
+
+
+def of_collectives(row):
+    if row["peer"]["name"] == BARRIER:
+        return "more_ranks_than_processors"
+    return "small_all_reduce_openmpi" if row["size"] == 256 else f"{row['verb']}_openmpi"
+
+
+def of_adamw(row):
+    return "adamw_by_hand" if row["peer"]["name"] == "hand-written AVX2" else "adamw_pytorch"
+
+
+def of_overhead(row):
+    return "verb_instructions" if row["figure"] == "instructions_per_verb" else "verb_nanoseconds"
+
+
+def of_includes(row):
+    which = "umbrella" if row["ours"]["name"] == "shardkit.hpp" else "light"
+    return f"includes_{which}" + ("_nvcc" if row["compiler"] == "nvcc" else "")
+
+
+TARGET_OF = {"collectives": of_collectives, "adamw": of_adamw, "overhead": of_overhead,
+             "includes": of_includes, "training": lambda row: "training_fsdp2"}
+
+
+def evidence(result):
+    """@raise BadResult for a row with a target that the project does not have"""
+    for row in result["rows"]:
+        if row["target"] is None:
+            continue
+        target = BY_ID.get(TARGET_OF[row["part"]](row))
+        if target is None or all_rounded(target.bound) != all_rounded(row["target"]):
+            raise BadResult(f"{result.name}: '{row['what']}' against {row['peer']['name']} has the target "
+                            f"{target_text(row['target'])}: expected "
+                            + ("none" if target is None else f"{target_text(target.bound)}, as {target.id} says"))
+        yield Evidence(target.id, row["value"]["median"], f"{row['what']}, against {row['peer']['name']}")
+
+
+def place(row):
+    """Line and column of a row in its part's table."""
+    ours, peer = row["ours"]["name"], row["peer"]["name"]
+    if row["part"] == "collectives":
+        return row["what"], f"{ours.removeprefix('shardkit ')} / {peer}" if " on " in ours else peer
+    if row["part"] == "training":
+        return f"{row['what']} / {peer.removesuffix(COMPILED)}", "compiled" if peer.endswith(COMPILED) else "as it is"
+    if row["part"] == "overhead":
+        return row["what"], f"{peer.removeprefix('bare calls of ')}, {row['figure'].split('_', maxsplit=1)[0]}"
+    return (f"{ours} / {peer}", row["compiler"]) if row["part"] == "includes" else (row["what"], peer)
+
+
+def cell_of(row):
+    value = row["value"]
+    text = f"{figure(value['median'])} ({figure(value['min'])}-{figure(value['max'])})"
+    return text + {None: "", True: f" {target_text(row['target'])} met", False: f" {target_text(row['target'])} **missed**"}[row["met"]]
 
 
 def time_text(side):
@@ -17,82 +74,79 @@ def time_text(side):
     return f"{side['instructions']:.0f} instructions" if "instructions" in side else "-"
 
 
-def cells(made):
-    value = made["value"]
-    return (made["what"], f"{made['ours']['name']}, {time_text(made['ours'])}",
-            f"{made['peer']['name']}, {time_text(made['peer'])}", made["figure"].replace("_", " "),
-            figure(value["median"]), figure(value["min"]), figure(value["max"]),
-            peer_row.target_text(made["target"]), peer_row.met_text(made))
+def part_table(rows):
+    lines, columns = {}, {}
+    for row in rows:
+        line, column = place(row)
+        columns[column] = True
+        lines.setdefault(line, {"": time_text(row["ours"])})[column] = cell_of(row)
+    return table(("what", ">ours", *(f">{column}" for column in columns)),
+                 [(line, found[""], *(found.get(column, "-") for column in columns)) for line, found in lines.items()])
 
 
-def collectives_pictures(result, rows):
-    """For each number of ranks one of the threads engine and one of our engines on MPI, grouped by verb and size."""
-    for ranks in dict.fromkeys(made["ranks"] for made in rows):
-        for words, on_mpi in (("threads", False), ("mpi", True)):
-            chosen = [made for made in rows if made["ranks"] == ranks and (" on " in made["ours"]["name"]) == on_mpi]
-            if not chosen:
-                continue
-            title = f"collectives: times faster, {ranks} ranks, engine {words}"
-            groups = {}
-            for made in chosen:
-                name = f"{made['ours']['name'].removeprefix('shardkit on ')} / raw calls" if on_mpi else \
-                    made["peer"]["name"]
-                groups.setdefault(made["what"].removesuffix(f", {ranks} ranks"), []).append(
-                    (name, made["value"]["median"], made["met"]))
-            yield f"{result.stem}_collectives_{words}_{ranks}_ranks.svg", title, grouped_bars(title, groups)
-
-
-def pictures_of(result, part, rows):
-    """One for each figure that is a ratio and each number of ranks."""
-    if part == "collectives":
-        yield from collectives_pictures(result, rows)
-        return
-    for name, ranks in dict.fromkeys((made["figure"], made.get("ranks")) for made in rows):
-        if name in RATIOS:
-            bars = [(f"{made['what']}: {made['ours']['name']} / {made['peer']['name']}", made["value"]["median"],
-                     made["met"]) for made in rows if (made["figure"], made.get("ranks")) == (name, ranks)]
-            title = f"{part}: {name.replace('_', ' ')}" + (f", {ranks} ranks" if ranks else "")
-            yield (f"{result.stem}_{part}_{name}" + (f"_{ranks}_ranks" if ranks else "") + ".svg", title,
-                   ratio_bars(title, bars))
-
-
-def rounds_of(made, result):
+def rounds_of(row, result):
     """Rows of earlier results do not say; nvcc had few rounds even then."""
-    return made.get("rounds", min(result["rounds"], NVCC_ROUNDS) if made.get("compiler") == "nvcc" else
-                    result["rounds"])
+    return row.get("rounds", min(result["rounds"], NVCC_ROUNDS) if row.get("compiler") == "nvcc" else result["rounds"])
 
 
 def few_rounds(result, rows):
     """A line for each number of rounds below that of the result. Instructions are counted once."""
     found = {}
-    for made in rows:
-        rounds = rounds_of(made, result)
-        if rounds < result["rounds"] and "instructions" not in made["ours"]:
-            found.setdefault(rounds, {})[made.get("compiler", made["what"])] = True
+    for row in rows:
+        rounds = rounds_of(row, result)
+        if rounds < result["rounds"] and "instructions" not in row["ours"]:
+            found.setdefault(rounds, {})[row.get("compiler", row["what"])] = True
     for rounds, names in sorted(found.items()):
         yield from (f"In {rounds} round{'s' if rounds > 1 else ''}, not {result['rounds']}: "
                     f"{', '.join(map(cell, names))}.", "")
 
 
-def left_out(result):
+def result_lines(result):
+    for part in dict.fromkeys(row["part"] for row in result["rows"]):
+        rows = [row for row in result["rows"] if row["part"] == part]
+        yield from (f"### {part}, {result.name}: {', '.join(dict.fromkeys(row['figure'].replace('_', ' ') for row in rows))}", "",
+                    *few_rounds(result, rows), *part_table(rows))
     for title, member in (("Left out", "left_out"), ("Failed", "failed")):
         if result[member]:
             yield from (f"{title}:", "", *(f"- {cell(entry['part'])}, {cell(entry['what'])}: {cell(entry['why'])}"
                                            for entry in result[member]), "")
 
 
-def versions(result):
-    # Earlier results do not say which library they are of, nor of which run the sides are.
-    several = len({made["ranks"] for made in result["rows"] if "ranks" in made}) > 1
-    of_last = " (of the run with the most ranks)" if several and "commit" not in result["versions"] else ""
-    yield from (f"Versions and flags of each side{of_last}:", "")
-    yield from (f"- {cell(name)}: {cell(text)}" for name, text in sorted(result["versions"].items()))
-    for name, facts in sorted(result["sides"].items()):
-        yield f"- {cell(name)}: " + ", ".join(f"{cell(key)} {cell(text)}" for key, text in sorted(facts.items()))
+def side_lines(results):
+    """Versions and flags of each side; those that say the same stand together."""
+    found = {}
+    for result in results:
+        for name, facts in result["sides"].items():
+            text = ", ".join(f"{key} {value}" for key, value in sorted(facts.items()) if key != "ranks")
+            found.setdefault(text, {})[name] = True
+    yield from ("Versions and flags of each side:", "")
+    yield from (f"- {cell('; '.join(names))}: {cell(text)}" for text, names in found.items())
+    yield ""
 
 
-def peers_section(result, _others):
-    for part in dict.fromkeys(made["part"] for made in result["rows"]):
-        rows = [made for made in result["rows"] if made["part"] == part]
-        yield part, [*few_rounds(result, rows), *table(HEADS, [cells(made) for made in rows])], list(pictures_of(result, part, rows))
-    yield None, [*left_out(result), *versions(result)], []
+def chart_of(title, rows, label, name):
+    groups = {}
+    for row in rows:
+        groups.setdefault(label(row), []).append(Bar(((name(row), row["value"]["median"]),), row["met"] is False))
+    return title, bar_chart(title, "times as fast, logarithmic: bars begin at 1", list(groups.items()), ratio=True)
+
+
+def pictures(results):
+    """Of the threads engine with the fewest ranks, and of training; of the first result that has them."""
+    for part, chosen in (("collectives", lambda row: " on " not in row["ours"]["name"]), ("training", lambda row: True)):
+        rows = next(filter(None, ([row for row in result["rows"] if row["part"] == part and chosen(row)]
+                                  for result in results)), [])
+        if part == "collectives":
+            rows = [row for row in rows if row["ranks"] == min(each["ranks"] for each in rows)]
+        if rows:
+            what = f"{rows[0]['ranks']} ranks on threads" if part == "collectives" else "a step of train_gpt"
+            yield (f"peers_{part}", *chart_of(f"{part}, {what}: times faster than", rows,
+                                              lambda row: row["what"] if part == "collectives" else place(row)[0],
+                                              lambda row: row["peer"]["name"] if part == "collectives" else place(row)[1]))
+
+
+def section(results, _everything):
+    lines = ["Median over the rounds, in brackets the least and the largest; \"ours\" is the library's own cost beside the first peer.", ""]
+    for result in results:
+        lines += result_lines(result)
+    return [*lines, *side_lines(results)], list(pictures(results))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that a benchmark has written with --json."""
+"""A file that a benchmark has written with --json, and what the page says of all of them."""
 import json
 
-from bad_result import BadResult
+from figures import size_text
+from text import cell, file_link, table
 
 MEMBERS = {"date": str, "machine": dict, "rounds": int, "rows": list}
 KINDS = ("collectives", "kernels", "policies", "peers")
@@ -11,6 +12,16 @@ FORMAT = 1
 LEAST_ROUNDS = 15
 # The load of a machine that does nothing else.
 QUIET = 0.5
+
+
+# Members that every result has, or that have a place of their own.
+OWN = ("benchmark", "format", "date", "machine", "rows", "wrong", "rounds")
+# How something was measured.
+OF_MEASURED = ("pinned", "warmup")
+
+
+class BadResult(Exception):
+    """A file that cannot be on the page; the text names it, what it says and what was expected."""
 
 
 def no_number(name):
@@ -68,3 +79,47 @@ def read(path):
     if found.get("wrong"):
         raise BadResult(f"{path.name}: wrong {found['wrong']}: expected a result without wrong data")
     return Result(path, found)
+
+
+def short(value):
+    """A member's value on one line, or None for what has a place of its own."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) if isinstance(value, (str, int, float)) and value != "" else None
+
+
+def method(result):
+    """All members that are single values, and what makes the result less than one."""
+    if result.is_prediction:
+        yield "predicted, nothing was measured"
+    if result.is_busy:
+        yield "**others used the machine at the same time**"
+    if result.is_quick:
+        yield f"**a quick run: a first look, no result; the targets ask for {LEAST_ROUNDS} rounds**"
+    for name, value in sorted(result.found.items()):
+        text = short(value)
+        if name not in OWN and text is not None and not (result.is_prediction and name in OF_MEASURED):
+            yield f"{name.replace('_', ' ')} {text}"
+
+
+def origin(result):
+    """Machine, compiler and library."""
+    machine, build = result["machine"], result.get("versions") or result["build"]
+    parts = [machine["processor"], f"{machine['processors']} processors usable", f"last cache "
+             f"{size_text(machine['last_cache_bytes'])}", f"{machine['memory_bytes'] / (1 << 30):.0f} GiB", machine["system"]]
+    made = [f"{'' if name in ('compiler', 'flags') else name + ' '}{build[name]}"
+            for name in ("compiler", "flags", "python", "valgrind") if build.get(name)]
+    tree = f"; shardkit {build['shardkit']}, commit {build['commit']}" if "commit" in build else ""
+    return f"{', '.join(parts)}; {', '.join(made)}{tree}"
+
+
+def measured_lines(results):
+    """Where, when and how each was measured: what several have in common stands once."""
+    origins = {}
+    for result in results:
+        origins.setdefault(origin(result), []).append(result.name)
+    yield from (f"- {cell(text)}: {', '.join(names)}" for text, names in origins.items())
+    yield ""
+    yield from table(("file", "date", ">rounds", ">load before", "how"), [
+        (file_link(result.name), result["date"], "-" if result.is_prediction else result["rounds"],
+         f"{result['machine']['load_before']:.2f}", ", ".join(method(result))) for result in results])

@@ -1,14 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The project's aims, as docs/benchmarks.md tells them."""
-from row import at_least, at_most
-from target import Target
+"""The project's aims, as docs/benchmarks.md tells them, what results say about them, and why some are missed."""
+import dataclasses
+import json
 
+from result import BadResult
+from row import at_least, at_most
+
+REASONS = "reasons.json"
 COLLECTIVES = "`benchmarks/run collectives`, ranks = processors"
 PEERS = "`benchmarks/run peers`"
 POLICIES = "`benchmarks/run policies`"
 ON_GPU = "`benchmarks/run kernels --device gpu`, from 256 MiB on"
 NO_GPU = "no GPU was there to measure on"
 BARRIER = 1 / 1.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """`bound`: {"least": value} or {"most": value}, as in the JSON of peers; `by`: what measures it, in words;
+    `without`: why there may be no result."""
+    id: str
+    what: str
+    bound: dict
+    by: str
+    without: str = "-"
+
+    def rank(self, value):
+        """Grows with how good a value is."""
+        return value if "least" in self.bound else -value
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """What a result says about a target. `target`: its id; `what`: the row that was measured."""
+    target: str
+    value: float
+    what: str
 
 
 def of_copy(verb, size, share):
@@ -60,3 +87,23 @@ TARGETS = (
            f"{PEERS} includes, with nvcc"),
 )
 BY_ID = {target.id: target for target in TARGETS}
+
+
+def read_reasons(folder):
+    """Why targets are missed: written by hand, a text for each target's id.
+    @raise BadResult for what is no such file, and for a reason that names no target"""
+    path = folder / REASONS
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadResult(f"{REASONS}: expected JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise BadResult(f"{REASONS}: expected an object with a text for each target's id")
+    for name, text in found.items():
+        if name not in BY_ID:
+            raise BadResult(f"{REASONS}: '{name}' is no target: expected one of {', '.join(BY_ID)}")
+        if not isinstance(text, str) or not text.strip():
+            raise BadResult(f"{REASONS}: '{name}' has no reason: expected a text")
+    return found

@@ -2,7 +2,7 @@
 """Pieces of Markdown, and numbers as words."""
 import re
 
-from row import four_digits
+from figures import four_digits
 
 
 def cell(text):
@@ -12,26 +12,9 @@ def cell(text):
 
 def table(heads, rows):
     """Lines; a head that begins with > stands over numbers."""
-    lines = ["| " + " | ".join(head.removeprefix(">") for head in heads) + " |",
+    lines = ["| " + " | ".join(cell(head.removeprefix(">")) for head in heads) + " |",
              "| " + " | ".join("--:" if head.startswith(">") else "---" for head in heads) + " |"]
-    return [*lines, *["| " + " | ".join(cell(text) for text in texts) + " |" for texts in rows]]
-
-
-def size_text(size):
-    """Whole powers of 1024 as such: "8 MiB", and "67108860 B" where it is none."""
-    size = round(size)
-    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size and size % (1 << shift) == 0:
-            return f"{size >> shift} {unit}"
-    return f"{size} B"
-
-
-def rough_size(size):
-    """"1 MiB" for what was rounded down from it."""
-    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size >= 0.999 * (1 << shift):
-            return f"{size / (1 << shift):.3g} {unit}"
-    return f"{size} B"
+    return [*lines, *["| " + " | ".join(cell(text) for text in texts) + " |" for texts in rows], ""]
 
 
 def mebibytes(size):
@@ -45,3 +28,7 @@ def percent(share):
 def figure(value):
     """Four digits, or a - where there is none."""
     return "-" if value is None else four_digits(value)
+
+
+def file_link(name):
+    return f"[{name}](../benchmarks/results/{name})"

@@ -2,17 +2,13 @@
 """The index at the head of the page: each target with the best value that is known, met or missed."""
 import collections
 
-from bad_result import BadResult
-from row import four_digits, is_met, target_text
+from figures import four_digits
+from result import BadResult
+from row import is_met, target_text
 from targets import TARGETS
-from text import table
+from text import file_link, table
 
 HEADS = ("target", "what", "aim", ">best value", "verdict", "measured by", "reason")
-
-
-def anchor(heading):
-    """As Markdown makes links to headings."""
-    return "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c in "-_")
 
 
 def of_files(evidence):
@@ -49,7 +45,7 @@ def verdict(target, by_result, reasons):
         return ("-", "not measured", target.by, reasons.get(target.id, target.without))
     reason = reasons.get(target.id, "-")
     result, best = best_of(target, by_result)
-    where = f"[{result.name}](#{anchor(result.name)}): {best.what}" + (" **(busy machine)**" if result.is_busy else "")
+    where = f"{file_link(result.name)}: {best.what}" + (" **(busy machine)**" if result.is_busy else "")
     met = is_met(target.bound, best.value)
     missed = sum(not is_met(target.bound, piece.value) for piece in by_result.values())
     words = "met" if met else "**missed**"
@@ -67,7 +63,7 @@ def index(evidence, reasons):
     for target in TARGETS:
         value, words, where, reason = verdict(target, files[target.id], reasons)
         rows.append((f"`{target.id}`", target.what, target_text(target.bound), value, words, where, reason))
-    return ["## Targets", "", *table(HEADS, rows), "",
+    return ["## Targets", "", *table(HEADS, rows),
             "A value is the worst of the rows of one result of which the target speaks, and of several results the "
             "best. Quick runs do not count. That a steady step allocates nothing is for tests to say; and that "
             "tests/run takes at most 10 minutes on two processors, .ci/run at most 40, for whoever runs them.", ""]

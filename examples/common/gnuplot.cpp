@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <stdexcept>
 
 #include "input_error.hpp"
+#include "text_format.hpp"
 
 namespace program {
 
@@ -43,25 +45,38 @@ std::string read_all(int from) {
 
 }  // namespace
 
-std::string gnuplot_picture(const std::string& file, const Drawing& drawing) {
+Answer answer_of(const std::string& command, const std::string& input) {
     std::array<int, 2> ends;
-    if (pipe(ends.data()) != 0) { throw std::runtime_error("--plot: no pipe to read gnuplot's picture from"); }
-    std::FILE* gnuplot = popen(("exec gnuplot >/dev/fd/" + std::to_string(ends[1])).c_str(), "w");
+    if (pipe(ends.data()) != 0) { return {}; }
+    // What ends before it has read everything is an answer, too, and no reason to end with it.
+    const auto before = std::signal(SIGPIPE, SIG_IGN);
+    std::FILE* child = popen(("exec " + command + " >/dev/fd/" + std::to_string(ends[1])).c_str(), "w");
     close(ends[1]);
-    auto picture = std::async(std::launch::async, read_all, ends[0]);
+    auto text = std::async(std::launch::async, read_all, ends[0]);
     int status = -1;
-    if (gnuplot != nullptr) {
-        std::fprintf(gnuplot, "set terminal %s size %d,%d\n", file.ends_with(".svg") ? "svg" : "pngcairo",
-                     drawing.width, drawing.height);
-        std::fwrite(drawing.script.data(), 1, drawing.script.size(), gnuplot);
-        status = pclose(gnuplot);
+    if (child != nullptr) {
+        std::fwrite(input.data(), 1, input.size(), child);
+        status = pclose(child);
     }
-    std::string drawn = picture.get();
+    const Answer answer{status != -1 && WIFEXITED(status) ? WEXITSTATUS(status) : -1, text.get()};
     close(ends[0]);
-    if (status == -1 || !WIFEXITED(status) || WEXITSTATUS(status) != 0 || drawn.empty()) {
+    std::signal(SIGPIPE, before);
+    return answer;
+}
+
+std::string gnuplot_picture(const std::string& file, const Drawing& drawing) {
+    static constexpr const char* style =
+#include "chart_style.gp"
+        ;
+    const std::string kind = file.ends_with(".svg") ? "svg" : "png";
+    Answer drawn =
+        answer_of("gnuplot",
+                  style + formatted("set terminal @as_%s size %d,%d\n", kind.c_str(), drawing.width, drawing.height) +
+                      drawing.script);
+    if (drawn.code != 0 || drawn.text.empty()) {
         throw std::runtime_error("--plot: gnuplot failed on '" + file + "'");
     }
-    return drawn;
+    return drawn.text;
 }
 
 }  // namespace program

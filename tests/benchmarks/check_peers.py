@@ -16,14 +16,13 @@ import unittest.mock
 ROOT = pathlib.Path(sys.argv[1])
 BUILD = pathlib.Path(sys.argv[2])
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "benchmarks/peers"))
+sys.path[:0] = [str(ROOT / "benchmarks/peers"), str(ROOT / "benchmarks/common")]
 import adamw  # noqa: E402
 import collectives  # noqa: E402
 import includes  # noqa: E402
 import machine  # noqa: E402
 import overhead  # noqa: E402
 import row  # noqa: E402
-import summary  # noqa: E402
 import training  # noqa: E402
 from refusal import Unavailable, WrongData  # noqa: E402
 from report import Report  # noqa: E402
@@ -98,7 +97,7 @@ def check_refusals():
 
 
 def check_figures():
-    expect(summary.summarise([3.0, 1.0, 2.0, 10.0]) == {"median": 2.5, "min": 1.0, "p95": 10.0, "max": 10.0},
+    expect(row.summarise([3.0, 1.0, 2.0, 10.0]) == {"median": 2.5, "min": 1.0, "p95": 10.0, "max": 10.0},
            "median, least and largest")
     expect(row.is_met(row.at_least(4), 4.0) and not row.is_met(row.at_least(4), 3.999)
            and row.is_met(row.at_most(3), 3.0) and not row.is_met(row.at_most(3), 3.1)
@@ -246,7 +245,10 @@ def check_runs(folder):
     file = folder / "result.json"
     done = peers("includes", "overhead", "--quick", "--rounds", 1, "--peer", "gloo", "--compiler", "c++", "--programs",
                  BUILD, "--json", file)
-    found = json.loads(file.read_text(encoding="utf-8"))
+    text = file.read_text(encoding="utf-8")
+    found = json.loads(text)
+    lines = [line.strip(" ,") for line in text.splitlines()]
+    expect(all(json.dumps(made, ensure_ascii=False) in lines for made in found["rows"]), "a line for each row", text)
     check_json(found, ["overhead", "includes"], 1)
     left_out = [entry["what"] for entry in found["left_out"]]
     expect(found["failed"] == [] and done.returncode == (1 if left_out else 0) and left_out in ([], ["instructions"]),

@@ -37,7 +37,7 @@ def check_row(row, report):
     what = f"{report['engine']} {row['mesh']} {row['policy']} {report['model']['type']}"
     step, compute, communication = (row[name]["median"] for name in ("step_us", "compute_us", "communication_us"))
     expect(all(check_spread(row[name]) for name in ("step_us", "compute_us", "communication_us")), f"{what}: times")
-    expect(step > 0 and near(row["exposed"], (step - compute) / step), f"{what}: exposed is (step - compute) / step")
+    expect(step > 0 and near(1 - row["exposed"], compute / step), f"{what}: exposed is (step - compute) / step")
     dp, tp, cp = map(int, row["mesh"].split("x"))
     expect(row["ranks"] == dp * tp * cp, f"{what}: ranks")
     calls = expected_calls(row["policy"], len(report["model"]["groups"]), dp, cp, row["shard_group"],
@@ -59,7 +59,8 @@ def check_row(row, report):
     predicted = row["predicted_communication_us"]
     expect((predicted is None) == (report["links"] is None), f"{what}: predicted with links")
     if predicted is not None and communication > 0:
-        expect(near(row["prediction_error"], predicted / communication - 1), f"{what}: error of the prediction")
+        right = predicted / communication
+        expect(abs(row["prediction_error"] - (right - 1)) <= 2e-3 * max(1, right), f"{what}: error of the prediction")
 
 
 def measured(folder, flags, launcher=()):
@@ -152,7 +153,7 @@ def check_predicted(folder, flags, links, meshes):
     expect(report["predicted"]["ranks_per_node"] == links[2], "nodes")
     for row in rows:
         what = f"predicted {row['mesh']} {row['policy']}"
-        expect(near(row["communication_us"], predicted_us(row, links, 1 << 22, 4), 1e-3), f"{what}: ring costs")
+        expect(near(row["communication_us"], predicted_us(row, links, 1 << 22, 4)), f"{what}: ring costs")
         expect(row["nodes"] == -(-row["ranks"] // links[2]), f"{what}: nodes")
         compute, communication = row["compute_us"], row["communication_us"]
         expect(near(compute, 1500) and near(row["step_no_overlap_us"], compute + communication) and

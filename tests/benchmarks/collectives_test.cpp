@@ -11,7 +11,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../../benchmarks/collectives/plan_rows.hpp"
-#include "../../benchmarks/collectives/with_verb.hpp"
+#include "../../benchmarks/collectives/verbs.hpp"
 #include "planted_verb.hpp"
 
 namespace {

@@ -5,9 +5,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "../../benchmarks/collectives/json_report.hpp"
-#include "../../benchmarks/collectives/table.hpp"
-#include "../../benchmarks/kernels/command_line.hpp"
+#include "../../benchmarks/collectives/report.hpp"
+#include "../../benchmarks/kernels/options.hpp"
 #include "../../benchmarks/kernels/report.hpp"
 
 namespace {

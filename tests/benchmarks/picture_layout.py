@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the texts of a picture by gnuplot can be read: all of them lie inside it, none lies on another, and none in a
 plot's frame, where the curves are."""
+import html
 import itertools
 import math
 import re
@@ -15,7 +16,7 @@ LETTER = 0.55
 def boxes(svg):
     """(text, its four corners)"""
     for x, y, angle, size, anchor, text in GROUP.findall(svg):
-        text = re.sub("<[^>]*>", "", text).strip()
+        text = html.unescape(re.sub("<[^>]*>", "", text)).strip()
         x, y, size, turned = float(x), float(y), float(size), math.radians(float(angle or 0))
         width = LETTER * size * len(text)
         left = {"start": 0, "middle": -width / 2, "end": -width}[anchor]

@@ -6,7 +6,7 @@
 
 #include "../../benchmarks/common/host_copy.hpp"
 #include "../../benchmarks/common/measure.hpp"
-#include "../../benchmarks/kernels/row.hpp"
+#include "../../benchmarks/kernels/report.hpp"
 #include "planted_kernels.hpp"
 
 namespace benchmarks::kernels {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "../../benchmarks/kernels/make_workload.hpp"
+#include "../../benchmarks/kernels/run_kernels.hpp"
 
 namespace benchmarks::kernels {
 

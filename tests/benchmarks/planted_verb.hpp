@@ -7,7 +7,7 @@
 
 #include <shardkit/rank/context.hpp>
 
-#include "../../benchmarks/collectives/verb_workload.hpp"
+#include "../../benchmarks/collectives/workloads.hpp"
 #include "../../benchmarks/common/measure.hpp"
 
 namespace benchmarks {

@@ -12,12 +12,9 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/policy/full_shard.hpp>
 
-#include "../../benchmarks/policies/fit_link.hpp"
-#include "../../benchmarks/policies/plan_model.hpp"
+#include "../../benchmarks/policies/links.hpp"
 #include "../../benchmarks/policies/prediction.hpp"
 #include "../../benchmarks/policies/row.hpp"
-#include "../../benchmarks/policies/spread.hpp"
-#include "../../benchmarks/policies/theory.hpp"
 #include "../../benchmarks/policies/trainer.hpp"
 #include "spoiled_engine.hpp"
 

@@ -50,7 +50,7 @@ class Tree:
     def texts(self, name):
         """What a picture says."""
         found = xml.etree.ElementTree.parse(self.pictures / name)
-        return [element.text for element in found.iter(f"{PICTURE}text")]
+        return ["".join(element.itertext()).strip() for element in found.iter(f"{PICTURE}text")]
 
 
 def changed(result, **members):

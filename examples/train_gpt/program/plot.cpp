@@ -8,21 +8,15 @@
 
 namespace train_gpt {
 
-namespace {
-
-/// The ranges of a curve that is a single point, which gnuplot does not choose without a warning.
-std::string one_point(double loss) {
-    return program::formatted("set xrange [0:2]\nset yrange [%.9g:%.9g]\n", loss - 1, loss + 1);
-}
-
-}  // namespace
-
 std::string plot_losses(const std::string& file, const std::string& title, const std::vector<double>& losses) {
+    const bool one = losses.size() == 1;
     std::string script =
-        "set title " + program::gnuplot_text(title) +
-        " noenhanced\nset xlabel 'step'\nset ylabel 'loss (nats per byte)'\nset grid\nunset key\n" +
-        program::formatted("plot '-' with %s linewidth 2\n", losses.size() == 1 ? "points" : "lines");
-    if (losses.size() == 1) { script = one_point(losses[0]) + script; }
+        "set title " + program::gnuplot_text(title) + "\nset xlabel 'step'\nset ylabel 'loss (nats per byte)'\n";
+    // Of a single point gnuplot chooses no ranges without a warning.
+    if (one) {
+        script += program::formatted("set xrange [0:2]\nset yrange [%.9g:%.9g]\n", losses[0] - 1, losses[0] + 1);
+    }
+    script += program::formatted("plot '-' with %s linetype 1\n", one ? "points" : "lines");
     for (std::size_t i = 0; i < losses.size(); ++i) { script += program::formatted("%zu %.9g\n", i + 1, losses[i]); }
     return program::gnuplot_picture(file, {900, 540, script + "e\n"});
 }

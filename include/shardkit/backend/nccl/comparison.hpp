@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/check.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/device_buffer.hpp>
 #include <shardkit/backend/cuda/pinned_buffer.hpp>
 #include <shardkit/backend/cuda/stream.hpp>

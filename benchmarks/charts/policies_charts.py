@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Charts of a result of benchmarks/run policies: a step and what it is made of, memory, and predicted steps over ranks."""
+from chart import Bar, Panel, Series, bar_chart, line_chart
+
+
+def policy_label(row):
+    """As it is written in C++."""
+    return f"hybrid_shard<{row['shard_group']}>" if row["policy"] == "hybrid_shard" else row["policy"]
+
+
+def labels(rows):
+    """With the mesh where there are several."""
+    several = len({row["mesh"] for row in rows}) > 1
+    return [f"{row['mesh']} {policy_label(row)}" if several else policy_label(row) for row in rows]
+
+
+def of_model(result):
+    return f"{result['model']['description']}, {result['model']['type']}"
+
+
+def step_chart(result):
+    def bars(row):
+        compute, step = row["compute_us"]["median"], row["step_us"]["median"]
+        yield Bar((("computation", compute / 1e3), ("exposed communication", max(0, step - compute) / 1e3)))
+        yield Bar((("communication alone", row["communication_us"]["median"] / 1e3),))
+        if row["predicted_communication_us"] is not None:
+            yield Bar((("communication, predicted", row["predicted_communication_us"] / 1e3),))
+
+    title = f"a step on {result['engine']}: {of_model(result)}"
+    return title, bar_chart(title, "time (ms)", [(label, tuple(bars(row))) for label, row in
+                                                 zip(labels(result["rows"]), result["rows"])])
+
+
+def memory_chart(result):
+    title = f"peak memory of a rank: {of_model(result)}"
+    return title, bar_chart(title, "MiB", [
+        (label, tuple(Bar(((name, row[member] / (1 << 20)),)) for name, member in
+                      (("measured", "peak_bytes"), ("planned", "planned_peak_bytes"))))
+        for label, row in zip(labels(result["rows"]), result["rows"])])
+
+
+def predicted_chart(result):
+    rows = result["predicted"]["rows"]
+    policies = list(dict.fromkeys(row["policy"] for row in rows))
+    panels = []
+    for member, words in (("step_no_overlap_us", "no overlap"), ("step_full_overlap_us", "perfect overlap")):
+        series = [Series(policy, tuple((row["ranks"], row[member] / 1e3) for row in
+                                       sorted(rows, key=lambda row: row["ranks"]) if row["policy"] == policy),
+                         look, width=2 * (len(policies) + 1 - look)) for look, policy in enumerate(policies, 1)]
+        panels.append(Panel(f"time (ms), {words}", tuple(series), "ranks"))
+    title = f"PREDICTED step, not measured: {of_model(result)}"
+    return title, line_chart(title, panels)

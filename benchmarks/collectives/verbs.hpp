@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/barrier.hpp>
+#include <shardkit/comm/broadcast.hpp>
+#include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/comm/send_receive.hpp>
+
+#include "options.hpp"
+
+namespace benchmarks {
+
+/// One collective as one rank sees it, and the numbers that go into it.
+/// Values:  element i of world rank w is a pseudo-random whole number that depends on w and i, below 251, or below 8
+///          where values are summed: these, and sums over up to 32 ranks, are exact in every element type.
+struct Shape {
+    std::vector<std::size_t> world_ranks;  ///< of the ranks of this sub-mesh
+    std::size_t rank = 0;                  ///< this rank's number in the sub-mesh
+    std::size_t piece = 0;                 ///< elements; of one rank where the verb has pieces per rank
+    std::size_t root = 0;
+    shardkit::ReduceOp op = shardkit::ReduceOp::sum;
+
+    std::size_t ranks() const noexcept { return world_ranks.size(); }
+    std::size_t next() const noexcept { return (rank + 1) % ranks(); }
+    std::size_t previous() const noexcept { return (rank + ranks() - 1) % ranks(); }
+
+    /// What rank q of this sub-mesh puts in at `index` of a verb that copies.
+    std::uint64_t value(std::size_t q, std::size_t index) const noexcept {
+        return number(world_ranks[q], index, 251);
+    }
+    /// The same of a verb that reduces.
+    std::uint64_t addend(std::size_t q, std::size_t index) const noexcept {
+        return number(world_ranks[q], index, op == shardkit::ReduceOp::sum ? 8 : 251);
+    }
+    /// All ranks' addends as one.
+    std::uint64_t reduced(std::size_t index) const noexcept {
+        std::uint64_t result = addend(0, index);
+        for (std::size_t q = 1; q < ranks(); ++q) {
+            const std::uint64_t other = addend(q, index);
+            result = op == shardkit::ReduceOp::sum   ? result + other
+                     : op == shardkit::ReduceOp::max ? std::max(result, other)
+                                                     : std::min(result, other);
+        }
+        return result;
+    }
+
+  private:
+    /// The upper half of a product by an odd number (Knuth, The Art of Computer Programming 3, 6.4), below `range`.
+    static std::uint64_t number(std::uint64_t world_rank, std::uint64_t index, std::uint64_t range) noexcept {
+        std::uint64_t mixed = (index + 1) * 0x9e3779b97f4a7c15U + (world_rank + 1) * 0xd1b54a32d192ed03U;
+        mixed = (mixed ^ (mixed >> 29U)) * 0xbf58476d1ce4e5b9U;
+        return ((mixed >> 32U) * range) >> 32U;
+    }
+};
+
+/// A value, or none where a buffer holds or keeps what was there before.
+using Number = std::optional<std::uint64_t>;
+/// Element i of a rank's buffer.
+using NumberAt = Number (*)(const Shape& shape, std::size_t i);
+
+/// What verbs have in common unless they say otherwise. Besides, a verb V has
+///   offered<C, T>              whether an engine's communicator C has the verb for elements T
+///   bus_factor(ranks)          bus bandwidth over algorithm bandwidth, as nccl-tests defines them (its PERFORMANCE
+///   page) copied(placement, ranks)   what each rank has to copy at least, as a multiple of the size: half of the
+///   bytes that
+///                              have to be read and written
+///   given, expected            element i of what this rank puts in, and of what it must receive
+///   call                       the verb itself
+/// and, where in_place, the last three with the ending _in_place.
+struct Verb {
+    static constexpr bool out_of_place = true;
+    static constexpr bool in_place = false;
+    static constexpr bool reduces = false;
+    static constexpr bool has_root = false;
+    static constexpr bool moves_data = true;
+
+    /// Pieces that the size consists of.
+    static std::size_t pieces(std::size_t) { return 1; }
+    /// Elements that this rank sends and receives.
+    static std::size_t sent(const Shape& s) { return s.piece; }
+    static std::size_t received(const Shape& s) { return s.piece; }
+};
+
+/// Every rank receives every rank's piece. Size: the whole; count: a piece.
+struct AllGather : Verb {
+    static constexpr bool in_place = true;
+    template <class C, class T>
+    static constexpr bool offered = shardkit::AllGathers<C, T>;
+
+    static std::size_t pieces(std::size_t ranks) { return ranks; }
+    static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
+    /// The whole is read and written; in place without the own piece.
+    static double copied(Placement placement, double ranks) {
+        return placement == Placement::in_place ? (ranks - 1) / ranks : 1;
+    }
+
+    static std::size_t received(const Shape& s) { return s.ranks() * s.piece; }
+    static Number given(const Shape& s, std::size_t i) { return s.value(s.rank, i); }
+    static Number expected(const Shape& s, std::size_t i) { return s.value(i / s.piece, i % s.piece); }
+    static Number given_in_place(const Shape& s, std::size_t i) {
+        return i / s.piece == s.rank ? given(s, i % s.piece) : Number();
+    }
+    static Number expected_in_place(const Shape& s, std::size_t i) { return expected(s, i); }
+
+    template <class C, class T>
+    static void call(const C& comm, const Shape&, std::span<const T> sent, std::span<T> received,
+                     typename C::Stream stream) {
+        shardkit::all_gather(comm, sent, received, stream);
+    }
+    template <class C, class T>
+    static void call_in_place(const C& comm, const Shape&, std::span<T> values, typename C::Stream stream) {
+        shardkit::all_gather_in_place(comm, values, stream);
+    }
+};
+
+/// Every rank receives the whole sum.
+struct AllReduce : Verb {
+    static constexpr bool in_place = true;
+    static constexpr bool reduces = true;
+    template <class C, class T>
+    static constexpr bool offered = shardkit::AllReduces<C, T, T>;
+
+    static double bus_factor(double ranks) { return 2 * (ranks - 1) / ranks; }
+    /// Every input is read once and every output written once. One rank alone leaves what is in place.
+    static double copied(Placement placement, double ranks) {
+        return placement == Placement::in_place && ranks < 2 ? 0 : 1;
+    }
+
+    static Number given(const Shape& s, std::size_t i) { return s.addend(s.rank, i); }
+    static Number expected(const Shape& s, std::size_t i) { return s.reduced(i); }
+    static Number given_in_place(const Shape& s, std::size_t i) { return given(s, i); }
+    static Number expected_in_place(const Shape& s, std::size_t i) { return expected(s, i); }
+
+    template <class C, class T>
+    static void call(const C& comm, const Shape& s, std::span<const T> sent, std::span<T> received,
+                     typename C::Stream stream) {
+        shardkit::all_reduce(comm, s.op, sent, received, stream);
+    }
+    template <class C, class T>
+    static void call_in_place(const C& comm, const Shape& s, std::span<T> values, typename C::Stream stream) {
+        shardkit::all_reduce_in_place(comm, s.op, values, stream);
+    }
+};
+
+/// Every rank sends a piece of its own to every rank. Size: what a rank sends in all; count: a piece.
+struct AllToAll : Verb {
+    template <class C, class T>
+    static constexpr bool offered = shardkit::ExchangesAllToAll<C, T>;
+
+    static std::size_t pieces(std::size_t ranks) { return ranks; }
+    static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
+    static double copied(Placement, double) { return 1; }
+
+    static std::size_t sent(const Shape& s) { return s.ranks() * s.piece; }
+    static std::size_t received(const Shape& s) { return s.ranks() * s.piece; }
+    static Number given(const Shape& s, std::size_t i) { return s.value(s.rank, i); }
+    /// Piece q is what rank q sends here.
+    static Number expected(const Shape& s, std::size_t i) {
+        return s.value(i / s.piece, s.rank * s.piece + i % s.piece);
+    }
+
+    template <class C, class T>
+    static void call(const C& comm, const Shape&, std::span<const T> sent, std::span<T> received,
+                     typename C::Stream stream) {
+        shardkit::all_to_all(comm, sent, received, stream);
+    }
+};
+
+/// Every rank waits for every rank; no data, no bandwidth.
+struct Barrier : Verb {
+    static constexpr bool moves_data = false;
+    template <class C, class T>
+    static constexpr bool offered = shardkit::Communicator<C>;
+
+    static double bus_factor(double) { return 0; }
+    static double copied(Placement, double) { return 0; }
+
+    static std::size_t sent(const Shape&) { return 0; }
+    static std::size_t received(const Shape&) { return 0; }
+    static Number given(const Shape&, std::size_t) { return {}; }
+    static Number expected(const Shape&, std::size_t) { return {}; }
+
+    template <class C, class T>
+    static void call(const C& comm, const Shape&, std::span<const T>, std::span<T>, typename C::Stream stream) {
+        shardkit::barrier(comm, stream);
+    }
+};
+
+/// Every rank receives the root's values, in place only.
+struct Broadcast : Verb {
+    static constexpr bool out_of_place = false;
+    static constexpr bool in_place = true;
+    static constexpr bool has_root = true;
+    template <class C, class T>
+    static constexpr bool offered = shardkit::Broadcasts<C, T>;
+
+    static double bus_factor(double) { return 1; }
+    /// Every rank but the root reads and writes the whole; the yardstick shares this out among all.
+    static double copied(Placement, double ranks) { return (ranks - 1) / ranks; }
+
+    static Number given_in_place(const Shape& s, std::size_t i) {
+        return s.rank == s.root ? s.value(s.root, i) : Number();
+    }
+    static Number expected_in_place(const Shape& s, std::size_t i) { return s.value(s.root, i); }
+
+    template <class C, class T>
+    static void call_in_place(const C& comm, const Shape& s, std::span<T> values, typename C::Stream stream) {
+        shardkit::broadcast(comm, values, s.root, stream);
+    }
+};
+
+/// Every rank receives its piece of the sum. Size: the whole; count: a piece.
+struct ReduceScatter : Verb {
+    static constexpr bool in_place = true;
+    static constexpr bool reduces = true;
+    template <class C, class T>
+    static constexpr bool offered = shardkit::ReduceScatters<C, T, T>;
+
+    static std::size_t pieces(std::size_t ranks) { return ranks; }
+    static double bus_factor(double ranks) { return (ranks - 1) / ranks; }
+    /// A rank reads its piece of every input, the size of the whole, and writes one piece. One rank alone leaves
+    /// what is in place.
+    static double copied(Placement placement, double ranks) {
+        return placement == Placement::in_place && ranks < 2 ? 0 : (1 + 1 / ranks) / 2;
+    }
+
+    static std::size_t sent(const Shape& s) { return s.ranks() * s.piece; }
+    static Number given(const Shape& s, std::size_t i) { return s.addend(s.rank, i); }
+    static Number expected(const Shape& s, std::size_t i) { return s.reduced(s.rank * s.piece + i); }
+    static Number given_in_place(const Shape& s, std::size_t i) { return given(s, i); }
+    /// The other pieces keep their values.
+    static Number expected_in_place(const Shape& s, std::size_t i) {
+        return i / s.piece == s.rank ? s.reduced(i) : given(s, i);
+    }
+
+    template <class C, class T>
+    static void call(const C& comm, const Shape& s, std::span<const T> sent, std::span<T> received,
+                     typename C::Stream stream) {
+        shardkit::reduce_scatter(comm, s.op, sent, received, stream);
+    }
+    template <class C, class T>
+    static void call_in_place(const C& comm, const Shape& s, std::span<T> values, typename C::Stream stream) {
+        shardkit::reduce_scatter_in_place(comm, s.op, values, stream);
+    }
+};
+
+/// Every rank sends to the next one and receives from the previous one, in a ring.
+struct SendReceive : Verb {
+    template <class C, class T>
+    static constexpr bool offered = shardkit::SendsAndReceives<C, T>;
+
+    static double bus_factor(double) { return 1; }
+    static double copied(Placement, double) { return 1; }
+
+    static Number given(const Shape& s, std::size_t i) { return s.value(s.rank, i); }
+    static Number expected(const Shape& s, std::size_t i) { return s.value(s.previous(), i); }
+
+    template <class C, class T>
+    static void call(const C& comm, const Shape& s, std::span<const T> sent, std::span<T> received,
+                     typename C::Stream stream) {
+        shardkit::send_receive(comm, sent, s.next(), received, s.previous(), stream);
+    }
+};
+
+/// f(the verb's struct), returning what f returns.
+template <class F>
+auto with_verb(VerbKind verb, F f) {
+    switch (verb) {
+        case VerbKind::all_gather:
+            return f(AllGather{});
+        case VerbKind::reduce_scatter:
+            return f(ReduceScatter{});
+        case VerbKind::all_reduce:
+            return f(AllReduce{});
+        case VerbKind::broadcast:
+            return f(Broadcast{});
+        case VerbKind::all_to_all:
+            return f(AllToAll{});
+        case VerbKind::send_receive:
+            return f(SendReceive{});
+        case VerbKind::barrier:
+            return f(Barrier{});
+    }
+    throw std::logic_error("with_verb: unknown verb");
+}
+
+}  // namespace benchmarks
