@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <shardkit/comm/cost.hpp>
+#include <shardkit/detail/access.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
