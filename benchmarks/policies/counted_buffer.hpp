@@ -21,13 +21,31 @@ struct ByteAccount {
     }
 };
 
-/// The library's host buffer, whose bytes stand on an account while it lives. Used by its rank's thread only.
+/// While it lives, buffers that its thread makes stand on this account.
+class AccountScope {
+  public:
+    explicit AccountScope(std::shared_ptr<ByteAccount> account)
+        : before_(std::exchange(current(), std::move(account))) {}
+    AccountScope(const AccountScope&) = delete;
+    AccountScope& operator=(const AccountScope&) = delete;
+    ~AccountScope() { current() = std::move(before_); }
+
+    static std::shared_ptr<ByteAccount>& current() {
+        thread_local std::shared_ptr<ByteAccount> account;
+        return account;
+    }
+
+  private:
+    std::shared_ptr<ByteAccount> before_;
+};
+
+/// The library's host buffer, whose bytes stand on the account that was its thread's when it was made. Used by its
+/// rank's thread only.
 template <class T>
 class CountedBuffer {
   public:
     CountedBuffer() noexcept = default;
-    explicit CountedBuffer(std::size_t size, std::shared_ptr<ByteAccount> account = nullptr)
-        : buffer_(size), account_(std::move(account)) {
+    explicit CountedBuffer(std::size_t size) : buffer_(size), account_(AccountScope::current()) {
         if (account_) { account_->take(size * sizeof(T)); }
     }
     CountedBuffer(CountedBuffer&& other) noexcept
@@ -50,6 +68,13 @@ class CountedBuffer {
   private:
     shardkit::HostBuffer<T> buffer_;
     std::shared_ptr<ByteAccount> account_;
+};
+
+/// An engine with such buffers; all else is the other engine's.
+template <class Inner>
+struct CountingEngine : Inner {
+    template <class T>
+    using Buffer = CountedBuffer<T>;
 };
 
 }  // namespace benchmarks::policies

@@ -76,7 +76,7 @@ class Optimizer {
         }
     }
     template <class X>
-    void step(X&& reduced, ClipCoefficient coefficient, SourceLocation /*where*/ = SourceLocation::current()) {
+    void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
         if constexpr (accepts<X>) {
             const Reduced<T...> consumed(std::forward<X>(reduced));
@@ -84,6 +84,7 @@ class Optimizer {
                 throw UsageError("optimizer step: these gradients belong to another model of the same type");
             }
             check_parts(std::index_sequence_for<T...>{});
+            groups_.context().compare_calls(where);
             groups_.for_each([](auto& layer) { layer.state().parameters().begin_update(); });
             Engine::Kernels::run(
                 groups_.context().compute_stream(),
