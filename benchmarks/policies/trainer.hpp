@@ -21,9 +21,10 @@
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
 
+#include "call_log.hpp"
+#include "counted_buffer.hpp"
 #include "elements.hpp"
 #include "job.hpp"
-#include "measured_engine.hpp"
 #include "options.hpp"
 
 namespace benchmarks::policies {
@@ -36,8 +37,8 @@ using Reference = std::vector<std::vector<std::vector<T>>>;
 /// are collective over the world.
 template <class Engine, class T>
 class Trainer {
-    using Measured = MeasuredEngine<Engine>;
-    using Group = shardkit::Sharded<Elements<T>, shardkit::DynamicPolicy, Measured>;
+    using Counting = CountingEngine<Engine>;
+    using Group = shardkit::Sharded<Elements<T>, shardkit::DynamicPolicy, Counting>;
     using Model = std::vector<Group>;
     using Number = shardkit::Arithmetic<T>;
 
@@ -48,8 +49,9 @@ class Trainer {
             const shardkit::DynamicPolicy& policy)
         : options_(&options),
           account_(std::make_shared<ByteAccount>()),
-          context_(context.grid(), {context.world(), log_, account_}, {.in_flight = options.in_flight()},
+          context_(context.grid(), context.world(), {.in_flight = options.in_flight()},
                    {context.compute_stream(), context.communication_stream()}) {
+        const AccountScope counts(account_);
         groups_.reserve(options.groups.size());
         for (std::size_t g = 0; g < options.groups.size(); ++g) {
             groups_.emplace_back(context_, options.groups[g].path,
@@ -101,15 +103,15 @@ class Trainer {
     }
     /// The same without its collectives.
     void compute() {
-        log_.silently([&] { step(); });
+        log_.silently(journal(), [&] { step(); });
     }
     /// A step whose collectives are remembered.
     void record() {
-        log_.record([&] { step(); });
+        log_.record(journal(), [&] { step(); });
     }
     /// These collectives alone, back to back.
     void communicate() {
-        log_.replay();
+        log_.replay(context_.communication_stream());
         context_.communication_stream().synchronize();
     }
 
@@ -121,6 +123,8 @@ class Trainer {
     }
 
   private:
+    shardkit::Journal& journal() const { return context_.world().label().journal; }
+
     static double difference(T value, T expected) noexcept {
         const double a = static_cast<double>(static_cast<Number>(value));
         const double b = static_cast<double>(static_cast<Number>(expected));
@@ -133,6 +137,7 @@ class Trainer {
     template <class Forward, class Backward>
     void run_step(Forward forward, Backward backward) {
         using Pending = shardkit::PendingWindow<typename Group::State>;
+        const AccountScope counts(account_);
         const auto model = shardkit::groups(groups_);
         const std::size_t n = groups_.size();
         shardkit::Accumulation accumulation{model};
@@ -175,6 +180,7 @@ class Trainer {
     /// visit(step, group, parameters) in every window, and once more at the end.
     template <class Visit>
     void check_run(Visit visit) {
+        const AccountScope counts(account_);
         for (std::size_t g = 0; g < groups_.size(); ++g) {
             groups_[g].initialize([&](auto, auto, std::uint64_t i) { return Values::parameter(g, i); });
         }
@@ -205,9 +211,9 @@ class Trainer {
     }
 
     const Options* options_;
-    CallLog log_;
+    CallLog<typename Engine::Communicator, T> log_;
     std::shared_ptr<ByteAccount> account_;
-    shardkit::Context<Measured> context_;
+    shardkit::Context<Counting> context_;
     Model groups_;
     std::vector<std::uint64_t> links_;
     std::optional<shardkit::AdamW<Model>> adamw_;

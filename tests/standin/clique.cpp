@@ -25,7 +25,7 @@ bool complete(State& s, const Batch::Part& part) {
     Rendezvous& rendezvous = *part.rendezvous;
     Clique& clique = *part.clique;
     for (const auto& party : rendezvous.parties) {
-        if (!party.launched) { return rendezvous.done; }
+        if (!party.launched || rendezvous.mixed) { return rendezvous.done; }
     }
     for (const auto& party : rendezvous.parties) {
         // Runs the peer's stream up to this communication; the last one there may complete it on the way.
@@ -123,6 +123,8 @@ Batch::Part enter(State& s, const Request& request, const std::shared_ptr<Mark>&
         rendezvous->key = key;
         rendezvous->signature = signature;
         rendezvous->parties.resize(collective ? clique.members.size() : 2);
+    } else if (!agree(rendezvous->signature, signature, collective) && !s.compares_calls) {
+        rendezvous->mixed = true;
     } else if (!agree(rendezvous->signature, signature, collective)) {
         const auto other = std::find_if(rendezvous->parties.begin(), rendezvous->parties.end(),
                                         [](const auto& party) { return party.launched; });

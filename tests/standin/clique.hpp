@@ -52,6 +52,7 @@ struct Rendezvous {
     Key key;
     Signature signature;
     std::vector<Party> parties;
+    bool mixed = false;  // of different calls
     bool done = false;
 };
 

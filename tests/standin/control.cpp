@@ -74,6 +74,9 @@ void set_query_delay(int polls) {
 void set_in_progress_polls(int polls) {
     with_state([&](State& s) { s.in_progress_polls = polls; });
 }
+void set_compares_calls(bool compares) {
+    with_state([&](State& s) { s.compares_calls = compares; });
+}
 void set_patience(std::chrono::milliseconds patience) {
     with_state([&](State& s) { s.patience = patience; });
 }

@@ -67,6 +67,9 @@ void set_query_delay(int polls);
 /// ncclCommGetAsyncError answers ncclInProgress at least this often after each call on a non-blocking communicator;
 /// until then the call's work is not in its stream. Default 1.
 void set_in_progress_polls(int polls);
+/// Whether ranks whose NCCL calls disagree get an error. Otherwise such calls never complete, which is the better of
+/// what NCCL does. Default true.
+void set_compares_calls(bool compares);
 /// How long a call blocks before it gives up: an error instead of a hang of the test. Default one minute.
 /// CUDA calls then return cudaErrorLaunchTimeout, NCCL calls ncclSystemError, and hangs() counts.
 void set_patience(std::chrono::milliseconds patience);

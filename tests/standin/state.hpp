@@ -47,6 +47,7 @@ struct Model {
     Pace pace = Pace::lazy;
     int query_delay = 0;
     int in_progress_polls = 1;
+    bool compares_calls = true;
     std::chrono::milliseconds patience{60000};
 
     std::map<std::string, std::vector<Injected>, std::less<>> injected;

@@ -132,8 +132,8 @@ std::optional<std::string> find_disagreement(const CallTrace& trace, const Gathe
         return records[rank].sequence == call ? records[rank].text() : std::string("what it no longer knows");
     };
     const bool earlier = call > 0 && call + CallTrace::kept == std::max(states[0].count, states[other].count);
-    return concat("the ranks disagree in call ", call, earlier ? " or before: rank 0" : ": rank 0 calls ", text(0),
-                  ", rank ", other, " calls ", text(other));
+    return concat("the ranks disagree in call ", call, earlier ? " or before: rank 0 calls " : ": rank 0 calls ",
+                  text(0), ", rank ", other, " calls ", text(other));
 }
 
 }  // namespace detail

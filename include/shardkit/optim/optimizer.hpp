@@ -113,6 +113,7 @@ class Optimizer {
                 throw_usage_error(where, "optimizer step: these gradients belong to another model of the same type");
             }
             check_parts(std::index_sequence_for<T...>{}, where);
+            groups_.context().compare_calls(where);
             groups_.for_each([&](auto& layer) { detail::Access::state(layer).parameters().begin_update(where); });
             Engine::Kernels::run_once(groups_.context().compute_stream(),
                                       BeginStep{consumed.divisor_scale(), coefficient,

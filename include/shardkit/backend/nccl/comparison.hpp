@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 #include <cuda_runtime_api.h>
@@ -20,6 +23,7 @@
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/concat.hpp>
 
 namespace shardkit::nccl {
 
@@ -33,8 +37,35 @@ class Comparison {
           host_(ranks * shardkit::detail::trace_bytes, where),
           device_(ranks * shardkit::detail::trace_bytes, stream_.ref(where), where) {}
 
-    /// Every rank's value. Collective over the group; the host waits.
-    /// @throws CommError when a call fails or a rank does not come within the timeout
+    /// Connects the ranks of a new group a second time. Collective over it; the host waits.
+    /// @throws CommError
+    static void prepare(Connections& connections, Group& group, SourceLocation where) {
+        constexpr std::string_view doing = "the communicator for comparing calls";
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        Group& made = connections.add_group(group.made_as);
+        made.only_compares = true;
+        connections.complete(group, "ncclCommSplit",
+                             ncclCommSplit(group.comm, 0, static_cast<int>(group.rank), &made.comm, &config), doing,
+                             where);
+        connections.complete(made, "ncclCommSplit", ncclInProgress, doing, where);
+        group.comparison = &made;
+        group.trace = std::make_unique<shardkit::detail::CallTrace>();
+    }
+
+    /// Compares all that was called over `group`. Collective over it; the host waits.
+    /// @throws CommError, on every rank of the group, when they disagree, and when one does not come within the
+    /// timeout
+    void require_agreement(Connections& connections, const Group& group, SourceLocation where) {
+        const std::string doing = shardkit::detail::concat("compare_calls over ", group.made_as);
+        connections.require_usable(doing, where);
+        const auto disagreement = shardkit::detail::find_disagreement(
+            *group.trace, [&](const auto& value) { return gather(connections, group, value, doing, where); });
+        if (disagreement) { connections.fail(doing, *disagreement, where); }
+    }
+
+  private:
+    /// Every rank's value.
     template <class T>
     std::span<const T> gather(Connections& connections, const Group& group, const T& value, std::string_view doing,
                               SourceLocation where) {
@@ -56,7 +87,6 @@ class Comparison {
         return {reinterpret_cast<const T*>(host_.data()), group.size};
     }
 
-  private:
     gpu::Stream stream_;
     gpu::Timeline timeline_;
     gpu::PinnedBuffer<std::byte> host_;

@@ -24,6 +24,7 @@
 #include <shardkit/backend/nccl/registered.hpp>
 #include <shardkit/backend/nccl/registration.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 
 namespace shardkit::nccl {
@@ -35,6 +36,9 @@ class Connections : private gpu::Watch {
         : timeout_(timeout), survivable_(survivable), aborts_(device) {}
     Connections(const Connections&) = delete;
     Connections& operator=(const Connections&) = delete;
+
+    /// Of verbs as they are given to a stream.
+    Journal& journal() noexcept { return journal_; }
 
     Group& world_group() noexcept { return groups_.front(); }
     const Group& world_group() const noexcept { return groups_.front(); }
@@ -133,7 +137,7 @@ class Connections : private gpu::Watch {
             if (Clock::now() - begin > timeout_) {
                 fail(doing,
                      shardkit::detail::concat("not every rank has made this call within ", timeout_.count(), " ms (",
-                                              nccl_call, ")"),
+                                              nccl_call, ")", last_calls()),
                      where);
             }
             if (looks < looks_before_resting) {
@@ -224,7 +228,7 @@ class Connections : private gpu::Watch {
         if (Clock::now() - wait_began_ > timeout_) {
             fail(doing,
                  shardkit::detail::concat("the stream's work is not over after ", timeout_.count(),
-                                          " ms: a rank is gone, or has not made its calls"),
+                                          " ms: a rank is gone, or has not made its calls", last_calls()),
                  where);
         }
     }
@@ -263,6 +267,19 @@ class Connections : private gpu::Watch {
         registrations_.clear();
     }
 
+    /// For the error of a rank that waited in vain: what to compare with the other ranks' errors.
+    std::string last_calls() const {
+        constexpr std::size_t most = 4;
+        const std::vector<RecentCall> calls = journal_.recent_calls();
+        std::string text;
+        for (std::size_t i = calls.size() - std::min(calls.size(), most); i < calls.size(); ++i) {
+            text += shardkit::detail::concat(text.empty() ? "; this rank's last calls: " : ", ",
+                                             describe(calls[i].signature, calls[i].where), " over ", calls[i].axes);
+        }
+        return text;
+    }
+
+    Journal journal_;
     std::chrono::milliseconds timeout_;
     bool survivable_;
     Aborts aborts_;

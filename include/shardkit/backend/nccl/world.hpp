@@ -32,7 +32,6 @@
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/version.hpp>
 #include <shardkit/comm/compare_calls.hpp>
-#include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/rank/context.hpp>
 
@@ -122,8 +121,6 @@ class World final : public Connections {
     Streams<gpu::TimelineRef> streams() noexcept {
         return {resources_->compute.ref(), resources_->communication.ref()};
     }
-    /// Of verbs as they are given to a stream.
-    Journal& journal() noexcept { return journal_; }
 
     /// Zeroed device memory out of the World's chunks.
     template <Element T>
@@ -155,20 +152,16 @@ class World final : public Connections {
     /// @throws CommError, on every rank of the group, when they disagree
     void note(Group& group, const shardkit::Call& call, const gpu::TimelineRef& stream) {
         group.trace->add(call);
-        const bool captures = stream.capture() != 0;
-        if (options_.compare_calls == CompareCalls::each_call && !captures) { compare(group, call.where); }
+        if (options_.compare_calls == CompareCalls::each_call && stream.capture() == 0) {
+            compare(group, call.where);
+        }
     }
-    /// Compares all that was called over `group`. Collective over it; the host waits. Nothing where no calls are
-    /// compared, and while a stream of the World's is captured.
+    /// Compares all that was called over `group`; not while a stream of the World's is captured.
     /// @throws CommError, on every rank of the group, when they disagree
     void compare(const Group& group, SourceLocation where) {
         if (!group.trace || streams().compute.capture() != 0 || streams().communication.capture() != 0) { return; }
-        const std::string doing = shardkit::detail::concat("compare_calls over ", group.made_as);
-        require_usable(doing, where);
         const gpu::DeviceGuard guard(device_, where);
-        const auto disagreement = shardkit::detail::find_disagreement(
-            *group.trace, [&](const auto& value) { return comparison_->gather(*this, group, value, doing, where); });
-        if (disagreement) { fail(doing, *disagreement, where); }
+        comparison_->require_agreement(*this, group, where);
     }
 
     /// Takes in a communicator of the user's.
@@ -272,17 +265,8 @@ class World final : public Connections {
 
     void prepare_comparison(Group& group, SourceLocation where) {
         if (options_.compare_calls == CompareCalls::off || group.size == 1) { return; }
-        constexpr std::string_view doing = "the communicator for comparing calls";
         if (!comparison_) { comparison_ = std::make_unique<Comparison>(ranks_, device_, watch(), where); }
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = 0;
-        Group& made = add_group(group.made_as);
-        made.only_compares = true;
-        complete(group, "ncclCommSplit",
-                 ncclCommSplit(group.comm, 0, static_cast<int>(group.rank), &made.comm, &config), doing, where);
-        await(made, "ncclCommSplit", doing, where);
-        group.comparison = &made;
-        group.trace = std::make_unique<shardkit::detail::CallTrace>();
+        Comparison::prepare(*this, group, where);
     }
 
     /// This rank among the survivors.
@@ -307,7 +291,6 @@ class World final : public Connections {
     int device_;
     int exceptions_;  // under way when this was made
     std::size_t ranks_;
-    Journal journal_;
     std::optional<gpu::TimelineRef> last_;  // of the last verb
     std::unique_ptr<Resources> resources_;
     std::unique_ptr<Comparison> comparison_;

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/nccl/run.hpp>
+#include <shardkit/comm/compare_calls.hpp>
+#include <shardkit/comm/split.hpp>
+#include <shardkit/mesh/axes.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "../verb_checks.hpp"
+#include "gpu_ranks.hpp"
+
+namespace {
+
+using namespace shardkit;
+using namespace verb_checks;
+using gpu_ranks::Comm;
+using rank_checks::contains;
+using rank_checks::Kind;
+using rank_checks::Outcome;
+
+constexpr SourceLocation here{"train.cpp", 5};
+constexpr std::size_t k = 12;
+
+nccl::Options comparing(CompareCalls when) {
+    nccl::Options options = gpu_ranks::patient();
+    options.compare_calls = when;
+    return options;
+}
+
+/// Every rank was told the same.
+void check_told(const std::vector<Outcome>& outcomes, const std::string& sentence) {
+    for (const Outcome& outcome : outcomes) {
+        CAPTURE(outcome.text);
+        CHECK(outcome.kind == Kind::comm);
+        CHECK(contains(outcome.text, sentence));
+    }
+}
+
+/// A step of calls over the world and over pairs of its four ranks, in which rank 3 does `fault` instead of the last.
+template <class Fault>
+std::vector<Outcome> outcomes_of(CompareCalls when, const Fault& fault) {
+    standin::set_compares_calls(false);  // as NCCL itself
+    return gpu_ranks::with_world(4, comparing(when), [&](const Comm& world, nccl::World&) {
+        const Comm pairs = split(world, world.rank() / 2, world.rank() % 2, "pairs", here);
+        const auto stream = verb_values::Bench<Comm>::stream(world);
+        auto full = world.buffer<float>(4 * k);
+        for (int step = 0; step < 3; ++step) {
+            all_reduce_in_place(pairs, ReduceOp::sum, full.span(), stream, here);
+            if (world.rank() == 3 && step == 2) {
+                fault(world, full.span(), stream);
+            } else {
+                all_gather_in_place(world, full.span(), stream, here);
+            }
+            compare_calls(world, here);
+            compare_calls(pairs, here);
+            stream.synchronize();
+        }
+    });
+}
+
+}  // namespace
+
+TEST_CASE("nccl: ranks that make the same calls agree, whenever they compare") {
+    for (const standin::Pace pace : gpu_ranks::paces) {
+        for (const CompareCalls when : {CompareCalls::off, CompareCalls::each_step, CompareCalls::each_call}) {
+            gpu_ranks::restart(pace);
+            const auto outcomes =
+                outcomes_of(when, [](const Comm& world, std::span<float> full, const Comm::Stream& stream) {
+                    all_gather_in_place(world, full, stream, here);
+                });
+            CHECK(gpu_ranks::first_error(outcomes) == "");
+            CHECK(standin::live() == standin::Live{});
+        }
+    }
+}
+
+TEST_CASE("nccl: a rank that calls another verb of the same size is named") {
+    for (const standin::Pace pace : gpu_ranks::paces) {
+        for (const CompareCalls when : {CompareCalls::each_step, CompareCalls::each_call}) {
+            gpu_ranks::restart(pace);
+            const auto outcomes =
+                outcomes_of(when, [](const Comm& world, std::span<float> full, const Comm::Stream& stream) {
+                    reduce_scatter_in_place(world, ReduceOp::sum, full, stream, here);
+                });
+            check_told(outcomes,
+                       "nccl: compare_calls over world at train.cpp:5: the ranks disagree in call 3: rank 0 calls "
+                       "all_gather of 12 fp32 at train.cpp:5, rank 3 calls reduce_scatter sum of 48 fp32 at "
+                       "train.cpp:5");
+        }
+    }
+}
+
+TEST_CASE("nccl: a rank that gives another number of elements is named") {
+    for (const CompareCalls when : {CompareCalls::each_step, CompareCalls::each_call}) {
+        gpu_ranks::restart();
+        const auto outcomes =
+            outcomes_of(when, [](const Comm& world, std::span<float> full, const Comm::Stream& stream) {
+                all_gather_in_place(world, full.first(4 * 11), stream, here);
+            });
+        check_told(outcomes, "rank 0 calls all_gather of 12 fp32 at train.cpp:5, rank 3 calls all_gather of 11 fp32");
+    }
+}
+
+TEST_CASE("nccl: a rank that calls one more, or one less, is named") {
+    for (const CompareCalls when : {CompareCalls::each_step, CompareCalls::each_call}) {
+        gpu_ranks::restart();
+        check_told(outcomes_of(when,
+                               [](const Comm& world, std::span<float> full, const Comm::Stream& stream) {
+                                   all_gather_in_place(world, full, stream, here);
+                                   barrier(world, stream, here);
+                               }),
+                   "the ranks disagree in call 4: rank 0 calls nothing more, rank 3 calls barrier at train.cpp:5");
+        gpu_ranks::restart();
+        check_told(outcomes_of(when, [](const Comm&, std::span<float>, const Comm::Stream&) {}),
+                   "the ranks disagree in call 3: rank 0 calls all_gather of 12 fp32 at train.cpp:5, rank 3 calls "
+                   "nothing more");
+    }
+}
+
+TEST_CASE("nccl: messages, which only two ranks know of, are not compared") {
+    gpu_ranks::restart();
+    const auto outcomes =
+        gpu_ranks::with_world(3, comparing(CompareCalls::each_call), [](const Comm& world, nccl::World&) {
+            const auto stream = verb_values::Bench<Comm>::stream(world);
+            auto values = world.buffer<float>(k);
+            if (world.rank() == 0) { send(world, std::span<const float>(values.span()), 2, stream); }
+            if (world.rank() == 2) { receive(world, values.span(), 0, stream); }
+            barrier(world, stream);
+            compare_calls(world);
+            stream.synchronize();
+        });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+}
+
+TEST_CASE("nccl: a rank that does not come to be compared ends the others after their timeout") {
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::impatient();
+    options.compare_calls = CompareCalls::each_step;
+    const auto outcomes = gpu_ranks::with_world(2, options, [](const Comm& world, nccl::World&) {
+        if (world.rank() == 0) { compare_calls(world); }
+        if (world.rank() == 1) { throw rank_checks::Planted("gone"); }
+    });
+    CHECK(outcomes[0].kind == Kind::comm);
+}
+
+TEST_CASE("nccl: a rank that waited in vain says its last calls") {
+    gpu_ranks::restart();
+    const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::impatient(), [](const Comm& world, nccl::World&) {
+        const auto stream = verb_values::Bench<Comm>::stream(world);
+        auto values = world.buffer<float>(2 * k);
+        barrier(world, stream, here);
+        if (world.rank() == 0) { all_gather_in_place(world, values.span(), stream, here); }
+        stream.synchronize();
+        if (world.rank() == 1) { throw rank_checks::Planted("gone"); }
+    });
+    CHECK(contains(outcomes[0].text,
+                   "; this rank's last calls: barrier at train.cpp:5 over world, all_gather of 12 fp32 "
+                   "at train.cpp:5 over world"));
+}
+
+TEST_CASE("nccl: without comparisons there is one communicator for each group, with them two") {
+    for (const CompareCalls when : {CompareCalls::off, CompareCalls::each_step}) {
+        gpu_ranks::restart();
+        const auto outcomes = gpu_ranks::with_world(2, comparing(when), [&](const Comm& world, nccl::World&) {
+            barrier(world, world.streams().communication);
+            world.streams().communication.synchronize();
+            barrier(world, world.streams().communication);
+            rank_checks::expect(standin::live().communicators >= (when == CompareCalls::off ? 1U : 2U),
+                                "communicators");
+            world.streams().communication.synchronize();
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        CHECK(standin::calls("ncclCommSplit") == (when == CompareCalls::off ? 0 : 2));
+    }
+}

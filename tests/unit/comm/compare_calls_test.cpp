@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/compare_calls.hpp>
+
+namespace {
+
+using namespace shardkit;
+
+Call call(Verb verb, std::size_t count, std::uint32_t line = 1) {
+    return {{verb, ElementType::fp32, ElementType::fp32, ReduceOp::sum, count, 0}, 4 * count, {"train.cpp", line}};
+}
+
+/// What each of `ranks` ranks finds out after calls(rank, trace), with all-gathers of the threads engine.
+std::vector<std::string> found(std::size_t ranks, const std::function<void(std::size_t, detail::CallTrace&)>& calls) {
+    std::vector<std::string> texts(ranks);
+    threads::launch(ranks, [&](const threads::Communicator& world) {
+        detail::CallTrace trace;
+        calls(world.rank(), trace);
+        std::vector<std::uint8_t> all(ranks * detail::trace_bytes);
+        const auto gather = [&](const auto& value) {
+            std::vector<std::uint8_t> own(sizeof value);
+            std::memcpy(own.data(), &value, sizeof value);
+            all_gather(world, std::span<const std::uint8_t>(own), std::span(all).first(ranks * sizeof value), {});
+            using Value = std::remove_cvref_t<decltype(value)>;
+            std::vector<Value> values(ranks);
+            std::memcpy(static_cast<void*>(values.data()), all.data(), ranks * sizeof value);
+            return values;
+        };
+        texts[world.rank()] = detail::find_disagreement(trace, gather).value_or("");
+    });
+    return texts;
+}
+void check_all(const std::vector<std::string>& texts, const std::string& expected) {
+    for (const std::string& text : texts) { CHECK(text == expected); }
+}
+
+}  // namespace
+
+TEST_CASE("compare_calls: ranks that called the same agree, also when they called nothing") {
+    check_all(found(3, [](std::size_t, detail::CallTrace&) {}), "");
+    check_all(found(3,
+                    [](std::size_t rank, detail::CallTrace& trace) {
+                        for (std::size_t i = 0; i < 1000; ++i) {
+                            trace.add(call(Verb::all_gather, i, static_cast<std::uint32_t>(rank)));
+                        }
+                    }),
+              "");  // from where does not matter
+}
+
+TEST_CASE("compare_calls: the first call in which two ranks differ is named on every rank") {
+    const auto swapped = [](std::size_t rank, detail::CallTrace& trace) {
+        trace.add(call(Verb::barrier, 0));
+        trace.add(rank == 2 ? call(Verb::reduce_scatter, 10, 7) : call(Verb::all_gather, 10, 8));
+        trace.add(rank == 2 ? call(Verb::all_gather, 10, 8) : call(Verb::reduce_scatter, 10, 7));
+    };
+    check_all(found(3, swapped),
+              "the ranks disagree in call 1: rank 0 calls all_gather of 10 fp32 at train.cpp:8, rank 2 calls "
+              "reduce_scatter sum of 10 fp32 at train.cpp:7");
+    const auto counts = [](std::size_t rank, detail::CallTrace& trace) {
+        for (std::size_t i = 0; i < 600; ++i) { trace.add(call(Verb::all_gather, i == 500 ? 10 + rank : i)); }
+    };
+    check_all(found(2, counts),
+              "the ranks disagree in call 500: rank 0 calls all_gather of 10 fp32 at train.cpp:1, rank 1 calls "
+              "all_gather of 11 fp32 at train.cpp:1");
+}
+
+TEST_CASE("compare_calls: a rank that calls one more, or one less, is named") {
+    for (const std::size_t before : {0U, 5U, 255U, 256U, 1000U}) {
+        const auto more = [&](std::size_t rank, detail::CallTrace& trace) {
+            for (std::size_t i = 0; i < before; ++i) { trace.add(call(Verb::all_gather, i)); }
+            if (rank == 1) { trace.add(call(Verb::all_reduce, 10, 9)); }
+        };
+        check_all(found(2, more), "the ranks disagree in call " + std::to_string(before) +
+                                      ": rank 0 calls nothing more, rank 1 calls all_reduce sum of 10 fp32 at "
+                                      "train.cpp:9");
+    }
+}
+
+TEST_CASE("compare_calls: what is longer ago than ranks remember is said to be") {
+    const auto long_ago = [](std::size_t rank, detail::CallTrace& trace) {
+        for (std::size_t i = 0; i < 300; ++i) { trace.add(call(Verb::all_gather, i == 2 ? rank : i)); }
+    };
+    check_all(found(2, long_ago),
+              "the ranks disagree in call 44 or before: rank 0 calls all_gather of 44 fp32 at train.cpp:1, rank 1 "
+              "calls all_gather of 44 fp32 at train.cpp:1");
+    const auto far_ahead = [](std::size_t rank, detail::CallTrace& trace) {
+        for (std::size_t i = 0; i < (rank == 0 ? 10U : 1000U); ++i) { trace.add(call(Verb::all_gather, i)); }
+    };
+    check_all(found(2, far_ahead),
+              "the ranks disagree in call 744 or before: rank 0 calls nothing more, rank 1 calls all_gather of 744 "
+              "fp32 at train.cpp:1");
+}
