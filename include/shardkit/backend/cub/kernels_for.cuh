@@ -67,14 +67,11 @@ struct KernelsFor {
 
     using Norm = void (*)(const TimelineRef&, std::span<const Reduction>, std::span<const IndexRange>, const double*,
                           double*);
-    static const std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename OfReductions::Calls, Norm>
-        calls;
+    using Calls = std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename OfReductions::Calls, Norm>;
+    static const Calls calls;
 };
 template <class Precision, class Rule>
-const std::tuple<
-    typename KernelsFor<Precision, Rule>::OfGroups::Calls, typename KernelsFor<Precision, Rule>::OfSteps::Calls,
-    typename KernelsFor<Precision, Rule>::OfReductions::Calls, typename KernelsFor<Precision, Rule>::Norm>
-    KernelsFor<Precision, Rule>::calls{OfGroups::calls, OfSteps::calls, OfReductions::calls,
-                                       &norm_partial<typename Precision::Reduction>};
+const typename KernelsFor<Precision, Rule>::Calls KernelsFor<Precision, Rule>::calls{
+    OfGroups::calls, OfSteps::calls, OfReductions::calls, &norm_partial<typename Precision::Reduction>};
 
 }  // namespace shardkit::gpu
