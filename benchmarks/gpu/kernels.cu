@@ -25,34 +25,35 @@ using shardkit::gpu::PackPass;
 using shardkit::gpu::TimelineRef;
 using shardkit::gpu::UpdatePass;
 using shardkit::nccl::Extreme;
-using Count = std::uint64_t;
+using Indices = std::uint64_t;
 using Name = std::string_view;
 
 // The optimizers and the precision.
-template void DeviceLaunch::operator()(Count, const UpdatePass<AdamWUpdate<float>, float, float, float, 2>&,
+template void DeviceLaunch::operator()(Indices, const UpdatePass<AdamWUpdate<float>, float, float, float, 2>&,
                                        Name) const;
-template void DeviceLaunch::operator()(Count, const UpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2>&,
+template void DeviceLaunch::operator()(Indices, const UpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2>&,
                                        Name) const;
-template void DeviceLaunch::operator()(Count, const UpdatePass<SgdUpdate<float>, float, float, float, 1>&,
+template void DeviceLaunch::operator()(Indices, const UpdatePass<SgdUpdate<float>, float, float, float, 1>&,
                                        Name) const;
-template void DeviceLaunch::operator()(Count, const UpdatePass<SgdUpdate<float>, float, bf16, bf16, 1>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const UpdatePass<SgdUpdate<float>, float, bf16, bf16, 1>&,
+                                       Name) const;
 template void norm_partial(const TimelineRef&, std::span<const float>, std::span<const IndexRange>, const double*,
                            double*);
 template void norm_partial(const TimelineRef&, std::span<const bf16>, std::span<const IndexRange>, const double*,
                            double*);
-template void DeviceLaunch::operator()(Count, const ConvertPass<float, bf16>&, Name) const;
-template void DeviceLaunch::operator()(Count, const ConvertPass<bf16, float>&, Name) const;
-template void DeviceLaunch::operator()(Count, const AccumulatePass<float, float>&, Name) const;
-template void DeviceLaunch::operator()(Count, const AccumulatePass<bf16, float>&, Name) const;
-template void DeviceLaunch::operator()(Count, const PackPass<float, PackDirection::pack>&, Name) const;
-template void DeviceLaunch::operator()(Count, const PackPass<float, PackDirection::unpack>&, Name) const;
-template void DeviceLaunch::operator()(Count, const PackPass<bf16, PackDirection::pack>&, Name) const;
-template void DeviceLaunch::operator()(Count, const PackPass<bf16, PackDirection::unpack>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const ConvertPass<float, bf16>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const ConvertPass<bf16, float>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const AccumulatePass<float, float>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const AccumulatePass<bf16, float>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const PackPass<float, PackDirection::pack>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const PackPass<float, PackDirection::unpack>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const PackPass<bf16, PackDirection::pack>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const PackPass<bf16, PackDirection::unpack>&, Name) const;
 
 // Reductions of 16-bit elements, and extremes of floating ones.
-template void DeviceLaunch::operator()(Count, const ConvertPass<float, fp16>&, Name) const;
-template void DeviceLaunch::operator()(Count, const ConvertPass<fp16, float>&, Name) const;
-template void DeviceLaunch::operator()(Count, const Extreme<double, double>&, Name) const;
-template void DeviceLaunch::operator()(Count, const Extreme<float, float>&, Name) const;
-template void DeviceLaunch::operator()(Count, const Extreme<bf16, bf16>&, Name) const;
-template void DeviceLaunch::operator()(Count, const Extreme<fp16, fp16>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const ConvertPass<float, fp16>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const ConvertPass<fp16, float>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const Extreme<double, double>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const Extreme<float, float>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const Extreme<bf16, bf16>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const Extreme<fp16, fp16>&, Name) const;
