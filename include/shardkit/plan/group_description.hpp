@@ -69,8 +69,7 @@ constexpr GroupDescription describe_group(std::string_view path, const Shapes<Gr
     GroupDescription group;
     group.path = path;
     group.policy = policy_values(policy, mesh.extent(Dp::name));
-    const std::size_t shards =
-        ranks_over(Over::shards, group.policy, split_mesh(mesh, group.policy, path, where));
+    const std::size_t shards = ranks_over(Over::shards, group.policy, split_mesh(mesh, group.policy, path, where));
     const PlacedParameters<GroupOf<ParamOrGroup>> placed(path, shapes, mesh, 0, shards,
                                                          alignment_for(Precision::narrowest));
     detail::describe_placed(placed, group);

@@ -10,7 +10,8 @@
 
 namespace shardkit {
 
-/// The mesh as the group at `path` sees it: dp split into dp_replicate, and dp_shard with the ranks that share a copy.
+/// The mesh as the group at `path` sees it: dp split into dp_replicate, and dp_shard with the ranks that share a
+/// copy.
 /// @throws std::invalid_argument when the policy's shard group does not divide dp
 constexpr AxisGrid split_mesh(const AxisGrid& mesh, const PolicyValues& policy, std::string_view path,
                               SourceLocation where) {
