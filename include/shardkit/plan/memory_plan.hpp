@@ -65,14 +65,15 @@ constexpr std::size_t slot_bytes(Role role, const GroupDescription& group) {
     const BufferRow* const row = table.find(role);
     return row != nullptr && row->held == Held::leased ? bytes_of(*row, group) : 0;
 }
-/// Whether group `i` adds a slot to the pool of `role`: of groups with slots of one size the first in_flight do.
-constexpr bool adds_slot(std::span<const GroupDescription> groups, std::size_t i, Role role, std::size_t in_flight) {
-    const std::size_t bytes = slot_bytes(role, groups[i]);
-    std::size_t earlier = 0;
-    for (std::size_t j = 0; j < i && earlier < in_flight; ++j) {
-        earlier += slot_bytes(role, groups[j]) == bytes ? 1U : 0U;
+/// Whether a group behind `earlier` adds a slot of so many bytes to the pool of `role`: of groups with slots of one
+/// size the first in_flight do.
+constexpr bool adds_slot(std::span<const GroupDescription> earlier, Role role, std::size_t bytes,
+                         std::size_t in_flight) {
+    std::size_t same = 0;
+    for (std::size_t i = 0; i < earlier.size() && same < in_flight; ++i) {
+        same += slot_bytes(role, earlier[i]) == bytes ? 1U : 0U;
     }
-    return earlier < in_flight;
+    return same < in_flight;
 }
 
 }  // namespace detail
@@ -85,10 +86,13 @@ constexpr MemoryPlan plan_memory(std::span<const GroupDescription> groups, const
     for (std::size_t i = 0; i < groups.size(); ++i) {
         const PlacementTable table = groups[i].table();
         for (const BufferRow& row : table.buffers()) {
+            const std::size_t bytes = detail::bytes_of(row, groups[i]);
             if (row.role == Role::addend && options.microbatches == 1) { continue; }
-            if (row.held == Held::leased && !detail::adds_slot(groups, i, row.role, options.in_flight)) { continue; }
+            if (row.held == Held::leased && !detail::adds_slot(groups.first(i), row.role, bytes, options.in_flight)) {
+                continue;
+            }
             const std::size_t times = row.role == Role::states ? options.optimizer_states : 1;
-            plan.*detail::kind_of(row.role, row.held) += ByteCount(times * detail::bytes_of(row, groups[i]));
+            plan.*detail::kind_of(row.role, row.held) += ByteCount(times * bytes);
         }
         most_shards = std::max(most_shards, groups[i].shards);
     }

@@ -12,8 +12,8 @@
 
 namespace shardkit {
 
-/// Memory and traffic of one rank and one training step: sums over the rows of each group's placement table, which its
-/// stores execute, with the sizes of the layout that they use.
+/// Memory and traffic of one rank and one training step: sums over the rows of each group's placement table, which
+/// its stores execute, with the sizes of the layout that they use.
 struct Plan {
     std::size_t numel = 0;  ///< distinct parameter elements of the model
     MemoryPlan memory;

@@ -142,6 +142,28 @@ class TrafficPlan {
 
 namespace detail {
 
+/// Where a group's collectives meet which ranks; the same for all groups that a mesh splits alike.
+struct GroupAxes {
+    std::size_t shard_group = 0;
+    AxisNames shard_axes;
+    std::array<PlannedAxes, all_over.size()> axes{};
+    std::array<std::size_t, all_over.size()> ranks{};
+
+    constexpr bool are_of(const PolicyValues& policy) const noexcept {
+        return shard_group == policy.shard_group && shard_axes == policy.shard_axes;
+    }
+    static constexpr GroupAxes of(const GroupDescription& g, const AxisGrid& mesh) {
+        const AxisGrid split = split_mesh(mesh, g.policy, g.path, SourceLocation::current());
+        GroupAxes made{g.policy.shard_group, g.policy.shard_axes, {}, {}};
+        for (const Over over : all_over) {
+            const auto i = static_cast<std::size_t>(over);
+            made.axes[i] = PlannedAxes::of(over, g.policy, split);
+            made.ranks[i] = ranks_over(over, g.policy, split);
+        }
+        return made;
+    }
+};
+
 /// How often a step makes the calls of a row, in steady state.
 constexpr std::uint64_t calls_of(const CollectiveRow& row, const GroupDescription& g, const PlanOptions& options) {
     switch (row.when) {
@@ -208,13 +230,14 @@ constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, con
     TrafficPlan plan;
     std::size_t most_shards = 0;
     detail::TpSums tp_sums;
+    detail::GroupAxes group_axes;
     for (const GroupDescription& g : groups) {
-        const AxisGrid split = split_mesh(mesh, g.policy, g.path, SourceLocation::current());
+        if (!group_axes.are_of(g.policy)) { group_axes = detail::GroupAxes::of(g, mesh); }
         const PlacementTable table = g.table();
         for (const CollectiveRow& row : table.collectives()) {
-            const std::size_t ranks = ranks_over(row.over, g.policy, split);
+            const std::size_t ranks = group_axes.ranks[static_cast<std::size_t>(row.over)];
             if (ranks == 1) { continue; }
-            const PlannedAxes axes = PlannedAxes::of(row.over, g.policy, split);
+            const PlannedAxes& axes = group_axes.axes[static_cast<std::size_t>(row.over)];
             if (row.extent == Extent::tp_sum) {
                 tp_sums.axes = axes;
                 detail::add_tp_sums(tp_sums, g, table, row, ranks, options);

@@ -21,9 +21,10 @@ namespace shardkit {
 class DynamicPolicy {
   public:
     template <class Policy>
-    requires(!std::derived_from<Policy, DynamicPolicy>) && ShardPolicy<Policy> explicit DynamicPolicy(
-        const Policy& chosen)
-        : chosen_(chosen), values_of_(&values_of<Policy>) {
+    requires(!std::derived_from<Policy, DynamicPolicy>) &&
+        ShardPolicy<Policy> explicit DynamicPolicy(const Policy& chosen)
+        : chosen_(chosen),
+    values_of_(&values_of<Policy>) {
         static_assert(PolicyRules<Policy>::hold);
     }
     /// A policy of values that no type of the program's has, from a file for example. Groups of

@@ -38,11 +38,11 @@ enum class ElementRole : std::uint8_t { gather, gradient, reduction, master, sta
 
 /// When in a step a collective runs.
 enum class When : std::uint8_t {
-    each_window,        ///< the first of those open at a time
-    updated_window,     ///< the first one after an update
-    first_microbatch,   ///< at its end
-    later_microbatch,   ///< at the end of each
-    last_microbatch     ///< when every microbatch is in, in the order of the rows
+    each_window,       ///< the first of those open at a time
+    updated_window,    ///< the first one after an update
+    first_microbatch,  ///< at its end
+    later_microbatch,  ///< at the end of each
+    last_microbatch    ///< when every microbatch is in, in the order of the rows
 };
 /// How many moments there are.
 inline constexpr std::size_t when_count = 5;
@@ -193,9 +193,7 @@ constexpr PlacementTable placement_table(const PolicyValues& policy, const Eleme
     const bool each = policy.accumulate == Accumulate::reduced;
     const Role result = each || !elements.reduces_in_place ? Role::reduced : Role::gradients;
     table.add({Role::gradients, Extent::full, each ? Held::leased : Held::always, ElementRole::gradient});
-    if (result == Role::reduced) {
-        table.add({Role::reduced, table.reduced, Held::always, ElementRole::reduction});
-    }
+    if (result == Role::reduced) { table.add({Role::reduced, table.reduced, Held::always, ElementRole::reduction}); }
     if (each) {
         const Role later = elements.reduces_in_place ? Role::gradients : Role::addend;
         if (later == Role::addend) { table.add({later, table.reduced, Held::leased, ElementRole::reduction}); }
@@ -209,8 +207,8 @@ constexpr PlacementTable placement_table(const PolicyValues& policy, const Eleme
                              Extent::full));
     }
     if (policy.gradients == sharded) {
-        table.add(collective(When::last_microbatch, partial, replicated, Over::replicas, result, result,
-                             Extent::shard));
+        table.add(
+            collective(When::last_microbatch, partial, replicated, Over::replicas, result, result, Extent::shard));
     }
     table.add(collective(When::last_microbatch, partial, replicated, Over::tp, result, result, Extent::tp_sum));
     return table;

@@ -12,26 +12,27 @@ namespace shardkit {
 
 // What a policy `p` must fulfil, and the sentence that refuses it. A list that is read twice, because a static_assert
 // takes its sentence as a literal only; undefined below.
-#define SHARDKIT_POLICY_RULES(RULE)                                                                                   \
-    RULE(p.shard_axes == AxisNames(Axes<DpShard>{}) || p.shard_axes == AxisNames(Axes<DpShard, Cp>{}),                \
-         "impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>")                                  \
-    RULE(p.parameters != Placement::partial && p.gradients != Placement::partial &&                                   \
-             p.optimizer != Placement::partial,                                                                       \
-         "impossible policy: parameters, reduced gradients and optimizer are replicated or sharded, never partial")   \
-    RULE(p.parameters != Placement::sharded || p.optimizer == Placement::sharded,                                     \
-         "impossible policy: sharded parameters need a sharded optimizer; a replicated one would update "             \
-         "parameters that the rank does not hold")                                                                    \
-    RULE(p.optimizer != Placement::replicated || p.gradients == Placement::replicated,                                \
-         "impossible policy: a replicated optimizer needs replicated gradients; with sharded ones it would see one "  \
-         "shard only")                                                                                                \
-    RULE(p.accumulate != Accumulate::reduced || p.gradients == Placement::sharded,                                    \
-         "impossible policy: accumulating reduced gradients needs sharded gradients")                                 \
-    RULE((p.parameters == Placement::sharded) == (p.release != Release::never),                                       \
+#define SHARDKIT_POLICY_RULES(RULE)                                                                                  \
+    RULE(p.shard_axes == AxisNames(Axes<DpShard>{}) || p.shard_axes == AxisNames(Axes<DpShard, Cp>{}),               \
+         "impossible policy: shard_axes must be Axes<DpShard> or Axes<DpShard, Cp>")                                 \
+    RULE(p.parameters != Placement::partial && p.gradients != Placement::partial &&                                  \
+             p.optimizer != Placement::partial,                                                                      \
+         "impossible policy: parameters, reduced gradients and optimizer are replicated or sharded, never partial")  \
+    RULE(p.parameters != Placement::sharded || p.optimizer == Placement::sharded,                                    \
+         "impossible policy: sharded parameters need a sharded optimizer; a replicated one would update "            \
+         "parameters that the rank does not hold")                                                                   \
+    RULE(p.optimizer != Placement::replicated || p.gradients == Placement::replicated,                               \
+         "impossible policy: a replicated optimizer needs replicated gradients; with sharded ones it would see one " \
+         "shard only")                                                                                               \
+    RULE(p.accumulate != Accumulate::reduced || p.gradients == Placement::sharded,                                   \
+         "impossible policy: accumulating reduced gradients needs sharded gradients")                                \
+    RULE((p.parameters == Placement::sharded) == (p.release != Release::never),                                      \
          "impossible policy: sharded parameters are released at_update or at_reshard, replicated ones never")
 
-/// Why a policy of these values cannot work: the sentence of the first rule that it breaks; empty when it is possible.
+/// Why a policy of these values cannot work: the sentence of the first rule that it breaks; empty when it is
+/// possible.
 constexpr std::string_view broken_rule(const PolicyValues& p) {
-#define SHARDKIT_POLICY_RULE(holds, sentence)                                                                         \
+#define SHARDKIT_POLICY_RULE(holds, sentence) \
     if (!(holds)) { return sentence; }
     SHARDKIT_POLICY_RULES(SHARDKIT_POLICY_RULE)
 #undef SHARDKIT_POLICY_RULE
