@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include <shardkit/core/element.hpp>
@@ -52,13 +53,15 @@ struct UpdateSpans {
 
 namespace detail {
 
+template <class A, std::size_t>
+using StateOf = A&;
+
 template <class Update, class A, class Indices>
 inline constexpr bool updates_with = false;
+// A call's arguments spelled out: a requires-expression with a pack in it is more than nvcc 13.0 takes.
 template <class Update, class A, std::size_t... State>
 inline constexpr bool updates_with<Update, A, std::index_sequence<State...>> =
-    requires(const Update& update, A& parameter, A (&states)[sizeof...(State) + 1], A gradient) {
-    update(parameter, states[State]..., gradient);
-};
+    std::is_invocable_v<const Update&, A&, StateOf<A, State>..., A>;
 
 }  // namespace detail
 
