@@ -151,7 +151,7 @@ TEST_CASE("gradients that the user's own kernels have reduced take part as they 
             rank.traffic().clear();
             // The flat order: weight at 0, bias at 48 of 64; each rank holds 32 of them, or all.
             const std::span<double> gradient = sk::gradient_shard(layer);
-            const bool whole = policy.gradients == sk::Placement::replicated;
+            const bool whole = policy.values().gradients == sk::Placement::replicated;
             REQUIRE(gradient.size() == (whole ? 64 : 32));
             const std::size_t origin = whole ? 0 : 32 * rank.rank();
             for (std::size_t i = 0; i < gradient.size(); ++i) {
