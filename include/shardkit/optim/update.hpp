@@ -53,14 +53,15 @@ struct UpdateSpans {
 
 namespace detail {
 
-template <class A, std::size_t /*State*/>
-using StateValue = A&;
-// Not a requires-expression over the states: nvcc 13.0 fails on one with an error of its own.
+template <class A, std::size_t>
+using StateOf = A&;
+
 template <class Update, class A, class Indices>
 inline constexpr bool updates_with = false;
+// A call's arguments spelled out: a requires-expression with a pack in it is more than nvcc 13.0 takes.
 template <class Update, class A, std::size_t... State>
 inline constexpr bool updates_with<Update, A, std::index_sequence<State...>> =
-    std::is_invocable_v<const Update&, A&, StateValue<A, State>..., A>;
+    std::is_invocable_v<const Update&, A&, StateOf<A, State>..., A>;
 
 }  // namespace detail
 

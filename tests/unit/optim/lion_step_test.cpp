@@ -85,7 +85,7 @@ void check_same_bits() {
             const auto expected = train<Precision>(plain_policies[0], ranks, clip, options)[0];
             CHECK(expected[0] != 0);
             for (const auto& policy : plain_policies) {
-                CAPTURE(policy.name);
+                CAPTURE(policy.name());
                 for (const auto& rank : train<Precision>(policy, ranks, clip, options)) { CHECK(rank == expected); }
             }
         }
@@ -112,7 +112,7 @@ TEST_CASE("Lion: every policy, hybrid ones too, trains as a loop over all parame
         expected[i] = p;
     }
     for (const auto& policy : plain_policies) {
-        CAPTURE(policy.name);
+        CAPTURE(policy.name());
         for (const auto& rank : train<sk::Precision<double>>(policy, 4, Clip::no, options)) {
             CHECK(rank == expected);
         }
@@ -151,7 +151,7 @@ TEST_CASE("Lion has one state, of the elements that a rank updates, and its mome
 
 TEST_CASE("Lion: a frozen parameter keeps its value under weight decay") {
     for (const auto& policy : plain_policies) {
-        CAPTURE(policy.name);
+        CAPTURE(policy.name());
         sk::threads::run(Flat{3}, [&](auto& rank) {
             toy::LinearLayer<sk::DynamicPolicy, sk::threads::Engine> layer(
                 rank, "layer", toy::linear_shapes(), {policy, sk::Packing::aligned, toy::Linear::mask<Weight>()});
@@ -172,7 +172,7 @@ TEST_CASE("Lion: a frozen parameter keeps its value under weight decay") {
 
 TEST_CASE("Lion: an overflow under a loss scale changes nothing but the scale") {
     for (const auto& policy : plain_policies) {
-        CAPTURE(policy.name);
+        CAPTURE(policy.name());
         sk::threads::run(Flat{3}, [&](auto& rank) {
             auto layer = toy::linear_layer<sk::DynamicPolicy, sk::Precision<sk::fp16>>(rank, "layer", policy);
             auto model = sk::groups(layer);

@@ -137,7 +137,7 @@ using Mixed = sk::Params<Offset, Table, Head>;
 /// the step has been made, is what the plan says.
 template <class Precision>
 void check_mixed_plan(const Flat& mesh, const sk::DynamicPolicy& policy) {
-    CAPTURE(policy.name);
+    CAPTURE(policy.name());
     sk::threads::run(mesh, [&](auto& rank) {
         sk::Rank<CountingEngine, Flat> counted(mesh, rank.world());
         Held::bytes = 0;

@@ -160,7 +160,7 @@ Outcome train(Rank& rank, const Made& tensors, const sk::DynamicPolicy& policy, 
 void check_same(const Mesh& mesh, Rule rule) {
     CAPTURE(mesh.describe());
     for (const sk::DynamicPolicy& policy : policies(mesh.grid().extent("dp"))) {
-        CAPTURE(policy.name);
+        CAPTURE(policy.name());
         for (const double max_norm : {0.0, 0.5}) {
             CAPTURE(max_norm);
             std::vector<Outcome> types(mesh.size());
@@ -425,7 +425,7 @@ TEST_CASE("a group that is not the same on every rank is refused on every rank, 
 
 TEST_CASE("TensorList: a description without a rank is that of the group that exists, and of the types") {
     for (const sk::DynamicPolicy& policy : policies(2)) {
-        CAPTURE(policy.name);
+        CAPTURE(policy.name());
         const Mesh mesh(2, 2, 1);
         const sk::GroupDescription types =
             sk::describe_group<Block, sk::DynamicPolicy>("b", shapes(), mesh.grid(), policy);
