@@ -34,6 +34,12 @@ class GradientStore {
         first_ = table.collectives(When::first_microbatch);
         later_ = table.collectives(When::later_microbatch);
         last_ = table.collectives(When::last_microbatch);
+        const IndexRange held = reduced_range();
+        tp_sum_ = relative_to(intersect(held, geometry.tp_sum), held.begin);
+        // Where there is nothing to sum over tp, there is none on every rank of tp: they hold the same range.
+        if (tp_sum_.empty() && !last_.empty() && last_.back().extent == Extent::tp_sum) {
+            last_ = last_.first(last_.size() - 1);
+        }
         leases_full_ = gradients->held == Held::leased;
         if (leases_full_) {
             lease_ = group_lease(context, geometry.path, detail::SlotPurpose::gradient,
@@ -115,12 +121,13 @@ class GradientStore {
         return values;
     }
 
-    /// One collective of the table. Without extents of its own a row sums the reduced values where they lie.
+    /// One collective of the table. A row of a part sums reduced values where they lie.
     void reduce(const CollectiveRow& row, typename Engine::Stream stream, SourceLocation where) {
-        if (row.extent != Extent::full) {
-            const std::span<Reduction> part = part_of_reduced(row.extent);
-            // A part that is empty is so on every rank that it is summed over: they hold the same range.
-            if (!part.empty()) { all_reduce_in_place(comms_[row.over], ReduceOp::sum, part, stream, where); }
+        if (row.extent == Extent::tp_sum) {
+            const std::span<Reduction> part = reduced().subspan(tp_sum_.begin, tp_sum_.size());
+            all_reduce_in_place(comms_[row.over], ReduceOp::sum, part, stream, where);
+        } else if (row.extent == Extent::shard) {
+            all_reduce_in_place(comms_[row.over], ReduceOp::sum, reduced(), stream, where);
         } else if (!row.in_place()) {
             const std::span<Reduction> target = row.target == Role::addend ? borrowed_addend(where) : reduced();
             if (row.verb == Verb::all_reduce) {
@@ -136,13 +143,6 @@ class GradientStore {
             }
         }
         if (row.when == When::later_microbatch) { accumulate(row.target, stream); }
-    }
-    /// Of the reduced values on this rank.
-    std::span<Reduction> part_of_reduced(Extent extent) noexcept {
-        const IndexRange held = reduced_range();
-        const IndexRange wanted = extent == Extent::tp_sum ? geometry_->tp_sum : geometry_->range(extent);
-        const IndexRange part = relative_to(intersect(held, wanted), held.begin);
-        return reduced().subspan(part.begin, part.size());
     }
     std::span<Reduction> borrowed_addend(SourceLocation where) {
         if (!addend_joined_) {
@@ -182,6 +182,7 @@ class GradientStore {
     std::span<const CollectiveRow> first_;  // of each moment, the table's rows
     std::span<const CollectiveRow> later_;
     std::span<const CollectiveRow> last_;
+    IndexRange tp_sum_;            // of the reduced values
     bool leases_full_ = false;     // for each microbatch, which is then reduced at its end
     bool reduces_beside_ = false;  // into another buffer than the full one
     bool addend_joined_ = false;

@@ -28,9 +28,7 @@ void DeviceLaunch::operator()(std::uint64_t count, const Work& work, std::string
 template <class... Work>
 struct Launches {
     using Calls = std::tuple<void (DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const...>;
-    static const Calls calls;
+    static inline const Calls calls{&DeviceLaunch::operator()<Work>...};
 };
-template <class... Work>
-const typename Launches<Work...>::Calls Launches<Work...>::calls{&DeviceLaunch::operator()<Work>...};
 
 }  // namespace shardkit::gpu

@@ -58,11 +58,8 @@ struct KernelsFor {
                           const double*, double*);
     using Calls = std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename OfUpdates::Calls,
                              typename OfReductions::Calls, Norm>;
-    static const Calls calls;
+    static inline const Calls calls{OfGroups::calls, OfSteps::calls, OfUpdates::calls, OfReductions::calls,
+                                    &gpu::norm_partial<Reduction>};
 };
-template <class Precision, class Rule>
-const typename KernelsFor<Precision, Rule>::Calls KernelsFor<Precision, Rule>::calls{
-    OfGroups::calls, OfSteps::calls, OfUpdates::calls, OfReductions::calls,
-    &gpu::norm_partial<typename Precision::Reduction>};
 
 }  // namespace shardkit::nccl
