@@ -12,6 +12,7 @@
 
 #include <shardkit/backend/nccl/borrow.hpp>
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/split.hpp>
 
 #include "captured_step.hpp"
 #include "gpu_ranks.hpp"
@@ -118,7 +119,7 @@ TEST_CASE("nccl: communicators whose kernels sit behind each other's hung one ar
             check_ends(2, 1, [&](std::size_t rank) {
                 nccl::World world(id, 2, rank, gpu_ranks::impatient());
                 const Comm comm(world);
-                const Comm other = comm.split(0, rank, "other");
+                const Comm other = split(comm, 0, rank, "other");
                 auto values = world.buffer<float>(100);
                 const auto stream = world.streams().communication;
                 if (rank == 1) {
@@ -144,7 +145,7 @@ TEST_CASE(
         REQUIRE(ncclCommInitRank(&users[rank], 2, id.native(), static_cast<int>(rank)) == ncclSuccess);
         nccl::World world(nccl::Borrow{users[rank]}, gpu_ranks::impatient());
         const Comm comm(world);
-        const Comm child = comm.split(0, rank, "child");
+        const Comm child = split(comm, 0, rank, "child");
         auto values = world.buffer<float>(100);
         const auto stream = world.streams().communication;
         if (rank == 1) { return standin::kill_rank(users[1]); }
