@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py [--compiler g++] [--jobs N] [--target NAME]: drops, doubles and runs over a wrong axis every reduction over
 ranks in the library and in the example trainer, one at a time, and drops and runs over a wrong axis every row of the
-placement table; builds and runs a program against each mutant that must fail. Prints site, mutant and what killed it; fails on a survivor, and when a site is written in a way that this
-script does not understand.
+placement table; builds and runs a program against each mutant that must fail. Prints site, mutant and what killed it;
+fails on a survivor, and when a site is written in a way that this script does not understand.
 """
 import argparse
 import concurrent.futures

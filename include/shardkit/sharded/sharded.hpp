@@ -186,8 +186,7 @@ class Sharded {
             throw_invalid_argument(where, "'", path, "': adopt with policy ", policy.name,
                                    ", expected one that replicates everything: no other works in place");
         }
-        const std::size_t shards =
-            ranks_over(Over::shards, policy, split_mesh(context.grid(), policy, path, where));
+        const std::size_t shards = ranks_over(Over::shards, policy, split_mesh(context.grid(), policy, path, where));
         const PlacedParameters<Group> placed(path, shapes, context.grid(), context.rank(), shards,
                                              alignment_for(Precision::narrowest), options.packing);
         const std::size_t expected = placed.layout.buffer_numel();

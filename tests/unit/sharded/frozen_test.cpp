@@ -95,7 +95,8 @@ void check_frozen_group(const sk::DynamicPolicy& policy) {
         // Its windows gather where the policy shards parameters, and a load reaches every rank.
         rank.traffic().clear();
         for (int i = 0; i < 2; ++i) { CHECK(static_cast<float>(frozen.unshard()[Bias{}][6]) == 106); }
-        CHECK(toy::calls(rank, sk::Verb::all_gather) == (policy.values().parameters == sk::Placement::sharded ? 2 : 0));
+        CHECK(toy::calls(rank, sk::Verb::all_gather) ==
+              (policy.values().parameters == sk::Placement::sharded ? 2 : 0));
     });
 }
 

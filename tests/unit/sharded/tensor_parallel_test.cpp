@@ -368,7 +368,8 @@ TEST_CASE("tp: what is planned is what is measured: bytes, calls, and memory of 
                 payload += entry.payload.value;
                 moved += entry.moved.value;
             }
-            const std::size_t holders = policy.values().gradients == sk::Placement::sharded ? 1 : mesh.grid().extent("dp");
+            const std::size_t holders =
+                policy.values().gradients == sk::Placement::sharded ? 1 : mesh.grid().extent("dp");
             CHECK(payload == (mesh.grid().extent("tp") == 1 ? 0 : 21 * 8 * mesh.grid().extent("tp") * holders));
             CHECK(std::abs(static_cast<double>(row.payload.value) -
                            static_cast<double>(payload) / static_cast<double>(mesh.size())) <= 1);
