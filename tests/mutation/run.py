@@ -74,7 +74,7 @@ WRONG = {
 }
 # A row of the placement table, and the wrong ranks for each.
 TABLE = "shardkit/policy/placement_table.hpp"
-ROW = re.compile(r"table\.add\(collective\([^;]*?(?P<over>\bOver::\w+|\bover\b)[^;]*\)\);")
+ROW = re.compile(r"table\.add\(\s*collective\([^;]*?(?P<over>\bOver::\w+|\bover\b)[^;]*\)\);")
 WRONG_OVER = {
     "Over::shards": ["Over::replicas", "Over::data"],
     "Over::replicas": ["Over::shards", "Over::data"],
