@@ -2,8 +2,8 @@
 """run.py [--compiler g++] [--jobs N] [--target NAME]: drops, doubles and runs over a wrong axis every reduction over
 ranks in the library and in the example trainer, drops and runs over a wrong axis every row of the placement table, and
 spoils the optimizers' arithmetic, one at a time; builds and runs a program against each mutant that must fail. Prints
-site, mutant and what killed it; fails on a survivor, and when a site is written in a way that this
-script does not understand.
+site, mutant and what killed it; fails on a survivor, and when a site is written in a way that this script does not
+understand.
 """
 import argparse
 import concurrent.futures
@@ -75,7 +75,7 @@ WRONG = {
 }
 # A row of the placement table, and the wrong ranks for each.
 TABLE = "shardkit/policy/placement_table.hpp"
-ROW = re.compile(r"table\.add\(collective\([^;]*?(?P<over>\bOver::\w+|\bover\b)[^;]*\)\);")
+ROW = re.compile(r"table\.add\(\s*collective\([^;]*?(?P<over>\bOver::\w+|\bover\b)[^;]*\)\);")
 WRONG_OVER = {
     "Over::shards": ["Over::replicas", "Over::data"],
     "Over::replicas": ["Over::shards", "Over::data"],
