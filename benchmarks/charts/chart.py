@@ -16,7 +16,7 @@ DECADES = 30  # from so many times on an axis is logarithmic
 @dataclasses.dataclass(frozen=True)
 class Series:
     """`points`: (x, y) in the order of x. `look`: which line type of the style. A dashed line has no points and no
-    name of its own: it belongs to the one of its look. `width`: where lines coincide the first have to be the widest."""
+    name of its own: it belongs to the one of its look. `width`: where lines coincide the first must be the widest."""
     name: str
     points: tuple
     look: int
@@ -77,14 +77,15 @@ def margins(left, right, top, bottom, width, height):
 
 
 def line_chart(title, panels, dashed=""):
-    """Panels beside each other, with the names of their lines at the right, each once; `dashed`: what dashed lines are."""
+    """Panels beside each other, with the names of their lines at the right, each once; `dashed`: what is dashed."""
     names = {each.name: each for panel in panels for each in panel.series if not each.dashed}
     across = LEFT + PANEL_WIDTH + GAP
     longest = max(map(len, [*names, dashed]))
     width = round(max(across * len(panels) + 60 + LETTER * longest, 40 + 1.2 * LETTER * len(title)))
     height = TOP + BOTTOM + max(PANEL_HEIGHT, LINE * (len(names) + 2))
     lines = [block for number, panel in enumerate(panels) for block in blocks(panel.series, f"panel{number}")]
-    lines.append(f"set multiplot\nset label 1 {quoted(title)} at screen {LEFT / width:.5f},{1 - 22 / height:.5f} font ',15'")
+    lines.append("set multiplot\n"
+                 f"set label 1 {quoted(title)} at screen {LEFT / width:.5f},{1 - 22 / height:.5f} font ',15'")
     for number, panel in enumerate(panels):
         lines += [*x_axis(panel), *y_axis(panel), "unset arrow"]
         if panel.one:
@@ -108,7 +109,7 @@ def figure(value):
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """`parts`: (name, value of at least 0), drawn behind each other. `missed`: the sum, which stands behind, misses an aim."""
+    """`parts`: (name, value of at least 0), behind each other. `missed`: the sum, which stands behind, misses an aim."""
     parts: tuple
     missed: bool = False
 
@@ -149,7 +150,7 @@ def bar_chart(title, unit, groups, ratio=False, limit=None):
     found, middles, rows = boxes(groups, looks, 1.0 if ratio else None)
     left = round(20 + LETTER * max(len(label) for label, _ in groups))
     key = [(name, LETTER * len(name) + 42) for name in names] if len(names) > 1 else []
-    width = round(max(left + BARS_WIDTH + 110, left + 40 + LETTER * 1.15 * len(title), left + sum(room for _, room in key)))
+    width = left + round(max(BARS_WIDTH + 110, 40 + LETTER * 1.15 * len(title), sum(room for _, room in key)))
     top = TOP + (LINE if key else 0)
     height = round(top + BOTTOM + BAR * rows)
     sums = [bar.sum for _, bars in groups for bar in bars] + ([1.0] if ratio else [0.0]) + ([limit] if limit else [])
@@ -163,17 +164,19 @@ def bar_chart(title, unit, groups, ratio=False, limit=None):
     at = left
     for name, room in key:
         y = 1 - (TOP - 8) / height
-        lines += [f"set object rectangle from screen {at / width:.5f},{y - 6 / height:.5f} to screen {(at + 14) / width:.5f},"
-                  f"{y + 6 / height:.5f} fillcolor linetype {looks[name]}",
+        lines += [f"set object rectangle from screen {at / width:.5f},{y - 6 / height:.5f} to "
+                  f"screen {(at + 14) / width:.5f},{y + 6 / height:.5f} fillcolor linetype {looks[name]}",
                   f"set label {quoted(name)} at screen {(at + 20) / width:.5f},{y:.5f}"]
         at += room
     for mark in ([1.0] if ratio else []) + ([limit] if limit else []):
-        lines.append(f"set arrow from first {mark:g},graph 0 to first {mark:g},graph 1 nohead back linecolor 'black' linewidth 1")
+        lines.append(f"set arrow from first {mark:g},graph 0 to first {mark:g},graph 1 nohead back linecolor 'black' "
+                     "linewidth 1")
     row = 0.0
     for _, bars in groups:
         for bar in bars:
             colour = " textcolor rgb '#b3413a'" if bar.missed else ""
-            lines.append(f"set label {quoted(figure(bar.sum) + (' missed' if bar.missed else ''))} at graph 1.015,first {row + 0.5:g} font ',11'{colour}")
+            text = figure(bar.sum) + (" missed" if bar.missed else "")
+            lines.append(f"set label {quoted(text)} at graph 1.015,first {row + 0.5:g} font ',11'{colour}")
             row += 1
         row += 0.6
     lines.append("plot " + ", \\\n  ".join(f"$look{look} with boxxyerror linetype {look}" for look in sorted(found)))

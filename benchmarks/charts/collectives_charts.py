@@ -26,14 +26,14 @@ def name_of(row, rows):
 
 
 def curves(rows, peers):
-    """{name: ((size, bandwidth), (size, limit), (size, time) of each point)} in the order in which they were measured."""
+    """{name: ((size, bandwidth), (size, limit), (size, time) of each point)} in the order of the rows."""
     found = {}
     for row in rows:
         size, name = row["size"], name_of(row, rows)
         for placement, words in PLACEMENTS.items():
             for _, figure in moving([row], placement):
-                found.setdefault(name + words, []).append(((size, figure["busbw_gb_s"]), (size, figure["copy"]["busbw_gb_s"]),
-                                                           (size, figure["time_us"]["median"])))
+                found.setdefault(name + words, []).append(tuple((size, value) for value in (
+                    figure["busbw_gb_s"], figure["copy"]["busbw_gb_s"], figure["time_us"]["median"])))
         for time in peers:
             if time.belongs_to(row):
                 found.setdefault(f"{time.peer}: {name}", []).append(
@@ -51,8 +51,8 @@ def bandwidth_chart(result, rows, peers, title=None):
             bandwidth.append(Series(name, limits, look, dashed=True))
         time.append(Series(name, times, look))
     title = title or f"bus bandwidth and time on {who(result)}"
-    return title, line_chart(title, [Panel("bus bandwidth (GB/s)", tuple(bandwidth)), Panel("time of a call (us)", tuple(time))],
-                             LIMIT)
+    return title, line_chart(title, [Panel("bus bandwidth (GB/s)", tuple(bandwidth)),
+                                     Panel("time of a call (us)", tuple(time))], LIMIT)
 
 
 def share_chart(result):

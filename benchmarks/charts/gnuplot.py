@@ -69,4 +69,5 @@ def stamped(picture, drawing):
 def is_of(text, drawing):
     """Whether a stamped picture was made of this drawing, and not changed since."""
     found = STAMP.search(text)
-    return found is not None and found[1] == digest(script_of(drawing, "svg")) and found[2] == digest(text[:found.start()])
+    right = found and (digest(script_of(drawing, "svg")), digest(text[:found.start()]))
+    return found is not None and found.groups() == right

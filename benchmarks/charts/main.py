@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The picture of a result, for --plot of the benchmark programs. Standard input: {"picture": name of a .svg or .png,
-"peers": name of a file or "", "draws": whether to draw, or only to look at the peers, "result": what --json writes, or for
-the look its rows without figures}.
-Standard output: the picture or nothing; with exit code 2 what was expected in place
-of the peers' file, with 1 what failed."""
+"peers": name of a file or "", "draws": whether to draw, or only to look at the peers, "result": what --json writes, or
+for the look its rows without figures}. Standard output: the picture or nothing; with exit code 2 what was expected in
+place of the peers' file, with 1 what failed."""
 import json
 import pathlib
 import sys

@@ -28,7 +28,8 @@ class PeerTime:
 
     def belongs_to(self, row):
         """Whether both are the same collective of the same size."""
-        return (self.verb, self.type, self.size) == (row["verb"], row["type"], row["size"]) and row["redop"] in (None, "sum")
+        same = (self.verb, self.type, self.size) == (row["verb"], row["type"], row["size"])
+        return same and row["redop"] in (None, "sum")
 
 
 def parse(row):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts of a result of benchmarks/run policies: a step and what it is made of, memory, and predicted steps over ranks."""
+"""Charts of a result of benchmarks/run policies: a step and its parts, memory, and predicted steps over ranks."""
 from chart import Bar, Panel, Series, bar_chart, line_chart
 
 

@@ -5,7 +5,7 @@
 
 #include "../../examples/common/read_flag.hpp"
 #include "../common/sweep.hpp"
-#include "plan_rows.hpp"
+#include "rows.hpp"
 
 namespace benchmarks {
 

@@ -6,12 +6,11 @@
 
 #include "../../examples/common/processes.hpp"
 #include "../../examples/common/run_together.hpp"
-#include "../common/require_memory.hpp"
+#include "../common/machine.hpp"
 #include "../common/result_files.hpp"
 #include "options.hpp"
-#include "plan_rows.hpp"
 #include "report.hpp"
-#include "row.hpp"
+#include "rows.hpp"
 
 namespace {
 

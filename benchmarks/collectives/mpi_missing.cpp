@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // In place of run_on_mpi.cpp where the build found no MPI.
 #include "../../examples/common/mpi_missing.hpp"
-#include "row.hpp"
+#include "rows.hpp"
 
 namespace benchmarks {
 

@@ -2,7 +2,7 @@
 // In place of run_on_nccl.cpp in a program for the host alone, in which Gpu::read has refused the engine before.
 #include <stdexcept>
 
-#include "row.hpp"
+#include "rows.hpp"
 
 namespace benchmarks {
 

@@ -6,7 +6,7 @@
 
 #include "../common/machine.hpp"
 #include "options.hpp"
-#include "row.hpp"
+#include "rows.hpp"
 
 namespace benchmarks {
 

@@ -3,7 +3,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../common/host_copy.hpp"
-#include "row.hpp"
+#include "rows.hpp"
 #include "run_rank.hpp"
 
 namespace benchmarks {

@@ -5,7 +5,7 @@
 
 #include "../../examples/common/place.hpp"
 #include "../common/device_copy.hpp"
-#include "row.hpp"
+#include "rows.hpp"
 #include "run_rank.hpp"
 
 namespace benchmarks {

@@ -15,8 +15,7 @@
 #include "../common/measure.hpp"
 #include "../common/pin.hpp"
 #include "options.hpp"
-#include "plan_rows.hpp"
-#include "row.hpp"
+#include "rows.hpp"
 #include "verbs.hpp"
 #include "workloads.hpp"
 

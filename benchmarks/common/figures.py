@@ -47,7 +47,7 @@ def holds_objects(value):
 
 
 def lines(value, indent, opened):
-    """An object or array that holds objects has a line for each of its parts, but what stands in an array has one line."""
+    """An object or array that holds objects has a line for each of its parts, but what stands in an array has one."""
     if not opened or not holds_objects(value):
         return json.dumps(value, allow_nan=False, ensure_ascii=False)
     inner = indent + " "

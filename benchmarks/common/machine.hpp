@@ -6,6 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "../../examples/common/input_error.hpp"
+#include "../../examples/common/text_format.hpp"
+
 namespace benchmarks {
 
 /// A GPU that something is measured on, and the software below it: recorded with every result.
@@ -42,5 +45,17 @@ struct Machine {
 
     static Machine read();
 };
+
+/// @throws InputError when the least that a run has to keep at once is more than this machine has; `smaller` names
+/// the flags that make it less
+inline void require_memory(double bytes, const std::string& smaller) {
+    const std::uint64_t memory = memory_of_machine();
+    if (bytes <= static_cast<double>(memory)) { return; }
+    constexpr double most = 0x1p63;
+    throw program::InputError("this run needs at least " +
+                              program::bytes_text(static_cast<std::uint64_t>(bytes < most ? bytes : most)) +
+                              " of memory at once, but this machine has " + program::bytes_text(memory) +
+                              ": expected a smaller " + smaller);
+}
 
 }  // namespace benchmarks

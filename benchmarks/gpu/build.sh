@@ -52,7 +52,7 @@ say "with $(nccl_taken)"
 common="examples/common/flags examples/common/gnuplot examples/common/output_file
     examples/common/processes_without_mpi benchmarks/common/gpu benchmarks/common/machine
     benchmarks/common/result_files benchmarks/common/sweep"
-collectives="command_line main mpi_missing plan_rows report run_in_process run_on_nccl"
+collectives="command_line main mpi_missing report rows run_in_process run_on_nccl"
 kernels="command_line main report run_on_gpu run_on_host"
 
 of_folder() { printf "benchmarks/$1/%s " $2; }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../../examples/common/attempt.hpp"
-#include "../common/require_memory.hpp"
+#include "../common/machine.hpp"
 #include "../common/result_files.hpp"
 #include "options.hpp"
 #include "report.hpp"

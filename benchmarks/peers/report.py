@@ -48,8 +48,8 @@ class Report:
                     f"{len(self.left_out)}; failed: {len(self.failed)}")
 
     def to_json(self):
-        return json_text({"benchmark": "peers", "format": FORMAT, **self.head, "figures": row.FIGURES, "sides": self.sides,
-                          "rows": self.rows, "left_out": self.left_out, "failed": self.failed})
+        return json_text({"benchmark": "peers", "format": FORMAT, **self.head, "figures": row.FIGURES,
+                          "sides": self.sides, "rows": self.rows, "left_out": self.left_out, "failed": self.failed})
 
     def _print(self, text):
         print(text, file=self.out, flush=True)

@@ -18,7 +18,8 @@ def summarise(values):
     ordered = sorted(values)
     n = len(ordered)
     median = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
-    return {"median": median, "min": ordered[0], "p95": max(median, ordered[math.ceil(0.95 * n) - 1]), "max": ordered[-1]}
+    p95 = ordered[math.ceil(0.95 * n) - 1]
+    return {"median": median, "min": ordered[0], "p95": max(median, p95), "max": ordered[-1]}
 
 
 def at_least(value):

@@ -9,13 +9,12 @@
 
 #include "../../examples/common/processes.hpp"
 #include "../../examples/common/run_together.hpp"
-#include "../common/require_memory.hpp"
+#include "../common/machine.hpp"
 #include "../common/result_files.hpp"
 #include "elements.hpp"
 #include "job.hpp"
 #include "links.hpp"
 #include "options.hpp"
-#include "prediction.hpp"
 #include "report.hpp"
 
 namespace {

@@ -7,7 +7,6 @@
 #include "../common/machine.hpp"
 #include "links.hpp"
 #include "options.hpp"
-#include "prediction.hpp"
 #include "row.hpp"
 
 namespace benchmarks::policies {

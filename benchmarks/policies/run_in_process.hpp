@@ -6,7 +6,6 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "job.hpp"
-#include "reference.hpp"
 #include "run_rank.hpp"
 
 namespace benchmarks::policies {

@@ -17,10 +17,14 @@
 #include "../common/interval.hpp"
 #include "../common/pin.hpp"
 #include "job.hpp"
-#include "prediction.hpp"
+#include "links.hpp"
 #include "trainer.hpp"
 
 namespace benchmarks::policies {
+
+/// The check run on one rank, where nothing is communicated. T: double, float or bf16.
+template <class T>
+Reference<T> train_alone(const Job& job);
 
 /// By how much a result may differ from one rank's: the norm is summed in another order, and what that does to the
 /// last bit of an update may round a 16-bit parameter the other way.

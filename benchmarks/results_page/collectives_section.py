@@ -47,8 +47,8 @@ def times_of_peers(results, result):
         try:
             times = peer_times(other["rows"])
         except (ValueError, KeyError, TypeError) as error:
-            raise BadResult(f"{other.name}: a row of collectives: expected a peer's time, verb, type, ranks and size, as "
-                            f"docs/benchmarks.md says: {error!r}") from None
+            raise BadResult(f"{other.name}: a row of collectives: expected a peer's time, verb, type, ranks and size, "
+                            f"as docs/benchmarks.md says: {error!r}") from None
         if not other.is_quick and other.is_of_machine(result) and result["groups"] == 1:
             found.update({(time.peer, time.verb, time.type, time.size): time for time in times
                           if time.ranks == result["group_size"]})
@@ -82,7 +82,8 @@ def pictures(result, results):
         yield ("collectives_share_of_copy", title, drawing)
     times = times_of_peers(results, result)
     for verb in DRAWN:
-        rows = [row for row in result["rows"] if row["verb"] == verb and any(row[each] and row[each]["copy"] for each in PLACEMENTS)]
+        rows = [row for row in result["rows"] if row["verb"] == verb
+                and any(row[each] and row[each]["copy"] for each in PLACEMENTS)]
         rows = [row for row in rows if (row["type"], row["redop"]) == (rows[0]["type"], rows[0]["redop"])]
         if rows:
             title, drawing = bandwidth_chart(result, rows, times, f"{verb} of {rows[0]['type']} on {who(result)}")
@@ -90,11 +91,11 @@ def pictures(result, results):
 
 
 def section(results, everything):
-    lines = ["Time of a call, and the share of the copy that this is: 100 % is as fast as a plain copy of what has to be "
-             "read and written.", ""]
+    lines = ["Time of a call, and the share of the copy that this is: 100 % is as fast as a plain copy of what has to "
+             "be read and written.", ""]
     for result in results:
         sizes = list(dict.fromkeys(rough_size(row["size"]) for row in result["rows"] if row["size"]))
         columns = [name for name in sizes if name in SHOWN] or sizes[-1:]
-        lines += [f"### {result.name}: {who(result)}", "", *table(("verb", "type", "placement", *(f">{name}" for name in columns), ">no size"),
-                                                verb_rows(result, columns))]
+        lines += [f"### {result.name}: {who(result)}", "", *table(
+            ("verb", "type", "placement", *(f">{name}" for name in columns), ">no size"), verb_rows(result, columns))]
     return lines, list(pictures(results[0], everything))

@@ -33,8 +33,9 @@ def kernel_rows(result, columns):
     found = {}
     for row in result["rows"]:
         key = (row["kernel"], row["type"], row["bytes_per_element"])
-        found.setdefault(key, {})[rough_size(row["size"])] = \
-            f"{figure(row['time_us']['median'])} us, {figure(row['bandwidth_gb_s'])} GB/s, {percent(row['share_of_copy'])} %"
+        found.setdefault(key, {})[rough_size(row["size"])] = (
+            f"{figure(row['time_us']['median'])} us, {figure(row['bandwidth_gb_s'])} GB/s, "
+            f"{percent(row['share_of_copy'])} %")
     return [(*key, *(by_size.get(name, "-") for name in columns)) for key, by_size in found.items()]
 
 
@@ -48,6 +49,8 @@ def section(results, _everything):
     first = results[0]
     groups = {}
     for row in first["rows"]:
-        groups.setdefault(f"{row['kernel']} {row['type']}", []).append(Bar(((rough_size(row["size"]), row["share_of_copy"]),)))
+        bar = Bar(((rough_size(row["size"]), row["share_of_copy"]),))
+        groups.setdefault(f"{row['kernel']} {row['type']}", []).append(bar)
     title = f"kernels on {on(first)}: bandwidth over the copy's"
-    return lines, [("kernels_share_of_copy", title, bar_chart(title, "the line is the copy", list(groups.items()), limit=1.0))]
+    drawing = bar_chart(title, "the line is the copy", list(groups.items()), limit=1.0)
+    return lines, [("kernels_share_of_copy", title, drawing)]

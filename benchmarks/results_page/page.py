@@ -16,7 +16,8 @@ SECTIONS = {"collectives": collectives_section, "kernels": kernels_section, "pol
 INTRODUCTION = """# Results of the benchmarks
 
 Written by `benchmarks/run table` from the files in benchmarks/results; how they are measured is in
-[benchmarks](benchmarks.md). Change neither this page nor its pictures by hand. Of each benchmark the first file by name is drawn.
+[benchmarks](benchmarks.md). Change neither this page nor its pictures by hand. Of each benchmark the first file by name
+is drawn.
 """
 
 
@@ -41,7 +42,8 @@ def section(results, everything):
         asked(result, lambda each: made.section([each], everything))
     lines, pictures = made.section(results, everything)
     shown = [f"![{title}]({PICTURES.removeprefix('docs/')}/{name}.svg)\n" for name, title, _ in pictures]
-    return [f"## {made.QUESTION}", "", *shown, *lines], {f"{PICTURES}/{name}.svg": drawing for name, _, drawing in pictures}
+    drawings = {f"{PICTURES}/{name}.svg": drawing for name, _, drawing in pictures}
+    return [f"## {made.QUESTION}", "", *shown, *lines], drawings
 
 
 def generate(root):

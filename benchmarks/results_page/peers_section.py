@@ -65,7 +65,9 @@ def place(row):
 def cell_of(row):
     value = row["value"]
     text = f"{figure(value['median'])} ({figure(value['min'])}-{figure(value['max'])})"
-    return text + {None: "", True: f" {target_text(row['target'])} met", False: f" {target_text(row['target'])} **missed**"}[row["met"]]
+    if row["met"] is None:
+        return text
+    return f"{text} {target_text(row['target'])} {'met' if row['met'] else '**missed**'}"
 
 
 def time_text(side):
@@ -104,8 +106,9 @@ def few_rounds(result, rows):
 def result_lines(result):
     for part in dict.fromkeys(row["part"] for row in result["rows"]):
         rows = [row for row in result["rows"] if row["part"] == part]
-        yield from (f"### {part}, {result.name}: {', '.join(dict.fromkeys(row['figure'].replace('_', ' ') for row in rows))}", "",
-                    *few_rounds(result, rows), *part_table(rows))
+        figures = dict.fromkeys(row["figure"].replace("_", " ") for row in rows)
+        yield from (f"### {part}, {result.name}: {', '.join(figures)}", "", *few_rounds(result, rows),
+                    *part_table(rows))
     for title, member in (("Left out", "left_out"), ("Failed", "failed")):
         if result[member]:
             yield from (f"{title}:", "", *(f"- {cell(entry['part'])}, {cell(entry['what'])}: {cell(entry['why'])}"
@@ -133,7 +136,8 @@ def chart_of(title, rows, label, name):
 
 def pictures(results):
     """Of the threads engine with the fewest ranks, and of training; of the first result that has them."""
-    for part, chosen in (("collectives", lambda row: " on " not in row["ours"]["name"]), ("training", lambda row: True)):
+    for part, chosen in (("collectives", lambda row: " on " not in row["ours"]["name"]),
+                         ("training", lambda row: True)):
         rows = next(filter(None, ([row for row in result["rows"] if row["part"] == part and chosen(row)]
                                   for result in results)), [])
         if part == "collectives":
@@ -146,7 +150,8 @@ def pictures(results):
 
 
 def section(results, _everything):
-    lines = ["Median over the rounds, in brackets the least and the largest; \"ours\" is the library's own cost beside the first peer.", ""]
+    lines = ["Median over the rounds, in brackets the least and the largest; \"ours\" is the library's own cost beside "
+             "the first peer.", ""]
     for result in results:
         lines += result_lines(result)
     return [*lines, *side_lines(results)], list(pictures(results))

@@ -106,7 +106,8 @@ def origin(result):
     """Machine, compiler and library."""
     machine, build = result["machine"], result.get("versions") or result["build"]
     parts = [machine["processor"], f"{machine['processors']} processors usable", f"last cache "
-             f"{size_text(machine['last_cache_bytes'])}", f"{machine['memory_bytes'] / (1 << 30):.0f} GiB", machine["system"]]
+             f"{size_text(machine['last_cache_bytes'])}", f"{machine['memory_bytes'] / (1 << 30):.0f} GiB",
+             machine["system"]]
     made = [f"{'' if name in ('compiler', 'flags') else name + ' '}{build[name]}"
             for name in ("compiler", "flags", "python", "valgrind") if build.get(name)]
     tree = f"; shardkit {build['shardkit']}, commit {build['commit']}" if "commit" in build else ""

@@ -1,6 +1,6 @@
 R"gnuplot(
 # The look of every chart: gnuplot.hpp includes this file as a text, benchmarks/charts/gnuplot.py reads it without its
-# first and last line. Colours: Okabe and Ito, Color Universal Design; with the points they tell lines apart in grey, too.
+# first and last line. Colours: Okabe and Ito, Color Universal Design; points tell lines apart without colours, too.
 set encoding utf8
 as_svg = "svg noenhanced font 'sans-serif,13' background '#ffffff'"
 as_png = "pngcairo noenhanced font 'sans-serif,10' background '#ffffff'"

@@ -13,7 +13,7 @@ from collectives_charts import bandwidth_chart, share_chart  # noqa: E402
 from figures import rough_size, rounded, size_text  # noqa: E402
 from gnuplot import Drawing, NoGnuplot, draw, is_of, stamped  # noqa: E402
 from peer_times import PeerTime, peer_times  # noqa: E402
-from picture_layout import layout_problems  # noqa: E402
+from picture_layout import boxes as boxes_of_texts, layout_problems  # noqa: E402
 from text import cell  # noqa: E402
 
 wrong = []
@@ -139,6 +139,8 @@ def check_drawn():
     for name, picture in draw(drawings).items():
         text = stamped(picture, drawings[name])
         expect(layout_problems(text), [], f"{name}: its texts can be read")
+        axis = "ms" if name == "bar" else "size"
+        expect([each for each, _ in boxes_of_texts(text) if each == axis][:1], [axis], f"{name}: its axis is named")
         expect([is_of(text, drawings[name]), is_of(text.replace("</svg>", " </svg>"), drawings[name]),
                 is_of(text, Drawing(1, 1, ""))], [True, False, False], f"{name}: known as its drawing's, unchanged, and no other's")
     expect(draw({"png": drawings["bar"]}, "png")["png"][:8], b"\x89PNG\r\n\x1a\n", "a PNG")

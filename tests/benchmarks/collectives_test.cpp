@@ -10,7 +10,7 @@
 #include <shardkit/core/fp16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "../../benchmarks/collectives/plan_rows.hpp"
+#include "../../benchmarks/collectives/rows.hpp"
 #include "../../benchmarks/collectives/verbs.hpp"
 #include "planted_verb.hpp"
 

@@ -6,8 +6,7 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "../../benchmarks/collectives/row.hpp"
-#include "../../benchmarks/collectives/plan_rows.hpp"
+#include "../../benchmarks/collectives/rows.hpp"
 #include "../../benchmarks/collectives/verbs.hpp"
 #include "../../benchmarks/common/host_copy.hpp"
 #include "planted_verb.hpp"

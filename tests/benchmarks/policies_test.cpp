@@ -13,7 +13,6 @@
 #include <shardkit/policy/full_shard.hpp>
 
 #include "../../benchmarks/policies/links.hpp"
-#include "../../benchmarks/policies/prediction.hpp"
 #include "../../benchmarks/policies/row.hpp"
 #include "../../benchmarks/policies/trainer.hpp"
 #include "spoiled_engine.hpp"

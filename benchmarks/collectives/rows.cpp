@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan_rows.hpp"
+#include "rows.hpp"
 
 #include <algorithm>
 #include <cstdint>
