@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include <shardkit/comm/verb.hpp>
 #include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/verb.hpp>
 
 #include "options.hpp"
 

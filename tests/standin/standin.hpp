@@ -21,14 +21,14 @@
 /// Stricter than the real thing: the default streams are refused; copies to and from ordinary host memory are as late
 /// as those of pinned memory; new memory holds 0xff bytes; communications take device or pinned memory only, their
 /// buffers overlap only in the documented in-place forms, and 16-bit sums are rounded at every addition in rank
-/// order; a communicator with an error must be aborted, not destroyed; a non-blocking call's work is queued at a poll.
-/// As NCCL has it: the end of a communicator, ncclCommAbort's too, waits until streams have come to the end of its work
-/// and no graph holds any, in a group from 2.22 on only once all are told; ncclCommSplit and ncclCommShrink on a
-/// non-blocking communicator, and from 2.28 on ncclCommWindowRegister, return ncclSuccess while they are in progress,
-/// and write the new handle when the communicator is polled to its end. Not modelled: time, priorities, memory pools,
-/// child graphs, waits for external events, the order in which NCCL runs one communicator's work of different streams,
-/// reductions of 8-bit floats, user-defined reduction operations, access of host code to device memory (it works), and
-/// data races (host functions run one at a time).
+/// order; a communicator with an error must be aborted, not destroyed; a non-blocking call's work is queued at a
+/// poll. As NCCL has it: the end of a communicator, ncclCommAbort's too, waits until streams have come to the end of
+/// its work and no graph holds any, in a group from 2.22 on only once all are told; ncclCommSplit and ncclCommShrink
+/// on a non-blocking communicator, and from 2.28 on ncclCommWindowRegister, return ncclSuccess while they are in
+/// progress, and write the new handle when the communicator is polled to its end. Not modelled: time, priorities,
+/// memory pools, child graphs, waits for external events, the order in which NCCL runs one communicator's work of
+/// different streams, reductions of 8-bit floats, user-defined reduction operations, access of host code to device
+/// memory (it works), and data races (host functions run one at a time).
 namespace standin {
 
 /// When queued work runs.

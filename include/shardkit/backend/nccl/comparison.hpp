@@ -11,12 +11,10 @@
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/device_buffer.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/pinned_buffer.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
-#include <shardkit/backend/cuda/stream.hpp>
-#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/connections.hpp>
