@@ -42,6 +42,7 @@ Result train() {
         sk::Sharded<Weight, Policy, Engine> layer{rank, "layer"};
         auto model = sk::groups(layer);
         sk::SGD optimizer{model, {.learning_rate = 0.125}};
+        rank.traffic().clear();  // of what making the layer took: ranks compare what they make
         for (std::uint64_t step = 0; step < steps; ++step) {
             sk::Accumulation accumulation{model};
             for (std::uint64_t m = 0; m < microbatches; ++m) {

@@ -83,8 +83,11 @@ def check_program(root, page, number, code, expected, compiler, precompiled):
 
 def check_commands(root, page, number, text):
     flags = "".join(path.read_text(encoding="utf-8") for path in (root / "examples/train_gpt").rglob("*.[ch]pp"))
-    for offset, line in enumerate(text.splitlines()):
-        words = shlex.split(line, comments=True)
+    lines = text.splitlines()
+    for offset, line in enumerate(lines):
+        if offset > 0 and lines[offset - 1].endswith("\\"):
+            continue  # the rest of a command
+        words = shlex.split(line.removesuffix("\\"), comments=True)
         while words and re.match(r"\w+=", words[0]):
             words.pop(0)
         if not words or words[0] in BUILTINS:

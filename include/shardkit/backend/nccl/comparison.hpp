@@ -43,10 +43,9 @@ class Comparison {
         config.blocking = 0;
         Group& made = connections.add_group(group.made_as);
         made.only_compares = true;
-        connections.complete(group, "ncclCommSplit",
-                             ncclCommSplit(group.comm, 0, static_cast<int>(group.rank), &made.comm, &config), doing,
-                             where);
-        connections.complete(made, "ncclCommSplit", ncclInProgress, doing, where);
+        connections.complete_made(connections, group, made, "ncclCommSplit",
+                                  ncclCommSplit(group.comm, 0, static_cast<int>(group.rank), &made.comm, &config),
+                                  doing, where);
         group.comparison = &made;
         group.trace = std::make_unique<shardkit::detail::CallTrace>();
     }
