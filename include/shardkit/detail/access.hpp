@@ -25,7 +25,7 @@ struct Access {
     /// Gives away the step that an accumulation holds.
     template <class Accumulation, class Location>
     static auto finish(Accumulation&& accumulation, Location where) {
-        return std::move(accumulation).finish(where);
+        return std::forward<Accumulation>(accumulation).finish(where);
     }
     /// The loss scale of a LossScale or of reduced gradients, to be adapted: engine memory.
     template <class Scaled>

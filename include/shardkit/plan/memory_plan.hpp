@@ -36,7 +36,7 @@ struct MemoryPlan {
 namespace detail {
 
 /// Where a plan counts a buffer that the group has for itself, or, `leased`, takes turns in.
-constexpr ByteCount MemoryPlan::*kind_of(Role role, Held held) {
+constexpr auto kind_of(Role role, Held held) -> ByteCount MemoryPlan::* {
     const bool leased = held == Held::leased;
     switch (role) {
         case Role::parameters:
