@@ -58,7 +58,7 @@ Answer answer_of(const std::string& command, const std::string& input) {
         std::fwrite(input.data(), 1, input.size(), child);
         status = pclose(child);
     }
-    const Answer answer{status != -1 && WIFEXITED(status) ? WEXITSTATUS(status) : -1, text.get()};
+    Answer answer{status != -1 && WIFEXITED(status) ? WEXITSTATUS(status) : -1, text.get()};
     close(ends[0]);
     std::signal(SIGPIPE, before);
     return answer;
