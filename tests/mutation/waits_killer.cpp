@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 
 #include <shardkit/policy/full_shard.hpp>
@@ -55,11 +56,30 @@ bool dropped_window_is_not_cleared() {
     return wrong || !gpu_ranks::first_error(ended).empty();
 }
 
+/// Ranks that make different groups are refused, also where the communication stream is ahead of the compute stream.
+bool different_groups_are_taken() {
+    gpu_ranks::restart(standin::Pace::lazy);
+    std::atomic<bool> taken = false;
+    const auto ended =
+        gpu_ranks::with_world(2, gpu_ranks::patient(), [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
+            const auto streams = world.streams();
+            standin::set_pace(streams.communication.native(), standin::Pace::eager);
+            sk::Rank<gpu_ranks::Engine, Mesh> rank(Mesh(2, 1, 1), comm, {.in_flight = 1}, streams);
+            try {
+                using Layer = sk::Sharded<small_trainer::Weight<float>, sk::FullShard, gpu_ranks::Engine>;
+                const Layer layer{rank, rank.rank() == 0 ? "one" : "other"};
+                taken = true;
+            } catch (const std::invalid_argument&) {}  // as it should be
+        });
+    if (taken) { std::printf("ranks made different groups, and nobody noticed\n"); }
+    return taken || !gpu_ranks::first_error(ended).empty();
+}
+
 }  // namespace
 
 int main() {
     static_assert(sk::checked);
-    if (dropped_window_is_not_cleared()) { return 1; }
+    if (dropped_window_is_not_cleared() || different_groups_are_taken()) { return 1; }
     const Mesh mesh(2, 1, 1);
     for (const Training& training :
          {Training{.microbatches = 3, .in_flight = 1}, Training{.microbatches = 3}, Training{.prefetch = true},

@@ -67,13 +67,10 @@ void require_same_group(Context<Engine>& context, const GroupGeometry& group, So
                                            static_cast<double>(own.numel)};
     const EngineTable<Engine, double> mine(context, std::span<const double>(given));
     const auto gathered = EngineTable<Engine, double>::zeroed(context, fields * world.size());
-    const auto compute = context.compute_stream();
-    const auto communication = context.communication_stream();
-    communication.wait(compute.record());
-    all_gather(world, std::span<const double>(mine.span()), gathered.span(), communication, where);
-    compute.wait(communication.record());
+    const auto stream = context.compute_stream();  // in which the table was written
+    all_gather(world, std::span<const double>(mine.span()), gathered.span(), stream, where);
     std::vector<double> all(gathered.size());
-    Engine::Kernels::copy_out(compute, std::span<const double>(gathered.span()), std::span<double>(all));
+    Engine::Kernels::copy_out(stream, std::span<const double>(gathered.span()), std::span<double>(all));
     const auto has = [&](std::size_t rank) {
         const auto of = [&](std::size_t field) { return static_cast<std::uint64_t>(all[rank * fields + field]); };
         return concat("rank ", rank, " has ", of(1), of(1) == 1 ? " parameter of " : " parameters of ", of(2),
