@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 #include "golden.hpp"
