@@ -67,6 +67,10 @@ std::vector<Outcome> outcomes_of(CompareCalls when, const Fault& fault) {
 
 }  // namespace
 
+TEST_CASE("nccl: calls are compared when asked to; in checked builds each, unless asked not to") {
+    CHECK(nccl::Options{}.compare_calls == (checked ? CompareCalls::each_call : CompareCalls::off));
+}
+
 TEST_CASE("nccl: ranks that make the same calls agree, whenever they compare") {
     for (const standin::Pace pace : gpu_ranks::paces) {
         for (const CompareCalls when : {CompareCalls::off, CompareCalls::each_step, CompareCalls::each_call}) {
