@@ -13,8 +13,9 @@
 namespace shardkit {
 
 /// Ranks of `comm` with the same color form a communicator, ordered by key, then by rank in `comm`; `axes` is the
-/// name that errors and the traffic log give it. Collective over `comm`; the host waits. Cost:    every rank tells
-/// its peers color and key, 16 bytes; what else it takes to connect them is the engine's.
+/// name that errors and the traffic log give it.
+/// Order:   collective over `comm`; the host waits.
+/// Cost:    every rank tells its peers color and key, 16 bytes; what else it takes to connect them is the engine's.
 /// @throws  std::invalid_argument when color is 2^63 or more; CommError when the engine fails
 template <Communicator C>
 C split(const C& comm, std::size_t color, std::size_t key, std::string_view axes,

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string_view>
 
 #include <shardkit/comm/cost.hpp>
