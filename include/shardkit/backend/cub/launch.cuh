@@ -25,10 +25,12 @@ void DeviceLaunch::operator()(std::uint64_t count, const Work& work, std::string
 /// Explicitly instantiated in a file of nvcc's, the device code of each Work and the launch that other files link
 /// with:
 ///     template struct shardkit::gpu::Launches<shardkit::tp::LossOfToken<float>>;
+/// A function, and no variable's value: nvcc makes no device code for a kernel that only a variable's initializer
+/// names (13.0; the launch then ends with cudaErrorInvalidDeviceFunction).
 template <class... Work>
 struct Launches {
     using Calls = std::tuple<void (DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const...>;
-    static inline const Calls calls{&DeviceLaunch::operator()<Work>...};
+    static Calls calls() { return Calls(&DeviceLaunch::operator()<Work>...); }
 };
 
 }  // namespace shardkit::gpu

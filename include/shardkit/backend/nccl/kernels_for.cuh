@@ -58,8 +58,10 @@ struct KernelsFor {
                           const double*, double*);
     using Calls = std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename OfUpdates::Calls,
                              typename OfReductions::Calls, Norm>;
-    static inline const Calls calls{OfGroups::calls, OfSteps::calls, OfUpdates::calls, OfReductions::calls,
-                                    &gpu::norm_partial<Reduction>};
+    static Calls calls() {
+        return Calls(OfGroups::calls(), OfSteps::calls(), OfUpdates::calls(), OfReductions::calls(),
+                     &gpu::norm_partial<Reduction>);
+    }
 };
 
 }  // namespace shardkit::nccl
