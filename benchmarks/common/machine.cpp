@@ -59,7 +59,7 @@ std::uint64_t memory_of_machine() { return system_value(_SC_PHYS_PAGES) * system
 Machine Machine::read() {
     Machine machine;
     machine.processor = processor_model();
-    machine.processors = shardkit::host::allowed_cpus();
+    machine.processors = shardkit::host::detail::allowed_cpus();
     machine.last_cache = last_level_cache();
     machine.memory = memory_of_machine();
     machine.system = system_name();

@@ -24,7 +24,7 @@ using shardkit::gpu::PackDirection;
 using shardkit::gpu::PackPass;
 using shardkit::gpu::TimelineRef;
 using shardkit::gpu::UpdatePass;
-using shardkit::nccl::Extreme;
+using shardkit::nccl::detail::Extreme;
 using Indices = std::uint64_t;
 using Name = std::string_view;
 

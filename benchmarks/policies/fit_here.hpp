@@ -67,7 +67,7 @@ FittedLinks fit_here(shardkit::Context<Engine>& context) {
             const std::vector<double> seconds = world_seconds(context, std::span<const Interval>(own));
             const auto n = static_cast<double>(ranks);
             const double factor = (step_verbs[v] == shardkit::Verb::all_reduce ? 2 : 1) * (n - 1) / n;
-            samples.push_back({shardkit::ring_messages(step_verbs[v], ranks),
+            samples.push_back({shardkit::detail::ring_messages(step_verbs[v], ranks),
                                static_cast<double>(count * sizeof(float)) * factor,
                                summarise(seconds).median / static_cast<double>(calls)});
         }

@@ -72,7 +72,7 @@ void add_row(const json& row, std::size_t ranks, Samples& samples) {
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         if (verb != shardkit::name(step_verbs[i])) { continue; }
         const json& figure = row.at("out_of_place").is_null() ? row.at("in_place") : row.at("out_of_place");
-        samples[i].push_back({shardkit::ring_messages(step_verbs[i], ranks),
+        samples[i].push_back({shardkit::detail::ring_messages(step_verbs[i], ranks),
                               row.at("size").get<double>() * row.at("bus_factor").get<double>(),
                               figure.at("time_us").at("median").get<double>() * 1e-6});
     }

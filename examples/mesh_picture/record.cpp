@@ -77,12 +77,13 @@ void list_held(const Layer& layer, Optimizer& optimizer, RankFacts& facts) {
     const std::span<Gradient> reduced = gradients.reduced();
     const std::size_t origin = gradients.reduced_range().begin;
     facts.held[0] = layer.shards();
-    sk::list_shards(state.geometry(), "gradient", layer.policy().values().gradients, reduced, origin, facts.held[2]);
+    sk::detail::list_shards(state.geometry(), "gradient", layer.policy().values().gradients, reduced, origin,
+                            facts.held[2]);
     if (layer.policy().values().accumulate == sk::Accumulate::reduced) {
         facts.held[1] = facts.held[2];
     } else {
         const std::span<Gradient> full = gradients.full();
-        sk::list_shards(state.geometry(), "gradient", sk::Placement::partial, full, 0, facts.held[1]);
+        sk::detail::list_shards(state.geometry(), "gradient", sk::Placement::partial, full, 0, facts.held[1]);
     }
     for (sk::ShardInfo& info : optimizer.shards()) {
         if (info.kind == "exp_avg") { facts.held[3].push_back(std::move(info)); }  // exp_avg_sq lies likewise

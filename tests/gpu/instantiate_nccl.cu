@@ -7,7 +7,7 @@
 using shardkit::bf16;
 using shardkit::fp16;
 using shardkit::gpu::DeviceLaunch;
-using shardkit::nccl::Extreme;
+using shardkit::nccl::detail::Extreme;
 
 #define EXTREME(In, Out) \
     template void DeviceLaunch::operator()(std::uint64_t, const Extreme<In, Out>&, std::string_view) const;

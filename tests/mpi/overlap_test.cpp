@@ -44,7 +44,7 @@ TEST_CASE("mpi: verbs on both streams keep one order, and more of them wait than
     mpi::World world(MPI_COMM_WORLD, patient({.overlap = true}));
     const Comm comm(world);
     const auto stream = world.communication_stream();
-    constexpr std::size_t calls = 3 * host::CommandQueue::slots;
+    constexpr std::size_t calls = 3 * host::detail::CommandQueue::slots;
     std::vector<double> values(calls, 1.0);
     for (std::size_t i = 0; i < calls; ++i) {
         all_reduce_in_place(comm, ReduceOp::sum, std::span<double>(values).subspan(i, 1), stream);
@@ -79,7 +79,7 @@ TEST_CASE("mpi: an error on the communication stream is thrown by the next wait,
 TEST_CASE("mpi: streams that are no stream of the World's are refused") {
     mpi::World world(MPI_COMM_WORLD, patient());
     const Comm comm(world);
-    host::CommandQueue queue;
+    host::detail::CommandQueue queue;
     CHECK_USAGE_ERROR(barrier(comm, host::HostStream(queue)),
                       "mpi: the stream is no stream of this World's; pass a default one or "
                       "World::communication_stream()");

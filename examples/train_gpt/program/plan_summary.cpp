@@ -82,12 +82,12 @@ void add_activations(sk::TrafficPlan& plan, const Options& options, std::size_t 
                 plan.add(Verb::all_gather, over_tp, 6 * layers + 2, wide, part);
                 plan.add(Verb::reduce_scatter, over_tp, sums, wide, part);
             } else {
-                plan.add(Verb::all_reduce, over_tp, sums, wide, sk::all_reduce_moved(wide, wide, tp, engine));
+                plan.add(Verb::all_reduce, over_tp, sums, wide, sk::detail::all_reduce_moved(wide, wide, tp, engine));
             }
             // The loss: a token's largest logit; the sum of its exponentials and the target's logit.
             for (const std::size_t numbers : {tokens, 2 * tokens}) {
                 const std::size_t bytes = numbers * element;
-                plan.add(Verb::all_reduce, over_tp, 1, bytes, sk::all_reduce_moved(bytes, bytes, tp, engine));
+                plan.add(Verb::all_reduce, over_tp, 1, bytes, sk::detail::all_reduce_moved(bytes, bytes, tp, engine));
             }
         }
         if (cp > 1) {
@@ -151,7 +151,7 @@ PlanSummary plan_for(const Options& options) {
         // The loss: one double.
         constexpr std::size_t loss = sizeof(double);
         summary.library.traffic.add(sk::Verb::all_reduce, sk::PlannedAxes::of(grid, sk::Axes<sk::Dp, sk::Cp>{}), 1,
-                                    loss, sk::all_reduce_moved(loss, loss, data_ranks, assumed.engine));
+                                    loss, sk::detail::all_reduce_moved(loss, loss, data_ranks, assumed.engine));
     }
     add_activations(summary.library.traffic, options, sizeof(Arithmetic<T>), assumed.engine);
     summary.collectives = collectives_of(summary.library.traffic);

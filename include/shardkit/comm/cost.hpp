@@ -43,7 +43,6 @@ constexpr EngineTraits engine_traits() noexcept {
         return {};
     }
 }
-}  // namespace detail
 
 /// Bytes that an all-reduce of `addends` bytes into `result` bytes moves per rank, the mean over ranks: reduced by
 /// parts that are then gathered, or, where it is small and the engine does that, gathered by everybody.
@@ -69,5 +68,7 @@ constexpr double ring_messages(Verb verb, std::size_t ranks) noexcept {
             return ranks > 1 ? 1 : 0;
     }
 }
+
+}  // namespace detail
 
 }  // namespace shardkit

@@ -31,11 +31,11 @@ class TrafficLog {
 
     /// Makes room for one communicator, so that `record` never allocates. Returns the first index of its rows.
     std::size_t add_communicator(std::string_view axes) {
-        for (std::size_t i = 0; i < rows_.size(); i += verb_count) {
+        for (std::size_t i = 0; i < rows_.size(); i += detail::verb_count) {
             if (rows_[i].axes == axes) { return i; }
         }
         const std::size_t first = rows_.size();
-        for (std::size_t v = 0; v < verb_count; ++v) {
+        for (std::size_t v = 0; v < detail::verb_count; ++v) {
             rows_.push_back({static_cast<Verb>(v), std::string(axes), 0, {}, {}});
         }
         return first;

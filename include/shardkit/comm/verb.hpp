@@ -19,8 +19,12 @@ enum class Verb : std::uint8_t {
     barrier,
     split
 };
+namespace detail {
+
 /// How many verbs there are.
 inline constexpr std::size_t verb_count = 9;
+
+}  // namespace detail
 
 /// The verb as errors and logs name it.
 constexpr std::string_view name(Verb verb) noexcept {

@@ -39,7 +39,7 @@ class FlatLayout {
         const std::size_t end = checked_sum(begin, numel);
         static_cast<void>(checked_sum(end, checked_product(shards_, alignment_)));
         total_ = end;
-        shard_numel_ = shardkit::shard_numel(total_, shards_, alignment_);
+        shard_numel_ = shardkit::detail::shard_numel(total_, shards_, alignment_);
         buffer_numel_ = packing_ == Packing::exact ? total_ : checked_product(shard_numel_, shards_);
         return {begin, end};
     }
@@ -52,7 +52,7 @@ class FlatLayout {
     constexpr std::size_t shard_numel() const noexcept { return shard_numel_; }
     /// Shard `index` of the buffer: equal sizes, but for Packing::exact, where the last ones may be short.
     constexpr IndexRange shard(std::size_t index) const noexcept {
-        return shard_range(index, shard_numel_, buffer_numel_);
+        return detail::shard_range(index, shard_numel_, buffer_numel_);
     }
 
   private:
@@ -66,7 +66,7 @@ class FlatLayout {
     }
     static constexpr std::size_t checked_round_up(std::size_t n, std::size_t multiple) {
         static_cast<void>(checked_sum(n, multiple));
-        return round_up(n, multiple);
+        return detail::round_up(n, multiple);
     }
     [[noreturn]] static void overflow() {
         throw std::length_error("FlatLayout: the group's element count overflows 64 bits");

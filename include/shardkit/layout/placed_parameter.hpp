@@ -25,6 +25,8 @@ struct PlacedParameter : ParameterRecord {
     IndexRange range;  ///< where that part lies in the group's flat buffer
 };
 
+namespace detail {
+
 /// What places a group's parameters.
 struct Placing {
     std::size_t tp = 1;
@@ -86,8 +88,6 @@ constexpr bool trainable(std::span<const PlacedParameter> parameters) noexcept {
     }
     return false;
 }
-
-namespace detail {
 
 /// The records of `tensors` (a Shapes or a TensorList), checked and not yet placed: an array where their number is
 /// known to the compiler, so that a plan works in constant expressions.

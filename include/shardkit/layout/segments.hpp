@@ -7,7 +7,7 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// A run of elements of one parameter; `flat` counts in the group's buffer. Padding is in no segment.
 struct Segment {
@@ -25,4 +25,4 @@ constexpr void for_each_segment(std::span<const PlacedParameter> parameters, Ind
     }
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -8,6 +8,8 @@
 
 namespace shardkit {
 
+namespace detail {
+
 /// `n` rounded up to a multiple.
 /// @pre multiple > 0, the result fits   @post the smallest multiple of `multiple` that is at least n
 constexpr std::size_t round_up(std::size_t n, std::size_t multiple) noexcept {
@@ -37,11 +39,13 @@ constexpr IndexRange shard_range(std::size_t index, std::size_t numel, std::size
     return {begin, end};
 }
 
+}  // namespace detail
+
 /// The rows of a tensor that rank `index` of `ranks` holds when dimension 0 is chunked.
 /// Source:  torch.chunk as DTensor's Shard(0) uses it: 5 rows on 4 ranks are 2, 2, 1, 0
 /// @pre ranks > 0
 constexpr IndexRange chunk_range(std::size_t rows, std::size_t index, std::size_t ranks) noexcept {
-    return shard_range(index, divide_up(rows, ranks), rows);
+    return detail::shard_range(index, detail::divide_up(rows, ranks), rows);
 }
 
 }  // namespace shardkit

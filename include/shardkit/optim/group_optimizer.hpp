@@ -21,7 +21,7 @@
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// What an optimizer keeps for one group on one rank, and the group's update: states over the elements that this rank
 /// updates, and tables of which elements take which parameter group's numbers. Compiled once for all groups of an
@@ -138,4 +138,4 @@ class GroupOptimizer {
     detail::EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

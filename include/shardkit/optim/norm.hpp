@@ -18,6 +18,8 @@
 
 namespace shardkit {
 
+namespace detail {
+
 /// Before a norm's partial sums: *scale becomes what every gradient is multiplied by, the partials zero. Run once, in
 /// a stream's order; all pointers lead into the engine's memory.
 struct BeginNorm {
@@ -49,8 +51,6 @@ struct FinishNorm {
         total[1] = nonfinite;
     }
 };
-
-namespace detail {
 
 /// A rank's memory for the norms of all its models: what partial sums are added in, and the totals, which take turns.
 template <class Engine>
@@ -98,15 +98,16 @@ class GlobalNorm {
     }
     /// Whether any gradient element of any rank is infinite or NaN; waits likewise.
     FoundInf found_inf(SourceLocation where = SourceLocation::current()) const {
-        return shardkit::found_inf(read(where));
+        return shardkit::detail::found_inf(read(where));
     }
 
     /// Sum of squares and non-finite count in the engine's memory, for kernels in the compute stream's order.
     /// @throws UsageError as value
     const double* data(SourceLocation where = SourceLocation::current()) const {
-        if (memory_->taken() - taken_ >= norm_slots) {
+        if (memory_->taken() - taken_ >= detail::norm_slots) {
             throw_usage_error(where, "GlobalNorm: ", memory_->taken() - taken_,
-                              " more norms were taken before this one was used, expected fewer than ", norm_slots);
+                              " more norms were taken before this one was used, expected fewer than ",
+                              detail::norm_slots);
         }
         return total_;
     }
@@ -117,7 +118,7 @@ class GlobalNorm {
     GlobalNorm(const Context<Engine>& context, const detail::NormMemory<Engine>& memory, const double* total) noexcept
         : context_(&context), memory_(&memory), total_(total), taken_(memory.taken()) {}
 
-    NormPartial read(SourceLocation where) const {
+    detail::NormPartial read(SourceLocation where) const {
         double total[2];
         Engine::Kernels::copy_out(context_->compute_stream(), std::span<const double>(data(where), 2),
                                   std::span<double>(total));

@@ -6,7 +6,7 @@
 
 #include <shardkit/step/loss_scale_state.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// Totals of global norms that a rank keeps in its engine's memory at a time; they take turns.
 inline constexpr std::size_t norm_slots = 16;
@@ -45,4 +45,4 @@ struct SquaredTerm {
     }
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

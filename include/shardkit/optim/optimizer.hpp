@@ -78,7 +78,7 @@ class Optimizer {
         // Here, so that the first step allocates nothing but the norm's buffers.
         static_cast<void>(context.template kept<detail::NormMemory<Engine>>());
         engine_options_ = detail::EngineTable<Engine, Options>(context, options_);
-        scalars_ = detail::EngineTable<Engine, StepScalars>(context, StepScalars{});
+        scalars_ = detail::EngineTable<Engine, detail::StepScalars>(context, detail::StepScalars{});
     }
 
     const Options& options() const noexcept { return options_; }
@@ -89,7 +89,7 @@ class Optimizer {
         validate(changed, where);
         options_ = changed;
         Engine::Kernels::run_once(groups_.context().compute_stream(),
-                                  SetOptions<Options>{changed, engine_options_.data()});
+                                  detail::SetOptions<Options>{changed, engine_options_.data()});
     }
 
     /// Updates every group from its reduced gradients and writes the next gather's source, in one pass.
@@ -116,8 +116,8 @@ class Optimizer {
             groups_.context().compare_calls(where);
             groups_.for_each([&](auto& layer) { detail::Access::state(layer).parameters().begin_update(where); });
             Engine::Kernels::run_once(groups_.context().compute_stream(),
-                                      BeginStep{consumed.divisor_scale(), coefficient,
-                                                detail::Access::loss_scale(consumed), scalars_.data()});
+                                      detail::BeginStep{consumed.divisor_scale(), coefficient,
+                                                        detail::Access::loss_scale(consumed), scalars_.data()});
             groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
                 std::get<decltype(part)::value>(group_optimizers_)[index].update(
                     detail::Access::state(layer), scalars_.data(), engine_options_.data());
@@ -169,14 +169,14 @@ class Optimizer {
     }
 
     template <class Layer>
-    using GroupOptimizerOf = GroupOptimizer<Rule, Engine, Arithmetic<typename Layer::Precision::Master>>;
+    using GroupOptimizerOf = detail::GroupOptimizer<Rule, Engine, Arithmetic<typename Layer::Precision::Master>>;
 
     Groups<T...> groups_;
     Options options_;
     std::vector<ParamGroup> param_groups_;
     std::tuple<std::vector<GroupOptimizerOf<LayerOf<T>>>...> group_optimizers_;
     detail::EngineTable<Engine, Options> engine_options_;
-    detail::EngineTable<Engine, StepScalars> scalars_;
+    detail::EngineTable<Engine, detail::StepScalars> scalars_;
 };
 
 }  // namespace shardkit

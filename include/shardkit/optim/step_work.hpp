@@ -9,7 +9,7 @@
 #include <shardkit/optim/update.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// What one step computes for all groups, in the engine's memory.
 struct StepScalars {
@@ -65,4 +65,4 @@ struct BeginUpdate {
     }
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

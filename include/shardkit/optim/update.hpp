@@ -15,6 +15,8 @@
 
 namespace shardkit {
 
+namespace detail {
+
 /// What parameter groups decide for some of a group's parameters.
 struct ParameterHypers {
     double learning_rate_scale = 1;
@@ -22,6 +24,8 @@ struct ParameterHypers {
 
     friend constexpr bool operator==(const ParameterHypers&, const ParameterHypers&) noexcept = default;
 };
+
+}  // namespace detail
 
 /// The elements of one parameter among those that a rank updates: [begin, end) of the pass's spans. `update` is the
 /// place of the parameter's update in the table that goes with the ranges.

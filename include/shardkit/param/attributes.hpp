@@ -50,10 +50,10 @@ constexpr bool partial_sums_adjacent(const Parameters& parameters) noexcept {
     return runs <= 1;
 }
 
-}  // namespace detail
-
 /// Of a Param.
 template <class P>
 inline constexpr ParameterAttributes attributes_of = detail::attributes<P>();
+
+}  // namespace detail
 
 }  // namespace shardkit

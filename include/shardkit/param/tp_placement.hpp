@@ -55,10 +55,11 @@ constexpr TpPlacement tp_placement() noexcept {
         return tp::Replicated::placement;
     }
 }
-}  // namespace detail
 
 /// Of a Param.
 template <class P>
 inline constexpr TpPlacement tp_placement_of = detail::tp_placement<P>();
+
+}  // namespace detail
 
 }  // namespace shardkit

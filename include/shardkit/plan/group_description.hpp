@@ -39,15 +39,15 @@ struct GroupDescription {
     std::size_t tp = 1;
     IndexRange tp_sum;  ///< of the full buffer, what is summed over tp
     PolicyValues policy;
-    ElementSizes sizes;
+    detail::ElementSizes sizes;
     bool trainable = true;
     std::optional<std::size_t> windows_per_microbatch{};  ///< where it is not what PlanOptions say of all groups
 
     /// The group's buffers and collectives: the rows that its stores execute.
-    constexpr PlacementTable table() const { return placement_table(policy, sizes, trainable); }
+    constexpr detail::PlacementTable table() const { return detail::placement_table(policy, sizes, trainable); }
     /// Elements of one rank.
-    constexpr std::size_t numel_of(Extent extent) const noexcept {
-        return extent == Extent::shard ? shard_numel : buffer_numel;
+    constexpr std::size_t numel_of(detail::Extent extent) const noexcept {
+        return extent == detail::Extent::shard ? shard_numel : buffer_numel;
     }
 };
 
@@ -71,22 +71,23 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
     GroupDescription group;
     group.path = path;
     group.policy = policy_values(policy, mesh.extent(Dp::name));
-    group.shards = ranks_over(Over::shards, group.policy, split_mesh(mesh, group.policy, path, where));
+    group.shards =
+        detail::ranks_over(detail::Over::shards, group.policy, detail::split_mesh(mesh, group.policy, path, where));
     auto parameters = detail::checked_parameters(path, tensors);
     const std::size_t tp = mesh.extent(Tp::name);
     const FlatLayout layout =
-        place_parameters(path, parameters, {tp, 0, group.shards, alignment_for(Precision::narrowest)});
+        detail::place_parameters(path, parameters, {tp, 0, group.shards, alignment_for(Precision::narrowest)});
     group.buffer_numel = layout.buffer_numel();
     group.shard_numel = layout.shard_numel();
     detail::describe_placed(parameters, tp, group);
-    group.sizes = element_sizes<Precision>();
+    group.sizes = detail::element_sizes<Precision>();
     return group;
 }
 
 /// The description of a group that exists.
 template <class Layer>
 GroupDescription describe_group(const Layer& layer) {
-    const GroupGeometry& geometry = detail::Access::state(layer).geometry();
+    const detail::GroupGeometry& geometry = detail::Access::state(layer).geometry();
     GroupDescription group;
     group.path = geometry.path;
     group.policy = geometry.policy;
@@ -94,7 +95,7 @@ GroupDescription describe_group(const Layer& layer) {
     group.shard_numel = geometry.shard_numel;
     group.shards = geometry.shards;
     detail::describe_placed(geometry.parameters, geometry.tp_size, group);
-    group.sizes = element_sizes<typename Layer::Precision>();
+    group.sizes = detail::element_sizes<typename Layer::Precision>();
     return group;
 }
 

@@ -84,20 +84,21 @@ constexpr MemoryPlan plan_memory(std::span<const GroupDescription> groups, const
     MemoryPlan plan;
     std::size_t most_shards = 0;
     for (std::size_t i = 0; i < groups.size(); ++i) {
-        const PlacementTable table = groups[i].table();
-        for (const BufferRow& row : table.buffers()) {
+        const detail::PlacementTable table = groups[i].table();
+        for (const detail::BufferRow& row : table.buffers()) {
             const std::size_t bytes = detail::bytes_of(row, groups[i]);
-            if (row.role == Role::addend && options.microbatches == 1) { continue; }
-            if (row.held == Held::leased && !detail::adds_slot(groups.first(i), row.role, bytes, options.in_flight)) {
+            if (row.role == detail::Role::addend && options.microbatches == 1) { continue; }
+            if (row.held == detail::Held::leased &&
+                !detail::adds_slot(groups.first(i), row.role, bytes, options.in_flight)) {
                 continue;
             }
-            const std::size_t times = row.role == Role::states ? options.optimizer_states : 1;
+            const std::size_t times = row.role == detail::Role::states ? options.optimizer_states : 1;
             plan.*detail::kind_of(row.role, row.held) += ByteCount(times * bytes);
         }
         most_shards = std::max(most_shards, groups[i].shards);
     }
     if (options.norms_per_step > 0) {
-        plan.reduce_buffers += ByteCount((1 + 2 * most_shards + 2 * norm_slots) * sizeof(double));
+        plan.reduce_buffers += ByteCount((1 + 2 * most_shards + 2 * detail::norm_slots) * sizeof(double));
     }
     return plan;
 }

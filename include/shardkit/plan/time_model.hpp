@@ -31,7 +31,7 @@ struct LinkModel {
 /// What a prediction of time knows of the machines: the links within a node and across nodes, for each verb (engines
 /// reach other bandwidths with other verbs), and how ranks lie on nodes.
 struct TimeModel {
-    using Links = std::array<LinkModel, verb_count>;  ///< indexed by verb
+    using Links = std::array<LinkModel, detail::verb_count>;  ///< indexed by verb
 
     Links within{};
     Links across{};
@@ -50,6 +50,8 @@ struct TimeModel {
     }
 };
 
+namespace detail {
+
 /// Whether any group over these axes has ranks on two nodes.
 constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::size_t ranks_per_node) {
     if (ranks_per_node == 0) { return false; }
@@ -59,6 +61,8 @@ constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::s
     }
     return false;
 }
+
+}  // namespace detail
 
 /// Seconds that the collectives of a plan's step take one after the other, each as a ring:
 ///     (n - 1) a + (n - 1) / n S / B for an all-gather or a reduce-scatter, twice that for an all-reduce,
@@ -73,8 +77,8 @@ constexpr double communication_seconds(const TrafficPlan& plan, const AxisGrid& 
     for (const auto& [verb, axes, traffic] : plan.rows()) {
         if (verb == Verb::send) { continue; }  // what is sent is received in the same time
         const std::size_t ranks = axes.is_world() ? mesh.size() : axes.group(mesh, 0).size();
-        seconds += model.link(verb, spans_nodes(axes, mesh, model.ranks_per_node))
-                       .seconds(static_cast<double>(traffic.calls) * ring_messages(verb, ranks),
+        seconds += model.link(verb, detail::spans_nodes(axes, mesh, model.ranks_per_node))
+                       .seconds(static_cast<double>(traffic.calls) * detail::ring_messages(verb, ranks),
                                 static_cast<double>(traffic.moved.value));
     }
     return seconds;

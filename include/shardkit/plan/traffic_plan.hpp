@@ -31,8 +31,8 @@ struct PlannedAxes {
         return {named_axes(mesh, axes), 0};
     }
     /// Those of a group's communicator.
-    static constexpr PlannedAxes of(Over over, const PolicyValues& policy, const AxisGrid& split) {
-        const AxisNames names = named_axes(split, axes_of(over, policy));
+    static constexpr PlannedAxes of(detail::Over over, const PolicyValues& policy, const AxisGrid& split) {
+        const AxisNames names = named_axes(split, detail::axes_of(over, policy));
         const bool halved = names.contains(DpReplicate::name) || names.contains(DpShard::name);
         return {names, halved ? policy.shard_group : 0};
     }
@@ -233,12 +233,12 @@ constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, con
     detail::GroupAxes group_axes;
     for (const GroupDescription& g : groups) {
         if (!group_axes.are_of(g.policy)) { group_axes = detail::GroupAxes::of(g, mesh); }
-        const PlacementTable table = g.table();
-        for (const CollectiveRow& row : table.collectives()) {
+        const detail::PlacementTable table = g.table();
+        for (const detail::CollectiveRow& row : table.collectives()) {
             const std::size_t ranks = group_axes.ranks[static_cast<std::size_t>(row.over)];
             if (ranks == 1) { continue; }
             const PlannedAxes& axes = group_axes.axes[static_cast<std::size_t>(row.over)];
-            if (row.extent == Extent::tp_sum) {
+            if (row.extent == detail::Extent::tp_sum) {
                 tp_sums.axes = axes;
                 detail::add_tp_sums(tp_sums, g, table, row, ranks, options);
             } else {
@@ -251,7 +251,7 @@ constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, con
     if (mesh.size() > 1 && options.norms_per_step > 0) {
         const std::uint64_t bytes = 2 * most_shards * sizeof(double);
         plan.add(Verb::all_reduce, PlannedAxes::world(), options.norms_per_step, bytes,
-                 all_reduce_moved(bytes, bytes, mesh.size(), options.engine));
+                 detail::all_reduce_moved(bytes, bytes, mesh.size(), options.engine));
     }
     return plan;
 }

@@ -10,7 +10,7 @@
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/policy/policy_values.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// What a group keeps on one rank.
 enum class Role : std::uint8_t {
@@ -141,7 +141,6 @@ class PlacementTable {
     std::size_t collective_count_ = 0;
 };
 
-namespace detail {
 constexpr Extent extent_of(Placement placement) noexcept {
     return placement == Placement::sharded ? Extent::shard : Extent::full;
 }
@@ -158,8 +157,6 @@ constexpr Verb verb_of(Transition change) {
             throw std::invalid_argument("placement table: a row without communication");
     }
 }
-}  // namespace detail
-
 /// The table of a possible policy and a group's element types. A group that is not trainable has neither gradients
 /// nor an optimizer.
 constexpr PlacementTable placement_table(const PolicyValues& policy, const ElementSizes& elements, bool trainable) {
@@ -214,4 +211,4 @@ constexpr PlacementTable placement_table(const PolicyValues& policy, const Eleme
     return table;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -8,7 +8,7 @@
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/policy/placement_table.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// The mesh as the group at `path` sees it: dp split into dp_replicate, and dp_shard with the ranks that share a
 /// copy.
@@ -30,4 +30,4 @@ constexpr std::size_t ranks_over(Over over, const PolicyValues& policy, const Ax
     return ranks;
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

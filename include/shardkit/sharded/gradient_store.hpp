@@ -11,7 +11,7 @@
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// A group's gradients on one rank, from the full buffer that a backward pass adds to, to the reduced values.
 /// Makes the reductions of the placement table; the divisor is applied elsewhere.
@@ -188,4 +188,4 @@ class GradientStore {
     bool addend_joined_ = false;
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

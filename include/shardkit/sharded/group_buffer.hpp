@@ -10,7 +10,7 @@
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/rank/context.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// Context::buffer for the group at `path`; `what` says what it holds.
 /// @throws MemoryError when there is no memory
@@ -32,4 +32,4 @@ detail::SlotLease<Engine> group_lease(Context<Engine>& context, std::string_view
     } catch (const std::bad_alloc&) { throw MemoryError(path, bytes, detail::concat(name(purpose), " buffer")); }
 }
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -6,7 +6,7 @@
 #include <shardkit/policy/split_mesh.hpp>
 #include <shardkit/rank/context.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// The sub-meshes that a group of parameters lives on, as seen from one rank.
 template <class Engine>
@@ -29,10 +29,6 @@ struct GroupCommunicators {
         }
     }
 };
-
-}  // namespace shardkit
-
-namespace shardkit::detail {
 
 /// The communicators of a group that `policy` shards. Collective over the mesh on first use.
 /// @throws std::invalid_argument when the path is empty, or the policy's shard group does not divide dp

@@ -15,7 +15,7 @@
 #include <shardkit/param/params.hpp>
 #include <shardkit/policy/placement_table.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// One group's parameters and the sizes of its buffers on one rank, in elements; free of types, so that what works on
 /// it is compiled once for all groups.
@@ -81,4 +81,4 @@ struct GroupGeometry {
     }
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -23,7 +23,7 @@
 #include <shardkit/sharded/whole_tensor.hpp>
 #include <shardkit/sharded/window.hpp>
 
-namespace shardkit::inline SHARDKIT_BUILD {
+namespace shardkit::detail::inline SHARDKIT_BUILD {
 
 /// A group's buffers, communicators and place in a step. It knows its parameters as ranges of the flat buffer and
 /// not as types, and its policy as values, so that it is compiled once for all groups and policies of an engine and a
@@ -231,4 +231,4 @@ class GroupState {
     detail::EngineTable<Engine, IndexRange> counted_segments_;
 };
 
-}  // namespace shardkit::inline SHARDKIT_BUILD
+}  // namespace shardkit::detail::inline SHARDKIT_BUILD

@@ -14,7 +14,7 @@
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
-namespace shardkit::inline SHARDKIT_BUILD {
+namespace shardkit::detail::inline SHARDKIT_BUILD {
 
 /// A stream whose work can be captured in a graph; `capture()` names the capture that it is part of, 0: none.
 template <class S>
@@ -213,4 +213,4 @@ class ParameterStore {
     bool update_captured_ = false;
 };
 
-}  // namespace shardkit::inline SHARDKIT_BUILD
+}  // namespace shardkit::detail::inline SHARDKIT_BUILD

@@ -31,6 +31,8 @@ struct Precision {
 template <FloatingElement E>
 using DefaultPrecision = Precision<E>;
 
+namespace detail {
+
 /// The element sizes of a Precision.
 template <class Precision>
 constexpr ElementSizes element_sizes() noexcept {
@@ -42,5 +44,7 @@ constexpr ElementSizes element_sizes() noexcept {
             Precision::has_master,
             Precision::reduces_in_place};
 }
+
+}  // namespace detail
 
 }  // namespace shardkit

@@ -32,6 +32,8 @@ struct ShardInfo {
     std::size_t replica = 0;     ///< 0 on exactly one of the ranks that hold the same run
 };
 
+namespace detail {
+
 /// Appends one ShardInfo for every parameter that has elements in `buffer`, which holds elements
 /// [origin, origin + size) of the group's flat order and is placed over the policy's shard ranks as `placement` says.
 template <class T>
@@ -58,5 +60,7 @@ void list_shards(const GroupGeometry& group, std::string_view kind, Placement pl
         list.push_back(std::move(info));
     });
 }
+
+}  // namespace detail
 
 }  // namespace shardkit

@@ -61,7 +61,7 @@ class Sharded {
     using Policy = PolicyType;
     using Engine = EngineType;
     using Precision = PrecisionType;
-    using State = ShardedState<Group, Policy, Engine, Precision>;
+    using State = detail::ShardedState<Group, Policy, Engine, Precision>;
     using Options = ShardedOptions<Group, Policy>;
     using Gather = typename Precision::Gather;
     using Gradient = typename Precision::Gradient;
@@ -228,8 +228,9 @@ class Sharded {
             throw_invalid_argument(where, "'", path, "': adopt with policy ", policy.name,
                                    ", expected one that replicates everything: no other works in place");
         }
-        const std::size_t shards = ranks_over(Over::shards, policy, split_mesh(context.grid(), policy, path, where));
-        GroupGeometry group;
+        const std::size_t shards =
+            detail::ranks_over(detail::Over::shards, policy, detail::split_mesh(context.grid(), policy, path, where));
+        detail::GroupGeometry group;
         group.path = path;
         const std::size_t expected = detail::place_group(group, tensors, options, context.grid(), context.rank(),
                                                          shards, alignment_for(Precision::narrowest))

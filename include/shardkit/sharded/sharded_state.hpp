@@ -14,9 +14,7 @@
 #include <shardkit/sharded/same_group.hpp>
 #include <shardkit/sharded/sharded_options.hpp>
 
-namespace shardkit {
-
-namespace detail {
+namespace shardkit::detail {
 
 /// Fills in the parameters of a group on one rank of a mesh, and how its buffer is cut.
 /// @throws as the checks of `tensors` and place_parameters
@@ -37,8 +35,6 @@ FlatLayout place_group(GroupGeometry& group, const TensorsOf<Group>& tensors,
         group.path, group.parameters,
         {mesh.extent(Tp::name), mesh.coordinate(Tp::name, rank), shards, alignment, options.packing});
 }
-
-}  // namespace detail
 
 inline namespace SHARDKIT_BUILD {
 
@@ -121,4 +117,4 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
 
 }  // namespace SHARDKIT_BUILD
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

@@ -14,7 +14,7 @@
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// Elements that pass through the host's memory at once between a user's values and an engine's buffers. Where those
 /// are the host's own, a copy costs nothing to start, and what it takes counts beside the plan's memory: few.
@@ -71,4 +71,4 @@ class WholeTensor {
     typename Engine::template Buffer<T> gathered_;
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

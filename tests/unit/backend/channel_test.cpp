@@ -7,8 +7,8 @@
 
 #include <shardkit/backend/threads/channel.hpp>
 
-using shardkit::threads::Channel;
-using shardkit::threads::Message;
+using shardkit::threads::detail::Channel;
+using shardkit::threads::detail::Message;
 
 TEST_CASE("channel: a message goes from posted over claimed to consumed, and the next one follows") {
     Channel channel;
@@ -31,7 +31,7 @@ TEST_CASE("channel: a message taken back cannot be claimed, and the channel stay
     Message second;
     const auto base = channel.base();
     REQUIRE(channel.post(base, first));
-    channel.retract(base, shardkit::threads::SpinBudget());
+    channel.retract(base, shardkit::threads::detail::SpinBudget());
     CHECK(channel.claim(base) == nullptr);
     const auto next = channel.base();
     CHECK(next == Channel::consumed(base));
@@ -53,10 +53,10 @@ TEST_CASE("channel: taking a claimed message back waits until it is consumed, po
             consuming = true;
             channel.consume(base);
         });
-        channel.retract(base, shardkit::threads::SpinBudget());
+        channel.retract(base, shardkit::threads::detail::SpinBudget());
         CHECK(consuming);
         receiver.join();
-        channel.retract(base, shardkit::threads::SpinBudget());  // long consumed: returns at once
+        channel.retract(base, shardkit::threads::detail::SpinBudget());  // long consumed: returns at once
     }
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("channel: poison refuses posting and claiming, and an unclaimed messag
     REQUIRE(channel.post(base, message));
     channel.word().poison();
     CHECK(channel.claim(base) == nullptr);
-    channel.retract(base, shardkit::threads::SpinBudget());
+    channel.retract(base, shardkit::threads::detail::SpinBudget());
     CHECK(channel.claim(base) == nullptr);
     Channel fresh;
     fresh.word().poison();

@@ -5,8 +5,8 @@
 
 #include <shardkit/backend/host/chunk.hpp>
 
-using shardkit::host::Chunk;
-using shardkit::host::chunk_of;
+using shardkit::host::detail::Chunk;
+using shardkit::host::detail::chunk_of;
 
 TEST_CASE("chunk: the chunks of all ranks are disjoint, cover everything and are cut at 128 bytes") {
     constexpr std::size_t element_sizes[] = {1, 2, 4, 8, 200};

@@ -13,11 +13,11 @@ namespace {
 
 using namespace shardkit;
 using rank_checks::contains;
-using threads::DeadlockWatch;
-using threads::Fate;
-using threads::RankState;
-using threads::Waiting;
-using threads::WaitWord;
+using threads::detail::DeadlockWatch;
+using threads::detail::Fate;
+using threads::detail::RankState;
+using threads::detail::Waiting;
+using threads::detail::WaitWord;
 
 /// Two ranks that wait for two words.
 struct Waiters {

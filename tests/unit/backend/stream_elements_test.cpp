@@ -17,19 +17,19 @@ TEST_CASE("stream elements: every size and alignment is copied, and nothing besi
             Guarded<std::uint8_t> from(size, offset % 7);
             Guarded<std::uint8_t> to(size, offset);
             for (std::size_t i = 0; i < size; ++i) { from[i] = verb_oracle::value<std::uint8_t>(1, i); }
-            host::copy_elements(from.view().data(), to.span().data(), size, host::Store::streaming);
-            host::finish(host::Store::streaming);
+            host::detail::copy_elements(from.view().data(), to.span().data(), size, host::detail::Store::streaming);
+            host::detail::finish(host::detail::Store::streaming);
             bool same = to.margins_intact();
             for (std::size_t i = 0; i < size; ++i) { same = same && to[i] == from[i]; }
             REQUIRE(same);
         }
     }
-    host::copy_elements<float>(nullptr, nullptr, 0, host::Store::streaming);
-    host::copy_elements<float>(nullptr, nullptr, 0, host::Store::cached);
+    host::detail::copy_elements<float>(nullptr, nullptr, 0, host::detail::Store::streaming);
+    host::detail::copy_elements<float>(nullptr, nullptr, 0, host::detail::Store::cached);
 }
 
 TEST_CASE("stream elements: only what exceeds the caches is streamed") {
-    CHECK(host::store_for(0) == host::Store::cached);
-    CHECK(host::store_for(host::streaming_bytes) == host::Store::cached);
-    CHECK(host::store_for(host::streaming_bytes + 1) == host::Store::streaming);
+    CHECK(host::detail::store_for(0) == host::detail::Store::cached);
+    CHECK(host::detail::store_for(host::detail::streaming_bytes) == host::detail::Store::cached);
+    CHECK(host::detail::store_for(host::detail::streaming_bytes + 1) == host::detail::Store::streaming);
 }

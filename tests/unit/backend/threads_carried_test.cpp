@@ -21,7 +21,7 @@ using rank_checks::expect;
 using Comm = threads::Communicator;
 using Words = std::array<std::uint64_t, 3>;
 
-constexpr std::size_t limit = threads::carried_bytes;
+constexpr std::size_t limit = threads::detail::carried_bytes;
 constexpr std::size_t rank_counts[] = {1, 2, 3, 5};
 constexpr std::size_t sizes_around_it[] = {limit - 1, limit, limit + 1};
 constexpr std::size_t offsets[] = {0, 1};

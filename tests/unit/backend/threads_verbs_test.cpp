@@ -30,7 +30,7 @@ TEST_CASE_TEMPLATE("threads: every verb, rank count and size gives the serial re
 TEST_CASE("threads: results too large for the caches are written past them, with the same bits") {
     CHECK_NOTHROW(threads::launch(2, [](const Comm& world) {
         constexpr std::size_t count = (std::size_t{7} << 19U) + 17;
-        static_assert(2 * 2 * count * sizeof(float) > host::streaming_bytes);
+        static_assert(2 * 2 * count * sizeof(float) > host::detail::streaming_bytes);
         check_all_reduce<float, float>(world, count, 1);
         check_all_gather<float>(world, count / 2, 3);
         check_reduce_scatter<bf16, double>(world, count / 2, 1);

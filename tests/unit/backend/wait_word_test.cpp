@@ -8,9 +8,9 @@
 
 namespace {
 
-using shardkit::threads::Progress;
-using shardkit::threads::SpinBudget;
-using shardkit::threads::WaitWord;
+using shardkit::threads::detail::Progress;
+using shardkit::threads::detail::SpinBudget;
+using shardkit::threads::detail::WaitWord;
 
 }  // namespace
 

@@ -13,8 +13,8 @@ namespace {
 
 using namespace shardkit;
 using rank_checks::contains;
-using threads::Group;
-using threads::World;
+using threads::detail::Group;
+using threads::detail::World;
 
 /// The message that `rank` gets when it waits for `needed`.
 PeerError error_of(World& world, std::size_t rank, std::vector<std::size_t> needed) {

@@ -69,15 +69,17 @@ TEST_CASE("TrafficLog: totals over all axes; clear keeps the rows") {
 TEST_CASE("TrafficLog: every verb has a row of its own") {
     TrafficLog log;
     const std::size_t dp = log.add_communicator("dp");
-    for (std::size_t v = 0; v < verb_count; ++v) {
+    for (std::size_t v = 0; v < detail::verb_count; ++v) {
         log.record(dp, static_cast<Verb>(v), ByteCount(v), ByteCount(2 * v));
     }
     const auto entries = log.entries();
-    REQUIRE(entries.size() == verb_count);
-    for (std::size_t v = 0; v < verb_count; ++v) { check_entry(entries[v], static_cast<Verb>(v), "dp", 1, v, 2 * v); }
+    REQUIRE(entries.size() == detail::verb_count);
+    for (std::size_t v = 0; v < detail::verb_count; ++v) {
+        check_entry(entries[v], static_cast<Verb>(v), "dp", 1, v, 2 * v);
+    }
 }
 
-static_assert(verb_count == 9);
+static_assert(detail::verb_count == 9);
 static_assert(name(Verb::all_gather) == "all_gather" && name(Verb::reduce_scatter) == "reduce_scatter");
 static_assert(name(Verb::all_reduce) == "all_reduce" && name(Verb::broadcast) == "broadcast");
 static_assert(name(Verb::all_to_all) == "all_to_all" && name(Verb::send) == "send");

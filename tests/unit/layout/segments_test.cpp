@@ -17,8 +17,8 @@ using layout_oracle::Map;
 using layout_oracle::Owner;
 
 /// Runs of one parameter's elements within `range`, read off the element map.
-std::vector<Segment> runs(const Map& map, IndexRange range) {
-    std::vector<Segment> found;
+std::vector<detail::Segment> runs(const Map& map, IndexRange range) {
+    std::vector<detail::Segment> found;
     for (std::size_t x = range.begin; x < range.end; ++x) {
         const std::size_t parameter = map.elements[x].parameter;
         if (parameter == Owner::padding) { continue; }
@@ -29,13 +29,14 @@ std::vector<Segment> runs(const Map& map, IndexRange range) {
 }
 
 template <std::size_t N>
-std::vector<Segment> segments(const LaidOut<N>& layout, IndexRange range) {
-    std::vector<Segment> found;
-    for_each_segment(layout.parameters(), range, [&](const Segment& segment) { found.push_back(segment); });
+std::vector<detail::Segment> segments(const LaidOut<N>& layout, IndexRange range) {
+    std::vector<detail::Segment> found;
+    detail::for_each_segment(layout.parameters(), range,
+                             [&](const detail::Segment& segment) { found.push_back(segment); });
     return found;
 }
 
-bool same(const std::vector<Segment>& a, const std::vector<Segment>& b) {
+bool same(const std::vector<detail::Segment>& a, const std::vector<detail::Segment>& b) {
     if (a.size() != b.size()) { return false; }
     for (std::size_t i = 0; i < a.size(); ++i) {
         if (a[i].parameter != b[i].parameter || a[i].flat != b[i].flat) { return false; }
@@ -50,7 +51,7 @@ void check(const std::array<std::size_t, 3>& numels, std::size_t shards, std::si
     REQUIRE(map.elements.size() == layout.buffer_numel());
     std::vector<std::size_t> held(3, 0);
     for (std::size_t r = 0; r < shards; ++r) {
-        for (const Segment& segment : segments(layout, layout.shard(r))) {
+        for (const detail::Segment& segment : segments(layout, layout.shard(r))) {
             held[segment.parameter] += segment.flat.size();
         }
     }
@@ -64,7 +65,8 @@ void check(const std::array<std::size_t, 3>& numels, std::size_t shards, std::si
 
 constexpr std::size_t covered(IndexRange range) {
     std::size_t count = 0;
-    for_each_segment(LaidOut<2>({5, 6}, 2, 4).parameters(), range, [&](const Segment& s) { count += s.flat.size(); });
+    detail::for_each_segment(LaidOut<2>({5, 6}, 2, 4).parameters(), range,
+                             [&](const detail::Segment& s) { count += s.flat.size(); });
     return count;
 }
 static_assert(covered({0, 16}) == 11 && covered({4, 9}) == 2 && covered({5, 8}) == 0);

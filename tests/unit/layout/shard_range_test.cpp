@@ -15,21 +15,21 @@ using namespace shardkit;
 constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
 
 constexpr bool rounds_up(std::size_t n, std::size_t multiple) {
-    const std::size_t result = round_up(n, multiple);
+    const std::size_t result = detail::round_up(n, multiple);
     return result % multiple == 0 && result >= n && (result == 0 || result - multiple < n);
 }
 constexpr bool divides_up(std::size_t n, std::size_t divisor) {
-    const std::size_t q = divide_up(n, divisor);
+    const std::size_t q = detail::divide_up(n, divisor);
     return q * divisor >= n && (q == 0 || (q - 1) * divisor < n);
 }
 constexpr bool is_shard_numel(std::size_t total, std::size_t shards, std::size_t alignment) {
-    const std::size_t numel = shard_numel(total, shards, alignment);
+    const std::size_t numel = detail::shard_numel(total, shards, alignment);
     return numel % alignment == 0 && numel * shards >= total && (numel == 0 || (numel - alignment) * shards < total);
 }
 constexpr bool is_cut(std::size_t numel, std::size_t buffer, std::size_t shards) {
     std::size_t at = 0;
     for (std::size_t i = 0; i < shards; ++i) {
-        const IndexRange shard = shard_range(i, numel, buffer);
+        const IndexRange shard = detail::shard_range(i, numel, buffer);
         if (shard.begin != at || shard.end < shard.begin || shard.size() > numel) { return false; }
         if (shard.size() < numel && shard.end != buffer) { return false; }  // only the end is clipped
         at = shard.end;
@@ -74,12 +74,12 @@ TEST_CASE("round_up, divide_up and shard_numel keep their post-conditions") {
 }
 
 TEST_CASE("shard_numel: literals of ceil(total / shards) rounded up") {
-    CHECK(shard_numel(0, 4, 32) == 0);
-    CHECK(shard_numel(1, 4, 32) == 32);
-    CHECK(shard_numel(100, 3, 1) == 34);
-    CHECK(shard_numel(100, 3, 8) == 40);
-    CHECK(shard_numel(96, 3, 8) == 32);
-    CHECK(shard_numel(97, 3, 8) == 40);
+    CHECK(detail::shard_numel(0, 4, 32) == 0);
+    CHECK(detail::shard_numel(1, 4, 32) == 32);
+    CHECK(detail::shard_numel(100, 3, 1) == 34);
+    CHECK(detail::shard_numel(100, 3, 8) == 40);
+    CHECK(detail::shard_numel(96, 3, 8) == 32);
+    CHECK(detail::shard_numel(97, 3, 8) == 40);
 }
 
 TEST_CASE("shard_range: disjoint, in order, covering; clipped at the end only") {
@@ -94,18 +94,18 @@ TEST_CASE("shard_range: disjoint, in order, covering; clipped at the end only") 
 
 TEST_CASE("shard_range: past 2^32 and up to the last index") {
     constexpr std::size_t numel = 3'000'000'000;
-    static_assert(shard_range(3, numel, 4 * numel) == IndexRange{9'000'000'000, 12'000'000'000});
+    static_assert(detail::shard_range(3, numel, 4 * numel) == IndexRange{9'000'000'000, 12'000'000'000});
     CHECK(is_cut(numel, 4 * numel, 4));
     CHECK(is_cut(numel, 4 * numel - 7, 4));
-    CHECK(shard_range(1, largest, largest) == IndexRange{largest, largest});
-    CHECK(shard_range(0, largest, largest) == IndexRange{0, largest});
+    CHECK(detail::shard_range(1, largest, largest) == IndexRange{largest, largest});
+    CHECK(detail::shard_range(0, largest, largest) == IndexRange{0, largest});
     CHECK(is_cut(largest / 5, largest / 5 * 5, 5));
-    CHECK(is_cut(largest / 5 + 1, largest, 5));                // 5 * numel would overflow
-    CHECK(shard_range(largest, 8, 20) == IndexRange{20, 20});  // index * numel would overflow
-    CHECK(shard_numel(largest - 10, 1, 1) == largest - 10);
+    CHECK(is_cut(largest / 5 + 1, largest, 5));                        // 5 * numel would overflow
+    CHECK(detail::shard_range(largest, 8, 20) == IndexRange{20, 20});  // index * numel would overflow
+    CHECK(detail::shard_numel(largest - 10, 1, 1) == largest - 10);
     CHECK(rounds_up(largest - 10, 4));
-    CHECK(divide_up(largest, 2) == (std::size_t{1} << 63U));
-    CHECK(divide_up(largest, largest) == 1);
+    CHECK(detail::divide_up(largest, 2) == (std::size_t{1} << 63U));
+    CHECK(detail::divide_up(largest, largest) == 1);
 }
 
 TEST_CASE("chunk_range: 5 rows on 4 ranks are 2, 2, 1, 0") {

@@ -22,10 +22,10 @@ TEST_CASE_TEMPLATE("norm_partial: PyTorch's clip_grad_norm_, norm and clipped gr
     REQUIRE(cases.size() == 4);
     for (const auto& golden : cases) {
         CAPTURE(golden.at("name").template get<std::string>());
-        sk::NormPartial partial;
+        sk::detail::NormPartial partial;
         for (const auto& tensor : golden.at("gradients")) {
             const auto gradient = test::numbers<A>(tensor);
-            sk::HostKernels::norm_partial({}, std::span<const A>(gradient), 1, partial);
+            sk::detail::HostKernels::norm_partial({}, std::span<const A>(gradient), 1, partial);
         }
         CHECK(partial.nonfinite == 0);
         const double norm = std::sqrt(partial.sum_of_squares);

@@ -47,11 +47,11 @@ TEST_CASE("LossScaleState: starts at 2^16, doubles after 2000 clean steps in a r
 }
 
 TEST_CASE("found_inf: any nonfinite count is a yes, an overflowed sum alone is not") {
-    CHECK(sk::found_inf({}) == sk::FoundInf::no);
-    CHECK(sk::found_inf({.sum_of_squares = INFINITY}) == sk::FoundInf::no);
-    CHECK(sk::found_inf({.sum_of_squares = 1, .nonfinite = 1}) == sk::FoundInf::yes);
-    sk::NormPartial total{.sum_of_squares = 1};
+    CHECK(sk::detail::found_inf({}) == sk::FoundInf::no);
+    CHECK(sk::detail::found_inf({.sum_of_squares = INFINITY}) == sk::FoundInf::no);
+    CHECK(sk::detail::found_inf({.sum_of_squares = 1, .nonfinite = 1}) == sk::FoundInf::yes);
+    sk::detail::NormPartial total{.sum_of_squares = 1};
     total += {.sum_of_squares = 2, .nonfinite = 3};
     total += {.sum_of_squares = 4};
-    CHECK(total == sk::NormPartial{7, 3});
+    CHECK(total == sk::detail::NormPartial{7, 3});
 }

@@ -25,11 +25,11 @@ struct Weight : sk::Param<"weight", double, 3> {};
 TEST_CASE("BeginNorm: the scale of every gradient, and partials of zero") {
     double scale = 7;
     std::array<double, 4> partials{1, 2, 3, 4};
-    sk::BeginNorm{0.25, nullptr, &scale, partials}();
+    sk::detail::BeginNorm{0.25, nullptr, &scale, partials}();
     CHECK(scale == 0.25);
     CHECK(partials == std::array<double, 4>{});
     const sk::LossScaleState loss_scale({.initial = 8});
-    sk::BeginNorm{0.25, &loss_scale, &scale, partials}();
+    sk::detail::BeginNorm{0.25, &loss_scale, &scale, partials}();
     CHECK(scale == 0.03125);
 }
 
@@ -37,7 +37,7 @@ TEST_CASE("FinishNorm: adds in shard order, both kinds apart") {
     // In this order the small numbers are lost against the large one; in another they are not.
     const std::array<double, 8> partials{0x1p53, 1, 1, 0, 1, 2, -0x1p53, 4};
     std::array<double, 2> total{5, 5};
-    sk::FinishNorm{partials, total.data()}();
+    sk::detail::FinishNorm{partials, total.data()}();
     CHECK(total[0] == 0);
     CHECK(total[1] == 7);
 }
@@ -71,7 +71,7 @@ TEST_CASE("GlobalNorm: refused once its memory belongs to a later norm") {
             return sk::global_norm(reduced);
         };
         const auto kept = norm_of(3);
-        for (std::size_t i = 1; i < sk::norm_slots; ++i) { CHECK(norm_of(1).value() == 1); }
+        for (std::size_t i = 1; i < sk::detail::norm_slots; ++i) { CHECK(norm_of(1).value() == 1); }
         CHECK(kept.value() == 3);
         const auto later = norm_of(2);
         CHECK(later.value() == 2);

@@ -47,32 +47,33 @@ TEST_CASE("ClipCoefficient: min(1, max_norm / (norm + 1e-6)), one without a norm
 
 TEST_CASE("BeginStep: divides by the loss scale as it was, then adapts it; skips only under a loss scale") {
     std::array<double, 2> total{16, 0};
-    sk::StepScalars scalars{9, 9};
-    sk::BeginStep{0.5, {total.data(), 2}, nullptr, &scalars}();
+    sk::detail::StepScalars scalars{9, 9};
+    sk::detail::BeginStep{0.5, {total.data(), 2}, nullptr, &scalars}();
     CHECK(scalars.gradient_scale == 0.5 * (2 / (4 + 1e-6)));
     CHECK(scalars.skip == 0);
 
     sk::LossScaleState loss_scale({.initial = 8, .growth_interval = 1});
-    sk::BeginStep{0.5, {total.data(), 5}, &loss_scale, &scalars}();
+    sk::detail::BeginStep{0.5, {total.data(), 5}, &loss_scale, &scalars}();
     CHECK(scalars.gradient_scale == 0.0625);
     CHECK(scalars.skip == 0);
     CHECK(loss_scale.value() == 16);
 
     total = {infinity, 1};
-    sk::BeginStep{0.5, {total.data(), 5}, &loss_scale, &scalars}();
+    sk::detail::BeginStep{0.5, {total.data(), 5}, &loss_scale, &scalars}();
     CHECK(scalars.skip == 1);
     CHECK(loss_scale.value() == 8);
-    sk::BeginStep{0.5, {total.data(), 5}, nullptr, &scalars}();
+    sk::detail::BeginStep{0.5, {total.data(), 5}, nullptr, &scalars}();
     CHECK(scalars.skip == 0);
 }
 
 TEST_CASE("BeginUpdate: one update for each choice; a skipped step counts nothing") {
     const sk::AdamWOptions options{.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25};
-    const std::vector<sk::ParameterHypers> choices{{1, 0.25}, {2, 0}};
+    const std::vector<sk::detail::ParameterHypers> choices{{1, 0.25}, {2, 0}};
     std::vector<sk::AdamWUpdate<double>> updates(2);
     sk::AdamWRule::Progress progress;
-    sk::StepScalars scalars{0.125, 0};
-    const sk::BeginUpdate<sk::AdamWRule, double> begin{&scalars, &options, &progress, choices, updates.data()};
+    sk::detail::StepScalars scalars{0.125, 0};
+    const sk::detail::BeginUpdate<sk::AdamWRule, double> begin{&scalars, &options, &progress, choices,
+                                                               updates.data()};
     begin();
     CHECK(progress.steps == 1);
     CHECK(progress.beta1_power == 0.5);

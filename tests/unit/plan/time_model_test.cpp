@@ -52,12 +52,12 @@ TEST_CASE("a link: latency for each message, bytes over bandwidth; the default c
 }
 
 TEST_CASE("messages of a ring: n - 1, twice that for an all-reduce, none alone") {
-    CHECK(sk::ring_messages(sk::Verb::all_gather, 8) == 7);
-    CHECK(sk::ring_messages(sk::Verb::reduce_scatter, 8) == 7);
-    CHECK(sk::ring_messages(sk::Verb::all_reduce, 8) == 14);
-    CHECK(sk::ring_messages(sk::Verb::receive, 8) == 1);
-    CHECK(sk::ring_messages(sk::Verb::all_reduce, 1) == 0);
-    CHECK(sk::ring_messages(sk::Verb::receive, 1) == 0);
+    CHECK(sk::detail::ring_messages(sk::Verb::all_gather, 8) == 7);
+    CHECK(sk::detail::ring_messages(sk::Verb::reduce_scatter, 8) == 7);
+    CHECK(sk::detail::ring_messages(sk::Verb::all_reduce, 8) == 14);
+    CHECK(sk::detail::ring_messages(sk::Verb::receive, 8) == 1);
+    CHECK(sk::detail::ring_messages(sk::Verb::all_reduce, 1) == 0);
+    CHECK(sk::detail::ring_messages(sk::Verb::receive, 1) == 0);
 }
 
 TEST_CASE("policies on one node of four: (n - 1) a + (n - 1) / n S / B for each collective") {

@@ -11,16 +11,16 @@
 #include <type_traits>
 
 namespace planted {
-inline std::function<void(shardkit::PlacementTable&)> change;
+inline std::function<void(shardkit::detail::PlacementTable&)> change;
 }  // namespace planted
 
-namespace shardkit {
+namespace shardkit::detail {
 constexpr PlacementTable placement_table(const PolicyValues& policy, const ElementSizes& elements, bool trainable) {
     PlacementTable table = placement_table_of_the_library(policy, elements, trainable);
     if (!std::is_constant_evaluated() && planted::change) { planted::change(table); }
     return table;
 }
-}  // namespace shardkit
+}  // namespace shardkit::detail
 
 #include <doctest/doctest.h>
 
@@ -38,23 +38,23 @@ namespace sk = shardkit;
 namespace {
 
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
-using Change = std::function<void(sk::PlacementTable&)>;
+using Change = std::function<void(sk::detail::PlacementTable&)>;
 
 /// The table with every collective as `changed` makes it, without those for which that is false.
-Change each_collective(std::function<bool(sk::CollectiveRow&)> changed) {
-    return [changed](sk::PlacementTable& table) {
-        sk::PlacementTable made;
+Change each_collective(std::function<bool(sk::detail::CollectiveRow&)> changed) {
+    return [changed](sk::detail::PlacementTable& table) {
+        sk::detail::PlacementTable made;
         made.updated = table.updated;
         made.reduced = table.reduced;
-        for (const sk::BufferRow& row : table.buffers()) { made.add(row); }
-        for (sk::CollectiveRow row : table.collectives()) {
+        for (const sk::detail::BufferRow& row : table.buffers()) { made.add(row); }
+        for (sk::detail::CollectiveRow row : table.collectives()) {
             if (changed(row)) { made.add(row); }
         }
         table = made;
     };
 }
-Change without(sk::When when, sk::Over over) {
-    return each_collective([=](sk::CollectiveRow& row) { return row.when != when || row.over != over; });
+Change without(sk::detail::When when, sk::detail::Over over) {
+    return each_collective([=](sk::detail::CollectiveRow& row) { return row.when != when || row.over != over; });
 }
 
 toy::PlannedAndLogged step(const Mesh& mesh, const sk::DynamicPolicy& policy, const Change& change) {
@@ -87,45 +87,50 @@ void check(const Mesh& mesh, const sk::DynamicPolicy& policy, const Change& chan
 }  // namespace
 
 TEST_CASE("a row that is removed is neither called nor planned") {
-    check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::FullShard{}), without(sk::When::each_window, sk::Over::shards));
+    check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::FullShard{}),
+          without(sk::detail::When::each_window, sk::detail::Over::shards));
     check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::ShardOptimizer{}),
-          without(sk::When::updated_window, sk::Over::shards));
-    check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::FullShard{}), without(sk::When::first_microbatch, sk::Over::shards));
-    check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::ShardGradOp{}), without(sk::When::later_microbatch, sk::Over::shards));
-    check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::NoShard{}), without(sk::When::last_microbatch, sk::Over::data));
+          without(sk::detail::When::updated_window, sk::detail::Over::shards));
+    check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::FullShard{}),
+          without(sk::detail::When::first_microbatch, sk::detail::Over::shards));
+    check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::ShardGradOp{}),
+          without(sk::detail::When::later_microbatch, sk::detail::Over::shards));
+    check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::NoShard{}),
+          without(sk::detail::When::last_microbatch, sk::detail::Over::data));
     check(Mesh(4, 1, 2), sk::DynamicPolicy(sk::HybridShard<2>{}),
-          without(sk::When::last_microbatch, sk::Over::replicas));
-    check(Mesh(2, 2, 1), sk::DynamicPolicy(sk::FullShard{}), without(sk::When::last_microbatch, sk::Over::tp));
+          without(sk::detail::When::last_microbatch, sk::detail::Over::replicas));
+    check(Mesh(2, 2, 1), sk::DynamicPolicy(sk::FullShard{}),
+          without(sk::detail::When::last_microbatch, sk::detail::Over::tp));
 }
 
 TEST_CASE("a row over other ranks is called and planned over them, by their label") {
-    const Change over_shards = each_collective([](sk::CollectiveRow& row) {
-        if (row.over == sk::Over::data) { row.over = sk::Over::shards; }
+    const Change over_shards = each_collective([](sk::detail::CollectiveRow& row) {
+        if (row.over == sk::detail::Over::data) { row.over = sk::detail::Over::shards; }
         return true;
     });
     check(Mesh(2, 1, 2), sk::DynamicPolicy(sk::NoShard{}), over_shards);
-    const Change over_data = each_collective([](sk::CollectiveRow& row) {
-        if (row.over == sk::Over::replicas) { row.over = sk::Over::data; }
+    const Change over_data = each_collective([](sk::detail::CollectiveRow& row) {
+        if (row.over == sk::detail::Over::replicas) { row.over = sk::detail::Over::data; }
         return true;
     });
     check(Mesh(4, 1, 2), sk::DynamicPolicy(sk::HybridShard<2>{}), over_data);
 }
 
 TEST_CASE("a row of another moment is called and planned as often as that comes") {
-    const Change once = each_collective([](sk::CollectiveRow& row) {
-        if (row.when == sk::When::each_window) { row.when = sk::When::updated_window; }
+    const Change once = each_collective([](sk::detail::CollectiveRow& row) {
+        if (row.when == sk::detail::When::each_window) { row.when = sk::detail::When::updated_window; }
         return true;
     });
-    const auto keep_gathered = [&](sk::PlacementTable& table) {
+    const auto keep_gathered = [&](sk::detail::PlacementTable& table) {
         once(table);
-        sk::PlacementTable made;
+        sk::detail::PlacementTable made;
         made.updated = table.updated;
         made.reduced = table.reduced;
-        for (sk::BufferRow row : table.buffers()) {
-            if (row.role == sk::Role::gathered) { row.held = sk::Held::always; }
+        for (sk::detail::BufferRow row : table.buffers()) {
+            if (row.role == sk::detail::Role::gathered) { row.held = sk::detail::Held::always; }
             made.add(row);
         }
-        for (const sk::CollectiveRow& row : table.collectives()) { made.add(row); }
+        for (const sk::detail::CollectiveRow& row : table.collectives()) { made.add(row); }
         table = made;
     };
     check(Mesh(4, 1, 1), sk::DynamicPolicy(sk::FullShard{}), keep_gathered);
@@ -135,7 +140,7 @@ TEST_CASE("a row of another moment is called and planned as often as that comes"
 }
 
 TEST_CASE("a verb of another row is called and planned") {
-    const Change all_reduced = each_collective([](sk::CollectiveRow& row) {
+    const Change all_reduced = each_collective([](sk::detail::CollectiveRow& row) {
         if (row.verb == sk::Verb::reduce_scatter) { row.verb = sk::Verb::all_reduce; }
         return true;
     });
@@ -144,16 +149,17 @@ TEST_CASE("a verb of another row is called and planned") {
 
 TEST_CASE("a buffer of another row takes the memory that is planned") {
     // Reduced gradients in a buffer of their own, though the types would let them lie where they are.
-    const auto beside = [](sk::PlacementTable& table) {
-        sk::PlacementTable made;
+    const auto beside = [](sk::detail::PlacementTable& table) {
+        sk::detail::PlacementTable made;
         made.updated = table.updated;
         made.reduced = table.reduced;
-        for (const sk::BufferRow& row : table.buffers()) { made.add(row); }
-        made.add({sk::Role::reduced, table.reduced, sk::Held::always, sk::ElementRole::reduction});
-        for (sk::CollectiveRow row : table.collectives()) {
-            if (row.target == sk::Role::gradients) { row.target = sk::Role::reduced; }
-            if (row.source == sk::Role::gradients && row.extent != sk::Extent::full) {
-                row.source = sk::Role::reduced;
+        for (const sk::detail::BufferRow& row : table.buffers()) { made.add(row); }
+        made.add(
+            {sk::detail::Role::reduced, table.reduced, sk::detail::Held::always, sk::detail::ElementRole::reduction});
+        for (sk::detail::CollectiveRow row : table.collectives()) {
+            if (row.target == sk::detail::Role::gradients) { row.target = sk::detail::Role::reduced; }
+            if (row.source == sk::detail::Role::gradients && row.extent != sk::detail::Extent::full) {
+                row.source = sk::detail::Role::reduced;
             }
             made.add(row);
         }

@@ -50,11 +50,11 @@ template <class Policy>
 constexpr std::size_t shards(const Policy& policy = {}) {
     const AxisGrid mesh{{"dp", 8}, {"tp", 2}, {"cp", 3}};
     const PolicyValues values = policy_values(policy, 8);
-    return ranks_over(Over::shards, values, split_mesh(mesh, values, "mine", {}));
+    return detail::ranks_over(detail::Over::shards, values, detail::split_mesh(mesh, values, "mine", {}));
 }
 /// The data axes that remain: across them, shards are replicas of each other.
 template <class Policy>
-constexpr AxisNames replica_axes = axes_of(Over::replicas, traits<Policy>());
+constexpr AxisNames replica_axes = detail::axes_of(detail::Over::replicas, traits<Policy>());
 
 constexpr Row no_shard{"no_shard", replicated, Accumulate::unreduced, replicated, replicated, Release::never};
 constexpr Row stage1{"shard_optimizer", replicated, Accumulate::unreduced, sharded, sharded, Release::never};
@@ -88,8 +88,8 @@ static_assert(traits<FullShard>().shard_axes == Axes<DpShard>{});
 static_assert(replica_axes<FullShard> == Axes<DpReplicate, Cp>{});
 static_assert(replica_axes<HybridShard<2>> == Axes<DpReplicate, Cp>{});
 static_assert(shards<FullShard>() == 8 && shards<NoShard>() == 8 && shards<HybridShard<4>>() == 4);
-static_assert(axes_of(Over::data, traits<HybridShard<2>>()) == DataAxes{});
-static_assert(axes_of(Over::tp, traits<FullShard>()) == Axes<Tp>{});
+static_assert(detail::axes_of(detail::Over::data, traits<HybridShard<2>>()) == DataAxes{});
+static_assert(detail::axes_of(detail::Over::tp, traits<FullShard>()) == Axes<Tp>{});
 
 // ShardOver keeps everything but the axes.
 using FullOverBoth = ShardOver<FullShard, Axes<DpShard, Cp>>;

@@ -28,7 +28,7 @@ struct Norm : sk::Param<"norm", float, 7>, sk::tp::PartialSum, sk::NoDecay {};
 struct Table : sk::Param<"table", float, 5>, sk::Frozen {};
 using Stated = sk::Params<Weight, Bias, Norm, Table>;
 
-static_assert(sk::attributes_of<Weight> == sk::ParameterAttributes{});
+static_assert(sk::detail::attributes_of<Weight> == sk::ParameterAttributes{});
 static_assert(Stated::attributes[1] == sk::ParameterAttributes{.decay = false});
 static_assert(Stated::attributes[2] == sk::ParameterAttributes{.tp = sk::tp::PartialSum::placement, .decay = false});
 static_assert(Stated::attributes[3] == sk::ParameterAttributes{.frozen = true});

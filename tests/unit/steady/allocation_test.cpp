@@ -182,7 +182,7 @@ TEST_CASE("NoShard on one rank holds parameters, gradients and optimizer states,
             optimizer.step(std::move(reduced), sk::clip(norm, 1));
         }
         // The scratch of the norm, once, and its totals: room for nothing else.
-        CHECK(steady::account.peak - held <= (1 + 2 + 2 * sk::norm_slots) * sizeof(double));
+        CHECK(steady::account.peak - held <= (1 + 2 + 2 * sk::detail::norm_slots) * sizeof(double));
     });
     sk::self::run(toy::Mesh(1, 1, 1), [](auto& rank) {
         CHECK(held_by<sk::Precision<float>>(rank, toy::chosen(sk::NoShard{})) == 6 * 4 * elements * sizeof(float));

@@ -55,7 +55,7 @@ class Communicator {
   private:
     template <class In, class Out>
     static void copy(std::span<const In> from, std::span<Out> to, const Stream& stream) {
-        stream.submit([=] { sk::HostKernels::convert(sk::InlineStream{}, from, to); });
+        stream.submit([=] { sk::detail::HostKernels::convert(sk::InlineStream{}, from, to); });
     }
 };
 

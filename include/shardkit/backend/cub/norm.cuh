@@ -31,8 +31,8 @@ void norm_partial(const gpu::TimelineRef& stream, std::span<const T> gradient, s
     const auto reduce = [&](void* scratch, std::size_t& bytes) {
         gpu::check(::cub::DeviceReduce::TransformReduce(scratch, bytes, ::thrust::counting_iterator<std::uint64_t>(0),
                                                         ::thrust::make_tabulate_output_iterator(AddToNorm{into}),
-                                                        pass.tiling.vectors(), AddNormPartials{}, pass, NormPartial{},
-                                                        stream.native()),
+                                                        pass.tiling.vectors(), AddNormPartials{}, pass,
+                                                        detail::NormPartial{}, stream.native()),
                    "norm_partial");
     };
     std::size_t needed = 0;

@@ -15,7 +15,9 @@ namespace shardkit::gpu {
 
 /// The sum of two; CUB's reduction operator.
 struct AddNormPartials {
-    constexpr NormPartial operator()(NormPartial a, const NormPartial& b) const noexcept { return a += b; }
+    constexpr detail::NormPartial operator()(detail::NormPartial a, const detail::NormPartial& b) const noexcept {
+        return a += b;
+    }
 };
 
 /// Where CUB's reduction writes its result: added to the two doubles at `into`.
@@ -23,7 +25,7 @@ struct AddToNorm {
     double* into;
 
     template <class Index>
-    constexpr void operator()(Index /*always 0*/, const NormPartial& sum) const noexcept {
+    constexpr void operator()(Index /*always 0*/, const detail::NormPartial& sum) const noexcept {
         into[0] += sum.sum_of_squares;
         into[1] += sum.nonfinite;
     }
@@ -42,8 +44,8 @@ struct NormPass {
     const double* scale;
     Tiling<lanes> tiling;
 
-    constexpr NormPartial operator()(std::uint64_t vector) const {
-        NormPartial sum;
+    constexpr detail::NormPartial operator()(std::uint64_t vector) const {
+        detail::NormPartial sum;
         for_each_pack_in(tiling, vector, segments, segment_count, Adding{gradient, {static_cast<A>(*scale)}, &sum});
         return sum;
     }
@@ -51,8 +53,8 @@ struct NormPass {
   private:
     struct Adding {
         const T* gradient;
-        SquaredTerm<A> term;
-        NormPartial* sum;
+        detail::SquaredTerm<A> term;
+        detail::NormPartial* sum;
 
         template <std::size_t N>
         constexpr void at(std::uint64_t position, IndexRange /*segment*/) const {

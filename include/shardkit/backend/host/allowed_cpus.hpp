@@ -8,7 +8,7 @@
 #include <sched.h>
 #endif
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// Processors that this process may use; at least 1. Counts the affinity mask, because a container or
 /// `taskset` often allows fewer than the machine has.
@@ -25,4 +25,4 @@ inline std::size_t allowed_cpus() noexcept {
     return count == 0 ? 1 : count;
 }
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

@@ -6,7 +6,7 @@
 
 #include <shardkit/backend/host/lanes.hpp>
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// The sum of term(element) over one block, in A: element i goes to partial sum i mod partial_sums<A>, then
 /// the halves are added to each other until one is left. Missing elements at the end count as zeros.
@@ -17,4 +17,4 @@ A block_sum(std::span<const T> block, const Term& term) {
                       : compiled::block_sum<A>(block.data(), block.size(), term);
 }
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// A range of elements.
 struct Chunk {
@@ -26,4 +26,4 @@ constexpr Chunk chunk_of(std::size_t count, std::size_t element_size, std::size_
     return {std::min(count, first * unit), std::min(count, last * unit)};
 }
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

@@ -14,7 +14,7 @@
 
 #include <shardkit/backend/host/pause.hpp>
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// A thread that runs commands in the order in which one other thread submits them. A fixed ring: nothing is
 /// allocated after construction; `submit` waits while the ring is full.
@@ -122,4 +122,4 @@ class CommandQueue {
     std::thread worker_;
 };
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

@@ -8,9 +8,7 @@
 #include <shardkit/backend/host/for_each_lanes.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::host {
-
-namespace detail {
+namespace shardkit::host::detail {
 
 /// Conversions of fp16 have branches, so they need the short vectors that others are turned into by the compiler.
 template <class From, class To>
@@ -24,13 +22,11 @@ void convert_by_lanes(const From* from, To* to, std::size_t count) noexcept {
         Output<To>{to});
 }
 
-}  // namespace detail
-
 /// to[i] = from[i] in the arithmetic type A, for `count` elements that do not overlap.
 template <class A, Element In>
 void widen_block(const In* from, A* to, std::size_t count) noexcept {
-    if constexpr (detail::needs_lanes<In, A>) {
-        detail::convert_by_lanes<A>(from, to, count);
+    if constexpr (needs_lanes<In, A>) {
+        convert_by_lanes<A>(from, to, count);
     } else {
         for_each_index(count, [&](std::size_t i) { to[i] = static_cast<A>(static_cast<Arithmetic<In>>(from[i])); });
     }
@@ -39,11 +35,11 @@ void widen_block(const In* from, A* to, std::size_t count) noexcept {
 /// to[i] = from[i] rounded to Out, for `count` elements that do not overlap.
 template <Element Out, class A>
 void round_block(const A* from, Out* to, std::size_t count) noexcept {
-    if constexpr (detail::needs_lanes<A, Out>) {
-        detail::convert_by_lanes<A>(from, to, count);
+    if constexpr (needs_lanes<A, Out>) {
+        convert_by_lanes<A>(from, to, count);
     } else {
         for_each_index(count, [&](std::size_t i) { to[i] = static_cast<Out>(from[i]); });
     }
 }
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

@@ -27,24 +27,24 @@ template <class S>
 struct EnqueuedKernels {
     template <Element T>
     static void fill(const S& stream, std::span<T> to, std::type_identity_t<T> value) {
-        stream.submit([=] { HostKernels::fill(InlineStream{}, to, value); });
+        stream.submit([=] { shardkit::detail::HostKernels::fill(InlineStream{}, to, value); });
     }
     template <FloatingElement From, FloatingElement To>
     static void convert(const S& stream, std::span<const From> from, std::span<To> to) {
-        stream.submit([=] { HostKernels::convert(InlineStream{}, from, to); });
+        stream.submit([=] { shardkit::detail::HostKernels::convert(InlineStream{}, from, to); });
     }
     template <FloatingElement Addend, FloatingElement Sum>
     static void accumulate(const S& stream, std::span<const Addend> addend, std::span<Sum> total) {
-        stream.submit([=] { HostKernels::accumulate(InlineStream{}, addend, total); });
+        stream.submit([=] { shardkit::detail::HostKernels::accumulate(InlineStream{}, addend, total); });
     }
 
     template <Element T>
     static void pack(const S& stream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
-        stream.submit([=] { HostKernels::pack(InlineStream{}, table, flat); });
+        stream.submit([=] { shardkit::detail::HostKernels::pack(InlineStream{}, table, flat); });
     }
     template <Element T>
     static void unpack(const S& stream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
-        stream.submit([=] { HostKernels::unpack(InlineStream{}, table, flat); });
+        stream.submit([=] { shardkit::detail::HostKernels::unpack(InlineStream{}, table, flat); });
     }
 
     /// From the host's memory into the engine's, and back.
@@ -79,10 +79,10 @@ struct EnqueuedKernels {
     static void norm_partial(const S& stream, std::span<const T> gradient, std::span<const IndexRange> segments,
                              const double* scale, double* into) {
         stream.submit([=] {
-            NormPartial partial;
+            shardkit::detail::NormPartial partial;
             for (const IndexRange segment : segments) {
-                HostKernels::norm_partial(InlineStream{}, gradient.subspan(segment.begin, segment.size()), *scale,
-                                          partial);
+                shardkit::detail::HostKernels::norm_partial(
+                    InlineStream{}, gradient.subspan(segment.begin, segment.size()), *scale, partial);
             }
             into[0] += partial.sum_of_squares;
             into[1] += partial.nonfinite;
@@ -106,7 +106,7 @@ struct EnqueuedKernels {
                 parts.gathered = part(spans.gathered);
                 parts.gradient = part(spans.gradient);
                 for (auto& state : parts.states) { state = part(state); }
-                HostKernels::update(InlineStream{}, updates[range.update], parts);
+                shardkit::detail::HostKernels::update(InlineStream{}, updates[range.update], parts);
             }
         });
     }

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// Calls step(0) ... step(count - 1). The inner loop's fixed length is what lets compilers vectorise it at -O2.
 template <class Step>
@@ -16,4 +16,4 @@ inline void for_each_index(std::size_t count, Step step) noexcept {
     for (std::size_t i = whole; i < count; ++i) { step(i); }
 }
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

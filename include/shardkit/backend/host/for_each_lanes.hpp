@@ -9,7 +9,7 @@
 
 #include <shardkit/backend/host/lanes.hpp>
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// An array that a loop reads.
 template <class T>
@@ -41,8 +41,6 @@ struct Output {
     Pointer data;
 };
 
-namespace detail {
-
 template <std::floating_point A, class F, class... S>
 void run_lanes(std::size_t count, const F& f, const S&... streams) {
     if (use_avx2()) {
@@ -69,26 +67,24 @@ struct Tail {
     }
 };
 
-}  // namespace detail
-
 /// Calls f(lanes...) for every register's worth of the streams' `count` elements, and writes back what it
 /// left in the lanes of InOut and Output streams. f must treat every lane alike; where it calls for a type
 /// of lanes it must be a template, as the width is chosen at run time.
 /// @post an element's result depends on that element alone, not on its position or on `count`
 template <std::floating_point A, class F, class... S>
 void for_each_lanes(std::size_t count, const F& f, const S&... streams) {
-    const std::size_t rest = count % detail::widest_count<A>;
+    const std::size_t rest = count % widest_count<A>;
     const std::size_t whole = count - rest;
-    if (whole != 0) { detail::run_lanes<A>(whole, f, streams...); }
+    if (whole != 0) { run_lanes<A>(whole, f, streams...); }
     if (rest != 0) {
-        std::tuple<detail::Tail<A, S>...> tails{detail::Tail<A, S>(streams, whole, rest)...};
+        std::tuple<Tail<A, S>...> tails{Tail<A, S>(streams, whole, rest)...};
         std::apply(
             [&](auto&... tail) {
-                detail::run_lanes<A>(detail::widest_count<A>, f, tail.stream()...);
+                run_lanes<A>(widest_count<A>, f, tail.stream()...);
                 (tail.write_back(streams, whole, rest), ...);
             },
             tails);
     }
 }
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

@@ -18,17 +18,17 @@ class HostStream {
 
       private:
         friend HostStream;
-        Event(CommandQueue* queue, std::uint64_t position) noexcept : queue_(queue), position_(position) {}
-        CommandQueue* queue_ = nullptr;
+        Event(detail::CommandQueue* queue, std::uint64_t position) noexcept : queue_(queue), position_(position) {}
+        detail::CommandQueue* queue_ = nullptr;
         std::uint64_t position_ = 0;
     };
 
     HostStream() noexcept = default;
-    explicit HostStream(CommandQueue& queue) noexcept : queue_(&queue) {}
+    explicit HostStream(detail::CommandQueue& queue) noexcept : queue_(&queue) {}
 
     /// Whether work runs in the caller.
     bool is_inline() const noexcept { return queue_ == nullptr; }
-    bool runs_on(const CommandQueue& queue) const noexcept { return queue_ == &queue; }
+    bool runs_on(const detail::CommandQueue& queue) const noexcept { return queue_ == &queue; }
 
     Event record() const noexcept { return is_inline() ? Event() : Event(queue_, queue_->submitted()); }
 
@@ -58,7 +58,7 @@ class HostStream {
     }
 
   private:
-    CommandQueue* queue_ = nullptr;
+    detail::CommandQueue* queue_ = nullptr;
 };
 
 static_assert(Stream<HostStream>);

@@ -21,7 +21,7 @@
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/optim/update.hpp>
 
-namespace shardkit {
+namespace shardkit::detail {
 
 /// Element-wise and reduction loops in the caller's thread, on short vectors.
 /// Alignment: an element's own.   Cost: one pass over the spans; no allocation.
@@ -44,9 +44,9 @@ struct HostKernels {
             std::copy(from.begin(), from.end(), to.begin());
         } else {
             using A = std::common_type_t<Arithmetic<From>, Arithmetic<To>>;
-            host::for_each_lanes<A>(
+            host::detail::for_each_lanes<A>(
                 from.size(), [](auto source, auto& target) __attribute__((always_inline)) { target = source; },
-                host::Input<From>{from.data()}, host::Output<To>{to.data()});
+                host::detail::Input<From>{from.data()}, host::detail::Output<To>{to.data()});
         }
     }
 
@@ -54,24 +54,24 @@ struct HostKernels {
     template <FloatingElement Addend, FloatingElement Sum>
     static void accumulate(InlineStream, std::span<const Addend> addend, std::span<Sum> total) {
         require_size("accumulate", "total", total.size(), addend.size());
-        host::for_each_lanes<Arithmetic<Sum>>(
+        host::detail::for_each_lanes<Arithmetic<Sum>>(
             total.size(), [](auto source, auto& target) __attribute__((always_inline)) { target = target + source; },
-            host::Input<Addend>{addend.data()}, host::InOut<Sum>{total.data()});
+            host::detail::Input<Addend>{addend.data()}, host::detail::InOut<Sum>{total.data()});
     }
 
     /// Copies every tensor of `table` into its place in `flat`; what lies between them is left alone.
     /// @pre `table` is tensor_table's; no tensor overlaps `flat` or another one
     template <Element T>
     static void pack(InlineStream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
-        copy_tensors(table, flat, [](T* tensor, T* place, std::size_t count, host::Store store) {
-            host::copy_elements(tensor, place, count, store);
+        copy_tensors(table, flat, [](T* tensor, T* place, std::size_t count, host::detail::Store store) {
+            host::detail::copy_elements(tensor, place, count, store);
         });
     }
     /// Copies every tensor of `table` out of its place in `flat`, otherwise as pack().
     template <Element T>
     static void unpack(InlineStream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
-        copy_tensors(table, flat, [](T* tensor, T* place, std::size_t count, host::Store store) {
-            host::copy_elements(place, tensor, count, store);
+        copy_tensors(table, flat, [](T* tensor, T* place, std::size_t count, host::detail::Store store) {
+            host::detail::copy_elements(place, tensor, count, store);
         });
     }
 
@@ -83,9 +83,9 @@ struct HostKernels {
     static void norm_partial(InlineStream, std::span<const T> gradient, double scale, NormPartial& into) {
         using A = Arithmetic<T>;
         const SquaredTerm<A> term{static_cast<A>(scale)};
-        for (std::size_t at = 0; at < gradient.size(); at += host::block_elements) {
-            const auto block = gradient.subspan(at, std::min(host::block_elements, gradient.size() - at));
-            const A squares = host::block_sum<A>(block, term);
+        for (std::size_t at = 0; at < gradient.size(); at += host::detail::block_elements) {
+            const auto block = gradient.subspan(at, std::min(host::detail::block_elements, gradient.size() - at));
+            const A squares = host::detail::block_sum<A>(block, term);
             into.sum_of_squares += static_cast<double>(squares);
             if (!std::isfinite(squares) && !all_finite(block)) { into.nonfinite += 1; }
         }
@@ -105,22 +105,22 @@ struct HostKernels {
         const auto step = [update](auto& parameter, auto gradient, auto&... states) __attribute__((always_inline)) {
             update(parameter, states..., gradient);
         };
-        const host::InOut<Master> parameters{spans.master.data()};
-        const host::Input<Gradient> gradients{spans.gradient.data()};
+        const host::detail::InOut<Master> parameters{spans.master.data()};
+        const host::detail::Input<Gradient> gradients{spans.gradient.data()};
         [&]<std::size_t... S>(std::index_sequence<S...>) {
             if (std::same_as<Master, Gather> && spans.gathered.empty()) {
-                host::for_each_lanes<A>(count, step, parameters, gradients,
-                                        host::InOut<A>{spans.states[S].data()}...);
+                host::detail::for_each_lanes<A>(count, step, parameters, gradients,
+                                                host::detail::InOut<A>{spans.states[S].data()}...);
             } else {
                 require_size("update", "gathered", spans.gathered.size(), count);
-                host::for_each_lanes<A>(
+                host::detail::for_each_lanes<A>(
                     count,
                     [step](auto& target, auto& parameter, auto&... rest) __attribute__((always_inline)) {
                         step(parameter, rest...);
                         target = stored_as<Master>(parameter);
                     },
-                    host::Output<Gather>{spans.gathered.data()}, parameters, gradients,
-                    host::InOut<A>{spans.states[S].data()}...);
+                    host::detail::Output<Gather>{spans.gathered.data()}, parameters, gradients,
+                    host::detail::InOut<A>{spans.states[S].data()}...);
             }
         }
         (std::make_index_sequence<StateCount>{});
@@ -130,11 +130,11 @@ struct HostKernels {
     /// copy(tensor, its place in `flat`, elements, how to write) for each tensor.
     template <Element T, class Copy>
     static void copy_tensors(std::span<const TensorPiece<T>> table, std::span<T> flat, Copy copy) {
-        const host::Store store = host::store_for(2 * flat.size_bytes());
+        const host::detail::Store store = host::detail::store_for(2 * flat.size_bytes());
         for (const TensorPiece<T>& piece : table) {
             copy(piece.tensor, flat.data() + piece.begin, static_cast<std::size_t>(piece.end - piece.begin), store);
         }
-        host::finish(store);
+        host::detail::finish(store);
     }
 
     static void require_size(std::string_view kernel, std::string_view span, std::size_t given,
@@ -152,4 +152,4 @@ struct HostKernels {
     }
 };
 
-}  // namespace shardkit
+}  // namespace shardkit::detail

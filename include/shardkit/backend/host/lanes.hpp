@@ -24,7 +24,7 @@
 // The few instructions that are named are the compilers' builtins: <immintrin.h> would be a fifth of what the whole
 // umbrella takes to read.
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// The compiler's vector type behind Vector.
 template <class T, std::size_t Count>
@@ -67,7 +67,7 @@ inline constexpr std::size_t partial_sums = 128 / sizeof(A);
 /// Elements that sum_lanes adds up before it writes them: a cache line of 16-bit ones.
 inline constexpr std::size_t summed_elements = 32;
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail
 
 #if defined(__AVX__)
 #define SHARDKIT_TARGET_BYTES 32
@@ -109,13 +109,13 @@ inline constexpr std::size_t summed_elements = 32;
 #pragma GCC pop_options
 #endif
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 /// Whether the loops compiled for AVX2 are the ones to call.
 inline bool use_avx2() noexcept { return __builtin_cpu_supports("avx2") != 0; }
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail
 #else
-namespace shardkit::host {
+namespace shardkit::host::detail {
 namespace avx2 = compiled;
 constexpr bool use_avx2() noexcept { return false; }
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// Tells the processor that this is a spinning wait, so that it yields resources to its sibling and leaves the
 /// loop without a pipeline flush.
@@ -13,4 +13,4 @@ inline void pause() noexcept {
 #endif
 }
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

@@ -14,12 +14,10 @@
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// Elements at a time: few enough that accumulator and rounded block stay in the first-level cache.
 inline constexpr std::size_t reduction_block = 1024;
-
-namespace detail {
 
 template <class A>
 constexpr A add(A a, A b) noexcept {
@@ -103,8 +101,6 @@ std::size_t sum_side_by_side(const Summands<In, Out>& summands, std::size_t begi
     }
 }
 
-}  // namespace detail
-
 /// Reduces `count` elements of each of `ranks` inputs, in rank order 0, 1, ... in Arithmetic<Out>, rounds once, and
 /// writes the result to each of `results` places; after streaming, `finish` before another thread may look.
 /// A range is written only after all inputs have been read there, so a result may replace one of the inputs.
@@ -117,10 +113,10 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, Inp
     if (op == ReduceOp::sum && ranks <= most && results <= most) {
         const Summands<In, Out> summands(ranks, input_of, results, result_of);
         const std::size_t begin = summands.elements_before_line(count);
-        detail::reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);
-        done = detail::sum_side_by_side(summands, begin, count);
+        reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);
+        done = sum_side_by_side(summands, begin, count);
     }
-    detail::reduce_blocks<In, Out>(op, ranks, done, count, input_of, results, result_of);
+    reduce_blocks<In, Out>(op, ranks, done, count, input_of, results, result_of);
 }
 
 /// The same with one result.
@@ -130,4 +126,4 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, Inp
     reduce_in_rank_order<In, Out>(op, ranks, count, input_of, 1, [&](std::size_t) { return result; });
 }
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

@@ -3,7 +3,7 @@
 
 #include <shardkit/backend/host/stream_elements.hpp>
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// Where a reduction's results go, and how they are written.
 template <class Out>
@@ -12,4 +12,4 @@ struct Result {
     Store store = Store::cached;
 };
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

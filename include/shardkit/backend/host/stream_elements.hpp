@@ -11,7 +11,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// How results are written: through the caches, or past them. Going past them saves reading the lines that are
 /// overwritten and wins only where the data does not fit the caches anyway.
@@ -59,8 +59,6 @@ void stream_register(const void* from, void* to) noexcept {
     std::memcpy(to, from, Bytes);
 }
 
-namespace detail {
-
 #if defined(__SSE2__)
 /// Whole cache lines past the caches, the ends through them.
 inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count) noexcept {
@@ -85,16 +83,14 @@ inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count
 }
 #endif
 
-}  // namespace detail
-
 /// Copies `count` elements between ranges that do not overlap, written as `store` says; after streaming,
 /// `finish(store)` before another thread may look.
 template <class T>
 void copy_elements(const T* from, T* to, std::size_t count, [[maybe_unused]] Store store) noexcept {
 #if defined(__SSE2__)
     if (store == Store::streaming && count > 0) {
-        detail::stream_bytes(reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to),
-                             count * sizeof(T));
+        stream_bytes(reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to),
+                                       count * sizeof(T));
         return;
     }
 #endif
@@ -108,4 +104,4 @@ inline void finish([[maybe_unused]] Store store) noexcept {
 #endif
 }
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

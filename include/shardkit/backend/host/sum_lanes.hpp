@@ -6,7 +6,7 @@
 #include <shardkit/backend/host/lanes.hpp>
 #include <shardkit/backend/host/summands.hpp>
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// sum_tiles() for sums that are made in another type than they are read or written in. Returns the end of what is
 /// done, less than summed_elements before `count`.
@@ -22,4 +22,4 @@ std::size_t sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std:
     return end;
 }
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

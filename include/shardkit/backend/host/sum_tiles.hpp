@@ -8,9 +8,7 @@
 
 #include <shardkit/backend/host/summands.hpp>
 
-namespace shardkit::host {
-
-namespace detail {
+namespace shardkit::host::detail {
 
 /// What sums are made in: integers wrap around instead of being undefined.
 template <class T, bool = std::is_integral_v<T>>
@@ -70,15 +68,13 @@ struct Tile {
     }
 };
 
-}  // namespace detail
-
 /// Adds up whole tiles in rank order, from element `begin` on, all streams side by side: block after block takes up
 /// to twice as long, as the processor then does not read and write at the same time. Returns the end of what is done,
 /// less than a tile before `count`.
 /// @pre results that are streamed begin a cache line at `begin`
 template <class T>
 std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::size_t count) noexcept {
-    using Tile = detail::Tile<T>;
+    using Tile = Tile<T>;
     const std::size_t end = count - (count - begin) % Tile::elements;
     for (std::size_t offset = begin; offset < end; offset += Tile::elements) {
         Tile sums;
@@ -96,4 +92,4 @@ std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::si
     return end;
 }
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

@@ -7,7 +7,7 @@
 
 #include <shardkit/backend/host/result.hpp>
 
-namespace shardkit::host {
+namespace shardkit::host::detail {
 
 /// What is added up side by side: the ranks' inputs, and the places of the results.
 template <class In, class Out>
@@ -57,4 +57,4 @@ class Summands {
     Store stores_[most];
 };
 
-}  // namespace shardkit::host
+}  // namespace shardkit::host::detail

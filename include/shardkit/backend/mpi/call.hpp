@@ -14,8 +14,10 @@
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::mpi {
-
 class World;
+}
+
+namespace shardkit::mpi::detail {
 
 /// One call of a verb on one rank.
 struct Call {
@@ -29,8 +31,8 @@ struct Call {
     std::string doing() const { return shardkit::detail::concat(name(signature.verb), " over ", axes); }
     /// @throws CommError unless `code` is MPI_SUCCESS
     void check(int code, std::string_view mpi_call) const {
-        if (code != MPI_SUCCESS) { mpi::check(code, mpi_call, doing(), where); }
+        if (code != MPI_SUCCESS) { mpi::detail::check(code, mpi_call, doing(), where); }
     }
 };
 
-}  // namespace shardkit::mpi
+}  // namespace shardkit::mpi::detail

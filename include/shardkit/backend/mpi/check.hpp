@@ -9,7 +9,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::mpi {
+namespace shardkit::mpi::detail {
 
 /// Throws unless `code` is MPI_SUCCESS.
 /// @throws CommError with MPI's text, the verb and axes in `doing`, the MPI call and the caller's line
@@ -24,4 +24,4 @@ inline void check(int code, std::string_view call, std::string_view doing, Sourc
                     where);
 }
 
-}  // namespace shardkit::mpi
+}  // namespace shardkit::mpi::detail

@@ -51,13 +51,14 @@ class Communicator {
     Communicator named(std::string_view axes) const { return Communicator(*world_, *group_, axes); }
 
     Communicator split(std::size_t color, std::size_t key, std::string_view axes, const shardkit::Call& what) const {
-        Group made;
-        run(what, Stream(), [&made, color, key](const Call& call) { made = split_group(call, color, key); });
+        detail::Group made;
+        run(what, Stream(),
+            [&made, color, key](const detail::Call& call) { made = detail::split_group(call, color, key); });
         return Communicator(*world_, world_->add_group(std::move(made)), axes);
     }
 
     void barrier(const Stream& stream, const shardkit::Call& what) const {
-        run(what, stream, [](const Call& call) {
+        run(what, stream, [](const detail::Call& call) {
             if (call.world.options().compare_calls) { return; }  // a barrier already
             call.world.complete(call, "MPI_Ibarrier",
                                 [&](MPI_Request* request) { return MPI_Ibarrier(call.group.comm, request); });
@@ -88,7 +89,7 @@ class Communicator {
     template <Element In, Element Out>
     std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
                            const shardkit::Call& what) const {
-        run(what, stream, [=](const Call& call) {
+        run(what, stream, [=](const detail::Call& call) {
             Sums::template all_reduce<In, Out>(call, op, input.data(), input.size(), output.data());
         });
         return Sums::template moved_by_all_reduce<In, Out>(*world_, *group_, op, input.size());
@@ -101,10 +102,10 @@ class Communicator {
 
     template <Element T>
     void broadcast(std::span<T> values, std::size_t root, const Stream& stream, const shardkit::Call& what) const {
-        run(what, stream, [=](const Call& call) {
-            for_each_piece(call, values.size(), [&](std::size_t at, int size) {
+        run(what, stream, [=](const detail::Call& call) {
+            detail::for_each_piece(call, values.size(), [&](std::size_t at, int size) {
                 call.world.complete(call, "MPI_Ibcast", [&](MPI_Request* request) {
-                    return MPI_Ibcast(values.data() + at, size, datatype<T>(), static_cast<int>(root),
+                    return MPI_Ibcast(values.data() + at, size, detail::datatype<T>(), static_cast<int>(root),
                                       call.group.comm, request);
                 });
             });
@@ -114,20 +115,20 @@ class Communicator {
     template <Element T>
     void all_to_all(std::span<const T> sent, std::span<T> received, const Stream& stream,
                     const shardkit::Call& what) const {
-        run(what, stream, [=](const Call& call) {
+        run(what, stream, [=](const detail::Call& call) {
             const std::size_t self = call.group.rank;
             const std::size_t k = sent.size() / call.group.size();
             if (k <= call.world.options().message_elements) {
                 const int size = static_cast<int>(k);
                 if (k > 0) {
                     call.world.complete(call, "MPI_Ialltoall", [&](MPI_Request* request) {
-                        return MPI_Ialltoall(sent.data(), size, datatype<T>(), received.data(), size, datatype<T>(),
-                                             call.group.comm, request);
+                        return MPI_Ialltoall(sent.data(), size, detail::datatype<T>(), received.data(), size,
+                                             detail::datatype<T>(), call.group.comm, request);
                     });
                 }
             } else {
-                host::copy_elements(sent.data() + self * k, received.data() + self * k, k);
-                exchange_pieces<T>(
+                host::detail::copy_elements(sent.data() + self * k, received.data() + self * k, k);
+                detail::exchange_pieces<T>(
                     call, k, [&](std::size_t to) { return sent.data() + to * k; },
                     [&](std::size_t from) { return received.data() + from * k; });
             }
@@ -136,40 +137,40 @@ class Communicator {
 
     template <Element T>
     void send(std::span<const T> values, std::size_t to, const Stream& stream, const shardkit::Call& what) const {
-        pass<T>(what, stream, [=](Message<T>& message) { message.send(values, to); });
+        pass<T>(what, stream, [=](detail::Message<T>& message) { message.send(values, to); });
     }
     template <Element T>
     void receive(std::span<T> values, std::size_t from, const Stream& stream, const shardkit::Call& what) const {
-        pass<T>(what, stream, [=](Message<T>& message) { message.receive(values, from); });
+        pass<T>(what, stream, [=](detail::Message<T>& message) { message.receive(values, from); });
     }
     template <Element T>
     void send_receive(std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from,
                       const Stream& stream, const shardkit::Call& what) const {
-        pass<T>(what, stream, [=](Message<T>& message) {
+        pass<T>(what, stream, [=](detail::Message<T>& message) {
             message.send(sent, to);
             message.receive(received, from);
         });
     }
 
   private:
-    Communicator(World& world, Group& group, std::string_view axes)
+    Communicator(World& world, detail::Group& group, std::string_view axes)
         : world_(&world), group_(&group), label_(&world.journal().label(axes)) {}
 
     /// Everything that collectives have in common; `body(call)` moves the data.
     template <class Body>
     void run(const shardkit::Call& what, const Stream& stream, const Body& body) const {
         world_->execute(stream, what.where, [self = *this, what, body] {
-            Call call{*self.world_, *self.group_, self.label_->axes, what.signature, what.where};
-            enter(call);
-            body(static_cast<const Call&>(call));
+            detail::Call call{*self.world_, *self.group_, self.label_->axes, what.signature, what.where};
+            detail::enter(call);
+            body(static_cast<const detail::Call&>(call));
         });
     }
     /// The same for messages, which only their two ends have in common; `fill(message)` says what goes where.
     template <class T, class Fill>
     void pass(const shardkit::Call& what, const Stream& stream, const Fill& fill) const {
         world_->execute(stream, what.where, [self = *this, what, fill] {
-            const Call call{*self.world_, *self.group_, self.label_->axes, what.signature, what.where};
-            Message<T> message(call);
+            const detail::Call call{*self.world_, *self.group_, self.label_->axes, what.signature, what.where};
+            detail::Message<T> message(call);
             fill(message);
             message.pass();
         });
@@ -177,20 +178,20 @@ class Communicator {
 
     template <class T>
     void gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
-        run(what, stream, [=, k = full.size() / size()](const Call& call) {
+        run(what, stream, [=, k = full.size() / size()](const detail::Call& call) {
             T* const own = full.data() + call.group.rank * k;
             if (k <= call.world.options().message_elements) {
                 const int size = static_cast<int>(k);
                 const void* const from = shard == own ? MPI_IN_PLACE : static_cast<const void*>(shard);
                 if (k > 0) {
                     call.world.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
-                        return MPI_Iallgather(from, size, datatype<T>(), full.data(), size, datatype<T>(),
-                                              call.group.comm, request);
+                        return MPI_Iallgather(from, size, detail::datatype<T>(), full.data(), size,
+                                              detail::datatype<T>(), call.group.comm, request);
                     });
                 }
             } else {
-                if (shard != own) { host::copy_elements(shard, own, k); }
-                exchange_pieces<T>(
+                if (shard != own) { host::detail::copy_elements(shard, own, k); }
+                detail::exchange_pieces<T>(
                     call, k, [&](std::size_t) { return static_cast<const T*>(own); },
                     [&](std::size_t from) { return full.data() + from * k; });
             }
@@ -201,13 +202,14 @@ class Communicator {
     std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const Stream& stream,
                         const shardkit::Call& what) const {
         const std::size_t k = full.size() / size();
-        run(what, stream,
-            [=](const Call& call) { Sums::template reduce_scatter<In, Out>(call, op, full.data(), k, shard); });
+        run(what, stream, [=](const detail::Call& call) {
+            Sums::template reduce_scatter<In, Out>(call, op, full.data(), k, shard);
+        });
         return Sums::template moved_by_reduce_scatter<In, Out>(*group_, op, k);
     }
 
     World* world_;
-    Group* group_;
+    detail::Group* group_;
     const CommunicatorLabel* label_;
 };
 

@@ -4,7 +4,7 @@
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::mpi {
+namespace shardkit::mpi::detail {
 
 /// The MPI type that elements of T travel as. Sixteen-bit floating types, which MPI does not know, travel as 16-bit
 /// words: MPI moves them, but must not add them.
@@ -32,4 +32,4 @@ MPI_Datatype datatype() noexcept {
     return MPI_DATATYPE_NULL;
 }
 
-}  // namespace shardkit::mpi
+}  // namespace shardkit::mpi::detail

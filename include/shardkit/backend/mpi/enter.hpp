@@ -14,9 +14,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::mpi {
-
-namespace detail {
+namespace shardkit::mpi::detail {
 
 using shardkit::detail::CallRecord;
 
@@ -42,8 +40,6 @@ inline CallRecord record_of(const Call& call) noexcept { return {call.signature,
                     call.where);
 }
 
-}  // namespace detail
-
 /// The beginning of every collective: returns when all ranks of the group have made the same call.
 /// Cost:    an all-reduce of 16 bytes, or nothing: see Options::compare_calls.
 /// @throws  CommError, on all ranks, when the calls disagree; PeerError when a rank has returned
@@ -57,7 +53,7 @@ inline void enter(Call& call) {
         return MPI_Iallreduce(MPI_IN_PLACE, group.digest.data(), 2, MPI_UINT64_T, MPI_BAND, group.comm, request);
     });
     // A bit that differs between two ranks is zero in both conjunctions.
-    if ((group.digest[0] | group.digest[1]) != ~std::uint64_t{0}) { detail::throw_disagreement(call); }
+    if ((group.digest[0] | group.digest[1]) != ~std::uint64_t{0}) { throw_disagreement(call); }
 }
 
-}  // namespace shardkit::mpi
+}  // namespace shardkit::mpi::detail

@@ -20,18 +20,19 @@ class Environment {
     explicit Environment(ThreadLevel wanted = ThreadLevel::serialized,
                          SourceLocation where = SourceLocation::current()) {
         int initialized = 0;
-        check(MPI_Initialized(&initialized), "MPI_Initialized", doing, where);
+        detail::check(MPI_Initialized(&initialized), "MPI_Initialized", doing, where);
         if (initialized != 0) {
             throw CommError("mpi", doing, "MPI is initialised already; leave mpi::Environment out", where);
         }
         int provided = 0;
-        check(MPI_Init_thread(nullptr, nullptr, to_mpi(wanted), &provided), "MPI_Init_thread", doing, where);
-        if (from_mpi(provided) < wanted) {
+        detail::check(MPI_Init_thread(nullptr, nullptr, detail::to_mpi(wanted), &provided), "MPI_Init_thread", doing,
+                      where);
+        if (detail::from_mpi(provided) < wanted) {
             MPI_Finalize();
-            throw CommError(
-                "mpi", doing,
-                shardkit::detail::concat("this MPI offers ", name(from_mpi(provided)), ", asked for ", name(wanted)),
-                where);
+            throw CommError("mpi", doing,
+                            shardkit::detail::concat("this MPI offers ", name(detail::from_mpi(provided)),
+                                                     ", asked for ", name(wanted)),
+                            where);
         }
     }
     Environment(const Environment&) = delete;

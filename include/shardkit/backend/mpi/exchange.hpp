@@ -31,29 +31,29 @@ struct Exchange {
 
     /// `shard` may be this rank's piece of `full`.
     template <class In, class Out>
-    static void reduce_scatter(const Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
-        const auto piece = [&](std::size_t rank) { return host::Chunk{rank * k, (rank + 1) * k}; };
+    static void reduce_scatter(const detail::Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
+        const auto piece = [&](std::size_t rank) { return host::detail::Chunk{rank * k, (rank + 1) * k}; };
         reduce_own_piece<In, Out>(call, op, full, piece, shard);
     }
     /// Bytes that this rank receives then.
     template <class In, class Out>
-    static std::size_t moved_by_reduce_scatter(const Group& group, ReduceOp, std::size_t k) noexcept {
+    static std::size_t moved_by_reduce_scatter(const detail::Group& group, ReduceOp, std::size_t k) noexcept {
         return (group.size() - 1) * k * sizeof(In);
     }
 
     /// `output` may be `input`.
     /// Small inputs are gathered by everybody, who all add them: one message round instead of two.
     template <class In, class Out>
-    static void all_reduce(const Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
+    static void all_reduce(const detail::Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
         const std::size_t ranks = call.group.size();
         if (gathers<In>(call.world, ranks, count)) {
             gather_and_reduce<In, Out>(call, op, input, count, output);
             return;
         }
-        for_each_piece(call, count, [&](std::size_t at, int size) {
+        detail::for_each_piece(call, count, [&](std::size_t at, int size) {
             const auto part = static_cast<std::size_t>(size);
             const auto piece = [&](std::size_t rank) { return piece_of<In, Out>(part, rank, ranks); };
-            const host::Chunk own = piece(call.group.rank);
+            const host::detail::Chunk own = piece(call.group.rank);
             reduce_own_piece<In, Out>(call, op, input + at, piece, output + at + own.begin);
             int* const sizes = call.world.counts().data();
             int* const begins = sizes + ranks;
@@ -63,13 +63,14 @@ struct Exchange {
             }
             call.world.complete(call, "MPI_Iallgatherv", [&](MPI_Request* request) {
                 return MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, output + at, sizes, begins,
-                                       datatype<Out>(), call.group.comm, request);
+                                       detail::datatype<Out>(), call.group.comm, request);
             });
         });
     }
     /// Bytes that this rank receives then.
     template <class In, class Out>
-    static std::size_t moved_by_all_reduce(const World& world, const Group& group, ReduceOp, std::size_t count) {
+    static std::size_t moved_by_all_reduce(const World& world, const detail::Group& group, ReduceOp,
+                                           std::size_t count) {
         const std::size_t ranks = group.size();
         if (gathers<In>(world, ranks, count)) { return (ranks - 1) * count * sizeof(In); }
         std::size_t received = 0;
@@ -91,27 +92,31 @@ struct Exchange {
     }
     /// What a rank adds of `count` elements.
     template <class In, class Out>
-    static host::Chunk piece_of(std::size_t count, std::size_t rank, std::size_t ranks) noexcept {
-        return host::chunk_of(count, std::min(sizeof(In), sizeof(Out)), rank, ranks);
+    static host::detail::Chunk piece_of(std::size_t count, std::size_t rank, std::size_t ranks) noexcept {
+        return host::detail::chunk_of(count, std::min(sizeof(In), sizeof(Out)), rank, ranks);
     }
 
     template <class In, class Out>
-    static void gather_and_reduce(const Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
+    static void gather_and_reduce(const detail::Call& call, ReduceOp op, const In* input, std::size_t count,
+                                  Out* output) {
         if (count == 0) { return; }
         const std::size_t ranks = call.group.size();
         In* const all = reinterpret_cast<In*>(call.world.staging().data());
         const int size = static_cast<int>(count);
         call.world.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
-            return MPI_Iallgather(input, size, datatype<In>(), all, size, datatype<In>(), call.group.comm, request);
+            return MPI_Iallgather(input, size, detail::datatype<In>(), all, size, detail::datatype<In>(),
+                                  call.group.comm, request);
         });
-        host::reduce_in_rank_order<In, Out>(
-            op, ranks, count, [&](std::size_t rank) { return all + rank * count; }, host::Result<Out>{output});
+        host::detail::reduce_in_rank_order<In, Out>(
+            op, ranks, count, [&](std::size_t rank) { return all + rank * count; },
+            host::detail::Result<Out>{output});
     }
 
     /// Reduces this rank's piece of all ranks' `full` into `result`. piece_of(q) is the range that rank q reduces.
     /// Blocks are received into one half of the staging memory while the other half is added up.
     template <class In, class Out, class PieceOf>
-    static void reduce_own_piece(const Call& call, ReduceOp op, const In* full, PieceOf piece_of, Out* result) {
+    static void reduce_own_piece(const detail::Call& call, ReduceOp op, const In* full, PieceOf piece_of,
+                                 Out* result) {
         const std::size_t ranks = call.group.size();
         const std::size_t self = call.group.rank;
         const std::size_t peers = ranks - 1;
@@ -121,13 +126,13 @@ struct Exchange {
         const auto staged = [&](std::size_t round, std::size_t rank) {
             return reinterpret_cast<In*>(staging.data()) + (round % 2 * ranks + rank) * block;
         };
-        const auto size_in = [&](std::size_t round, const host::Chunk& piece) {
+        const auto size_in = [&](std::size_t round, const host::detail::Chunk& piece) {
             return std::min(block, piece.size() - std::min(piece.size(), round * block));
         };
         const auto requests = [&](std::size_t round) {
             return call.world.requests().subspan(round % 2 * 2 * peers, 2 * peers);
         };
-        const host::Chunk own = piece_of(self);
+        const host::detail::Chunk own = piece_of(self);
         std::size_t longest = 0;
         for (std::size_t rank = 0; rank < ranks; ++rank) { longest = std::max(longest, piece_of(rank).size()); }
         const std::size_t rounds = longest / block + (longest % block != 0 ? 1 : 0);
@@ -140,15 +145,16 @@ struct Exchange {
                 const std::size_t from = (self + ranks - step) % ranks;
                 const std::size_t to = (self + step) % ranks;
                 if (const std::size_t size = size_in(round, own); size > 0) {
-                    call.check(MPI_Irecv(staged(round, from), static_cast<int>(size), datatype<In>(),
+                    call.check(MPI_Irecv(staged(round, from), static_cast<int>(size), detail::datatype<In>(),
                                          static_cast<int>(from), tag, call.group.comm, &slots[2 * step - 2]),
                                "MPI_Irecv");
                 }
-                const host::Chunk theirs = piece_of(to);
+                const host::detail::Chunk theirs = piece_of(to);
                 if (const std::size_t size = size_in(round, theirs); size > 0) {
-                    call.check(MPI_Isend(full + theirs.begin + round * block, static_cast<int>(size), datatype<In>(),
-                                         static_cast<int>(to), tag, call.group.comm, &slots[2 * step - 1]),
-                               "MPI_Isend");
+                    call.check(
+                        MPI_Isend(full + theirs.begin + round * block, static_cast<int>(size), detail::datatype<In>(),
+                                  static_cast<int>(to), tag, call.group.comm, &slots[2 * step - 1]),
+                        "MPI_Isend");
                 }
             }
         };
@@ -158,10 +164,10 @@ struct Exchange {
             const auto slots = requests(round);
             call.world.await(call, slots);
             const std::size_t at = round * block;
-            host::reduce_in_rank_order<In, Out>(
+            host::detail::reduce_in_rank_order<In, Out>(
                 op, ranks, size_in(round, own),
                 [&](std::size_t rank) { return rank == self ? full + own.begin + at : staged(round, rank); },
-                host::Result<Out>{result + at});
+                host::detail::Result<Out>{result + at});
         }
     }
 };

@@ -11,7 +11,7 @@
 #include <shardkit/backend/mpi/check.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 
-namespace shardkit::mpi {
+namespace shardkit::mpi::detail {
 
 /// What ranks tell each other when their functions have returned: how many collectives of each of their groups they
 /// had entered. A rank that waits for more than that waits for ever, and can say so. Owns a communicator for it.
@@ -90,4 +90,4 @@ class Farewells {
     std::size_t gone_count_ = 0;
 };
 
-}  // namespace shardkit::mpi
+}  // namespace shardkit::mpi::detail

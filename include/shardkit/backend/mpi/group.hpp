@@ -10,7 +10,7 @@
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/owned_comm.hpp>
 
-namespace shardkit::mpi {
+namespace shardkit::mpi::detail {
 
 /// What a rank keeps for one group of ranks, at an address that stays.
 struct Group {
@@ -36,4 +36,4 @@ struct Group {
     std::size_t size() const noexcept { return world_ranks.size(); }
 };
 
-}  // namespace shardkit::mpi
+}  // namespace shardkit::mpi::detail

@@ -16,7 +16,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::mpi {
+namespace shardkit::mpi::detail {
 
 /// What one send, receive or send_receive passes: a rendezvous in which both ends first tell each other their calls
 /// (type, count, file and line), and no data moves unless these agree.
@@ -44,11 +44,11 @@ class Message {
         const Call sends = as(Verb::send, outgoing_ ? outgoing_->values.size() : 0);
         const Call receives = as(Verb::receive, incoming_ ? incoming_->values.size() : 0);
         if (outgoing_) {
-            own_offer_ = detail::record_of(sends);
+            own_offer_ = record_of(sends);
             exchange_records(sends, outgoing_->to, own_offer_, offer_tag, their_request_, request_tag, 0);
         }
         if (incoming_) {
-            own_request_ = detail::record_of(receives);
+            own_request_ = record_of(receives);
             exchange_records(receives, incoming_->from, own_request_, request_tag, their_offer_, offer_tag, 2);
         }
         if (outgoing_) { finish(sends, outgoing_->to, 0); }
@@ -96,9 +96,9 @@ class Message {
         call.signature.count = count;
         return call;
     }
-    void exchange_records(const Call& call, std::size_t peer, const detail::CallRecord& own, int own_tag,
-                          detail::CallRecord& theirs, int their_tag, std::size_t first) {
-        constexpr int bytes = sizeof(detail::CallRecord);
+    void exchange_records(const Call& call, std::size_t peer, const shardkit::detail::CallRecord& own, int own_tag,
+                          shardkit::detail::CallRecord& theirs, int their_tag, std::size_t first) {
+        constexpr int bytes = sizeof(shardkit::detail::CallRecord);
         const int rank = static_cast<int>(peer);
         call.check(MPI_Irecv(&theirs, bytes, MPI_BYTE, rank, their_tag, call.group.comm, &requests_[first]),
                    "MPI_Irecv");
@@ -108,8 +108,8 @@ class Message {
     void finish(const Call& call, std::size_t peer, std::size_t first) {
         call.world.await(call, std::span<MPI_Request>(requests_).subspan(first, 2), peer);
     }
-    static void require_agreement(const Call& call, const detail::CallRecord& offer,
-                                  const detail::CallRecord& request, std::size_t from, std::size_t to) {
+    static void require_agreement(const Call& call, const shardkit::detail::CallRecord& offer,
+                                  const shardkit::detail::CallRecord& request, std::size_t from, std::size_t to) {
         if (offer.signature.in == request.signature.in && offer.signature.count == request.signature.count) {
             return;
         }
@@ -123,11 +123,11 @@ class Message {
     const Call& call_;
     std::optional<Outgoing> outgoing_;
     std::optional<Incoming> incoming_;
-    detail::CallRecord own_offer_;
-    detail::CallRecord own_request_;
-    detail::CallRecord their_offer_;
-    detail::CallRecord their_request_;
+    shardkit::detail::CallRecord own_offer_;
+    shardkit::detail::CallRecord own_request_;
+    shardkit::detail::CallRecord their_offer_;
+    shardkit::detail::CallRecord their_request_;
     std::array<MPI_Request, 4> requests_{MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
 };
 
-}  // namespace shardkit::mpi
+}  // namespace shardkit::mpi::detail

@@ -5,7 +5,7 @@
 
 #include <shardkit/backend/mpi/api.hpp>
 
-namespace shardkit::mpi {
+namespace shardkit::mpi::detail {
 
 /// The owner of an MPI_Comm. Move-only. Freeing is collective, so it is a call and not the destructor's work: an
 /// owner that ends without `free`, because its rank fails, leaves the communicator to MPI_Abort.
@@ -30,4 +30,4 @@ class OwnedComm {
     MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-}  // namespace shardkit::mpi
+}  // namespace shardkit::mpi::detail

@@ -9,7 +9,7 @@
 #include <shardkit/backend/mpi/datatype.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 
-namespace shardkit::mpi {
+namespace shardkit::mpi::detail {
 
 /// Calls f(offset, count) for consecutive pieces of [0, count) that MPI can count; not at all for none.
 template <class F>
@@ -41,4 +41,4 @@ void exchange_pieces(const Call& call, std::size_t count, Outgoing outgoing, Inc
     });
 }
 
-}  // namespace shardkit::mpi
+}  // namespace shardkit::mpi::detail

@@ -14,7 +14,7 @@
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 
-namespace shardkit::mpi {
+namespace shardkit::mpi::detail {
 
 /// Collective over `call.group`: ranks with the same color form a group, ordered by key, then by rank.
 /// Cost:    an all-gather of 24 bytes per rank, and MPI_Comm_split.
@@ -64,4 +64,4 @@ inline Group split_group(const Call& call, std::size_t color, std::size_t key) {
     return made;
 }
 
-}  // namespace shardkit::mpi
+}  // namespace shardkit::mpi::detail

@@ -32,7 +32,7 @@ struct Staged {
     static constexpr EngineTraits traits{.sums_travel_widened = true};
 
     template <class In, class Out>
-    static void reduce_scatter(const Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
+    static void reduce_scatter(const detail::Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
         if constexpr (!native<In, Out>) {
             Exchange::reduce_scatter<In, Out>(call, op, full, k, shard);
         } else {
@@ -63,13 +63,13 @@ struct Staged {
         }
     }
     template <class In, class Out>
-    static std::size_t moved_by_reduce_scatter(const Group& group, ReduceOp op, std::size_t k) noexcept {
+    static std::size_t moved_by_reduce_scatter(const detail::Group& group, ReduceOp op, std::size_t k) noexcept {
         if (!by_mpi<In, Out>(op)) { return Exchange::moved_by_reduce_scatter<In, Out>(group, op, k); }
         return (group.size() - 1) * k * sizeof(Arithmetic<Out>);
     }
 
     template <class In, class Out>
-    static void all_reduce(const Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
+    static void all_reduce(const detail::Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
         if constexpr (!native<In, Out>) {
             Exchange::all_reduce<In, Out>(call, op, input, count, output);
         } else {
@@ -79,7 +79,7 @@ struct Staged {
                 return;
             }
             if constexpr (std::is_same_v<In, Out> && std::is_same_v<Out, A>) {
-                for_each_piece(call, count, [&](std::size_t at, int size) {
+                detail::for_each_piece(call, count, [&](std::size_t at, int size) {
                     const void* const from = input == output ? MPI_IN_PLACE : static_cast<const void*>(input + at);
                     reduce(call, from, output + at, size);
                 });
@@ -96,7 +96,8 @@ struct Staged {
         }
     }
     template <class In, class Out>
-    static std::size_t moved_by_all_reduce(const World& world, const Group& group, ReduceOp op, std::size_t count) {
+    static std::size_t moved_by_all_reduce(const World& world, const detail::Group& group, ReduceOp op,
+                                           std::size_t count) {
         if (!by_mpi<In, Out>(op)) { return Exchange::moved_by_all_reduce<In, Out>(world, group, op, count); }
         return 2 * shardkit::detail::part_from_peers(count * sizeof(Arithmetic<Out>), group.size());
     }
@@ -112,29 +113,30 @@ struct Staged {
     }
 
     template <class In, class Out>
-    static void scatter(const Call& call, const In* from, Out* to, std::size_t k) {
+    static void scatter(const detail::Call& call, const In* from, Out* to, std::size_t k) {
         call.world.complete(call, "MPI_Ireduce_scatter_block", [&](MPI_Request* request) {
-            return MPI_Ireduce_scatter_block(from, to, static_cast<int>(k), datatype<Out>(), MPI_SUM, call.group.comm,
-                                             request);
+            return MPI_Ireduce_scatter_block(from, to, static_cast<int>(k), detail::datatype<Out>(), MPI_SUM,
+                                             call.group.comm, request);
         });
     }
     template <class A>
-    static void reduce(const Call& call, const void* from, A* to, int size) {
+    static void reduce(const detail::Call& call, const void* from, A* to, int size) {
         call.world.complete(call, "MPI_Iallreduce", [&](MPI_Request* request) {
-            return MPI_Iallreduce(from, to, size, datatype<A>(), MPI_SUM, call.group.comm, request);
+            return MPI_Iallreduce(from, to, size, detail::datatype<A>(), MPI_SUM, call.group.comm, request);
         });
     }
     template <class A>
-    static std::span<A> elements(const Call& call) noexcept {
+    static std::span<A> elements(const detail::Call& call) noexcept {
         const auto staging = call.world.staging();
         return {reinterpret_cast<A*>(staging.data()), staging.size() / sizeof(A)};
     }
     template <class From, class To>
     static void convert(const From* from, To* to, std::size_t count) {
         if constexpr (std::is_same_v<From, To>) {
-            host::copy_elements(from, to, count);
+            host::detail::copy_elements(from, to, count);
         } else {
-            HostKernels::convert(InlineStream{}, std::span<const From>(from, count), std::span<To>(to, count));
+            shardkit::detail::HostKernels::convert(InlineStream{}, std::span<const From>(from, count),
+                                                   std::span<To>(to, count));
         }
     }
 };

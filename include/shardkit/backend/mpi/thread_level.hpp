@@ -19,6 +19,8 @@ constexpr std::string_view name(ThreadLevel level) noexcept {
     return names[static_cast<std::size_t>(level)];
 }
 
+namespace detail {
+
 /// The level as MPI's constant.
 inline int to_mpi(ThreadLevel level) noexcept {
     const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
@@ -32,5 +34,7 @@ inline ThreadLevel from_mpi(int level) noexcept {
            : level == MPI_THREAD_FUNNELED   ? ThreadLevel::funneled
                                             : ThreadLevel::single;
 }
+
+}  // namespace detail
 
 }  // namespace shardkit::mpi

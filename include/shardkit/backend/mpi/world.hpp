@@ -59,20 +59,22 @@ class World {
         execute(host::HostStream(), where, [this, where] {
             const auto rest = [] { std::this_thread::sleep_for(std::chrono::microseconds(50)); };
             farewells_.exchange(groups_, world_group().rank, rest, where);
-            for (Group& group : groups_) { check(group.owned.free(), "MPI_Comm_free", "finish", where); }
+            for (detail::Group& group : groups_) {
+                detail::check(group.owned.free(), "MPI_Comm_free", "finish", where);
+            }
             if (users_handler_) {
-                check(MPI_Comm_set_errhandler(world_group().comm, *users_handler_), "MPI_Comm_set_errhandler",
-                      "finish", where);
+                detail::check(MPI_Comm_set_errhandler(world_group().comm, *users_handler_), "MPI_Comm_set_errhandler",
+                              "finish", where);
             }
         });
     }
 
-    Group& world_group() noexcept { return groups_.front(); }
-    const Group& world_group() const noexcept { return groups_.front(); }
+    detail::Group& world_group() noexcept { return groups_.front(); }
+    const detail::Group& world_group() const noexcept { return groups_.front(); }
     const Options& options() const noexcept { return options_; }
     /// Of verbs as they are given to a stream; used by the rank's own thread.
     Journal& journal() noexcept { return journal_; }
-    Group& add_group(Group group) { return groups_.emplace_back(std::move(group)); }
+    detail::Group& add_group(detail::Group group) { return groups_.emplace_back(std::move(group)); }
     std::uint64_t groups_made() const noexcept { return groups_.size(); }
 
     /// The stream on which verbs overlap with the rank's own work; an inline stream without Options::overlap.
@@ -108,7 +110,7 @@ class World {
 
     /// Waits until the requests have ended. `peer`: the member that they depend on, or all members.
     /// @throws PeerError when a rank that they need has returned; CommError after Options::timeout
-    void await(const Call& call, std::span<MPI_Request> requests, std::optional<std::size_t> peer = {}) {
+    void await(const detail::Call& call, std::span<MPI_Request> requests, std::optional<std::size_t> peer = {}) {
         using Clock = std::chrono::steady_clock;
         std::optional<Clock::time_point> begin;
         std::optional<Clock::time_point> peer_left;
@@ -118,7 +120,7 @@ class World {
                        "MPI_Testall");
             if (ended != 0) { return; }
             if (looks < spins_) {
-                host::pause();
+                host::detail::pause();
                 continue;
             }
             std::this_thread::yield();
@@ -146,7 +148,7 @@ class World {
     /// Starts one collective of MPI's and waits for it: start(request) is the nonblocking call. Never a blocking one,
     /// which would hang where a rank is gone, and spin where ranks share a processor.
     template <class Start>
-    void complete(const Call& call, std::string_view mpi_call, Start start) {
+    void complete(const detail::Call& call, std::string_view mpi_call, Start start) {
         MPI_Request& request = requests_.front();
         request = MPI_REQUEST_NULL;
         call.check(start(&request), mpi_call);
@@ -159,40 +161,40 @@ class World {
     World(MPI_Comm comm, bool duplicate, const Options& options, SourceLocation where)
         : options_(options), spins_(spins(options)) {
         require_initialized(options, where);
-        Group everybody;
+        detail::Group everybody;
         everybody.comm = comm;
         if (duplicate) {
-            everybody.owned = OwnedComm(duplicate_of(comm, where));
+            everybody.owned = detail::OwnedComm(duplicate_of(comm, where));
             everybody.comm = everybody.owned.get();
         } else {
             MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
-            check(MPI_Comm_get_errhandler(comm, &handler), "MPI_Comm_get_errhandler", making, where);
+            detail::check(MPI_Comm_get_errhandler(comm, &handler), "MPI_Comm_get_errhandler", making, where);
             users_handler_ = handler;
             return_errors(comm, where);
         }
         int rank = 0;
         int size = 0;
-        check(MPI_Comm_rank(everybody.comm, &rank), "MPI_Comm_rank", making, where);
-        check(MPI_Comm_size(everybody.comm, &size), "MPI_Comm_size", making, where);
+        detail::check(MPI_Comm_rank(everybody.comm, &rank), "MPI_Comm_rank", making, where);
+        detail::check(MPI_Comm_size(everybody.comm, &size), "MPI_Comm_size", making, where);
         everybody.rank = static_cast<std::size_t>(rank);
         everybody.world_ranks.resize(static_cast<std::size_t>(size));
         std::iota(everybody.world_ranks.begin(), everybody.world_ranks.end(), std::size_t{0});
         groups_.push_back(std::move(everybody));
 
         const std::size_t ranks = world_group().size();
-        farewells_ = Farewells(OwnedComm(duplicate_of(comm, where)), ranks);
+        farewells_ = detail::Farewells(detail::OwnedComm(duplicate_of(comm, where)), ranks);
         requests_.resize(4 * ranks, MPI_REQUEST_NULL);
         counts_.resize(2 * ranks);
         // At least one element of the widest type, twice, from every rank.
         staging_ = HostBuffer<std::uint8_t>(std::max(options.staging_bytes, 2 * (ranks + 1) * sizeof(double)));
-        if (options.overlap) { queue_ = std::make_unique<host::CommandQueue>(spins_); }
+        if (options.overlap) { queue_ = std::make_unique<host::detail::CommandQueue>(spins_); }
     }
 
     static void require_initialized(const Options& options, SourceLocation where) {
         int initialized = 0;
         int finalized = 0;
-        check(MPI_Initialized(&initialized), "MPI_Initialized", making, where);
-        check(MPI_Finalized(&finalized), "MPI_Finalized", making, where);
+        detail::check(MPI_Initialized(&initialized), "MPI_Initialized", making, where);
+        detail::check(MPI_Finalized(&finalized), "MPI_Finalized", making, where);
         if (initialized == 0 || finalized != 0) {
             throw CommError(
                 "mpi", making,
@@ -201,11 +203,11 @@ class World {
                 where);
         }
         int level = 0;
-        check(MPI_Query_thread(&level), "MPI_Query_thread", making, where);
-        if (options.overlap && from_mpi(level) < ThreadLevel::serialized) {
+        detail::check(MPI_Query_thread(&level), "MPI_Query_thread", making, where);
+        if (options.overlap && detail::from_mpi(level) < ThreadLevel::serialized) {
             throw CommError("mpi", making,
                             shardkit::detail::concat("Options::overlap needs ", name(ThreadLevel::serialized),
-                                                     ", MPI was initialised with ", name(from_mpi(level))),
+                                                     ", MPI was initialised with ", name(detail::from_mpi(level))),
                             where);
         }
         if (options.message_elements == 0 || options.message_elements > max_count) {
@@ -215,19 +217,19 @@ class World {
     }
     static MPI_Comm duplicate_of(MPI_Comm comm, SourceLocation where) {
         MPI_Comm copy = MPI_COMM_NULL;
-        check(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup", making, where);
+        detail::check(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup", making, where);
         return_errors(copy, where);
         return copy;
     }
     static void return_errors(MPI_Comm comm, SourceLocation where) {
-        check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", making, where);
+        detail::check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", making, where);
     }
     /// Looks before a waiting rank yields its processor: none where it may have to share it.
     static std::uint32_t spins(const Options& options) {
-        return host::allowed_cpus() > (options.overlap ? 2U : 1U) ? 2000 : 1;
+        return host::detail::allowed_cpus() > (options.overlap ? 2U : 1U) ? 2000 : 1;
     }
 
-    void throw_if_one_has_returned(const Call& call) const {
+    void throw_if_one_has_returned(const detail::Call& call) const {
         for (std::size_t member = 0; member < call.group.size(); ++member) {
             const std::size_t rank = call.group.world_ranks[member];
             if (farewells_.gone(rank) && farewells_.calls(rank, call.group) <= call.sequence) {
@@ -235,7 +237,7 @@ class World {
             }
         }
     }
-    [[noreturn]] static void throw_returned(const Call& call, std::size_t member) {
+    [[noreturn]] static void throw_returned(const detail::Call& call, std::size_t member) {
         const std::size_t gone = call.group.world_ranks[member];
         const std::size_t self = call.group.world_ranks[call.group.rank];
         throw PeerError("mpi", call.doing(), gone,
@@ -247,14 +249,14 @@ class World {
 
     Options options_;
     std::uint32_t spins_;
-    std::deque<Group> groups_;  // a deque, because communicators point into it
+    std::deque<detail::Group> groups_;  // a deque, because communicators point into it
     Journal journal_;
-    Farewells farewells_;
+    detail::Farewells farewells_;
     HostBuffer<std::uint8_t> staging_;
     std::vector<MPI_Request> requests_;
     std::vector<int> counts_;
     std::optional<MPI_Errhandler> users_handler_;
-    std::unique_ptr<host::CommandQueue> queue_;  // last: its thread uses all the others
+    std::unique_ptr<host::detail::CommandQueue> queue_;  // last: its thread uses all the others
 };
 
 }  // namespace shardkit::mpi

@@ -15,7 +15,7 @@
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/version.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// Aborts of communicators, in threads of their own: ncclCommAbort returns only when the communicator's kernels are
 /// over, which may sit behind a hung kernel of another communicator, and when no CUDA graph holds any of them,
@@ -83,4 +83,4 @@ class Aborts {
     std::shared_ptr<Pending> pending_;  // outlives this where an abort takes for ever
 };
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -10,8 +10,10 @@
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::nccl {
-
 class World;
+}
+
+namespace shardkit::nccl::detail {
 
 /// One call of a verb on one rank.
 struct Call {
@@ -24,4 +26,4 @@ struct Call {
     std::string doing() const { return shardkit::detail::concat(name(verb), " over ", axes); }
 };
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

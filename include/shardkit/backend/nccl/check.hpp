@@ -8,7 +8,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// "ncclAllReduce returned 2 (unhandled system error): connection refused": NCCL's text for the code, and what it
 /// says about its last error in this process, which may be an earlier one.
@@ -28,4 +28,4 @@ inline void check(ncclResult_t code, std::string_view call, std::string_view doi
     if (code != ncclSuccess) { throw CommError("nccl", doing, describe(code, call, comm), where); }
 }
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -7,7 +7,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// Sets NCCL_COMM_ID to `endpoint` until the end of the scope: under it ncclGetUniqueId gives the same id in every
 /// process, and rank 0 of a communicator made from that id listens at the endpoint (read in src/bootstrap.cc and
@@ -35,4 +35,4 @@ class CommIdScope {
     bool ours_ = false;
 };
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -40,7 +40,7 @@ namespace shardkit::nccl {
 /// Options::compare_calls finds them.
 template <class Kernels>
 class Communicator {
-    using Reduce = Reductions<Kernels>;
+    using Reduce = detail::Reductions<Kernels>;
 
   public:
     using Stream = gpu::TimelineRef;
@@ -85,15 +85,16 @@ class Communicator {
 
     /// The host waits until all ranks are connected.
     Communicator split(std::size_t color, std::size_t key, std::string_view axes, const shardkit::Call& what) const {
-        Group* made = nullptr;
+        detail::Group* made = nullptr;
         const Stream stream = streams().communication;
-        run(what, stream, [&](const Call& call) { made = &split_group(call, color, key, axes, stream); });
+        run(what, stream,
+            [&](const detail::Call& call) { made = &detail::split_group(call, color, key, axes, stream); });
         return Communicator(*world_, *made, axes);
     }
 
     /// Work that is given to `stream` after it runs when every rank's stream has got there.
     void barrier(const Stream& stream, const shardkit::Call& what) const {
-        run(what, stream, [&](const Call& call) {
+        run(what, stream, [&](const detail::Call& call) {
             void* const word = world_->staging().data();
             world_->complete(call, "ncclAllReduce",
                              ncclAllReduce(word, word, 1, ncclUint32, ncclMax, group_->comm, stream.native()));
@@ -136,7 +137,7 @@ class Communicator {
     const {
         require(input, "all_reduce: input", what);
         require(output, "all_reduce: output", what);
-        return run(what, stream, [&](const Call& call) {
+        return run(what, stream, [&](const detail::Call& call) {
             return Reduce::all_reduce(call, stream, op, input.data(), input.size(), output.data());
         });
     }
@@ -149,10 +150,10 @@ class Communicator {
     template <Element T>
     void broadcast(std::span<T> values, std::size_t root, const Stream& stream, const shardkit::Call& what) const {
         require(values, "broadcast: values", what);
-        run(what, stream, [&](const Call& call) {
+        run(what, stream, [&](const detail::Call& call) {
             if (!values.empty()) {
                 world_->complete(call, "ncclBroadcast",
-                                 ncclBroadcast(values.data(), values.data(), values.size(), datatype<T>(),
+                                 ncclBroadcast(values.data(), values.data(), values.size(), detail::datatype<T>(),
                                                static_cast<int>(root), group_->comm, stream.native()));
             }
         });
@@ -163,10 +164,10 @@ class Communicator {
                     const shardkit::Call& what) const {
         require(sent, "all_to_all: sent", what);
         require(received, "all_to_all: received", what);
-        run(what, stream, [&](const Call& call) {
+        run(what, stream, [&](const detail::Call& call) {
             const std::size_t k = sent.size() / size();
             if (k == 0) { return; }
-            GroupGuard together(call);
+            detail::GroupGuard together(call);
             for (std::size_t q = 0; q < size(); ++q) {
                 together.add("ncclSend", send_to(sent.subspan(q * k, k), q, stream));
                 together.add("ncclRecv", receive_from(received.subspan(q * k, k), q, stream));
@@ -179,7 +180,7 @@ class Communicator {
     template <Element T>
     void send(std::span<const T> values, std::size_t to, const Stream& stream, const shardkit::Call& what) const {
         require(values, "send: values", what);
-        run(what, stream, [&](const Call& call) {
+        run(what, stream, [&](const detail::Call& call) {
             refuse_itself(call, to);
             if (!values.empty()) { world_->complete(call, "ncclSend", send_to(values, to, stream)); }
         });
@@ -188,7 +189,7 @@ class Communicator {
     template <Element T>
     void receive(std::span<T> values, std::size_t from, const Stream& stream, const shardkit::Call& what) const {
         require(values, "receive: values", what);
-        run(what, stream, [&](const Call& call) {
+        run(what, stream, [&](const detail::Call& call) {
             refuse_itself(call, from);
             if (!values.empty()) { world_->complete(call, "ncclRecv", receive_from(values, from, stream)); }
         });
@@ -199,7 +200,7 @@ class Communicator {
                       const Stream& stream, const shardkit::Call& what) const {
         require(sent, "send_receive: sent", what);
         require(received, "send_receive: received", what);
-        run(what, stream, [&](const Call& call) {
+        run(what, stream, [&](const detail::Call& call) {
             if ((to == rank()) != (from == rank())) { refuse_itself(call, rank()); }
             if (to == rank() && sent.size() != received.size()) {
                 throw CommError("nccl", call.doing(),
@@ -207,7 +208,7 @@ class Communicator {
                                                          received.size()),
                                 what.where);
             }
-            GroupGuard together(call);
+            detail::GroupGuard together(call);
             if (!sent.empty()) { together.add("ncclSend", send_to(sent, to, stream)); }
             if (!received.empty()) { together.add("ncclRecv", receive_from(received, from, stream)); }
             together.submit();
@@ -215,14 +216,14 @@ class Communicator {
     }
 
   private:
-    Communicator(World& world, Group& group, std::string_view axes)
+    Communicator(World& world, detail::Group& group, std::string_view axes)
         : world_(&world), group_(&group), label_(&world.journal().label(axes)) {}
 
     /// Everything that verbs have in common; `body(call)` gives the work to the stream. Returns what it returns.
     template <class Body>
-    std::invoke_result_t<const Body&, const Call&> run(const shardkit::Call& what, const Stream& stream,
-                                                       const Body& body) const {
-        const Call call{*world_, *group_, label_->axes, what.signature.verb, what.where};
+    std::invoke_result_t<const Body&, const detail::Call&> run(const shardkit::Call& what, const Stream& stream,
+                                                               const Body& body) const {
+        const detail::Call call{*world_, *group_, label_->axes, what.signature.verb, what.where};
         const gpu::DeviceGuard guard(world_->device(), what.where);
         if (group_->trace && what.signature.verb != Verb::send && what.signature.verb != Verb::receive) {
             world_->note(*group_, what, stream);
@@ -234,7 +235,7 @@ class Communicator {
     void require(std::span<T> values, std::string_view what, SourceLocation where) const {
         world_->require_memory(values.data(), values.size_bytes(), what, where);
     }
-    void refuse_itself(const Call& call, std::size_t peer) const {
+    void refuse_itself(const detail::Call& call, std::size_t peer) const {
         if (peer == rank()) {
             throw CommError("nccl", call.doing(),
                             "a rank alone would wait for itself for ever; use send_receive to and from it",
@@ -244,35 +245,36 @@ class Communicator {
 
     template <class T>
     ncclResult_t send_to(std::span<const T> values, std::size_t to, const Stream& stream) const {
-        return ncclSend(values.data(), values.size(), datatype<T>(), static_cast<int>(to), group_->comm,
+        return ncclSend(values.data(), values.size(), detail::datatype<T>(), static_cast<int>(to), group_->comm,
                         stream.native());
     }
     template <class T>
     ncclResult_t receive_from(std::span<T> values, std::size_t from, const Stream& stream) const {
-        return ncclRecv(values.data(), values.size(), datatype<T>(), static_cast<int>(from), group_->comm,
+        return ncclRecv(values.data(), values.size(), detail::datatype<T>(), static_cast<int>(from), group_->comm,
                         stream.native());
     }
 
     template <class T>
     void gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
-        run(what, stream, [&](const Call& call) {
+        run(what, stream, [&](const detail::Call& call) {
             const std::size_t k = full.size() / size();
             if (k > 0) {
-                world_->complete(call, "ncclAllGather",
-                                 ncclAllGather(shard, full.data(), k, datatype<T>(), group_->comm, stream.native()));
+                world_->complete(
+                    call, "ncclAllGather",
+                    ncclAllGather(shard, full.data(), k, detail::datatype<T>(), group_->comm, stream.native()));
             }
         });
     }
     template <class In, class Out>
     std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const Stream& stream,
                         const shardkit::Call& what) const {
-        return run(what, stream, [&](const Call& call) {
+        return run(what, stream, [&](const detail::Call& call) {
             return Reduce::reduce_scatter(call, stream, op, full.data(), full.size() / size(), shard);
         });
     }
 
     World* world_;
-    Group* group_;
+    detail::Group* group_;
     const CommunicatorLabel* label_;
 };
 

@@ -23,7 +23,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// How the ranks of a group tell each other what they called: over a communicator and on a stream that serve nothing
 /// else, so that they get through where the group's own collectives wait for each other.
@@ -90,4 +90,4 @@ class Comparison {
     gpu::DeviceBuffer<std::byte> device_;
 };
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

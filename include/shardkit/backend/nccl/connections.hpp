@@ -27,7 +27,7 @@
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// NCCL's side of a World: its communicators, what became of them, and how long it waits for peers.
 class Connections : private gpu::Watch {
@@ -291,4 +291,4 @@ class Connections : private gpu::Watch {
     Clock::time_point wait_began_;
 };
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

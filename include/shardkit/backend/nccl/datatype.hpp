@@ -5,7 +5,7 @@
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// The NCCL type that elements of T travel as.
 template <Element T>
@@ -38,4 +38,4 @@ constexpr ncclRedOp_t native(ReduceOp op) noexcept {
     return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
 }
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -7,7 +7,7 @@
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// The greatest or least of what the ranks sent, element by element in rank order: rank q's `count` elements begin at
 /// gathered + q * count. A NaN of any rank stays, which NCCL's own maxima and minima drop (they are fmaxf and fminf).
@@ -32,4 +32,4 @@ struct Extreme {
     }
 };
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -8,7 +8,7 @@
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// What a rank keeps for one communicator of NCCL's, at an address that stays.
 struct Group {
@@ -27,4 +27,4 @@ struct Group {
     bool only_compares = false;  ///< it is such a communicator
 };
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -9,7 +9,7 @@
 #include <shardkit/backend/nccl/check.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// NCCL calls that start together: those between the guard and its `submit`. A guard whose scope is left without it
 /// ends the group and drops NCCL's errors, as another one is on its way.
@@ -48,4 +48,4 @@ class GroupGuard {
     std::string_view failed_call_;
 };
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

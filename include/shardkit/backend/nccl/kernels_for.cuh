@@ -45,14 +45,16 @@ struct KernelsFor {
     using Master = typename Precision::Master;
     using OfGroups = gpu::Launches<gpu::FillPass<Gather>, gpu::FillPass<Gradient>, gpu::ConvertPass<Gather, Master>,
                                    gpu::AccumulatePass<Reduction, Reduction>>;
-    using OfSteps = gpu::Launches<gpu::RunOnce<BeginNorm>, gpu::RunOnce<FinishNorm>, gpu::RunOnce<BeginStep>,
-                                  gpu::RunOnce<SetOptions<typename Rule::Options>>,
-                                  gpu::RunOnce<BeginUpdate<Rule, Arithmetic<Master>>>>;
-    using OfUpdates = typename decltype(detail::update_launches<Rule, Precision>())::type;
+    using OfSteps =
+        gpu::Launches<gpu::RunOnce<shardkit::detail::BeginNorm>, gpu::RunOnce<shardkit::detail::FinishNorm>,
+                      gpu::RunOnce<shardkit::detail::BeginStep>,
+                      gpu::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
+                      gpu::RunOnce<shardkit::detail::BeginUpdate<Rule, Arithmetic<Master>>>>;
+    using OfUpdates = typename decltype(shardkit::detail::update_launches<Rule, Precision>())::type;
     using OfReductions =
         gpu::Launches<gpu::ConvertPass<Gradient, Arithmetic<Reduction>>,
-                      gpu::ConvertPass<Arithmetic<Reduction>, Reduction>, Extreme<Gradient, Reduction>,
-                      Extreme<Reduction, Reduction>, Extreme<double, double>>;
+                      gpu::ConvertPass<Arithmetic<Reduction>, Reduction>, detail::Extreme<Gradient, Reduction>,
+                      detail::Extreme<Reduction, Reduction>, detail::Extreme<double, double>>;
 
     using Norm = void (*)(const gpu::TimelineRef&, std::span<const Reduction>, std::span<const IndexRange>,
                           const double*, double*);

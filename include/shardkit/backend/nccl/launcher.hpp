@@ -56,7 +56,7 @@ class Launcher {
         if (local && *local >= static_cast<std::size_t>(gpus)) {
             read.complain("LOCAL_RANK=", *local, " is not below the number of GPUs of this machine, which is ", gpus);
         }
-        if (const auto comm_id = look_up(CommIdScope::name); comm_id && !comm_id->empty()) {
+        if (const auto comm_id = look_up(detail::CommIdScope::name); comm_id && !comm_id->empty()) {
             result.endpoint_ = *comm_id;
         } else {
             const std::optional<std::string> address = read.text("MASTER_ADDR");

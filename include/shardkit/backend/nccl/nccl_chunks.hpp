@@ -8,7 +8,7 @@
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/check.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// Chunks of one device by ncclMemAlloc: memory that NCCL can register. For NCCL 2.19 and later.
 class NcclChunks final : public gpu::ChunkSource {
@@ -34,4 +34,4 @@ class NcclChunks final : public gpu::ChunkSource {
     int device_;
 };
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -17,7 +17,7 @@
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// Sums by NCCL's own reductions, in whatever order NCCL likes: the same bits on every rank, but not those of another
 /// engine. Addends of another type than the sum's arithmetic, 16-bit ones above all, are widened into staging memory
@@ -197,4 +197,4 @@ struct Reductions {
     }
 };
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -11,7 +11,7 @@
 #include <shardkit/backend/nccl/registration.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// One chunk with one communicator. NCCL itself forgets those of a communicator that it destroys. It may write the
 /// handles some time after the call, so this stays where it is.
@@ -63,4 +63,4 @@ class Registered {
 #endif
 };
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -25,11 +25,15 @@ inline constexpr int registration_version = 21901;
 /// The first NCCL with ncclCommWindowRegister and ncclCommShrink.
 inline constexpr int windows_version = 22703;
 
+namespace detail {
+
 /// Refuses a registration that the loaded NCCL is too old for.
 /// @throws CommError, naming both versions, when NCCL is too old for it
 inline void require_registration(Registration registration, SourceLocation where) {
     if (registration == Registration::buffers) { require_version(registration_version, "registered buffers", where); }
     if (registration == Registration::windows) { require_version(windows_version, "registered windows", where); }
 }
+
+}  // namespace detail
 
 }  // namespace shardkit::nccl

@@ -17,7 +17,7 @@
 #include <shardkit/backend/nccl/nccl_chunks.hpp>
 #include <shardkit/backend/nccl/options.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// What a World holds of CUDA: streams and memory, all made at once on the current device.
 struct Resources {
@@ -60,4 +60,4 @@ struct Resources {
     }
 };
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -7,7 +7,7 @@
 
 #include <shardkit/backend/nccl/api.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// ncclCommShrink by the ranks in `lost`, into a communicator that does not block. Needs NCCL 2.27.3.
 /// `abort`: ends first what the parent has under way.
@@ -24,4 +24,4 @@ inline ncclResult_t shrink([[maybe_unused]] ncclComm_t parent, [[maybe_unused]] 
 #endif
 }
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -17,7 +17,7 @@
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 
-namespace shardkit::nccl {
+namespace shardkit::nccl::detail {
 
 /// Collective over `call.group`: ranks with the same color form a group, ordered by key, then by rank. Ends with the
 /// group connected, so that no verb connects anything later.
@@ -74,4 +74,4 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
     return made;
 }
 
-}  // namespace shardkit::nccl
+}  // namespace shardkit::nccl::detail

@@ -21,7 +21,7 @@ class UniqueId {
     /// @throws CommError
     static UniqueId create(SourceLocation where = SourceLocation::current()) {
         ncclUniqueId id;
-        check(ncclGetUniqueId(&id), "ncclGetUniqueId", "UniqueId", where);
+        detail::check(ncclGetUniqueId(&id), "ncclGetUniqueId", "UniqueId", where);
         return UniqueId(id);
     }
     /// @throws std::invalid_argument when there are not UniqueId::size bytes

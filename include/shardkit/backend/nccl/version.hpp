@@ -15,7 +15,7 @@ namespace shardkit::nccl {
 /// @throws CommError
 inline int library_version(SourceLocation where = SourceLocation::current()) {
     int version = 0;
-    check(ncclGetVersion(&version), "ncclGetVersion", "version", where);
+    detail::check(ncclGetVersion(&version), "ncclGetVersion", "version", where);
     return version;
 }
 
@@ -24,6 +24,8 @@ inline std::string version_text(int version) {
     const int per_major = version < 10000 ? 1000 : 10000;  // the coding changed with 2.9
     return shardkit::detail::concat(version / per_major, ".", version % per_major / 100, ".", version % 100);
 }
+
+namespace detail {
 
 /// Refuses a NCCL library, or a header of it, that is older than `minimum`.
 /// @throws CommError, naming both versions, when the library or its header is older than `minimum`, which `what`
@@ -38,5 +40,7 @@ inline void require_version(int minimum, std::string_view what, SourceLocation w
     if (NCCL_VERSION_CODE < minimum) { refuse("built with ", NCCL_VERSION_CODE, ""); }
     if (const int loaded = library_version(where); loaded < minimum) { refuse("", loaded, " is loaded"); }
 }
+
+}  // namespace detail
 
 }  // namespace shardkit::nccl

@@ -43,7 +43,7 @@ namespace shardkit::nccl {
 /// Failures: a call that fails, a rank that is gone, or a peer that does not come within Options::timeout is a
 /// CommError. The World then aborts all communicators it made, so that the GPU's work ends and its peers learn of it,
 /// and every later verb throws; only its destruction remains. A borrowed communicator is never aborted.
-class World final : public Connections {
+class World final : public detail::Connections {
   public:
     /// Connects `ranks` ranks, of which this is number `rank`. Collective: all ranks give the same id.
     /// @throws CommError when a call fails, a rank does not come within the timeout, or NCCL is too old;
@@ -57,7 +57,7 @@ class World final : public Connections {
     explicit World(const Launcher& launcher, const Options& options = {},
                    SourceLocation where = SourceLocation::current())
         : World(on_device(options, launcher.device()), launcher.world_size(), launcher.rank(), where) {
-        const CommIdScope scope(launcher.endpoint(), where);
+        const detail::CommIdScope scope(launcher.endpoint(), where);
         connect(UniqueId::create(where), launcher.rank(), where);
     }
     /// Works on a communicator of the user's, with its ranks. Local.
@@ -96,8 +96,8 @@ class World final : public Connections {
             }
         }
         if (!finished()) { abort(); }
-        const bool borrows =
-            std::ranges::any_of(groups(), [](const Group& group) { return group.owner == Group::Owner::user; });
+        const bool borrows = std::ranges::any_of(
+            groups(), [](const detail::Group& group) { return group.owner == detail::Group::Owner::user; });
         if (!aborts_over() || (borrows && !finished() && resources_->busy())) {
             static_cast<void>(resources_.release());
         }
@@ -142,7 +142,7 @@ class World final : public Connections {
     /// The first thing that a verb does. Verbs run in the order in which this rank gives them, whatever streams they
     /// are given to: on one GPU, communicators that ran in different orders on different ranks would wait for each
     /// other.
-    void enter(const Call& call, const gpu::TimelineRef& stream) {
+    void enter(const detail::Call& call, const gpu::TimelineRef& stream) {
         if (failed() || finished()) { require_usable(call.doing(), call.where); }
         if (last_ && last_->native() != stream.native()) { stream.wait(last_->record()); }
         last_ = stream;
@@ -150,7 +150,7 @@ class World final : public Connections {
 
     /// Takes down a collective over `group`; compares it with its peers' if the options say each call.
     /// @throws CommError, on every rank of the group, when they disagree
-    void note(Group& group, const shardkit::Call& call, const gpu::TimelineRef& stream) {
+    void note(detail::Group& group, const shardkit::Call& call, const gpu::TimelineRef& stream) {
         group.trace->add(call);
         if (options_.compare_calls == CompareCalls::each_call && stream.capture() == 0) {
             compare(group, call.where);
@@ -158,7 +158,7 @@ class World final : public Connections {
     }
     /// Compares all that was called over `group`; not while a stream of the World's is captured.
     /// @throws CommError, on every rank of the group, when they disagree
-    void compare(const Group& group, SourceLocation where) {
+    void compare(const detail::Group& group, SourceLocation where) {
         if (!group.trace || streams().compute.capture() != 0 || streams().communication.capture() != 0) { return; }
         const gpu::DeviceGuard guard(device_, where);
         comparison_->require_agreement(*this, group, where);
@@ -166,7 +166,7 @@ class World final : public Connections {
 
     /// Takes in a communicator of the user's.
     /// @throws std::invalid_argument when it is of another GPU or has more ranks than the World; CommError
-    Group& borrow(Borrow borrowed, std::string_view axes, SourceLocation where) {
+    detail::Group& borrow(Borrow borrowed, std::string_view axes, SourceLocation where) {
         const Place place = place_of(borrowed.comm, where);
         if (place.device != device_) {
             throw_invalid_argument(where, "borrowed communicator ", axes, ": it is of GPU ", place.device,
@@ -176,14 +176,14 @@ class World final : public Connections {
             throw_invalid_argument(where, "borrowed communicator ", axes, ": it has ", place.size,
                                    " ranks, expected at most the World's ", world_group().size);
         }
-        for (Group& known : groups()) {
+        for (detail::Group& known : groups()) {
             if (known.comm == borrowed.comm) { return known; }
         }
         ncclResult_t state = ncclSuccess;
-        check(ncclCommGetAsyncError(borrowed.comm, &state), "ncclCommGetAsyncError", "borrow", where);
-        check(state, "a borrowed communicator's earlier call", "borrow", where, borrowed.comm);
-        Group& group = add_group(axes);
-        group.owner = Group::Owner::user;
+        detail::check(ncclCommGetAsyncError(borrowed.comm, &state), "ncclCommGetAsyncError", "borrow", where);
+        detail::check(state, "a borrowed communicator's earlier call", "borrow", where, borrowed.comm);
+        detail::Group& group = add_group(axes);
+        group.owner = detail::Group::Owner::user;
         group.comm = borrowed.comm;
         group.rank = place.rank;
         group.size = place.size;
@@ -192,7 +192,7 @@ class World final : public Connections {
         return group;
     }
     /// After a communicator of the World's own was made: its place in it.
-    void welcome(Group& group, SourceLocation where) {
+    void welcome(detail::Group& group, SourceLocation where) {
         const Place place = place_of(group.comm, where);
         group.rank = place.rank;
         group.size = place.size;
@@ -209,7 +209,7 @@ class World final : public Connections {
     static constexpr const char* making = "World";
 
     World(const Options& options, std::size_t ranks, std::size_t rank, SourceLocation where)
-        : Connections(options.timeout, options.survivable, device_of(options, where)),
+        : detail::Connections(options.timeout, options.survivable, device_of(options, where)),
           options_(options),
           device_(device_of(options, where)),
           exceptions_(std::uncaught_exceptions()),
@@ -218,11 +218,11 @@ class World final : public Connections {
             throw_invalid_argument(where, "nccl::World: rank ", rank, " of ", ranks,
                                    " ranks, expected a rank below the number of ranks");
         }
-        require_version(minimum_version, making, where);
-        require_registration(options_.registration, where);
-        if (options_.survivable) { require_version(windows_version, "a survivable World", where); }
+        detail::require_version(minimum_version, making, where);
+        detail::require_registration(options_.registration, where);
+        if (options_.survivable) { detail::require_version(windows_version, "a survivable World", where); }
         const gpu::DeviceGuard guard(device_, where);
-        resources_ = std::make_unique<Resources>(options_, device_, ranks, watch(), where);
+        resources_ = std::make_unique<detail::Resources>(options_, device_, ranks, watch(), where);
         resources_->communication.ref().synchronize(where);
     }
     World(const Options& options, const Place& place, SourceLocation where)
@@ -239,9 +239,9 @@ class World final : public Connections {
         int rank = 0;
         int size = 0;
         int device = 0;
-        check(ncclCommUserRank(comm, &rank), "ncclCommUserRank", making, where, comm);
-        check(ncclCommCount(comm, &size), "ncclCommCount", making, where, comm);
-        check(ncclCommCuDevice(comm, &device), "ncclCommCuDevice", making, where, comm);
+        detail::check(ncclCommUserRank(comm, &rank), "ncclCommUserRank", making, where, comm);
+        detail::check(ncclCommCount(comm, &size), "ncclCommCount", making, where, comm);
+        detail::check(ncclCommCuDevice(comm, &device), "ncclCommCuDevice", making, where, comm);
         return {static_cast<std::size_t>(rank), static_cast<std::size_t>(size), device};
     }
 
@@ -249,11 +249,11 @@ class World final : public Connections {
         const gpu::DeviceGuard guard(device_, where);
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
         config.blocking = 0;
-        Group& group = add_group("world");
+        detail::Group& group = add_group("world");
         const ncclResult_t code = ncclCommInitRankConfig(&group.comm, static_cast<int>(ranks_), id.native(),
                                                          static_cast<int>(rank), &config);
         if (code != ncclSuccess && code != ncclInProgress) {
-            fail(making, describe(code, "ncclCommInitRankConfig"), where);
+            fail(making, detail::describe(code, "ncclCommInitRankConfig"), where);
         }
         await(group, "ncclCommInitRankConfig", making, where);
         welcome(group, where);
@@ -263,23 +263,23 @@ class World final : public Connections {
         register_chunks(resources_->arena.chunks(), options_.registration, where);
     }
 
-    void prepare_comparison(Group& group, SourceLocation where) {
+    void prepare_comparison(detail::Group& group, SourceLocation where) {
         if (options_.compare_calls == CompareCalls::off || group.size == 1) { return; }
-        if (!comparison_) { comparison_ = std::make_unique<Comparison>(ranks_, device_, watch(), where); }
-        Comparison::prepare(*this, group, where);
+        if (!comparison_) { comparison_ = std::make_unique<detail::Comparison>(ranks_, device_, watch(), where); }
+        detail::Comparison::prepare(*this, group, where);
     }
 
     /// This rank among the survivors.
     static Place place_among(const Survivors& survivors, SourceLocation where) {
         World& world = survivors.world;
-        if (world.groups().empty() || world.world_group().owner != Group::Owner::world) {
+        if (world.groups().empty() || world.world_group().owner != detail::Group::Owner::world) {
             throw_invalid_argument(where,
                                    "nccl::Survivors: the World is over a communicator of the user's, expected "
                                    "one of its own; shrink that and lend what comes out");
         }
-        const Group& from = world.world_group();
+        const detail::Group& from = world.world_group();
         const std::size_t rank = survivors.place_of(from.rank, from.size, where);
-        require_version(windows_version, "Survivors", where);
+        detail::require_version(windows_version, "Survivors", where);
         if (!world.failed()) {  // NCCL wants no work of a communicator that is shrunk under way
             world.resources_->compute.ref().synchronize(where);
             world.resources_->communication.ref().synchronize(where);
@@ -292,8 +292,8 @@ class World final : public Connections {
     int exceptions_;  // under way when this was made
     std::size_t ranks_;
     std::optional<gpu::TimelineRef> last_;  // of the last verb
-    std::unique_ptr<Resources> resources_;
-    std::unique_ptr<Comparison> comparison_;
+    std::unique_ptr<detail::Resources> resources_;
+    std::unique_ptr<detail::Comparison> comparison_;
 };
 
 }  // namespace shardkit::nccl

@@ -41,7 +41,7 @@ class Communicator {
 
     template <Element T>
     void all_gather(std::span<const T> shard, std::span<T> full, Stream, SourceLocation) const noexcept {
-        host::copy_elements(shard.data(), full.data(), shard.size());
+        host::detail::copy_elements(shard.data(), full.data(), shard.size());
     }
     template <Element T>
     void all_gather_in_place(std::span<T>, Stream, SourceLocation) const noexcept {}
@@ -71,7 +71,7 @@ class Communicator {
 
     template <Element T>
     void all_to_all(std::span<const T> sent, std::span<T> received, Stream, SourceLocation) const noexcept {
-        host::copy_elements(sent.data(), received.data(), sent.size());
+        host::detail::copy_elements(sent.data(), received.data(), sent.size());
     }
 
     /// @throws CommError always: the only peer is this rank, which cannot receive while it sends
@@ -92,7 +92,7 @@ class Communicator {
             throw CommError("self", detail::concat("send_receive over ", label_->axes),
                             detail::concat("sends ", sent.size(), " elements, receives ", received.size()), where);
         }
-        host::copy_elements(sent.data(), received.data(), sent.size());
+        host::detail::copy_elements(sent.data(), received.data(), sent.size());
     }
 
   private:
@@ -101,10 +101,11 @@ class Communicator {
     static std::size_t reduce([[maybe_unused]] ReduceOp op, std::span<const In> input,
                               std::span<Out> output) noexcept {
         if constexpr (std::is_same_v<In, Out>) {
-            host::copy_elements(input.data(), output.data(), input.size());
+            host::detail::copy_elements(input.data(), output.data(), input.size());
         } else {
-            host::reduce_in_rank_order<In, Out>(
-                op, 1, input.size(), [&](std::size_t) { return input.data(); }, host::Result<Out>{output.data()});
+            host::detail::reduce_in_rank_order<In, Out>(
+                op, 1, input.size(), [&](std::size_t) { return input.data(); },
+                host::detail::Result<Out>{output.data()});
         }
         return 0;
     }

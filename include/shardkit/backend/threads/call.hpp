@@ -6,7 +6,7 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::threads {
+namespace shardkit::threads::detail {
 
 /// One rank's part in a collective, as its peers see it.
 struct Call {
@@ -29,4 +29,4 @@ struct Message {
     SourceLocation expected_at{};
 };
 
-}  // namespace shardkit::threads
+}  // namespace shardkit::threads::detail

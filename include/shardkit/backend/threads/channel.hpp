@@ -6,7 +6,7 @@
 #include <shardkit/backend/threads/call.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 
-namespace shardkit::threads {
+namespace shardkit::threads::detail {
 
 /// The way from one rank to another: a rendezvous for one message at a time.
 ///
@@ -47,4 +47,4 @@ class Channel {
     Message* message_ = nullptr;
 };
 
-}  // namespace shardkit::threads
+}  // namespace shardkit::threads::detail

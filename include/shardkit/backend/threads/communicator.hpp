@@ -33,7 +33,7 @@ class Communicator {
   public:
     using Stream = InlineStream;
 
-    Communicator(World& world, Group& group, std::size_t rank, std::string_view axes)
+    Communicator(detail::World& world, detail::Group& group, std::size_t rank, std::string_view axes)
         : handle_{&world, &group, rank, &world.state(group.world_ranks()[rank]).journal.label(axes)} {}
 
     std::size_t rank() const noexcept { return handle_.rank; }
@@ -50,12 +50,12 @@ class Communicator {
     }
 
     Communicator split(std::size_t color, std::size_t key, std::string_view axes, const shardkit::Call& call) const {
-        const SplitResult result = split_group(handle_, color, key, call);
+        const detail::SplitResult result = detail::split_group(handle_, color, key, call);
         return Communicator(*handle_.world, *result.group, result.rank, axes);
     }
 
     void barrier(Stream, const shardkit::Call& call) const {
-        collective(call, nullptr, 0, nullptr, [](const Round&) {});
+        collective(call, nullptr, 0, nullptr, [](const detail::Round&) {});
     }
 
     template <Element T>
@@ -85,24 +85,27 @@ class Communicator {
     template <Element In, Element Out>
     std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
                            const shardkit::Call& call) const {
-        return collective(call, input.data(), input.size_bytes(), output.data(), [&](const Round& round) {
+        return collective(call, input.data(), input.size_bytes(), output.data(), [&](const detail::Round& round) {
             if (round.carried()) {
-                host::reduce_in_rank_order<In, Out>(
+                host::detail::reduce_in_rank_order<In, Out>(
                     op, size(), input.size(), [&](std::size_t q) { return input_of<In>(round, q); },
-                    host::Result<Out>{output.data()});
+                    host::detail::Result<Out>{output.data()});
                 return (size() - 1) * input.size_bytes();
             }
-            const host::Store store = host::store_for(size() * (input.size_bytes() + output.size_bytes()));
-            const host::Chunk own = host::chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank(), size());
-            host::reduce_in_rank_order<In, Out>(
+            const host::detail::Store store =
+                host::detail::store_for(size() * (input.size_bytes() + output.size_bytes()));
+            const host::detail::Chunk own =
+                host::detail::chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank(), size());
+            host::detail::reduce_in_rank_order<In, Out>(
                 op, size(), own.size(), [&](std::size_t q) { return input_of<In>(round, q) + own.begin; }, size(),
                 [&](std::size_t q) {
-                    const Call& theirs = round.call(q);
+                    const detail::Call& theirs = round.call(q);
                     // A result that replaces its input is in the caches already.
-                    return host::Result<Out>{static_cast<Out*>(theirs.output) + own.begin,
-                                             theirs.output == theirs.input ? host::Store::cached : store};
+                    return host::detail::Result<Out>{
+                        static_cast<Out*>(theirs.output) + own.begin,
+                        theirs.output == theirs.input ? host::detail::Store::cached : store};
                 });
-            host::finish(store);
+            host::detail::finish(store);
             return (size() - 1) * own.size() * (sizeof(In) + sizeof(Out));
         });
     }
@@ -115,66 +118,68 @@ class Communicator {
 
     template <Element T>
     void broadcast(std::span<T> values, std::size_t root, Stream, const shardkit::Call& call) const {
-        collective(call, values.data(), values.size_bytes(), nullptr, [&](const Round& round) {
+        collective(call, values.data(), values.size_bytes(), nullptr, [&](const detail::Round& round) {
             if (rank() == root) { return; }
-            const host::Store store = host::store_for(size() * values.size_bytes());
-            host::copy_elements(input_of<T>(round, root), values.data(), values.size(), store);
-            host::finish(store);
+            const host::detail::Store store = host::detail::store_for(size() * values.size_bytes());
+            host::detail::copy_elements(input_of<T>(round, root), values.data(), values.size(), store);
+            host::detail::finish(store);
         });
     }
 
     template <Element T>
     void all_to_all(std::span<const T> sent, std::span<T> received, Stream, const shardkit::Call& call) const {
-        collective(call, sent.data(), sent.size_bytes(), nullptr, [&](const Round& round) {
+        collective(call, sent.data(), sent.size_bytes(), nullptr, [&](const detail::Round& round) {
             const std::size_t k = sent.size() / size();
-            const host::Store store = host::store_for(2 * size() * sent.size_bytes());
+            const host::detail::Store store = host::detail::store_for(2 * size() * sent.size_bytes());
             for_each_rank_from_next([&](std::size_t q) {
-                host::copy_elements(input_of<T>(round, q) + rank() * k, received.data() + q * k, k, store);
+                host::detail::copy_elements(input_of<T>(round, q) + rank() * k, received.data() + q * k, k, store);
             });
-            host::finish(store);
+            host::detail::finish(store);
         });
     }
 
     template <Element T>
     void send(std::span<const T> values, std::size_t to, Stream, const shardkit::Call& call) const {
-        Post(handle_, to, {.signature = call.signature, .data = values.data(), .where = call.where}).complete();
+        detail::Post(handle_, to, {.signature = call.signature, .data = values.data(), .where = call.where})
+            .complete();
     }
 
     template <Element T>
     void receive(std::span<T> values, std::size_t from, Stream, const shardkit::Call& call) const {
-        take(handle_, from, values.data(), call);
+        detail::take(handle_, from, values.data(), call);
     }
 
     template <Element T>
     void send_receive(std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from, Stream,
                       const shardkit::Call& call) const {
-        Post post(handle_, to, {.signature = call.signature, .data = sent.data(), .where = call.where});
+        detail::Post post(handle_, to, {.signature = call.signature, .data = sent.data(), .where = call.where});
         shardkit::Call receives = call;
         receives.signature.verb = Verb::receive;
         receives.signature.count = received.size();
-        take(handle_, from, received.data(), receives);
+        detail::take(handle_, from, received.data(), receives);
         post.complete();
     }
 
   private:
     /// Everything that collectives have in common; `copy(round)` moves the data. Returns what it returns.
     template <class Copy>
-    std::invoke_result_t<Copy, const Round&> collective(const shardkit::Call& call, const void* input,
-                                                        std::size_t input_bytes, void* output, Copy copy) const {
-        Round round(handle_, call, input, input_bytes, output);
+    std::invoke_result_t<Copy, const detail::Round&> collective(const shardkit::Call& call, const void* input,
+                                                                std::size_t input_bytes, void* output,
+                                                                Copy copy) const {
+        detail::Round round(handle_, call, input, input_bytes, output);
         if (!round.agreed()) { round.leave_and_throw(); }
-        if constexpr (std::is_void_v<std::invoke_result_t<Copy, const Round&>>) {
-            copy(static_cast<const Round&>(round));
+        if constexpr (std::is_void_v<std::invoke_result_t<Copy, const detail::Round&>>) {
+            copy(static_cast<const detail::Round&>(round));
             round.leave();
         } else {
-            const auto moved = copy(static_cast<const Round&>(round));
+            const auto moved = copy(static_cast<const detail::Round&>(round));
             round.leave();
             return moved;
         }
     }
 
     template <class T>
-    static const T* input_of(const Round& round, std::size_t rank) noexcept {
+    static const T* input_of(const detail::Round& round, std::size_t rank) noexcept {
         return static_cast<const T*>(round.input(rank));
     }
 
@@ -189,33 +194,37 @@ class Communicator {
     template <class T>
     void gather(const T* shard, std::span<T> full, const shardkit::Call& call) const {
         const std::size_t k = full.size() / size();
-        collective(call, shard, k * sizeof(T), nullptr, [&](const Round& round) {
+        collective(call, shard, k * sizeof(T), nullptr, [&](const detail::Round& round) {
             const bool in_place = shard == full.data() + rank() * k;
-            const host::Store store = host::store_for(size() * (full.size_bytes() + (in_place ? 0 : k * sizeof(T))));
+            const host::detail::Store store =
+                host::detail::store_for(size() * (full.size_bytes() + (in_place ? 0 : k * sizeof(T))));
             for_each_rank_from_next([&](std::size_t q) {
                 T* const place = full.data() + q * k;
-                if (place != input_of<T>(round, q)) { host::copy_elements(input_of<T>(round, q), place, k, store); }
+                if (place != input_of<T>(round, q)) {
+                    host::detail::copy_elements(input_of<T>(round, q), place, k, store);
+                }
             });
-            host::finish(store);
+            host::detail::finish(store);
         });
     }
 
     template <class In, class Out>
     std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const shardkit::Call& call) const {
-        return collective(call, full.data(), full.size_bytes(), nullptr, [&](const Round& round) {
+        return collective(call, full.data(), full.size_bytes(), nullptr, [&](const detail::Round& round) {
             const std::size_t k = full.size() / size();
             const bool in_place = shard == static_cast<const void*>(full.data() + rank() * k);
-            const host::Store store =
-                in_place ? host::Store::cached : host::store_for(size() * (full.size_bytes() + k * sizeof(Out)));
-            host::reduce_in_rank_order<In, Out>(
+            const host::detail::Store store =
+                in_place ? host::detail::Store::cached
+                         : host::detail::store_for(size() * (full.size_bytes() + k * sizeof(Out)));
+            host::detail::reduce_in_rank_order<In, Out>(
                 op, size(), k, [&](std::size_t q) { return input_of<In>(round, q) + rank() * k; },
-                host::Result<Out>{shard, store});
-            host::finish(store);
+                host::detail::Result<Out>{shard, store});
+            host::detail::finish(store);
             return (size() - 1) * k * sizeof(In);
         });
     }
 
-    GroupHandle handle_;
+    detail::GroupHandle handle_;
 };
 
 }  // namespace shardkit::threads

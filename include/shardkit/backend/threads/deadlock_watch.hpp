@@ -11,7 +11,7 @@
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::threads {
+namespace shardkit::threads::detail {
 
 /// Finds out when every rank that still runs waits for another one, for example because two ranks called verbs of two
 /// communicators in different orders.
@@ -45,7 +45,7 @@ class DeadlockWatch {
         for (std::size_t rank = 0; rank < states_.size(); ++rank) {
             if (states_[rank].fate != Fate::running) { continue; }
             if (failure.rank == states_.size()) { failure.rank = rank; }
-            failure.text += detail::concat("; rank ", rank, " waits in ", states_[rank].record.describe());
+            failure.text += shardkit::detail::concat("; rank ", rank, " waits in ", states_[rank].record.describe());
         }
         return failure;
     }
@@ -55,4 +55,4 @@ class DeadlockWatch {
     bool was_stuck_ = false;
 };
 
-}  // namespace shardkit::threads
+}  // namespace shardkit::threads::detail

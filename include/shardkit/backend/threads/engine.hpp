@@ -16,7 +16,7 @@ namespace shardkit::threads {
 /// Ranks are threads of one process: the default engine, and the one that others are tested against.
 struct Engine {
     static constexpr std::string_view name = "threads";
-    static constexpr EngineTraits traits{.gathered_all_reduce_addends = carried_bytes};
+    static constexpr EngineTraits traits{.gathered_all_reduce_addends = detail::carried_bytes};
     using Communicator = threads::Communicator;
     using Stream = InlineStream;
     template <class T>

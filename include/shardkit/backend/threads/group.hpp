@@ -15,7 +15,7 @@
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
 
-namespace shardkit::threads {
+namespace shardkit::threads::detail {
 
 class World;
 
@@ -91,4 +91,4 @@ struct GroupHandle {
     std::size_t world_rank(std::size_t member) const noexcept { return group->world_ranks()[member]; }
 };
 
-}  // namespace shardkit::threads
+}  // namespace shardkit::threads::detail

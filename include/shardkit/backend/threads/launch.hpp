@@ -16,6 +16,8 @@
 
 namespace shardkit::threads {
 
+namespace detail {
+
 /// Holds new threads back until all of them exist, so that if one cannot be made no rank has begun.
 class StartGate {
   public:
@@ -39,8 +41,6 @@ class StartGate {
 
     std::atomic<std::uint32_t> state_{closed};
 };
-
-namespace detail {
 
 /// The body of a rank's thread: nothing leaves it, and its peers learn how it ended.
 template <class F>
@@ -81,9 +81,9 @@ inline bool is_peer_error(const std::exception_ptr& error) noexcept {
 template <class F>
 std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, const LaunchOptions& options = {},
                                                    SourceLocation where = SourceLocation::current()) {
-    World world(ranks, options, where);
+    detail::World world(ranks, options, where);
     std::vector<std::exception_ptr> errors(ranks);
-    StartGate gate;
+    detail::StartGate gate;
     std::vector<std::thread> threads;
     threads.reserve(ranks);
     const auto join_all = [&]() noexcept {

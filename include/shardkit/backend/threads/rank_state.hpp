@@ -10,7 +10,7 @@
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
 
-namespace shardkit::threads {
+namespace shardkit::threads::detail {
 
 /// Why ranks cannot go on: the rank that began it, by its number in the world, and the sentence for messages.
 struct Failure {
@@ -32,4 +32,4 @@ struct alignas(padding) RankState {
     std::optional<Failure> stopped_by;  ///< what the last PeerError of this rank was about
 };
 
-}  // namespace shardkit::threads
+}  // namespace shardkit::threads::detail

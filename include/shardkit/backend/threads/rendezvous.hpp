@@ -16,7 +16,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::threads {
+namespace shardkit::threads::detail {
 
 /// One rank's way through one collective: publish the call, wait until all have entered, look at the peers' calls,
 /// let the caller move data, wait until all have left. Between entry and exit nothing throws.
@@ -72,10 +72,10 @@ class Round {
         const Call own = call(handle_.rank);
         wait_for_exit();
         throw CommError(
-            "threads", detail::concat(name(own.signature.verb), " over ", handle_.axes()),
-            detail::concat("the ranks disagree in call ", sequence_, ": rank ", handle_.world_rank(0), " calls ",
-                           describe(first.signature, first.where), ", rank ", handle_.world_rank(other_), " calls ",
-                           describe(second.signature, second.where)),
+            "threads", shardkit::detail::concat(name(own.signature.verb), " over ", handle_.axes()),
+            shardkit::detail::concat("the ranks disagree in call ", sequence_, ": rank ", handle_.world_rank(0),
+                                     " calls ", describe(first.signature, first.where), ", rank ",
+                                     handle_.world_rank(other_), " calls ", describe(second.signature, second.where)),
             own.where);
     }
 
@@ -118,11 +118,12 @@ class Round {
 /// Says on either end that a message was of another type or count than the receiver expected.
 [[noreturn]] inline void throw_refused(const GroupHandle& handle, Verb verb, const Message& message, std::size_t from,
                                        std::size_t to, SourceLocation where) {
-    throw CommError("threads", detail::concat(name(verb), " over ", handle.axes()),
-                    detail::concat("the ranks disagree: rank ", handle.world_rank(from), " calls ",
-                                   describe(message.signature, message.where), ", rank ", handle.world_rank(to),
-                                   " calls ", describe(message.expected, message.expected_at)),
-                    where);
+    throw CommError(
+        "threads", shardkit::detail::concat(name(verb), " over ", handle.axes()),
+        shardkit::detail::concat("the ranks disagree: rank ", handle.world_rank(from), " calls ",
+                                 describe(message.signature, message.where), ", rank ", handle.world_rank(to),
+                                 " calls ", describe(message.expected, message.expected_at)),
+        where);
 }
 
 /// A message that this rank has offered to another; it is taken back if the offer's scope is left by an exception.
@@ -195,10 +196,11 @@ inline void take(const GroupHandle& handle, std::size_t from, void* to, const sh
     }
     const std::size_t bytes = expected.count * size_of(expected.in);
     // As when each rank of the group sends as much, in a ring.
-    const host::Store store = host::store_for(2 * handle.group->size() * bytes);
-    host::copy_elements(static_cast<const std::byte*>(message->data), static_cast<std::byte*>(to), bytes, store);
-    host::finish(store);
+    const host::detail::Store store = host::detail::store_for(2 * handle.group->size() * bytes);
+    host::detail::copy_elements(static_cast<const std::byte*>(message->data), static_cast<std::byte*>(to), bytes,
+                                store);
+    host::detail::finish(store);
     channel.consume(base);
 }
 
-}  // namespace shardkit::threads
+}  // namespace shardkit::threads::detail

@@ -12,7 +12,7 @@
 #include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/comm/call.hpp>
 
-namespace shardkit::threads {
+namespace shardkit::threads::detail {
 
 /// Where a rank finds itself after a split.
 struct SplitResult {
@@ -68,4 +68,4 @@ inline SplitResult split_group(const GroupHandle& handle, std::size_t color, std
     return result;
 }
 
-}  // namespace shardkit::threads
+}  // namespace shardkit::threads::detail

@@ -10,7 +10,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::threads {
+namespace shardkit::threads::detail {
 
 /// What a rank waits for.
 struct Waiting {
@@ -46,10 +46,10 @@ class WaitRecord {
     }
     /// "all_gather (call 3) over dp at train.cpp:12"; @pre stuck()
     std::string describe() const {
-        return detail::concat(name(verb_.load(std::memory_order_relaxed)), " (call ",
-                              sequence_.load(std::memory_order_relaxed), ") over ",
-                              *axes_.load(std::memory_order_relaxed), " at ", file_.load(std::memory_order_relaxed),
-                              ":", line_.load(std::memory_order_relaxed));
+        return shardkit::detail::concat(
+            name(verb_.load(std::memory_order_relaxed)), " (call ", sequence_.load(std::memory_order_relaxed),
+            ") over ", *axes_.load(std::memory_order_relaxed), " at ", file_.load(std::memory_order_relaxed), ":",
+            line_.load(std::memory_order_relaxed));
     }
 
   private:
@@ -67,4 +67,4 @@ class WaitRecord {
     std::atomic<Verb> verb_{};
 };
 
-}  // namespace shardkit::threads
+}  // namespace shardkit::threads::detail

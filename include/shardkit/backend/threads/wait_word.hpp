@@ -8,7 +8,7 @@
 
 #include <shardkit/backend/host/pause.hpp>
 
-namespace shardkit::threads {
+namespace shardkit::threads::detail {
 
 /// Two cache lines: neighbouring lines are fetched in pairs, so this is what keeps ranks out of each other's way.
 inline constexpr std::size_t padding = 128;
@@ -114,7 +114,7 @@ class WaitWord {
         Progress seen = progress(target);
         if (seen != Progress::pending) { return seen; }
         for (std::uint32_t looks = budget.looks(); looks > 0; --looks) {
-            host::pause();
+            host::detail::pause();
             seen = progress(target);
             if (seen != Progress::pending) {
                 budget.came();
@@ -154,4 +154,4 @@ class WaitWord {
     std::atomic<std::uint32_t> word_{0};
 };
 
-}  // namespace shardkit::threads
+}  // namespace shardkit::threads::detail

@@ -25,7 +25,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
-namespace shardkit::threads {
+namespace shardkit::threads::detail {
 
 /// Everything that the ranks of one launch share: the groups, which live until every rank has ended, what each rank
 /// is doing, and the first failure. The launching thread owns it.
@@ -76,7 +76,7 @@ class World {
                                        std::span<const std::size_t> needed) {
         const std::lock_guard lock(mutex_);
         const Failure& reason = states_[rank].stopped_by.emplace(why(rank, waiting, needed));
-        throw PeerError("threads", detail::concat(name(waiting.verb), " over ", *waiting.axes), reason.rank,
+        throw PeerError("threads", shardkit::detail::concat(name(waiting.verb), " over ", *waiting.axes), reason.rank,
                         reason.text, waiting.where);
     }
 
@@ -93,7 +93,7 @@ class World {
         if (!failure_) {
             failure_.emplace(Failure{rank, {}});
             try {
-                failure_->text = detail::concat("rank ", rank, " failed: ", what);
+                failure_->text = shardkit::detail::concat("rank ", rank, " failed: ", what);
             } catch (...) {  // no memory: the rank's number alone must do
             }
         }
@@ -140,14 +140,14 @@ class World {
 
     static std::uint32_t spins_for(std::size_t ranks, WaitMode mode) noexcept {
         constexpr std::uint32_t brief = 8000;  // about 100 microseconds: what a wake-up costs at its worst
-        if (mode == WaitMode::automatic) { return ranks <= host::allowed_cpus() ? brief : 0; }
+        if (mode == WaitMode::automatic) { return ranks <= host::detail::allowed_cpus() ? brief : 0; }
         return mode == WaitMode::spin_briefly ? brief : 0;
     }
 
     Failure why(std::size_t rank, const Waiting& waiting, std::span<const std::size_t> needed) const {
         if (failure_) {
             return failure_->text.empty()
-                       ? Failure{failure_->rank, detail::concat("rank ", failure_->rank, " failed")}
+                       ? Failure{failure_->rank, shardkit::detail::concat("rank ", failure_->rank, " failed")}
                        : *failure_;
         }
         // The first that ended is the cause; others may have ended because of it.
@@ -159,8 +159,8 @@ class World {
         }
         if (gone != nullptr) {
             const auto peer = static_cast<std::size_t>(gone - states_.get());
-            return {peer, detail::concat("rank ", peer, " returned before rank ", rank, "'s ", name(waiting.verb),
-                                         " over ", *waiting.axes)};
+            return {peer, shardkit::detail::concat("rank ", peer, " returned before rank ", rank, "'s ",
+                                                   name(waiting.verb), " over ", *waiting.axes)};
         }
         return {rank, "the group was given up"};
     }
@@ -187,4 +187,4 @@ class World {
     std::size_t running_;
 };
 
-}  // namespace shardkit::threads
+}  // namespace shardkit::threads::detail

@@ -64,7 +64,7 @@ struct SerialKernels {
         using Pass = gpu::NormPass<T>;
         const Pass pass{gradient.data(), segments.data(), segments.size(), scale,
                         gpu::tile<Pass::lanes>(gradient.size(), gradient.data())};
-        NormPartial sum;
+        detail::NormPartial sum;
         for (std::uint64_t v = 0; v < pass.tiling.vectors(); ++v) { sum = gpu::AddNormPartials{}(sum, pass(v)); }
         gpu::AddToNorm{into}(0, sum);
     }

@@ -13,8 +13,8 @@
 
 namespace {
 
-using shardkit::host::CommandQueue;
 using shardkit::host::HostStream;
+using shardkit::host::detail::CommandQueue;
 
 struct Planted : std::runtime_error {
     using std::runtime_error::runtime_error;

@@ -32,7 +32,7 @@ struct Truncated {
 template <class From, class To>
 std::vector<To> converted(const std::vector<From>& from) {
     std::vector<To> to(from.size());
-    sk::HostKernels::convert({}, std::span<const From>(from), std::span<To>(to));
+    sk::detail::HostKernels::convert({}, std::span<const From>(from), std::span<To>(to));
     return to;
 }
 
@@ -57,8 +57,8 @@ void check_lengths_and_offsets() {
     for (std::size_t offset = 0; offset < 17; ++offset) {
         for (std::size_t length = 0; length < 40; ++length) {
             std::vector<To> target(room, sentinel);
-            sk::HostKernels::convert({}, std::span<const From>(source).subspan(offset, length),
-                                     std::span<To>(target).subspan(offset, length));
+            sk::detail::HostKernels::convert({}, std::span<const From>(source).subspan(offset, length),
+                                             std::span<To>(target).subspan(offset, length));
             for (std::size_t i = 0; i < room; ++i) {
                 const bool inside = i >= offset && i < offset + length;
                 const To expected = inside ? test::rounded<To>(test::widened(source[i])) : sentinel;
@@ -116,12 +116,12 @@ TEST_CASE("convert: another library's element type keeps its own rounding") {
 
 TEST_CASE("fill: every element and no other") {
     std::vector<sk::fp16> halves(9, sk::fp16(3.0F));
-    sk::HostKernels::fill({}, std::span(halves).subspan(2, 5), sk::fp16(-1.5F));
+    sk::detail::HostKernels::fill({}, std::span(halves).subspan(2, 5), sk::fp16(-1.5F));
     for (std::size_t i = 0; i < halves.size(); ++i) {
         CHECK(static_cast<float>(halves[i]) == (i >= 2 && i < 7 ? -1.5F : 3.0F));
     }
     std::vector<std::int32_t> integers(3, 1);
-    sk::HostKernels::fill({}, std::span(integers), 4);
+    sk::detail::HostKernels::fill({}, std::span(integers), 4);
     CHECK(integers == std::vector<std::int32_t>{4, 4, 4});
 }
 
@@ -135,8 +135,8 @@ TEST_CASE_TEMPLATE("accumulate: adds in the sum's arithmetic type and rounds onc
             const auto addend = test::random_elements<Addend>(length + 1, 5);
             const auto before = test::random_elements<Sum>(length + 1, 6);
             auto sum = before;
-            sk::HostKernels::accumulate({}, std::span<const Addend>(addend).subspan(1),
-                                        std::span<Sum>(sum).subspan(1));
+            sk::detail::HostKernels::accumulate({}, std::span<const Addend>(addend).subspan(1),
+                                                std::span<Sum>(sum).subspan(1));
             for (std::size_t i = 0; i <= length; ++i) {
                 const A added = static_cast<A>(before[i]) + static_cast<A>(test::widened(addend[i]));
                 wrong += test::widened(sum[i]) != test::widened(i == 0 ? before[0] : static_cast<Sum>(added));
@@ -153,8 +153,10 @@ TEST_CASE_TEMPLATE("accumulate: adds in the sum's arithmetic type and rounds onc
 TEST_CASE("convert, accumulate: sizes that disagree are named") {
     const std::vector<float> source(5);
     std::vector<double> target(3);
-    CHECK_THROWS_WITH_AS(sk::HostKernels::convert({}, std::span<const float>(source), std::span<double>(target)),
-                         "HostKernels::convert: to has 3 elements, expected 5", std::invalid_argument);
-    CHECK_THROWS_WITH_AS(sk::HostKernels::accumulate({}, std::span<const float>(source), std::span<double>(target)),
-                         "HostKernels::accumulate: total has 3 elements, expected 5", std::invalid_argument);
+    CHECK_THROWS_WITH_AS(
+        sk::detail::HostKernels::convert({}, std::span<const float>(source), std::span<double>(target)),
+        "HostKernels::convert: to has 3 elements, expected 5", std::invalid_argument);
+    CHECK_THROWS_WITH_AS(
+        sk::detail::HostKernels::accumulate({}, std::span<const float>(source), std::span<double>(target)),
+        "HostKernels::accumulate: total has 3 elements, expected 5", std::invalid_argument);
 }

@@ -27,9 +27,9 @@ enum class InstructionSet { compiled, avx2 };
 template <std::floating_point A, class F, class... S>
 void run(InstructionSet set, const F& f, S... streams) {
     if (set == InstructionSet::avx2) {
-        host::avx2::run_lanes<A>(count, f, streams...);
+        host::detail::avx2::run_lanes<A>(count, f, streams...);
     } else {
-        host::compiled::run_lanes<A>(count, f, streams...);
+        host::detail::compiled::run_lanes<A>(count, f, streams...);
     }
 }
 
@@ -50,8 +50,9 @@ struct AdamWResult {
                 update(p, m, v, g);
                 out = stored_as<Master>(p);
             },
-            host::InOut<Master>{master.data()}, host::Input<Gradient>{gradient.data()},
-            host::InOut<A>{exp_avg.data()}, host::InOut<A>{exp_avg_sq.data()}, host::Output<Gather>{gathered.data()});
+            host::detail::InOut<Master>{master.data()}, host::detail::Input<Gradient>{gradient.data()},
+            host::detail::InOut<A>{exp_avg.data()}, host::detail::InOut<A>{exp_avg_sq.data()},
+            host::detail::Output<Gather>{gathered.data()});
     }
     bool operator==(const AdamWResult& other) const {
         return test::same_bits(master, other.master) && test::same_bits(gathered, other.gathered) &&
@@ -67,7 +68,7 @@ void check_same_bits_on_both() {
 }  // namespace
 
 TEST_CASE("lanes: the loop chosen at run time gives the bits of the one compiled for every machine") {
-    if (!host::use_avx2()) {
+    if (!host::detail::use_avx2()) {
         MESSAGE("there is one loop only: no AVX2, or compiled for it");
         return;
     }
@@ -81,19 +82,20 @@ TEST_CASE("lanes: the loop chosen at run time gives the bits of the one compiled
 
 TEST_CASE_TEMPLATE("lanes: block sums do not depend on the width of the registers", T, double, float, sk::bf16,
                    sk::fp16) {
-    if (!host::use_avx2()) { return; }
+    if (!host::detail::use_avx2()) { return; }
     using A = sk::Arithmetic<T>;
-    const sk::SquaredTerm<A> term{A(0.3)};
-    for (std::size_t length = 0; length <= host::block_elements; length = 2 * length + 1) {
+    const sk::detail::SquaredTerm<A> term{A(0.3)};
+    for (std::size_t length = 0; length <= host::detail::block_elements; length = 2 * length + 1) {
         const auto elements = test::random_elements<T>(length + 1, 5);
         const T* const first = elements.data() + 1;
-        CHECK(host::compiled::block_sum<A>(first, length, term) == host::avx2::block_sum<A>(first, length, term));
+        CHECK(host::detail::compiled::block_sum<A>(first, length, term) ==
+              host::detail::avx2::block_sum<A>(first, length, term));
     }
 }
 
 TEST_CASE_TEMPLATE("lanes: square roots are the correctly rounded ones", A, float, double) {
     for (const InstructionSet set : {InstructionSet::compiled, InstructionSet::avx2}) {
-        if (set == InstructionSet::avx2 && !host::use_avx2()) { continue; }
+        if (set == InstructionSet::avx2 && !host::detail::use_avx2()) { continue; }
         auto values = test::random_squares<A>(count, 6);
         values[0] = 0;
         values[1] = std::numeric_limits<A>::denorm_min();
@@ -101,8 +103,8 @@ TEST_CASE_TEMPLATE("lanes: square roots are the correctly rounded ones", A, floa
         values[3] = std::numeric_limits<A>::max();
         std::vector<A> roots(count);
         run<A>(
-            set, [](auto value, auto& root) { root = square_root(value); }, host::Input<A>{values.data()},
-            host::Output<A>{roots.data()});
+            set, [](auto value, auto& root) { root = square_root(value); }, host::detail::Input<A>{values.data()},
+            host::detail::Output<A>{roots.data()});
         for (std::size_t i = 0; i < count; ++i) { CHECK(roots[i] == std::sqrt(values[i])); }
     }
 }
@@ -125,7 +127,7 @@ struct Clamped {
 TEST_CASE_TEMPLATE("lanes: comparisons and select do what they do on values, NaN and both zeros included", A, float,
                    double) {
     for (const InstructionSet set : {InstructionSet::compiled, InstructionSet::avx2}) {
-        if (set == InstructionSet::avx2 && !host::use_avx2()) { continue; }
+        if (set == InstructionSet::avx2 && !host::detail::use_avx2()) { continue; }
         auto values = test::random_elements<A>(count, 6);
         auto bounds = test::random_elements<A>(count, 7);
         values[0] = std::numeric_limits<A>::quiet_NaN();
@@ -138,7 +140,8 @@ TEST_CASE_TEMPLATE("lanes: comparisons and select do what they do on values, NaN
         std::vector<A> results(count);
         run<A>(
             set, [](auto value, auto bound, auto& result) { Clamped{}(value, bound, result); },
-            host::Input<A>{values.data()}, host::Input<A>{bounds.data()}, host::Output<A>{results.data()});
+            host::detail::Input<A>{values.data()}, host::detail::Input<A>{bounds.data()},
+            host::detail::Output<A>{results.data()});
         std::vector<A> expected(count);
         for (std::size_t i = 0; i < count; ++i) { Clamped{}(values[i], bounds[i], expected[i]); }
         CHECK(test::same_bits(results, expected));
@@ -165,13 +168,14 @@ struct EachOperator {
 
 TEST_CASE_TEMPLATE("lanes: operators do what they do on values", A, float, double) {
     for (const InstructionSet set : {InstructionSet::compiled, InstructionSet::avx2}) {
-        if (set == InstructionSet::avx2 && !host::use_avx2()) { continue; }
+        if (set == InstructionSet::avx2 && !host::detail::use_avx2()) { continue; }
         const auto a = test::random_elements<A>(count, 8);
         const auto b = test::random_elements<A>(count, 9);
         std::vector<A> results(count);
         run<A>(
-            set, [](auto x, auto y, auto& result) { EachOperator<A>{}(x, y, result); }, host::Input<A>{a.data()},
-            host::Input<A>{b.data()}, host::Output<A>{results.data()});
+            set, [](auto x, auto y, auto& result) { EachOperator<A>{}(x, y, result); },
+            host::detail::Input<A>{a.data()}, host::detail::Input<A>{b.data()},
+            host::detail::Output<A>{results.data()});
         for (std::size_t i = 0; i < count; ++i) {
             A expected = 0;
             EachOperator<A>{}(a[i], b[i], expected);

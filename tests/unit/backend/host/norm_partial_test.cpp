@@ -22,9 +22,9 @@ constexpr std::size_t positions[] = {0, 31, 4095, 4096, 8191, 8192, 8200};
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 template <class T>
-sk::NormPartial norm_of(std::span<const T> elements, double scale = 1) {
-    sk::NormPartial partial;
-    sk::HostKernels::norm_partial({}, elements, scale, partial);
+sk::detail::NormPartial norm_of(std::span<const T> elements, double scale = 1) {
+    sk::detail::NormPartial partial;
+    sk::detail::HostKernels::norm_partial({}, elements, scale, partial);
     return partial;
 }
 
@@ -73,7 +73,7 @@ TEST_CASE_TEMPLATE("norm_partial: within rounding of a sum in long double, at an
         const auto elements = test::random_elements<T>(length, static_cast<std::uint32_t>(length));
         for (const double scale : {1.0, 0.25, 1.0 / 3}) {
             const auto exact = static_cast<double>(exact_sum_of_squares(elements, scale));
-            const sk::NormPartial partial = norm_of(std::span<const T>(elements), scale);
+            const sk::detail::NormPartial partial = norm_of(std::span<const T>(elements), scale);
             CHECK(std::fabs(partial.sum_of_squares - exact) <= tolerance * exact);
             CHECK(partial.nonfinite == 0);
         }
@@ -105,10 +105,10 @@ TEST_CASE("norm_partial: a closed form, and blocks that add up in double") {
 TEST_CASE_TEMPLATE("norm_partial: adds to what is there, block by block", T, float, double, sk::bf16) {
     const auto elements = test::random_elements<T>(3 * 4096 + 17, 9);
     const std::span<const T> all(elements);
-    const sk::NormPartial whole = norm_of(all);
-    sk::NormPartial pieces;
-    sk::HostKernels::norm_partial({}, all.first(4096), 1, pieces);
-    sk::HostKernels::norm_partial({}, all.subspan(4096), 1, pieces);
+    const sk::detail::NormPartial whole = norm_of(all);
+    sk::detail::NormPartial pieces;
+    sk::detail::HostKernels::norm_partial({}, all.first(4096), 1, pieces);
+    sk::detail::HostKernels::norm_partial({}, all.subspan(4096), 1, pieces);
     // The same additions in the same order, as the second call starts at a block's boundary.
     CHECK(pieces == whole);
 }
@@ -129,7 +129,7 @@ TEST_CASE_TEMPLATE("norm_partial: an infinite or NaN element anywhere is found",
         for (const std::size_t at : positions) {
             auto elements = test::random_elements<T>(8201, 13);
             elements[at] = test::rounded<T>(bad);
-            const sk::NormPartial partial = norm_of(std::span<const T>(elements), 1.0 / 65536);
+            const sk::detail::NormPartial partial = norm_of(std::span<const T>(elements), 1.0 / 65536);
             CHECK(partial.nonfinite > 0);
             CHECK_FALSE(std::isfinite(partial.sum_of_squares));
         }
@@ -138,11 +138,11 @@ TEST_CASE_TEMPLATE("norm_partial: an infinite or NaN element anywhere is found",
 
 TEST_CASE("norm_partial: a square that overflows is no nonfinite element") {
     const std::vector<float> large(100, 3e30F);
-    const sk::NormPartial overflowed = norm_of(std::span<const float>(large));
+    const sk::detail::NormPartial overflowed = norm_of(std::span<const float>(large));
     CHECK(overflowed.sum_of_squares == infinity);
     CHECK(overflowed.nonfinite == 0);
     // Scaled first, squared afterwards.
-    const sk::NormPartial scaled = norm_of(std::span<const float>(large), 0x1p-80);
+    const sk::detail::NormPartial scaled = norm_of(std::span<const float>(large), 0x1p-80);
     CHECK(scaled.sum_of_squares == doctest::Approx(100 * std::pow(3e30 * 0x1p-80, 2)).epsilon(1e-6));
     const std::vector<sk::fp16> halves(100, sk::fp16(65504.0F));
     CHECK(norm_of(std::span<const sk::fp16>(halves)).sum_of_squares ==

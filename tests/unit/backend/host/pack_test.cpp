@@ -27,7 +27,7 @@ TEST_CASE("host: tensors are packed and unpacked, whatever their sizes and place
 }
 
 TEST_CASE("host: a flat buffer that is larger than the caches is packed past them, and what lies between is kept") {
-    constexpr std::size_t count = host::streaming_bytes / sizeof(float) / 2 + 100;
+    constexpr std::size_t count = host::detail::streaming_bytes / sizeof(float) / 2 + 100;
     std::vector<float> tensor(count - 3);
     for (std::size_t i = 0; i < tensor.size(); ++i) { tensor[i] = static_cast<float>(i % 1021); }
     const std::vector<float> kept = tensor;

@@ -16,7 +16,7 @@ namespace {
 
 using namespace shardkit;
 
-constexpr std::size_t most_side_by_side = host::Summands<float, float>::most;
+constexpr std::size_t most_side_by_side = host::detail::Summands<float, float>::most;
 constexpr std::size_t guard = 3;  // elements before and after; makes every array unaligned
 
 template <class T>
@@ -60,7 +60,7 @@ struct Layout {
 /// cached.
 template <class In, class Out>
 bool reduces(ReduceOp op, std::size_t ranks, std::size_t count, std::size_t results, std::size_t replaced,
-             host::Store store, Layout layout = {}) {
+             host::detail::Store store, Layout layout = {}) {
     std::vector<std::vector<In>> inputs(ranks, std::vector<In>(count + 2 * guard));
     for (std::size_t q = 0; q < ranks; ++q) {
         for (std::size_t i = 0; i < count; ++i) { inputs[q][guard + i] = given<In>(q, i); }
@@ -78,12 +78,12 @@ bool reduces(ReduceOp op, std::size_t ranks, std::size_t count, std::size_t resu
     if constexpr (std::is_same_v<In, Out>) {
         if (replaces) { places[0] = inputs[replaced].data() + guard; }
     }
-    host::reduce_in_rank_order<In, Out>(
+    host::detail::reduce_in_rank_order<In, Out>(
         op, ranks, count, [&](std::size_t q) { return static_cast<const In*>(inputs[q].data() + guard); }, results,
         [&](std::size_t r) {
-            return host::Result<Out>{places[r], replaces && r == 0 ? host::Store::cached : store};
+            return host::detail::Result<Out>{places[r], replaces && r == 0 ? host::detail::Store::cached : store};
         });
-    host::finish(store);
+    host::detail::finish(store);
     bool right = true;
     for (std::size_t i = 0; i < count; ++i) {
         const Out value = expected<In, Out>(op, ranks, i);
@@ -108,15 +108,16 @@ void check_sizes() {
             CAPTURE(ranks);
             CAPTURE(count);
             for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
-                CHECK(reduces<In, Out>(op, ranks, count, 1, ranks, host::Store::cached));
+                CHECK(reduces<In, Out>(op, ranks, count, 1, ranks, host::detail::Store::cached));
             }
-            CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 3, ranks, host::Store::cached));
+            CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 3, ranks, host::detail::Store::cached));
             for (const Layout layout : {Layout{0, 0}, Layout{guard, 0}, Layout{0, 1}}) {
-                CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 2, ranks, host::Store::streaming, layout));
+                CHECK(
+                    reduces<In, Out>(ReduceOp::sum, ranks, count, 2, ranks, host::detail::Store::streaming, layout));
             }
             if constexpr (std::is_same_v<In, Out>) {
-                CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 2, ranks - 1, host::Store::cached));
-                CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 3, 0, host::Store::streaming));
+                CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 2, ranks - 1, host::detail::Store::cached));
+                CHECK(reduces<In, Out>(ReduceOp::sum, ranks, count, 3, 0, host::detail::Store::streaming));
             }
         }
     }
@@ -139,6 +140,7 @@ TEST_CASE("host: a reduction into another type gives the serial sum bit for bit"
 }
 
 TEST_CASE("host: more results than are written side by side are all written") {
-    CHECK(reduces<float, float>(ReduceOp::sum, 2, 1000, most_side_by_side + 1, 2, host::Store::cached));
-    CHECK(reduces<float, float>(ReduceOp::sum, most_side_by_side, 1000, most_side_by_side, 0, host::Store::cached));
+    CHECK(reduces<float, float>(ReduceOp::sum, 2, 1000, most_side_by_side + 1, 2, host::detail::Store::cached));
+    CHECK(reduces<float, float>(ReduceOp::sum, most_side_by_side, 1000, most_side_by_side, 0,
+                                host::detail::Store::cached));
 }

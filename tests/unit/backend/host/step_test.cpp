@@ -57,7 +57,7 @@ struct State {
         sk::UpdateSpans<Master, Gather, Gradient, StateCount> spans{part(master), part(gathered), part(gradient), {}};
         for (std::size_t s = 0; s < StateCount; ++s) { spans.states[s] = part(states[s]); }
         if (where == Gathered::in_master) { spans.gathered = {}; }
-        sk::HostKernels::update({}, update, spans);
+        sk::detail::HostKernels::update({}, update, spans);
     }
     bool same_states(const State& other) const {
         bool same = true;
@@ -244,7 +244,7 @@ TEST_CASE("adamw: a 16-bit gathered copy of an fp32 master keeps small steps tha
     for (int step = 1; step <= 100; ++step) {
         power1 *= 0.9;
         power2 *= 0.999;
-        sk::HostKernels::update(
+        sk::detail::HostKernels::update(
             {}, sk::adamw_update<float>({.learning_rate = 1e-4, .weight_decay = 0}, power1, power2, 1),
             sk::UpdateSpans<float, sk::bf16, sk::bf16, 2>{master, gathered, gradient, {exp_avg, exp_avg_sq}});
         if (step == 1) { CHECK(gathered[8] == sk::bf16(1.0F)); }
@@ -267,24 +267,24 @@ TEST_CASE("update: sizes that disagree are named") {
     };
     using Spans = sk::UpdateSpans<float, float, float, 2>;
     CHECK(message([&] {
-              sk::HostKernels::update({}, update, Spans{five, five, three, {five, five}});
+              sk::detail::HostKernels::update({}, update, Spans{five, five, three, {five, five}});
           }) == "HostKernels::update: gradient has 3 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::update({}, update, Spans{five, {}, five, {three, five}});
+              sk::detail::HostKernels::update({}, update, Spans{five, {}, five, {three, five}});
           }) == "HostKernels::update: a state has 3 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::update({}, update, Spans{five, {}, five, {five, three}});
+              sk::detail::HostKernels::update({}, update, Spans{five, {}, five, {five, three}});
           }) == "HostKernels::update: a state has 3 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::update({}, update, Spans{five, three, five, {five, five}});
+              sk::detail::HostKernels::update({}, update, Spans{five, three, five, {five, five}});
           }) == "HostKernels::update: gathered has 3 elements, expected 5");
     // Another type than the master's cannot be the master, so it must be given.
     CHECK(message([&] {
-              sk::HostKernels::update({}, update,
-                                      sk::UpdateSpans<float, sk::bf16, float, 2>{five, none, five, {five, five}});
+              sk::detail::HostKernels::update(
+                  {}, update, sk::UpdateSpans<float, sk::bf16, float, 2>{five, none, five, {five, five}});
           }) == "HostKernels::update: gathered has 0 elements, expected 5");
     CHECK(message([&] {
-              sk::HostKernels::update({}, some_sgd<float>(sk::Momentum::classical),
-                                      sk::UpdateSpans<float, float, float, 1>{five, {}, five, {}});
+              sk::detail::HostKernels::update({}, some_sgd<float>(sk::Momentum::classical),
+                                              sk::UpdateSpans<float, float, float, 1>{five, {}, five, {}});
           }) == "HostKernels::update: a state has 0 elements, expected 5");
 }

@@ -39,8 +39,8 @@ class UsersComms {
         ncclUniqueId id;
         REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
         const auto outcomes = gpu_ranks::each_in_a_thread(size, [&](std::size_t rank) {
-            nccl::check(ncclCommInitRank(&comms_[rank], static_cast<int>(size), id, static_cast<int>(rank)),
-                        "ncclCommInitRank", "test", SourceLocation::current());
+            nccl::detail::check(ncclCommInitRank(&comms_[rank], static_cast<int>(size), id, static_cast<int>(rank)),
+                                "ncclCommInitRank", "test", SourceLocation::current());
         });
         REQUIRE(gpu_ranks::first_error(outcomes) == "");
     }

@@ -181,9 +181,9 @@ TEST_CASE("nccl: an error inside a group of calls is thrown once the group has e
 TEST_CASE("nccl: a group that is left without submit is ended, and its errors are dropped") {
     gpu_ranks::restart();
     nccl::World world(nccl::UniqueId::create(), 1, 0, gpu_ranks::impatient());
-    const nccl::Call call{world, world.world_group(), "world", Verb::send, SourceLocation::current()};
+    const nccl::detail::Call call{world, world.world_group(), "world", Verb::send, SourceLocation::current()};
     {
-        nccl::GroupGuard together(call);
+        nccl::detail::GroupGuard together(call);
         together.add("ncclSend", ncclInvalidArgument);
     }
     CHECK(standin::calls("ncclGroupStart") == standin::calls("ncclGroupEnd"));
