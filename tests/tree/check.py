@@ -156,7 +156,7 @@ REFERENCE = "docs/reference.md"
 REFERENCE_HEAD = """# Reference
 
 Every public name, with the header that has it: what stands in namespace `shardkit` and the namespaces in it, but for
-`shardkit::detail`. Rooms are in the order of [architecture](architecture.md); `shardkit::` is left out. The docstring
+those called `detail`. Rooms are in the order of [architecture](architecture.md); `shardkit::` is left out. The docstring
 in the header says the rest. `tests/tree/check.py write-reference .` makes this page out of the headers, and a test
 compares.
 """
