@@ -32,7 +32,7 @@ void norm_partial(const gpu::TimelineRef& stream, std::span<const T> gradient, s
         gpu::check(::cub::DeviceReduce::TransformReduce(scratch, bytes, ::thrust::counting_iterator<std::uint64_t>(0),
                                                         ::thrust::make_tabulate_output_iterator(AddToNorm{into}),
                                                         pass.tiling.vectors(), AddNormPartials{}, pass,
-                                                        detail::NormPartial{}, stream.native()),
+                                                        shardkit::detail::NormPartial{}, stream.native()),
                    "norm_partial");
     };
     std::size_t needed = 0;

@@ -15,7 +15,8 @@ namespace shardkit::gpu {
 
 /// The sum of two; CUB's reduction operator.
 struct AddNormPartials {
-    constexpr detail::NormPartial operator()(detail::NormPartial a, const detail::NormPartial& b) const noexcept {
+    constexpr shardkit::detail::NormPartial operator()(shardkit::detail::NormPartial a,
+                                                       const shardkit::detail::NormPartial& b) const noexcept {
         return a += b;
     }
 };
@@ -25,7 +26,7 @@ struct AddToNorm {
     double* into;
 
     template <class Index>
-    constexpr void operator()(Index /*always 0*/, const detail::NormPartial& sum) const noexcept {
+    constexpr void operator()(Index /*always 0*/, const shardkit::detail::NormPartial& sum) const noexcept {
         into[0] += sum.sum_of_squares;
         into[1] += sum.nonfinite;
     }
@@ -44,8 +45,8 @@ struct NormPass {
     const double* scale;
     Tiling<lanes> tiling;
 
-    constexpr detail::NormPartial operator()(std::uint64_t vector) const {
-        detail::NormPartial sum;
+    constexpr shardkit::detail::NormPartial operator()(std::uint64_t vector) const {
+        shardkit::detail::NormPartial sum;
         for_each_pack_in(tiling, vector, segments, segment_count, Adding{gradient, {static_cast<A>(*scale)}, &sum});
         return sum;
     }
@@ -53,8 +54,8 @@ struct NormPass {
   private:
     struct Adding {
         const T* gradient;
-        detail::SquaredTerm<A> term;
-        detail::NormPartial* sum;
+        shardkit::detail::SquaredTerm<A> term;
+        shardkit::detail::NormPartial* sum;
 
         template <std::size_t N>
         constexpr void at(std::uint64_t position, IndexRange /*segment*/) const {

@@ -60,8 +60,8 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
             mesh, Communicator<Sums>(world), rank_options, {{}, world.communication_stream()}, where};
         f(rank);
         world.drain();
-    } catch (const std::exception& error) { shardkit::detail::abort_job(world, error.what()); } catch (...) {
-        shardkit::detail::abort_job(world, "an exception that is no std::exception");
+    } catch (const std::exception& error) { detail::abort_job(world, error.what()); } catch (...) {
+        detail::abort_job(world, "an exception that is no std::exception");
     }
     world.finish(where);
 }

@@ -50,7 +50,7 @@ struct KernelsFor {
                       gpu::RunOnce<shardkit::detail::BeginStep>,
                       gpu::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
                       gpu::RunOnce<shardkit::detail::BeginUpdate<Rule, Arithmetic<Master>>>>;
-    using OfUpdates = typename decltype(shardkit::detail::update_launches<Rule, Precision>())::type;
+    using OfUpdates = typename decltype(detail::update_launches<Rule, Precision>())::type;
     using OfReductions =
         gpu::Launches<gpu::ConvertPass<Gradient, Arithmetic<Reduction>>,
                       gpu::ConvertPass<Arithmetic<Reduction>, Reduction>, detail::Extreme<Gradient, Reduction>,
