@@ -49,7 +49,7 @@ constexpr EngineTraits engine_traits() noexcept {
 constexpr std::uint64_t all_reduce_moved(std::uint64_t addends, std::uint64_t result, std::uint64_t ranks,
                                          const EngineTraits& engine = {}) noexcept {
     if (engine.gathers_all_reduce(addends, ranks)) { return addends * (ranks - 1); }
-    return detail::part_from_peers(addends, ranks) + detail::part_from_peers(result, ranks);
+    return part_from_peers(addends, ranks) + part_from_peers(result, ranks);
 }
 
 /// Messages that follow each other in a ring of `ranks`: an all-reduce is a reduce-scatter and an all-gather.

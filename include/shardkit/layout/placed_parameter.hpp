@@ -46,7 +46,7 @@ constexpr FlatLayout place_parameters(std::string_view path, std::span<PlacedPar
         p.part = TensorPart(p.shape);
         if (!p.split_over_tp()) { continue; }
         if (p.shape.extents[p.tp.dimension] % placing.tp != 0) {
-            throw std::invalid_argument(detail::concat(
+            throw std::invalid_argument(concat(
                 "'", path, "' parameter '", p.name, "' of shape ", p.shape.describe(), " is split along dimension ",
                 p.tp.dimension, " over tp = ", placing.tp, ", expected an extent that ", placing.tp, " divides"));
         }
@@ -63,10 +63,9 @@ constexpr FlatLayout place_parameters(std::string_view path, std::span<PlacedPar
     const PlacedParameter& largest =
         *std::max_element(parameters.begin(), parameters.end(),
                           [](const auto& a, const auto& b) { return a.part.numel() < b.part.numel(); });
-    throw std::length_error(detail::concat("'", path, "' parameter '", largest.name, "' of shape ",
-                                           largest.shape.describe(), ": the group's elements, padded for ",
-                                           placing.shards, " shards, are more than ", most,
-                                           ": their bytes overflow 64 bits"));
+    throw std::length_error(concat("'", path, "' parameter '", largest.name, "' of shape ", largest.shape.describe(),
+                                   ": the group's elements, padded for ", placing.shards, " shards, are more than ",
+                                   most, ": their bytes overflow 64 bits"));
 }
 
 /// Of the flat buffer, what is summed over tp in one call: the gradients of tp::PartialSum and the padding between.

@@ -75,9 +75,7 @@ class SlotPool {
             }
         }
         std::string holders;
-        for (const Slot& slot : slots_) {
-            holders += detail::concat(holders.empty() ? "'" : ", '", slot.holder_, "'");
-        }
+        for (const Slot& slot : slots_) { holders += concat(holders.empty() ? "'" : ", '", slot.holder_, "'"); }
         throw_usage_error(where, "'", path, "': no ", purpose, " buffer is free, ", count, " are held by ", holders,
                           "; end a window first or raise RankOptions::in_flight");
     }

@@ -52,7 +52,7 @@ constexpr bool partial_sums_adjacent(const Parameters& parameters) noexcept {
 
 /// Of a Param.
 template <class P>
-inline constexpr ParameterAttributes attributes_of = detail::attributes<P>();
+inline constexpr ParameterAttributes attributes_of = attributes<P>();
 
 }  // namespace detail
 

@@ -58,7 +58,7 @@ constexpr TpPlacement tp_placement() noexcept {
 
 /// Of a Param.
 template <class P>
-inline constexpr TpPlacement tp_placement_of = detail::tp_placement<P>();
+inline constexpr TpPlacement tp_placement_of = tp_placement<P>();
 
 }  // namespace detail
 

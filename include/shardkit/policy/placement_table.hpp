@@ -163,15 +163,15 @@ constexpr PlacementTable placement_table(const PolicyValues& policy, const Eleme
     using enum Placement;
     const auto collective = [](When when, Placement from, Placement to, Over over, Role source, Role target,
                                Extent extent) {
-        return CollectiveRow{when, detail::verb_of(transition(from, to)), over, source, target, extent};
+        return CollectiveRow{when, verb_of(transition(from, to)), over, source, target, extent};
     };
     PlacementTable table;
-    table.updated = detail::extent_of(policy.optimizer);
-    table.reduced = detail::extent_of(policy.gradients);
+    table.updated = extent_of(policy.optimizer);
+    table.reduced = extent_of(policy.gradients);
 
     // Parameters: a full copy that a window shows may have to be gathered.
     const bool leased = policy.release == Release::at_reshard;
-    table.add({Role::parameters, detail::extent_of(policy.parameters), Held::always, ElementRole::gather});
+    table.add({Role::parameters, extent_of(policy.parameters), Held::always, ElementRole::gather});
     if (policy.parameters == sharded) {
         table.add({Role::gathered, Extent::full, leased ? Held::leased : Held::always, ElementRole::gather});
         table.add(collective(leased ? When::each_window : When::updated_window, sharded, replicated, Over::shards,

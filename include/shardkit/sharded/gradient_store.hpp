@@ -42,8 +42,8 @@ class GradientStore {
         }
         leases_full_ = gradients->held == Held::leased;
         if (leases_full_) {
-            lease_ = group_lease(context, geometry.path, detail::SlotPurpose::gradient,
-                                 geometry.buffer_numel * sizeof(Gradient));
+            lease_ =
+                group_lease(context, geometry.path, SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", geometry.buffer_numel);
             full_ = full_memory_.data();
@@ -146,7 +146,7 @@ class GradientStore {
     }
     std::span<Reduction> borrowed_addend(SourceLocation where) {
         if (!addend_joined_) {
-            addend_ = group_lease(*context_, geometry_->path, detail::SlotPurpose::reduce, reduced().size_bytes());
+            addend_ = group_lease(*context_, geometry_->path, SlotPurpose::reduce, reduced().size_bytes());
             addend_joined_ = true;
         }
         addend_.acquire(geometry_->path, where);  // last used in this stream
@@ -174,8 +174,8 @@ class GradientStore {
     Gradient* full_ = nullptr;
     Buffer<Gradient> full_memory_;
     Buffer<Reduction> reduced_memory_;
-    detail::SlotLease<Engine> lease_;
-    detail::SlotLease<Engine> addend_;
+    SlotLease<Engine> lease_;
+    SlotLease<Engine> addend_;
     Event written_{};
     Event reduced_ready_{};
     std::size_t microbatches_ = 0;

@@ -25,11 +25,11 @@ typename Engine::template Buffer<T> group_buffer(const Context<Engine>& context,
 /// A membership in a pool of the context, for the group at `path`.
 /// @throws MemoryError when there is no memory
 template <class Engine>
-detail::SlotLease<Engine> group_lease(Context<Engine>& context, std::string_view path, detail::SlotPurpose purpose,
-                                      std::size_t bytes) {
+SlotLease<Engine> group_lease(Context<Engine>& context, std::string_view path, SlotPurpose purpose,
+                              std::size_t bytes) {
     try {
-        return detail::SlotLease<Engine>(detail::Access::pools(context), purpose, bytes);
-    } catch (const std::bad_alloc&) { throw MemoryError(path, bytes, detail::concat(name(purpose), " buffer")); }
+        return SlotLease<Engine>(Access::pools(context), purpose, bytes);
+    } catch (const std::bad_alloc&) { throw MemoryError(path, bytes, concat(name(purpose), " buffer")); }
 }
 
 }  // namespace shardkit::detail

@@ -64,9 +64,7 @@ struct GroupGeometry {
             if (alias.name == name) { return alias.number; }
         }
         std::string known;
-        for (const PlacedParameter& p : parameters) {
-            known += detail::concat(known.empty() ? "'" : ", '", p.name, "'");
-        }
+        for (const PlacedParameter& p : parameters) { known += concat(known.empty() ? "'" : ", '", p.name, "'"); }
         throw_invalid_argument(where, "'", path, "': no parameter is named '", name, "', expected one of ", known);
     }
     /// That number itself.

@@ -56,8 +56,8 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
     ShardedState(Context<Engine>& context, std::string path, const TensorsOf<Group>& tensors, const Options& options,
                  std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where)
         : ShardedState(context,
-                       detail::make_communicators(
-                           context, path, policy_values(options.policy, context.grid().extent(Dp::name)), where),
+                       make_communicators(context, path,
+                                          policy_values(options.policy, context.grid().extent(Dp::name)), where),
                        std::move(path), tensors, options, adopted_parameters, adopted_gradients, where) {}
 
     const Policy& policy() const noexcept { return policy_; }
@@ -86,9 +86,8 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
         const AxisGrid& grid = context.grid();
         GroupGeometry g;
         g.path = std::move(path);
-        const FlatLayout layout =
-            detail::place_group(g, tensors, options, grid, context.rank(), communicators.shards.size(),
-                                alignment_for(Precision::narrowest));
+        const FlatLayout layout = place_group(g, tensors, options, grid, context.rank(), communicators.shards.size(),
+                                              alignment_for(Precision::narrowest));
         g.policy = policy_values(options.policy, grid.extent(Dp::name));
         if (g.policy.optimizer == Placement::sharded && options.packing == Packing::exact) {
             throw_invalid_argument(where, "'", g.path, "': Packing::exact given, but ", g.policy.name,
@@ -107,7 +106,7 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
         g.tp_sum = tp_sum(g.parameters, g.tp_size);
         g.own = layout.shard(g.shard_index);
         g.updated = g.range(g.table.updated);
-        detail::require_same_group(context, g, where);
+        require_same_group(context, g, where);
         return {std::move(g), layout};
     }
 

@@ -82,7 +82,7 @@ std::size_t data_ranks(const Groups<T...>& groups) {
 
 template <class... T, Divisor D>
 Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScaleState* loss_scale, SourceLocation where) {
-    detail::StepScope<T...> scope = Access::finish(std::move(accumulation), where);
+    StepScope<T...> scope = Access::finish(std::move(accumulation), where);
     const double scale = 1 / divisor.divisor(data_ranks(scope.groups()));
     return Access::make<Reduced<T...>>(std::move(scope), scale, loss_scale);
 }

@@ -140,8 +140,8 @@ struct HostKernels {
     static void require_size(std::string_view kernel, std::string_view span, std::size_t given,
                              std::size_t expected) {
         if (given != expected) {
-            throw std::invalid_argument(shardkit::detail::concat("HostKernels::", kernel, ": ", span, " has ", given,
-                                                                 " elements, expected ", expected));
+            throw std::invalid_argument(
+                concat("HostKernels::", kernel, ": ", span, " has ", given, " elements, expected ", expected));
         }
     }
 
