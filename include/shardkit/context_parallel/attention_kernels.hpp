@@ -7,6 +7,7 @@
 
 #include <shardkit/context_parallel/attention_shape.hpp>
 #include <shardkit/context_parallel/causal_chunks.hpp>
+#include <shardkit/core/finite.hpp>
 
 namespace shardkit::detail {
 
@@ -53,7 +54,7 @@ struct AttendRow {
             const A found = score(row, first + j);
             largest = largest < found ? found : largest;
         }
-        if (largest == -std::numeric_limits<A>::infinity()) { return; }
+        if (!shardkit::detail::is_finite(largest)) { return; }
         A sum = 0;
         for (std::size_t j = 0; j < shape.tokens; ++j) {
             if (causal.sees(query, j)) { sum += std::exp(score(row, first + j) - largest); }

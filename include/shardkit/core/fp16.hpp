@@ -17,10 +17,12 @@ struct fp16 {
     constexpr explicit operator float() const noexcept {
         const std::uint32_t magnitude = bits & 0x7fffU;
         const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16U;
-        // Read as a float the exponent is 112 too small; the product is exact, subnormals included.
-        const auto finite = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude << 13U) * 0x1p112F);
-        const std::uint32_t special = 0x7f800000U | (magnitude << 13U);
-        return std::bit_cast<float>(sign | (magnitude >= 0x7c00U ? special : finite));
+        // The exponent is 112 too small, that of infinity and NaN by another 112. A subnormal is read as one that
+        // begins with 1, which is then taken away: no float on the way is subnormal, and so taken for zero by a
+        // processor that -ffast-math has told to.
+        const std::uint32_t word = (magnitude << 13U) + (magnitude >= 0x7c00U ? 0x70000000U : 0x38000000U);
+        const auto subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(word + 0x00800000U) - 0x1p-14F);
+        return std::bit_cast<float>(sign | (magnitude < 0x400U ? subnormal : word));
     }
     friend constexpr bool operator==(fp16 a, fp16 b) noexcept {
         return static_cast<float>(a) == static_cast<float>(b);

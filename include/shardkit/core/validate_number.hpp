@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
 #include <string_view>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/finite.hpp>
 #include <shardkit/detail/number_text.hpp>
 
 namespace shardkit::detail {
@@ -12,7 +12,7 @@ namespace shardkit::detail {
 /// @throws std::invalid_argument unless `value` is finite and not negative
 inline void validate_not_negative(std::string_view owner, std::string_view parameter, double value,
                                   SourceLocation where) {
-    if (!std::isfinite(value) || value < 0) {
+    if (!is_finite(value) || value < 0) {
         throw_invalid_argument(where, owner, ": ", parameter, " is ", number_text(value),
                                ", expected a finite number >= 0");
     }
@@ -21,7 +21,7 @@ inline void validate_not_negative(std::string_view owner, std::string_view param
 /// @throws std::invalid_argument unless `value` is in [0, 1)
 inline void validate_fraction(std::string_view owner, std::string_view parameter, double value,
                               SourceLocation where) {
-    if (!(value >= 0 && value < 1)) {
+    if (!is_finite(value) || value < 0 || value >= 1) {
         throw_invalid_argument(where, owner, ": ", parameter, " is ", number_text(value),
                                ", expected a number in [0, 1)");
     }

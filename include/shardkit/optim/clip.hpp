@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
 #include <limits>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/finite.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -35,7 +35,7 @@ struct ClipCoefficient {
 template <class Engine>
 ClipCoefficient clip(const GlobalNorm<Engine>& norm, double max_norm,
                      SourceLocation where = SourceLocation::current()) {
-    if (!std::isfinite(max_norm) || max_norm <= 0) {
+    if (!detail::is_finite(max_norm) || max_norm <= 0) {
         throw_invalid_argument(where, "clip: max_norm is ", detail::number_text(max_norm),
                                ", expected a finite number > 0");
     }

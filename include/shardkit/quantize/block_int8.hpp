@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+
+#include <shardkit/core/finite.hpp>
 
 namespace shardkit {
 
@@ -26,21 +29,25 @@ struct BlockInt8 {
 
     /// The larger of `largest` and the element's magnitude; NaN once there was one.
     static constexpr float larger(float largest, float element) noexcept {
-        const float magnitude = element < 0 ? -element : element;
-        return largest != largest || magnitude <= largest ? largest : magnitude;
+        // As integers, magnitudes are in the order of their values, behind them infinity and then NaN.
+        const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(element) & 0x7fff'ffffU;
+        return magnitude > std::bit_cast<std::uint32_t>(largest) ? std::bit_cast<float>(magnitude) : largest;
     }
     /// The scale of a block whose magnitudes are at most `largest`.
     static constexpr float scale(float largest) noexcept {
-        return largest - largest == 0 ? largest / largest_code : std::numeric_limits<float>::quiet_NaN();
+        return detail::is_finite(largest) ? largest / largest_code : std::numeric_limits<float>::quiet_NaN();
     }
     /// The element's code: element / scale, rounded to nearest, ties to even; 0 where the scale is 0 or NaN.
     static constexpr std::int8_t encode(float element, float scale) noexcept {
-        // Beyond 2^23 an fp32 has no fraction left: the addition rounds.
-        constexpr float no_fraction = 0x1.8p23F;
-        if (!(scale > 0)) { return 0; }
+        if (!detail::is_finite(scale) || scale <= 0) { return 0; }
         const float ratio = element / scale;
         const float held = ratio > largest_code ? largest_code : ratio < -largest_code ? -largest_code : ratio;
-        return static_cast<std::int8_t>((held + no_fraction) - no_fraction);
+        // Not by adding and subtracting 2^23: -ffast-math takes that for nothing.
+        const int whole = static_cast<int>(held);
+        const float rest = held - static_cast<float>(whole);
+        const float far = rest < 0 ? -rest : rest;
+        const bool away = far > 0.5F || (far == 0.5F && whole % 2 != 0);
+        return static_cast<std::int8_t>(away ? (rest < 0 ? whole - 1 : whole + 1) : whole);
     }
     static constexpr float decode(std::int8_t code, float scale) noexcept { return static_cast<float>(code) * scale; }
 };

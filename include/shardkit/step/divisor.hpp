@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 
 #include <shardkit/comm/reduce_op.hpp>  // first: g++ takes its scoped enumerator for a shadow of `sum`
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/finite.hpp>
 #include <shardkit/detail/number_text.hpp>
 
 namespace shardkit {
@@ -24,7 +24,7 @@ struct Mean {
 class DivideBy {
   public:
     explicit DivideBy(double n, SourceLocation where = SourceLocation::current()) : n_(n) {
-        if (!std::isfinite(n) || n <= 0) {
+        if (!detail::is_finite(n) || n <= 0) {
             throw_invalid_argument(where, "divide_by: ", detail::number_text(n),
                                    " given, expected a finite number > 0");
         }

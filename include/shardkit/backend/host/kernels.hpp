@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <span>
@@ -17,6 +16,7 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/finite.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/optim/update.hpp>
@@ -87,7 +87,7 @@ struct HostKernels {
             const auto block = gradient.subspan(at, std::min(host::detail::block_elements, gradient.size() - at));
             const A squares = host::detail::block_sum<A>(block, term);
             into.sum_of_squares += static_cast<double>(squares);
-            if (!std::isfinite(squares) && !all_finite(block)) { into.nonfinite += 1; }
+            if (!shardkit::detail::is_finite(squares) && !all_finite(block)) { into.nonfinite += 1; }
         }
     }
 
@@ -148,7 +148,7 @@ struct HostKernels {
     template <FloatingElement T>
     static bool all_finite(std::span<const T> elements) {
         return std::all_of(elements.begin(), elements.end(),
-                           [](T element) { return std::isfinite(static_cast<Arithmetic<T>>(element)); });
+                           [](T element) { return shardkit::detail::is_finite(static_cast<Arithmetic<T>>(element)); });
     }
 };
 
