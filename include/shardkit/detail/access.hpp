@@ -27,6 +27,16 @@ struct Access {
     static auto finish(Accumulation&& accumulation, Location where) {
         return std::forward<Accumulation>(accumulation).finish(where);
     }
+    /// The groups that an accumulation is over.
+    template <class Accumulation, class Location>
+    static const auto& groups(const Accumulation& accumulation, Location where) {
+        return accumulation.groups(where);
+    }
+    /// Ties a LossScale to a model.
+    template <class Scale, class Model, class Location>
+    static void bind(Scale& scale, const Model& model, Location where) {
+        scale.bind(model, where);
+    }
     /// The loss scale of a LossScale or of reduced gradients, to be adapted: engine memory.
     template <class Scaled>
     static auto* loss_scale(const Scaled& scaled) noexcept {

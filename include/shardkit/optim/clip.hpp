@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <limits>
 
 #include <shardkit/core/error.hpp>
@@ -18,10 +19,12 @@ struct ClipCoefficient {
     /// Of the norm: sum of squares and count of non-finite partials; null where no norm was asked for.
     const double* total = nullptr;
     double max_norm = std::numeric_limits<double>::infinity();
+    /// Reduced::identity of the gradients that the norm was taken of, which the step takes alone; 0: any.
+    std::uint64_t gradients = 0;
 
     /// min(1, max_norm / (norm + 1e-6)); a NaN norm stays NaN, so that it shows. Where `total` can be read.
     constexpr double value() const {
-        if (total == nullptr || max_norm == std::numeric_limits<double>::infinity()) { return 1; }
+        if (total == nullptr || !detail::is_finite(max_norm)) { return 1; }
         const double ratio = max_norm / (square_root(total[0]) + 1e-6);
         return ratio > 1 ? 1 : ratio;
     }
@@ -39,13 +42,13 @@ ClipCoefficient clip(const GlobalNorm<Engine>& norm, double max_norm,
         throw_invalid_argument(where, "clip: max_norm is ", detail::number_text(max_norm),
                                ", expected a finite number > 0");
     }
-    return {norm.data(where), max_norm};
+    return {norm.data(where), max_norm, norm.gradients()};
 }
 
 /// A coefficient of one that keeps the norm's verdict on overflow, for steps with a loss scale and no clipping.
 template <class Engine>
 ClipCoefficient no_clip(const GlobalNorm<Engine>& norm, SourceLocation where = SourceLocation::current()) {
-    return {norm.data(where)};
+    return {norm.data(where), std::numeric_limits<double>::infinity(), norm.gradients()};
 }
 
 }  // namespace shardkit

@@ -111,12 +111,15 @@ class GlobalNorm {
         }
         return total_;
     }
+    /// Reduced::identity of the gradients that it is the norm of.
+    std::uint64_t gradients() const noexcept { return gradients_; }
 
   private:
     friend detail::Access;
     /// `total`: the slot that was taken last.
-    GlobalNorm(const Context<Engine>& context, const detail::NormMemory<Engine>& memory, const double* total) noexcept
-        : context_(&context), memory_(&memory), total_(total), taken_(memory.taken()) {}
+    GlobalNorm(const Context<Engine>& context, const detail::NormMemory<Engine>& memory, const double* total,
+               std::uint64_t gradients) noexcept
+        : context_(&context), memory_(&memory), total_(total), taken_(memory.taken()), gradients_(gradients) {}
 
     detail::NormPartial read(SourceLocation where) const {
         double total[2];
@@ -129,6 +132,7 @@ class GlobalNorm {
     const detail::NormMemory<Engine>* memory_;
     const double* total_;
     std::uint64_t taken_;
+    std::uint64_t gradients_;
 };
 
 namespace detail {
@@ -166,7 +170,7 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     compute.wait(communication.record());
     double* const total = memory.take_total();
     Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
-    return Access::make<GlobalNorm<Engine>>(context, memory, total);
+    return Access::make<GlobalNorm<Engine>>(context, memory, total, reduced.identity());
 }
 
 }  // namespace detail

@@ -71,6 +71,7 @@ class Optimizer {
             if (!paths.insert(layer.path()).second) {
                 throw_invalid_argument(where, "optimizer: two groups have the path '", layer.path(), "'");
             }
+            known_.push_back({detail::Access::state(layer).identity(), layer.path()});
             std::get<decltype(part)::value>(group_optimizers_)
                 .emplace_back(layer.context(), detail::Access::state(layer).geometry(), options_, param_groups_);
         });
@@ -112,6 +113,7 @@ class Optimizer {
             if (!(consumed.groups(where) == groups_)) {
                 throw_usage_error(where, "optimizer step: these gradients belong to another model of the same type");
             }
+            check_coefficient(coefficient, consumed, where);
             check_parts(std::index_sequence_for<T...>{}, where);
             groups_.context().compare_calls(where);
             groups_.for_each([&](auto& layer) { detail::Access::state(layer).parameters().begin_update(where); });
@@ -166,6 +168,27 @@ class Optimizer {
             throw_usage_error(
                 where, "optimizer step: a range of the model has grown or shrunk since the optimizer was made");
         }
+        auto expected = known_.begin();
+        groups_.for_each([&](auto& layer) {
+            if (detail::Access::state(layer).identity() != expected->identity) {
+                throw_usage_error(where, "optimizer step: '", layer.path(), "' stands where '", expected->path,
+                                  "' was when the optimizer was made, whose states are kept; make a new optimizer");
+            }
+            ++expected;
+        });
+    }
+    static void check_coefficient(const ClipCoefficient& coefficient, const Reduced<T...>& reduced,
+                                  SourceLocation where) {
+        if (coefficient.total == nullptr && reduced.has_loss_scale()) {
+            throw_usage_error(where,
+                              "optimizer step: a coefficient without a norm, for gradients with a loss scale, would "
+                              "hide an overflow; expected clip(norm, max_norm), no_clip(norm), or none");
+        }
+        if (coefficient.gradients != 0 && coefficient.gradients != reduced.identity()) {
+            throw_usage_error(where,
+                              "optimizer step: the clip coefficient is of the norm of other gradients than these: "
+                              "take global_norm of what this step consumes");
+        }
     }
 
     template <class Layer>
@@ -174,6 +197,7 @@ class Optimizer {
     Groups<T...> groups_;
     Options options_;
     std::vector<ParamGroup> param_groups_;
+    std::vector<detail::ModelName> known_;  // the groups, in order
     std::tuple<std::vector<GroupOptimizerOf<LayerOf<T>>>...> group_optimizers_;
     detail::EngineTable<Engine, Options> engine_options_;
     detail::EngineTable<Engine, detail::StepScalars> scalars_;

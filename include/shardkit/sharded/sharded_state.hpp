@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
 
+#include <shardkit/detail/identity.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/param/shapes.hpp>
@@ -62,6 +64,8 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
 
     const Policy& policy() const noexcept { return policy_; }
     const FlatLayout& layout() const noexcept { return layout_; }
+    /// Tells this group from any other of the process, whatever their addresses and paths.
+    std::uint64_t identity() const noexcept { return identity_; }
 
   private:
     struct Placed {
@@ -112,6 +116,7 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
 
     Policy policy_;
     FlatLayout layout_;
+    std::uint64_t identity_ = detail::new_identity();
 };
 
 }  // namespace SHARDKIT_BUILD

@@ -25,6 +25,7 @@ class StepScope {
   public:
     /// @throws UsageError when one of the groups is in another step; none is touched then
     StepScope(const Groups<T...>& groups, SourceLocation where) : groups_(groups) {
+        static_cast<void>(groups.context(where));
         std::size_t begun = 0;
         try {
             groups_->for_each([&](auto& layer) {
@@ -131,10 +132,13 @@ class [[nodiscard]] Accumulation {
 
   private:
     friend detail::Access;
+    const Groups<T...>& groups(SourceLocation where) const {
+        if (!scope_.live()) { throw_usage_error(where, "reduce: this accumulation was already reduced"); }
+        return scope_.groups();
+    }
     /// Runs what is left and gives the step away.
     detail::StepScope<T...> finish(SourceLocation where) && {
-        if (!scope_.live()) { throw_usage_error(where, "reduce: this accumulation was already reduced"); }
-        scope_.groups().for_each([&](auto& layer) {
+        groups(where).for_each([&](auto& layer) {
             auto& state = detail::Access::state(layer);
             if (layer.trainable() && state.step().accumulating()) { state.finish_gradients(where); }
         });

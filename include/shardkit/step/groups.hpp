@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <ranges>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -25,6 +26,13 @@ template <std::ranges::range T>
 struct LayerOf<T> {
     using type = std::ranges::range_value_t<T>;
 };
+
+template <class... T>
+inline constexpr bool one_engine = true;
+template <class First, class... T>
+requires(IsSharded<typename LayerOf<First>::type>::value&&...&&
+             IsSharded<typename LayerOf<T>::type>::value) inline constexpr bool one_engine<First, T...> =
+    (std::is_same_v<typename LayerOf<First>::type::Engine, typename LayerOf<T>::type::Engine> && ...);
 }  // namespace detail
 
 /// The Sharded type behind an argument of `groups`: itself, or the elements of a range.
@@ -41,6 +49,7 @@ class Groups {
     static constexpr bool all_sharded = (detail::IsSharded<LayerOf<T>>::value && ...);
     static_assert(sizeof...(T) > 0, "groups(...): give at least one Sharded");
     static_assert(all_sharded, "groups(...): each argument must be a Sharded or a range of Sharded");
+    static_assert(detail::one_engine<T...>, "groups(...): the groups of one model must be of one engine");
 
   public:
     explicit Groups(T&... parts) noexcept : parts_(&parts...) {}
@@ -78,13 +87,24 @@ class Groups {
         }
     }
 
-    /// The context of the model's first group: where a rank's own scalars and its world are taken from.
-    /// @throws UsageError when every part is an empty range
+    /// The context of the model's groups: where a rank's own scalars and its world are taken from.
+    /// @throws UsageError when every part is an empty range, or two groups were made on different ranks' contexts: a
+    ///         divisor, a norm and a step belong to one mesh
     auto& context(SourceLocation where = SourceLocation::current()) const {
         using First = LayerOf<std::tuple_element_t<0, std::tuple<T...>>>;
         Context<typename First::Engine>* first = nullptr;
+        std::string_view path;
         for_each([&](auto& layer) {
-            if (first == nullptr) { first = &layer.context(); }
+            if (first == nullptr) {
+                first = &layer.context();
+                path = layer.path();
+            } else if (first != &layer.context()) {
+                throw_usage_error(
+                    where, "groups(...): '", path, "' is on mesh ", first->grid().describe(), ", '", layer.path(),
+                    "' on mesh ", layer.context().grid().describe(),
+                    first->grid().describe() == layer.context().grid().describe() ? " of another rank object" : "",
+                    "; expected the groups of one model to be made with one rank");
+            }
         });
         if (first == nullptr) {
             throw_usage_error(where, "groups(...): this model has no groups: every range is empty");

@@ -2,12 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit {
+
+namespace detail {
+/// A model by its first group.
+struct ModelName {
+    std::uint64_t identity = 0;  ///< 0: none
+    std::string path;
+};
+}  // namespace detail
 
 /// The factor that keeps fp16 gradients away from underflow: multiply the loss by it; `reduce` divides the gradients
 /// by it, and the optimizer's step skips on overflow and adapts it.
@@ -33,12 +43,24 @@ class LossScale {
   private:
     friend detail::Access;
     LossScaleState* loss_scale() const noexcept { return state_.data(); }
+    void bind(const detail::ModelName& model, SourceLocation where) {
+        if (model_.identity == 0) {
+            model_ = model;
+            bound_at_ = where;
+        } else if (model_.identity != model.identity) {
+            throw_usage_error(where, "reduce: this LossScale is that of the model of '", model_.path, "' (",
+                              bound_at_.file, ":", bound_at_.line, "), given for the model of '", model.path,
+                              "'; expected a LossScale for each model, since the step of each adapts it");
+        }
+    }
     static const LossScaleOptions& validated(const LossScaleOptions& options, SourceLocation where) {
         validate(options, where);
         return options;
     }
 
     detail::EngineTable<Engine, LossScaleState> state_;
+    detail::ModelName model_;
+    SourceLocation bound_at_{};
 };
 
 }  // namespace shardkit

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/detail/identity.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/divisor.hpp>
 #include <shardkit/step/loss_scale.hpp>
@@ -27,6 +29,8 @@ class [[nodiscard]] Reduced {
     /// One over the divisor; the loss scale comes on top where there is one.
     double divisor_scale() const noexcept { return divisor_scale_; }
     bool has_loss_scale() const noexcept { return loss_scale_ != nullptr; }
+    /// Tells these gradients from those of any other step or model of the process.
+    std::uint64_t identity() const noexcept { return identity_; }
 
     /// Copies the whole reduced gradient of a parameter (its type, its name or its number), scaled, to every rank.
     /// Collective over the data ranks; for inspection: it allocates a full buffer.
@@ -57,6 +61,7 @@ class [[nodiscard]] Reduced {
     detail::StepScope<T...> scope_;
     double divisor_scale_;
     LossScaleState* loss_scale_;
+    std::uint64_t identity_ = detail::new_identity();
 };
 
 }  // namespace shardkit::inline SHARDKIT_BUILD
@@ -78,6 +83,16 @@ std::size_t data_ranks(const Groups<T...>& groups) {
     std::size_t ranks = 1;
     groups.for_each([&](auto& layer) { ranks = Access::state(layer).data_ranks(); });
     return ranks;
+}
+
+/// Which model it is that gradients are accumulated of.
+template <class... T>
+ModelName first_group(const Accumulation<T...>& accumulation, SourceLocation where) {
+    ModelName model;
+    Access::groups(accumulation, where).for_each([&](auto& layer) {
+        if (model.identity == 0) { model = {Access::state(layer).identity(), layer.path()}; }
+    });
+    return model;
 }
 
 template <class... T, Divisor D>
@@ -110,9 +125,12 @@ auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::
 
 /// The same for a loss that was multiplied by `loss_scale`: the scale is divided out with the divisor,
 /// and the optimizer's step skips on overflow and adapts the scale. `loss_scale` outlives the result.
+/// @throws  UsageError when `loss_scale` was used with another model: each would adapt it, and the second divide by
+///          what the first has changed
 template <class... T, Divisor D, class Engine>
 Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Engine>& loss_scale,
                      SourceLocation where = SourceLocation::current()) {
+    detail::Access::bind(loss_scale, detail::first_group(accumulation, where), where);
     return detail::reduce(std::move(accumulation), divisor, detail::Access::loss_scale(loss_scale), where);
 }
 

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/step/loss_scale.hpp>
+
+#include "unit/sharded/linear_layer.hpp"
+#include "unit/thrown_message.hpp"
+
+// Uses that compile and would give a wrong number: each is an error that names both sides.
+
+namespace sk = shardkit;
+using toy::Flat;
+
+namespace {
+
+template <class Model, class Layer>
+auto reduced(const Model& model, Layer& layer) {
+    sk::Accumulation accumulation{model};
+    toy::add(accumulation, layer, 1);
+    return sk::reduce(std::move(accumulation), sk::mean);
+}
+
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("groups of two ranks in one model") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        using Engine = sk::EngineOf<decltype(rank)>;
+        sk::Rank<Engine, sk::DeviceMesh<1, 2, 1>> across(sk::DeviceMesh<1, 2, 1>{}, rank.world());
+        auto a = toy::linear_layer<sk::FullShard>(rank, "a");
+        toy::LinearLayer<sk::DynamicPolicy, Engine> b(static_cast<sk::Context<Engine>&>(across), "b",
+                                                      toy::linear_shapes(), {toy::chosen(sk::FullShard{}), {}, {}});
+        auto model = sk::groups(a, b);
+        const auto optimizer = thrown_message<sk::UsageError>([&] { sk::SGD{model, {.learning_rate = 1}}; });
+        CHECK(has(optimizer, "'a' is on mesh "));
+        CHECK(has(optimizer, "'b' on mesh "));
+        CHECK(has(optimizer, "wrong_use_test.cpp"));
+        const auto step = thrown_message<sk::UsageError>([&] { sk::Accumulation accumulation{model}; });
+        CHECK(has(step, "'b' on mesh "));
+        // Neither is left in a step.
+        auto alone = sk::groups(a);
+        CHECK_NOTHROW(sk::Accumulation{alone});
+    });
+}
+
+TEST_CASE("the clip coefficient of another step's norm") {
+    sk::threads::run(Flat{1}, [](auto& rank) {
+        auto layer = toy::linear_layer<sk::NoShard>(rank);
+        auto model = sk::groups(layer);
+        sk::SGD optimizer{model, {.learning_rate = 1}};
+        auto first = reduced(model, layer);
+        const auto norm = sk::global_norm(first);
+        optimizer.step(std::move(first), sk::clip(norm, 1));
+        auto second = reduced(model, layer);
+        const auto wrong =
+            thrown_message<sk::UsageError>([&] { optimizer.step(std::move(second), sk::clip(norm, 1)); });
+        CHECK(has(wrong, "of the norm of other gradients"));
+        auto third = reduced(model, layer);
+        CHECK_NOTHROW(optimizer.step(std::move(third), sk::clip(sk::global_norm(third), 1)));
+    });
+}
+
+TEST_CASE("a coefficient that asks nobody for overflow, with a loss scale") {
+    sk::threads::run(Flat{1}, [](auto& rank) {
+        auto layer = toy::linear_layer<sk::NoShard>(rank);
+        auto model = sk::groups(layer);
+        sk::SGD optimizer{model, {.learning_rate = 1}};
+        sk::LossScale scale(rank);
+        const auto scaled = [&] {
+            sk::Accumulation accumulation{model};
+            toy::add(accumulation, layer, scale.value());
+            return sk::reduce(std::move(accumulation), sk::mean, scale);
+        };
+        auto first = scaled();
+        CHECK(has(thrown_message<sk::UsageError>([&] { optimizer.step(std::move(first), sk::ClipCoefficient{}); }),
+                  "would hide an overflow"));
+        auto second = scaled();
+        CHECK_NOTHROW(optimizer.step(std::move(second), sk::no_clip(sk::global_norm(second))));
+    });
+}
+
+TEST_CASE("a LossScale for two models") {
+    sk::threads::run(Flat{1}, [](auto& rank) {
+        auto a = toy::linear_layer<sk::NoShard>(rank, "a");
+        auto b = toy::linear_layer<sk::NoShard>(rank, "b");
+        auto model_a = sk::groups(a);
+        auto model_b = sk::groups(b);
+        sk::LossScale scale(rank);
+        const auto scaled = [&](auto& model, auto& layer) {
+            sk::Accumulation accumulation{model};
+            toy::add(accumulation, layer, scale.value());
+            return sk::reduce(std::move(accumulation), sk::mean, scale);
+        };
+        CHECK_NOTHROW(static_cast<void>(scaled(model_a, a)));
+        const auto wrong = thrown_message<sk::UsageError>([&] { static_cast<void>(scaled(model_b, b)); });
+        CHECK(has(wrong, "of the model of 'a'"));
+        CHECK(has(wrong, "for the model of 'b'"));
+        CHECK_NOTHROW(static_cast<void>(scaled(model_a, a)));
+    });
+}
+
+TEST_CASE("a model's vector that lost a group and got another one") {
+    sk::threads::run(Flat{1}, [](auto& rank) {
+        using Layer = decltype(toy::linear_layer<sk::NoShard>(rank));
+        std::vector<Layer> layers;
+        for (const char* path : {"0", "1", "2"}) { layers.push_back(toy::linear_layer<sk::NoShard>(rank, path)); }
+        auto model = sk::groups(layers);
+        sk::SGD optimizer{model, {.learning_rate = 1}};
+        const auto step = [&] {
+            sk::Accumulation accumulation{model};
+            for (auto& layer : layers) { toy::add(accumulation, layer, 1); }
+            optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+        };
+        CHECK_NOTHROW(step());
+        layers.erase(layers.begin());
+        layers.push_back(toy::linear_layer<sk::NoShard>(rank, "3"));
+        const auto wrong = thrown_message<sk::UsageError>(step);
+        CHECK(has(wrong, "'1' stands where '0' was"));
+    });
+}
