@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/core/factor.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
@@ -48,7 +49,7 @@ inline void validate(const AdamWOptions& options, SourceLocation where = SourceL
 /// Source:  torch.optim.AdamW, single-tensor rule; Loshchilov and Hutter, arXiv 1711.05101, algorithm 2
 template <std::floating_point A>
 struct AdamWUpdate {
-    A gradient_scale;
+    Factor<A> gradient_scale;
     A decay;
     A beta1;
     A one_minus_beta1;
@@ -77,7 +78,7 @@ struct AdamWUpdate {
 template <std::floating_point A>
 constexpr AdamWUpdate<A> adamw_update(const AdamWOptions& options, double beta1_power, double beta2_power,
                                       double gradient_scale) {
-    return {.gradient_scale = static_cast<A>(gradient_scale),
+    return {.gradient_scale = Factor<A>(gradient_scale),
             .decay = static_cast<A>(1 - options.learning_rate * options.weight_decay),
             .beta1 = static_cast<A>(options.beta1),
             .one_minus_beta1 = static_cast<A>(1 - options.beta1),

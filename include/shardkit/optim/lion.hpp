@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/core/factor.hpp>
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
@@ -45,7 +46,7 @@ inline void validate(const LionOptions& options, SourceLocation where = SourceLo
 /// Source:  Chen et al., arXiv 2302.06675, algorithm 2
 template <std::floating_point A>
 struct LionUpdate {
-    A gradient_scale;
+    Factor<A> gradient_scale;
     A decay;
     A learning_rate;
     A beta1;
@@ -73,7 +74,7 @@ struct LionUpdate {
 /// @pre valid options   Constants are computed in double and rounded once to A.
 template <std::floating_point A>
 constexpr LionUpdate<A> lion_update(const LionOptions& options, double gradient_scale) {
-    return {.gradient_scale = static_cast<A>(gradient_scale),
+    return {.gradient_scale = Factor<A>(gradient_scale),
             .decay = static_cast<A>(1 - options.learning_rate * options.weight_decay),
             .learning_rate = static_cast<A>(options.learning_rate),
             .beta1 = static_cast<A>(options.beta1),

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 
+#include <shardkit/core/factor.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit::detail {
@@ -36,7 +37,7 @@ constexpr FoundInf found_inf(const NormPartial& total) noexcept {
 /// before it is squared, so that a loss scale does not make the square overflow.
 template <std::floating_point A>
 struct SquaredTerm {
-    A scale;
+    Factor<A> scale;
 
     template <class V>
     [[gnu::always_inline]] constexpr V operator()(V gradient) const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/factor.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
@@ -53,7 +54,7 @@ inline void validate(const SgdOptions& options, SourceLocation where = SourceLoc
 /// Source:  torch.optim.SGD; Sutskever et al., ICML 2013, as PyTorch arranges it
 template <std::floating_point A>
 struct SgdUpdate {
-    A gradient_scale;
+    Factor<A> gradient_scale;
     A learning_rate;
     A momentum;
     A weight_decay;
@@ -85,7 +86,7 @@ struct SgdUpdate {
 /// @pre valid options   Constants are rounded once from double to A.
 template <std::floating_point A>
 constexpr SgdUpdate<A> sgd_update(const SgdOptions& options, double gradient_scale) {
-    return {static_cast<A>(gradient_scale), static_cast<A>(options.learning_rate), static_cast<A>(options.momentum),
+    return {Factor<A>(gradient_scale), static_cast<A>(options.learning_rate), static_cast<A>(options.momentum),
             static_cast<A>(options.weight_decay), options.rule};
 }
 

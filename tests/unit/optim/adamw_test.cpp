@@ -136,5 +136,5 @@ TEST_CASE("adamw_update: constants are made in double and rounded once") {
     CHECK(update.one_minus_beta2 != 1 - static_cast<float>(0.999));
     CHECK(update.step_size == static_cast<float>(1e-4 / (1 - power1)));
     CHECK(update.inverse_root == static_cast<float>(1 / std::sqrt(1 - power2)));
-    CHECK(update.gradient_scale == static_cast<float>(1.0 / 3));
+    CHECK(update.gradient_scale == sk::Factor<float>(1.0 / 3));
 }

@@ -145,7 +145,7 @@ TEST_CASE("lion_update: constants are made in double and rounded once") {
     CHECK(update.decay == static_cast<float>(1 - 1e-5));
     CHECK(update.one_minus_beta2 == static_cast<float>(1 - 0.99));
     CHECK(update.one_minus_beta2 != 1 - static_cast<float>(0.99));
-    CHECK(update.gradient_scale == static_cast<float>(1.0 / 3));
+    CHECK(update.gradient_scale == sk::Factor<float>(1.0 / 3));
 }
 
 namespace {

@@ -79,7 +79,7 @@ TEST_CASE("BeginUpdate: one update for each choice; a skipped step counts nothin
     CHECK(progress.beta1_power == 0.5);
     CHECK(updates[0].decay == 0.875);
     CHECK(updates[0].step_size == 1);
-    CHECK(updates[0].gradient_scale == 0.125);
+    CHECK(updates[0].gradient_scale == sk::Factor<double>(0.125));
     CHECK(updates[1].decay == 1);
     CHECK(updates[1].step_size == 2);
     CHECK(updates[1].inverse_root == 2);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,6 +11,7 @@
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
+#include <shardkit/step/divisor.hpp>
 #include <shardkit/step/loss_scale.hpp>
 
 #include "unit/sharded/linear_layer.hpp"
@@ -126,4 +129,35 @@ TEST_CASE("a model's vector that lost a group and got another one") {
         const auto wrong = thrown_message<sk::UsageError>(step);
         CHECK(has(wrong, "'1' stands where '0' was"));
     });
+}
+
+TEST_CASE("divisors and loss scales whose reciprocal no float holds") {
+    struct Case {
+        double scale, divisor, gradient, expected;
+    };
+    for (const Case& c : {Case{0x1p125, 3e7, 1.2760589e35, 1e-10}, Case{1, 1e44, 1e37, 1e-7},
+                          Case{1, 1e-40, 1e-38, 1e2}, Case{0x1p125, 0x1p100, 0x1p125, 0x1p-100}}) {
+        CAPTURE(c.divisor);
+        sk::threads::run(Flat{1}, [&](auto& rank) {
+            auto layer = toy::linear_layer<sk::NoShard, sk::Precision<float>>(rank);
+            layer.initialize([](auto, auto, auto) { return 0.0; });
+            auto model = sk::groups(layer);
+            sk::SGD optimizer{model, {.learning_rate = 1}};
+            sk::LossScale scale(rank, {.initial = c.scale});
+            sk::Accumulation accumulation{model};
+            auto handle = accumulation.gradients(layer);
+            handle[toy::Bias{}][3] = static_cast<float>(c.gradient);
+            accumulation.add(std::move(handle), sk::Microbatch::last);
+            auto gradients = sk::reduce(std::move(accumulation), sk::divide_by(c.divisor), scale);
+            const auto norm = sk::global_norm(gradients);
+            std::vector<float> bias(toy::outputs);
+            gradients.read_full(layer, toy::Bias{}, std::span<float>(bias));
+            CHECK(bias[3] == doctest::Approx(c.expected).epsilon(1e-6).scale(0));
+            optimizer.step(std::move(gradients), sk::no_clip(norm));
+            layer.read_full(toy::Bias{}, std::span<float>(bias));
+            CHECK(-bias[3] == doctest::Approx(c.expected).epsilon(1e-6).scale(0));
+            // The square of a small element is none that a float holds.
+            if (c.expected > 1e-15) { CHECK(norm.value() == doctest::Approx(c.expected).epsilon(1e-6).scale(0)); }
+        });
+    }
 }

@@ -47,7 +47,7 @@ struct NormPass {
 
     constexpr shardkit::detail::NormPartial operator()(std::uint64_t vector) const {
         shardkit::detail::NormPartial sum;
-        for_each_pack_in(tiling, vector, segments, segment_count, Adding{gradient, {static_cast<A>(*scale)}, &sum});
+        for_each_pack_in(tiling, vector, segments, segment_count, Adding{gradient, {Factor<A>(*scale)}, &sum});
         return sum;
     }
 

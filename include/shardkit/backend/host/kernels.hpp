@@ -82,7 +82,7 @@ struct HostKernels {
     template <FloatingElement T>
     static void norm_partial(InlineStream, std::span<const T> gradient, double scale, NormPartial& into) {
         using A = Arithmetic<T>;
-        const SquaredTerm<A> term{static_cast<A>(scale)};
+        const SquaredTerm<A> term{Factor<A>(scale)};
         for (std::size_t at = 0; at < gradient.size(); at += host::detail::block_elements) {
             const auto block = gradient.subspan(at, std::min(host::detail::block_elements, gradient.size() - at));
             const A squares = host::detail::block_sum<A>(block, term);

@@ -84,7 +84,7 @@ TEST_CASE_TEMPLATE("lanes: block sums do not depend on the width of the register
                    sk::fp16) {
     if (!host::detail::use_avx2()) { return; }
     using A = sk::Arithmetic<T>;
-    const sk::detail::SquaredTerm<A> term{A(0.3)};
+    const sk::detail::SquaredTerm<A> term{sk::Factor<A>(0.3)};
     for (std::size_t length = 0; length <= host::detail::block_elements; length = 2 * length + 1) {
         const auto elements = test::random_elements<T>(length + 1, 5);
         const T* const first = elements.data() + 1;

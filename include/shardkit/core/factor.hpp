@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <limits>
+
+namespace shardkit {
+
+/// A number that values of A are multiplied by, also one too small or too large for A itself, as one over a divisor
+/// and a loss scale can be: two numbers of A whose product it is. (first * value) * second is subnormal or infinite
+/// only where value times the number is. For a number in A's normal range `second` is 1 and changes no bits. Range:
+/// of float 2^-252 to 2^253, of double what a double holds. In kernels `*` takes a value of A, or a short vector of
+/// A, as the functors of optim/ do.
+template <std::floating_point A>
+struct Factor {
+    A first = 1;
+    A second = 1;
+
+    constexpr Factor() noexcept = default;
+    constexpr explicit Factor(double number) noexcept : first(static_cast<A>(number)) {
+        if constexpr (sizeof(A) < sizeof(double)) {
+            constexpr double far = 0x1p126;
+            const double magnitude = number < 0 ? -number : number;
+            if (magnitude < static_cast<double>(std::numeric_limits<A>::min())) {
+                first = static_cast<A>(number * far);
+                second = static_cast<A>(1 / far);
+            } else if (magnitude > static_cast<double>(std::numeric_limits<A>::max())) {
+                first = static_cast<A>(number / far);
+                second = static_cast<A>(far);
+            }
+        }
+    }
+
+    template <class V>
+    [[gnu::always_inline]] friend constexpr V operator*(const Factor& factor, V value) {
+        return (factor.first * value) * factor.second;
+    }
+    friend constexpr bool operator==(const Factor&, const Factor&) noexcept = default;
+};
+
+}  // namespace shardkit
