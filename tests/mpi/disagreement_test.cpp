@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/environment.hpp>
+#include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/split.hpp>
 
 #include "unit/backend/verb_suite.hpp"
@@ -61,6 +62,19 @@ const std::string reduce_60_text = "all_reduce sum of 60 fp32";
 bool alone() { return mpi::Environment::size() == 1; }
 
 }  // namespace
+
+TEST_CASE("mpi: ranks that call the same for different groups are told which") {
+    if (alone()) { return; }
+    static const CallSubject first("'blocks.0' gradients");
+    static const CallSubject second("'blocks.1' gradients");
+    const auto reduce_for = [](const CallSubject& subject) {
+        return Act([&subject](const Comm& c, Buffers& b) {
+            all_reduce(c, ReduceOp::sum, b.in(), b.out.span(), {}, {SourceLocation::current(), &subject});
+        });
+    };
+    check_told(reduce_for(first), reduce_for(second), reduce_60_text + " for 'blocks.0' gradients",
+               reduce_60_text + " for 'blocks.1' gradients");
+}
 
 TEST_CASE("mpi: ranks that call different verbs, counts, types, operations or roots are told which") {
     if (alone()) { return; }

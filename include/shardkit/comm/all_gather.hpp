@@ -23,10 +23,11 @@ concept AllGathers = Communicator<C> && Element<T> &&
 namespace detail {
 /// The call in which every rank gives `k` elements of type T.
 template <class T>
-constexpr Call gather_call(std::size_t k, std::size_t ranks, SourceLocation where) noexcept {
-    return {{Verb::all_gather, element_type_of<T>, element_type_of<T>, ReduceOp::sum, k, 0},
+constexpr Call gather_call(std::size_t k, std::size_t ranks, CallSite site) noexcept {
+    return {{Verb::all_gather, element_type_of<T>, element_type_of<T>, ReduceOp::sum, site.hash(), k, 0},
             ranks * k * sizeof(T),
-            where};
+            site.where,
+            site.subject};
 }
 }  // namespace detail
 
@@ -38,12 +39,12 @@ constexpr Call gather_call(std::size_t k, std::size_t ranks, SourceLocation wher
 /// @throws  std::invalid_argument when full is not size times shard; CommError when the engine fails
 template <Element T, AllGathers<T> C>
 void all_gather(const C& comm, std::span<const T> shard, std::span<T> full, typename C::Stream stream,
-                SourceLocation where = SourceLocation::current()) {
+                CallSite site = SourceLocation::current()) {
     if (full.size() != shard.size() * comm.size()) {
-        throw_invalid_argument(where, "all_gather over ", comm.axes(), ": full has ", full.size(),
+        throw_invalid_argument(site.where, "all_gather over ", comm.axes(), ": full has ", full.size(),
                                " elements, expected ", comm.size(), " ranks x ", shard.size(), " of shard");
     }
-    const Call call = detail::gather_call<T>(shard.size(), comm.size(), where);
+    const Call call = detail::gather_call<T>(shard.size(), comm.size(), site);
     if (!detail::begin(comm, call, shard.data(), full.data())) { return; }
     comm.all_gather(shard, full, stream, call);
     detail::end(comm, call, shard.data(), full.data(), (comm.size() - 1) * shard.size_bytes());
@@ -54,14 +55,14 @@ void all_gather(const C& comm, std::span<const T> shard, std::span<T> full, type
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
 template <Element T, AllGathers<T> C>
 void all_gather_in_place(const C& comm, std::span<T> full, typename C::Stream stream,
-                         SourceLocation where = SourceLocation::current()) {
+                         CallSite site = SourceLocation::current()) {
     if (full.size() % comm.size() != 0) {
-        throw_invalid_argument(where, "all_gather_in_place over ", comm.axes(), ": ", full.size(),
+        throw_invalid_argument(site.where, "all_gather_in_place over ", comm.axes(), ": ", full.size(),
                                " elements, expected a multiple of ", comm.size(), " ranks");
     }
     if (comm.size() == 1) { return; }
     const std::size_t k = full.size() / comm.size();
-    const Call call = detail::gather_call<T>(k, comm.size(), where);
+    const Call call = detail::gather_call<T>(k, comm.size(), site);
     if (!detail::begin(comm, call, nullptr, full.data())) { return; }
     comm.all_gather_in_place(full, stream, call);
     detail::end(comm, call, nullptr, full.data(), (comm.size() - 1) * k * sizeof(T));

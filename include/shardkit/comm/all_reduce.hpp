@@ -25,8 +25,11 @@ concept AllReduces = Communicator<C> && Element<In> && Element<Out> &&
 
 namespace detail {
 template <class In, class Out>
-constexpr Call all_reduce_call(ReduceOp op, std::size_t count, SourceLocation where) noexcept {
-    return {{Verb::all_reduce, element_type_of<In>, element_type_of<Out>, op, count, 0}, count * sizeof(In), where};
+constexpr Call all_reduce_call(ReduceOp op, std::size_t count, CallSite site) noexcept {
+    return {{Verb::all_reduce, element_type_of<In>, element_type_of<Out>, op, site.hash(), count, 0},
+            count * sizeof(In),
+            site.where,
+            site.subject};
 }
 }  // namespace detail
 
@@ -38,12 +41,12 @@ constexpr Call all_reduce_call(ReduceOp op, std::size_t count, SourceLocation wh
 /// @throws  std::invalid_argument when the sizes differ; CommError when the engine fails
 template <Element In, Element Out, AllReduces<In, Out> C>
 void all_reduce(const C& comm, ReduceOp op, std::span<const In> input, std::span<Out> output,
-                typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
+                typename C::Stream stream, CallSite site = SourceLocation::current()) {
     if (input.size() != output.size()) {
-        throw_invalid_argument(where, "all_reduce over ", comm.axes(), ": output has ", output.size(),
+        throw_invalid_argument(site.where, "all_reduce over ", comm.axes(), ": output has ", output.size(),
                                " elements, expected ", input.size(), " as input has");
     }
-    const Call call = detail::all_reduce_call<In, Out>(op, input.size(), where);
+    const Call call = detail::all_reduce_call<In, Out>(op, input.size(), site);
     if (!detail::begin(comm, call, input.data(), output.data())) { return; }
     if constexpr (KeepsJournal<C>) {
         detail::end(comm, call, input.data(), output.data(), comm.all_reduce(op, input, output, stream, call));
@@ -55,9 +58,9 @@ void all_reduce(const C& comm, ReduceOp op, std::span<const In> input, std::span
 /// The same where the result replaces the input; over one rank there is nothing to do.
 template <Element T, AllReduces<T, T> C>
 void all_reduce_in_place(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream,
-                         SourceLocation where = SourceLocation::current()) {
+                         CallSite site = SourceLocation::current()) {
     if (comm.size() == 1) { return; }
-    const Call call = detail::all_reduce_call<T, T>(op, values.size(), where);
+    const Call call = detail::all_reduce_call<T, T>(op, values.size(), site);
     if (!detail::begin(comm, call, nullptr, values.data())) { return; }
     if constexpr (KeepsJournal<C>) {
         detail::end(comm, call, nullptr, values.data(), comm.all_reduce_in_place(op, values, stream, call));

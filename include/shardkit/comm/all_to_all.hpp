@@ -32,7 +32,7 @@ void all_to_all(const C& comm, std::span<const T> sent, std::span<T> received, t
         throw_invalid_argument(where, "all_to_all over ", comm.axes(), ": sends ", sent.size(), " and receives ",
                                received.size(), " elements, expected the same multiple of ", comm.size(), " ranks");
     }
-    const Call call{{Verb::all_to_all, element_type_of<T>, element_type_of<T>, ReduceOp::sum, sent.size(), 0},
+    const Call call{{Verb::all_to_all, element_type_of<T>, element_type_of<T>, ReduceOp::sum, 0, sent.size(), 0},
                     sent.size_bytes(),
                     where};
     if (!detail::begin(comm, call, sent.data(), received.data())) { return; }

@@ -30,7 +30,7 @@ void broadcast(const C& comm, std::span<T> values, std::size_t root, typename C:
         throw_invalid_argument(where, "broadcast over ", comm.axes(), ": root ", root, ", expected a rank below ",
                                comm.size());
     }
-    const Call call{{Verb::broadcast, element_type_of<T>, element_type_of<T>, ReduceOp::sum, values.size(), root},
+    const Call call{{Verb::broadcast, element_type_of<T>, element_type_of<T>, ReduceOp::sum, 0, values.size(), root},
                     values.size_bytes(),
                     where};
     if (!detail::begin(comm, call, nullptr, values.data())) { return; }

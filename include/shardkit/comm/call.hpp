@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/verb.hpp>
@@ -13,13 +14,36 @@
 
 namespace shardkit {
 
+/// What a call is for: a group and what of it moves, "'blocks.0' parameters". Ranks that call the same verb on as
+/// many elements, but for something else, disagree. A rank's journal keeps it, at an address that stays.
+struct CallSubject {
+    std::string text;
+    std::uint32_t hash = 0;  ///< of the text, not 0
+
+    /// Source: Fowler, Noll, Vo: FNV-1a, 32 bits
+    explicit CallSubject(std::string_view what) : text(what), hash(0x811c9dc5U) {
+        for (const char c : what) { hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193U; }
+        if (hash == 0) { hash = 1; }
+    }
+};
+
+/// Where a verb is called, and what for where that is said: what verbs take as their last argument.
+struct CallSite {
+    SourceLocation where;
+    const CallSubject* subject = nullptr;
+
+    constexpr CallSite(SourceLocation at, const CallSubject* what = nullptr) noexcept : where(at), subject(what) {}
+    constexpr std::uint32_t hash() const noexcept { return subject == nullptr ? 0 : subject->hash; }
+};
+
 /// What all ranks of one collective must say alike.
 struct Signature {
     Verb verb{};
     ElementType in = ElementType::uint8;
     ElementType out = ElementType::uint8;
     ReduceOp op = ReduceOp::sum;
-    std::size_t count = 0;  ///< elements of the span that is equal on all ranks
+    std::uint32_t subject = 0;  ///< CallSubject::hash; 0: nothing was said
+    std::size_t count = 0;      ///< elements of the span that is equal on all ranks
     std::size_t root = 0;
 
     friend bool operator==(const Signature&, const Signature&) = default;
@@ -32,12 +56,13 @@ struct Call {
     Signature signature{};
     std::size_t payload = 0;  ///< bytes of the whole buffer
     SourceLocation where{};
+    const CallSubject* subject = nullptr;
 
     constexpr operator SourceLocation() const noexcept { return where; }
 };
 
-/// "all_reduce sum of 10 bf16 into fp32 at train.cpp:12"; for error messages.
-inline std::string describe(const Signature& s, SourceLocation where) {
+/// "all_reduce sum of 10 bf16 into fp32 for 'blocks.0' gradients at train.cpp:12"; for error messages.
+inline std::string describe(const Signature& s, SourceLocation where, std::string_view subject = {}) {
     std::string text(name(s.verb));
     const bool reduces = s.verb == Verb::all_reduce || s.verb == Verb::reduce_scatter;
     if (reduces) { text += detail::concat(" ", name(s.op)); }
@@ -46,10 +71,15 @@ inline std::string describe(const Signature& s, SourceLocation where) {
     }
     if (reduces && s.in != s.out) { text += detail::concat(" into ", name(s.out)); }
     if (s.verb == Verb::broadcast) { text += detail::concat(" from root ", s.root); }
+    if (!subject.empty()) { text += detail::concat(" for ", subject); }
     return text + detail::concat(" at ", where.file, ":", where.line);
 }
 
 namespace detail {
+
+inline std::string_view text_of(const CallSubject* subject) noexcept {
+    return subject == nullptr ? std::string_view() : std::string_view(subject->text);
+}
 
 /// A hash of everything that ranks must say alike in one call after those that `before` is the hash of; equal
 /// sequences of calls have equal hashes.
@@ -61,6 +91,7 @@ constexpr std::uint64_t call_hash(const Signature& s, std::uint64_t before) noex
                                    static_cast<std::uint64_t>(s.op),
                                    s.count,
                                    s.root,
+                                   s.subject,
                                    before};
     std::uint64_t hash = 0xcbf29ce484222325ULL;
     for (const std::uint64_t word : words) {

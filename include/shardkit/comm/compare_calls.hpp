@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -48,13 +49,17 @@ struct CallRecord {
     std::uint64_t sequence = 0;
     std::uint32_t line = 0;
     char file[212] = {};
+    char subject[128] = {};
 
     CallRecord() = default;
-    CallRecord(const Signature& what, SourceLocation where, std::uint64_t number) noexcept
+    CallRecord(const Signature& what, SourceLocation where, const CallSubject* for_what,
+               std::uint64_t number) noexcept
         : signature(what), sequence(number), line(where.line) {
         std::strncpy(file, where.file, sizeof file - 1);
+        const std::string_view given = text_of(for_what);
+        given.copy(subject, sizeof subject - 1);
     }
-    std::string text() const { return describe(signature, {file, line}); }
+    std::string text() const { return describe(signature, {file, line}, subject); }
 };
 
 /// What one rank has called over one group: a hash of all, and the last calls one by one. Fixed in size.
@@ -75,7 +80,7 @@ class CallTrace {
     void add(const Call& call) noexcept {
         state_.hash = call_hash(call.signature, state_.hash);
         hashes_[state_.count % kept] = state_.hash;
-        calls_[state_.count % kept] = {call.signature, call.where};
+        calls_[state_.count % kept] = {call.signature, call.where, call.subject};
         ++state_.count;
     }
 
@@ -84,13 +89,15 @@ class CallTrace {
     bool has(std::uint64_t call) const noexcept { return call < state_.count && call + kept >= state_.count; }
     /// @pre has(call)
     CallRecord record(std::uint64_t call) const noexcept {
-        return {calls_[call % kept].signature, calls_[call % kept].where, call};
+        const Kept& one = calls_[call % kept];
+        return {one.signature, one.where, one.subject, call};
     }
 
   private:
     struct Kept {
         Signature signature{};
         SourceLocation where{};
+        const CallSubject* subject = nullptr;
     };
 
     State state_;
@@ -126,7 +133,7 @@ std::optional<std::string> find_disagreement(const CallTrace& trace, const Gathe
     const auto other = static_cast<std::size_t>(found - states.begin());
     const auto hashes = copies(trace.hashes());
     const std::uint64_t call = first_difference(states[0], hashes[0], states[other], hashes[other]);
-    const auto records = copies(trace.has(call) ? trace.record(call) : CallRecord{{}, {}, ~std::uint64_t{0}});
+    const auto records = copies(trace.has(call) ? trace.record(call) : CallRecord{{}, {}, nullptr, ~std::uint64_t{0}});
     const auto text = [&](std::size_t rank) {
         if (call >= states[rank].count) { return std::string("nothing more"); }
         return records[rank].sequence == call ? records[rank].text() : std::string("what it no longer knows");

@@ -36,6 +36,7 @@ struct RecentCall {
     std::string axes;
     Signature signature{};
     SourceLocation where{};
+    std::string subject;  ///< CallSubject::text
 };
 
 /// A call as an observer sees it.
@@ -79,6 +80,14 @@ class Journal {
         return labels_.emplace_front(CommunicatorLabel{*this, traffic_.add_communicator(axes), std::string(axes)});
     }
 
+    /// What calls are for, always the same object for one text.
+    const CallSubject& subject(std::string_view text) {
+        for (const CallSubject& subject : subjects_) {
+            if (subject.text == text) { return subject; }
+        }
+        return subjects_.emplace_front(text);
+    }
+
     TrafficLog& traffic() noexcept { return traffic_; }
     const TrafficLog& traffic() const noexcept { return traffic_; }
 
@@ -98,7 +107,8 @@ class Journal {
         std::vector<RecentCall> calls;
         for (std::uint64_t i = calls_ - std::min<std::uint64_t>(calls_, recent); i < calls_; ++i) {
             const Entry& entry = entries_[i % recent];
-            calls.push_back({i, entry.label->axes, entry.call.signature, entry.call.where});
+            calls.push_back({i, entry.label->axes, entry.call.signature, entry.call.where,
+                             std::string(detail::text_of(entry.call.subject))});
         }
         return calls;
     }
@@ -118,14 +128,15 @@ class Journal {
     std::uint64_t calls_ = 0;
     std::array<Entry, recent> entries_{};
     std::forward_list<CommunicatorLabel> labels_;
+    std::forward_list<CallSubject> subjects_;
 };
 
 /// A line for each call: number, call, axes.
 inline std::string recent_calls_table(const std::vector<RecentCall>& calls) {
     std::string table;
     for (const RecentCall& call : calls) {
-        table +=
-            detail::concat("  ", call.number, "  ", describe(call.signature, call.where), " over ", call.axes, "\n");
+        table += detail::concat("  ", call.number, "  ", describe(call.signature, call.where, call.subject), " over ",
+                                call.axes, "\n");
     }
     return table.empty() ? "  (nothing)\n" : table;
 }
@@ -137,6 +148,16 @@ concept KeepsJournal = requires(const C comm) {
 };
 
 namespace detail {
+
+/// What calls over `comm` for that text are for; null where the engine keeps no journal.
+template <class C>
+const CallSubject* subject_of(const C& comm, std::string_view text) {
+    if constexpr (KeepsJournal<C>) {
+        return &comm.label().journal.subject(text);
+    } else {
+        return nullptr;
+    }
+}
 
 /// Every verb is begin, the engine's member, end: what verbs have in common stands here. False when an observer
 /// leaves the call out.

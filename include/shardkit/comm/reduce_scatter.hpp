@@ -25,9 +25,11 @@ concept ReduceScatters = Communicator<C> && Element<In> && Element<Out> &&
 namespace detail {
 /// The call in which every rank gives `count` elements, all ranks' pieces.
 template <class In, class Out>
-constexpr Call scatter_call(ReduceOp op, std::size_t count, SourceLocation where) noexcept {
-    return {
-        {Verb::reduce_scatter, element_type_of<In>, element_type_of<Out>, op, count, 0}, count * sizeof(In), where};
+constexpr Call scatter_call(ReduceOp op, std::size_t count, CallSite site) noexcept {
+    return {{Verb::reduce_scatter, element_type_of<In>, element_type_of<Out>, op, site.hash(), count, 0},
+            count * sizeof(In),
+            site.where,
+            site.subject};
 }
 }  // namespace detail
 
@@ -39,12 +41,12 @@ constexpr Call scatter_call(ReduceOp op, std::size_t count, SourceLocation where
 /// @throws  std::invalid_argument when full is not size times shard; CommError when the engine fails
 template <Element In, Element Out, ReduceScatters<In, Out> C>
 void reduce_scatter(const C& comm, ReduceOp op, std::span<const In> full, std::span<Out> shard,
-                    typename C::Stream stream, SourceLocation where = SourceLocation::current()) {
+                    typename C::Stream stream, CallSite site = SourceLocation::current()) {
     if (full.size() != shard.size() * comm.size()) {
-        throw_invalid_argument(where, "reduce_scatter over ", comm.axes(), ": full has ", full.size(),
+        throw_invalid_argument(site.where, "reduce_scatter over ", comm.axes(), ": full has ", full.size(),
                                " elements, expected ", comm.size(), " ranks x ", shard.size(), " of shard");
     }
-    const Call call = detail::scatter_call<In, Out>(op, full.size(), where);
+    const Call call = detail::scatter_call<In, Out>(op, full.size(), site);
     if (!detail::begin(comm, call, full.data(), shard.data())) { return; }
     if constexpr (KeepsJournal<C>) {
         detail::end(comm, call, full.data(), shard.data(), comm.reduce_scatter(op, full, shard, stream, call));
@@ -58,13 +60,13 @@ void reduce_scatter(const C& comm, ReduceOp op, std::span<const In> full, std::s
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
 template <Element T, ReduceScatters<T, T> C>
 void reduce_scatter_in_place(const C& comm, ReduceOp op, std::span<T> full, typename C::Stream stream,
-                             SourceLocation where = SourceLocation::current()) {
+                             CallSite site = SourceLocation::current()) {
     if (full.size() % comm.size() != 0) {
-        throw_invalid_argument(where, "reduce_scatter_in_place over ", comm.axes(), ": ", full.size(),
+        throw_invalid_argument(site.where, "reduce_scatter_in_place over ", comm.axes(), ": ", full.size(),
                                " elements, expected a multiple of ", comm.size(), " ranks");
     }
     if (comm.size() == 1) { return; }
-    const Call call = detail::scatter_call<T, T>(op, full.size(), where);
+    const Call call = detail::scatter_call<T, T>(op, full.size(), site);
     if (!detail::begin(comm, call, nullptr, full.data())) { return; }
     if constexpr (KeepsJournal<C>) {
         detail::end(comm, call, nullptr, full.data(), comm.reduce_scatter_in_place(op, full, stream, call));

@@ -33,7 +33,7 @@ void check_peer(const C& comm, std::string_view verb, std::size_t peer, SourceLo
 /// A message of `count` elements of type T, as one of its ends calls it.
 template <class T>
 constexpr Call message_call(Verb verb, std::size_t count, SourceLocation where) noexcept {
-    return {{verb, element_type_of<T>, element_type_of<T>, ReduceOp::sum, count, 0}, count * sizeof(T), where};
+    return {{verb, element_type_of<T>, element_type_of<T>, ReduceOp::sum, 0, count, 0}, count * sizeof(T), where};
 }
 }  // namespace detail
 

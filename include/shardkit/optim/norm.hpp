@@ -56,7 +56,11 @@ struct FinishNorm {
 template <class Engine>
 class NormMemory {
   public:
-    explicit NormMemory(Context<Engine>& context) noexcept : context_(&context) {}
+    explicit NormMemory(Context<Engine>& context)
+        : context_(&context), subject_(subject_of(context.world(), "the global norm")) {}
+
+    /// What the norms' all-reduces are for.
+    const CallSubject* subject() const noexcept { return subject_; }
 
     /// Where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
     double* take_total() {
@@ -77,6 +81,7 @@ class NormMemory {
 
   private:
     Context<Engine>* context_;
+    const CallSubject* subject_;
     typename Engine::template Buffer<double> scratch_;
     typename Engine::template Buffer<double> totals_;
     std::uint64_t taken_ = 0;
@@ -166,7 +171,7 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     reduced.groups(where).for_each(
         [&](auto& each) { add_norm_partial(Access::state(each), scratch.data(), partials); });
     communication.wait(compute.record());
-    all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, where);
+    all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, {where, memory.subject()});
     compute.wait(communication.record());
     double* const total = memory.take_total();
     Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});

@@ -5,7 +5,9 @@
 #include <span>
 
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
@@ -27,7 +29,11 @@ class GradientStore {
     /// `adopted`: the user's own full gradient buffer, or empty for one of ours.
     GradientStore(Context<Engine>& context, const GroupGeometry& geometry, GroupCommunicators<Engine> communicators,
                   std::span<Gradient> adopted)
-        : context_(&context), geometry_(&geometry), comms_(communicators), full_(adopted.data()) {
+        : context_(&context),
+          geometry_(&geometry),
+          comms_(communicators),
+          subject_(subject_of(comms_.data, concat("'", geometry.path, "' gradients"))),
+          full_(adopted.data()) {
         const PlacementTable& table = geometry.table;
         const BufferRow* const gradients = table.find(Role::gradients);
         if (gradients == nullptr) { return; }
@@ -123,23 +129,24 @@ class GradientStore {
 
     /// One collective of the table. A row of a part sums reduced values where they lie.
     void reduce(const CollectiveRow& row, typename Engine::Stream stream, SourceLocation where) {
+        const CallSite site{where, subject_};
         if (row.extent == Extent::tp_sum) {
             const std::span<Reduction> part = reduced().subspan(tp_sum_.begin, tp_sum_.size());
-            all_reduce_in_place(comms_[row.over], ReduceOp::sum, part, stream, where);
+            all_reduce_in_place(comms_[row.over], ReduceOp::sum, part, stream, site);
         } else if (row.extent == Extent::shard) {
-            all_reduce_in_place(comms_[row.over], ReduceOp::sum, reduced(), stream, where);
+            all_reduce_in_place(comms_[row.over], ReduceOp::sum, reduced(), stream, site);
         } else if (!row.in_place()) {
             const std::span<Reduction> target = row.target == Role::addend ? borrowed_addend(where) : reduced();
             if (row.verb == Verb::all_reduce) {
-                all_reduce(comms_[row.over], ReduceOp::sum, constant(full()), target, stream, where);
+                all_reduce(comms_[row.over], ReduceOp::sum, constant(full()), target, stream, site);
             } else {
-                reduce_scatter(comms_[row.over], ReduceOp::sum, constant(full()), target, stream, where);
+                reduce_scatter(comms_[row.over], ReduceOp::sum, constant(full()), target, stream, site);
             }
         } else if constexpr (Precision::reduces_in_place) {
             if (row.verb == Verb::all_reduce) {
-                all_reduce_in_place(comms_[row.over], ReduceOp::sum, full(), stream, where);
+                all_reduce_in_place(comms_[row.over], ReduceOp::sum, full(), stream, site);
             } else {
-                reduce_scatter_in_place(comms_[row.over], ReduceOp::sum, full(), stream, where);
+                reduce_scatter_in_place(comms_[row.over], ReduceOp::sum, full(), stream, site);
             }
         }
         if (row.when == When::later_microbatch) { accumulate(row.target, stream); }
@@ -171,6 +178,7 @@ class GradientStore {
     Context<Engine>* context_;
     const GroupGeometry* geometry_;
     GroupCommunicators<Engine> comms_;
+    const CallSubject* subject_;  // of reductions
     Gradient* full_ = nullptr;
     Buffer<Gradient> full_memory_;
     Buffer<Reduction> reduced_memory_;

@@ -156,7 +156,8 @@ class GroupState {
         typename Engine::template Buffer<Reduction> gathered;
         if (full.size() != geometry_.buffer_numel) {
             gathered = group_buffer<Reduction>(context_, path(), "gathered gradients", geometry_.buffer_numel);
-            all_gather(comms_.shards, full, gathered.span(), stream, where);
+            const std::string what = concat("'", path(), "' reduced gradients");
+            all_gather(comms_.shards, full, gathered.span(), stream, {where, subject_of(comms_.shards, what)});
             full = gathered.span();
         }
         const WholeTensor<Engine, Reduction> whole(context_, comms_.tp, geometry_, parameter, full, stream, where);

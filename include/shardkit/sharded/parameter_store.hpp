@@ -9,6 +9,7 @@
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/checked.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
@@ -41,6 +42,7 @@ class ParameterStore {
           geometry_(&geometry),
           gather_(gather_row(geometry.table)),
           gather_ranks_(communicators[gather_ != nullptr ? gather_->over : Over::shards]),
+          subject_(subject_of(gather_ranks_, concat("'", geometry.path, "' parameters"))),
           full_(adopted.data()) {
         const BufferRow* const gathered = geometry.table.find(Role::gathered);
         gathers_beside_ = gathered != nullptr;
@@ -171,9 +173,9 @@ class ParameterStore {
         stream.wait(updated_);
         const std::span<Gather> full(full_, geometry_->buffer_numel);
         if (gather_->in_place()) {
-            all_gather_in_place(gather_ranks_, full, stream, where);
+            all_gather_in_place(gather_ranks_, full, stream, {where, subject_});
         } else {
-            all_gather(gather_ranks_, std::span<const Gather>(shard_.span()), full, stream, where);
+            all_gather(gather_ranks_, std::span<const Gather>(shard_.span()), full, stream, {where, subject_});
         }
         gathered_ = stream.record();
     }
@@ -196,6 +198,7 @@ class ParameterStore {
     const GroupGeometry* geometry_;
     const CollectiveRow* gather_;
     Communicator gather_ranks_;
+    const CallSubject* subject_;  // of gathers
     Gather* full_ = nullptr;
     Buffer<Gather> full_memory_;
     Buffer<Gather> shard_;

@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
@@ -35,7 +38,8 @@ class WholeTensor {
         parts_ = full.subspan(range.begin, range.size());
         if (!group.parameters[parameter].split_over_tp() || group.tp_size == 1) { return; }
         gathered_ = group_buffer<T>(context, group.path, "a tensor gathered over tp", range.size() * group.tp_size);
-        all_gather(tp, parts_, gathered_.span(), stream, where);
+        const std::string what = concat("'", group.path, "' parameter '", group.parameters[parameter].name, "'");
+        all_gather(tp, parts_, gathered_.span(), stream, {where, subject_of(tp, what)});
         parts_ = gathered_.span();
     }
 

@@ -19,7 +19,7 @@ namespace {
 using namespace shardkit;
 
 Call call(Verb verb, std::size_t count, std::uint32_t line = 1) {
-    return {{verb, ElementType::fp32, ElementType::fp32, ReduceOp::sum, count, 0}, 4 * count, {"train.cpp", line}};
+    return {{verb, ElementType::fp32, ElementType::fp32, ReduceOp::sum, 0, count, 0}, 4 * count, {"train.cpp", line}};
 }
 
 /// What each of `ranks` ranks finds out after calls(rank, trace), with all-gathers of the threads engine.

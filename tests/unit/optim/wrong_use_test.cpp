@@ -35,6 +35,42 @@ bool has(const std::string& text, const char* part) { return text.find(part) != 
 
 }  // namespace
 
+namespace {
+
+/// Two groups of one size on two ranks; what the engine says on `rank` of a use that differs there.
+template <class Policy, class Use>
+std::string said_on(std::size_t asked, const Use& use) {
+    std::string said;
+    sk::threads::run(Flat{2}, [&](auto& rank) {
+        auto a = toy::linear_layer<Policy>(rank, "blocks.0");
+        auto b = toy::linear_layer<Policy>(rank, "blocks.1");
+        const std::string text = thrown_message<sk::CommError>([&] { use(rank.rank(), a, b); });
+        if (rank.rank() == asked) { said = text; }
+    });
+    return said;
+}
+
+}  // namespace
+
+TEST_CASE("groups of one size, used in another order on one of the ranks") {
+    for (const std::size_t rank : {0, 1}) {
+        CAPTURE(rank);
+        const std::string gathers = said_on<sk::FullShard>(
+            rank, [](std::size_t self, auto& a, auto& b) { static_cast<void>((self == 0 ? a : b).unshard()); });
+        CAPTURE(gathers);
+        CHECK(has(gathers, "rank 0 calls all_gather of 32 fp64 for 'blocks.0' parameters at "));
+        CHECK(has(gathers, "rank 1 calls all_gather of 32 fp64 for 'blocks.1' parameters at "));
+        const std::string adds = said_on<sk::NoShard>(rank, [](std::size_t self, auto& a, auto& b) {
+            auto model = sk::groups(a, b);
+            sk::Accumulation accumulation{model};
+            toy::add(accumulation, self == 0 ? b : a, 1);
+        });
+        CHECK(has(adds, "rank 0 calls all_reduce sum of "));
+        CHECK(has(adds, "for 'blocks.1' gradients at "));
+        CHECK(has(adds, "for 'blocks.0' gradients at "));
+    }
+}
+
 TEST_CASE("groups of two ranks in one model") {
     sk::threads::run(Flat{2}, [](auto& rank) {
         using Engine = sk::EngineOf<decltype(rank)>;

@@ -26,6 +26,7 @@ struct Call {
     const std::string& axes;
     Signature signature;
     SourceLocation where;
+    const CallSubject* subject = nullptr;
     std::uint64_t sequence = 0;  ///< collectives of the group before this one
 
     std::string doing() const { return shardkit::detail::concat(name(signature.verb), " over ", axes); }

@@ -160,7 +160,8 @@ class Communicator {
     template <class Body>
     void run(const shardkit::Call& what, const Stream& stream, const Body& body) const {
         world_->execute(stream, what.where, [self = *this, what, body] {
-            detail::Call call{*self.world_, *self.group_, self.label_->axes, what.signature, what.where};
+            detail::Call call{*self.world_,   *self.group_, self.label_->axes,
+                              what.signature, what.where,   what.subject};
             detail::enter(call);
             body(static_cast<const detail::Call&>(call));
         });
@@ -169,7 +170,8 @@ class Communicator {
     template <class T, class Fill>
     void pass(const shardkit::Call& what, const Stream& stream, const Fill& fill) const {
         world_->execute(stream, what.where, [self = *this, what, fill] {
-            const detail::Call call{*self.world_, *self.group_, self.label_->axes, what.signature, what.where};
+            const detail::Call call{*self.world_,   *self.group_, self.label_->axes,
+                                    what.signature, what.where,   what.subject};
             detail::Message<T> message(call);
             fill(message);
             message.pass();

@@ -18,7 +18,9 @@ namespace shardkit::mpi::detail {
 
 using shardkit::detail::CallRecord;
 
-inline CallRecord record_of(const Call& call) noexcept { return {call.signature, call.where, call.sequence}; }
+inline CallRecord record_of(const Call& call) noexcept {
+    return {call.signature, call.where, call.subject, call.sequence};
+}
 
 /// Collective: every rank tells what it called. @throws CommError, always
 [[noreturn]] inline void throw_disagreement(const Call& call) {

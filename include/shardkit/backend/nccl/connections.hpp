@@ -274,7 +274,8 @@ class Connections : private gpu::Watch {
         std::string text;
         for (std::size_t i = calls.size() - std::min(calls.size(), most); i < calls.size(); ++i) {
             text += shardkit::detail::concat(text.empty() ? "; this rank's last calls: " : ", ",
-                                             describe(calls[i].signature, calls[i].where), " over ", calls[i].axes);
+                                             describe(calls[i].signature, calls[i].where, calls[i].subject), " over ",
+                                             calls[i].axes);
         }
         return text;
     }

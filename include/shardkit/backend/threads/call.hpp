@@ -14,6 +14,7 @@ struct Call {
     const void* input = nullptr;
     void* output = nullptr;
     SourceLocation where{};
+    const CallSubject* subject = nullptr;  ///< of the rank's journal, which outlives the call
 };
 static_assert(sizeof(Call) <= 64, "peers look at one cache line");
 

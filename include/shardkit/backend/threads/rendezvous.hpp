@@ -34,7 +34,7 @@ class Round {
           sequence_(own_.sequence),
           carried_(input_bytes <= carried_bytes) {
         Published& published = own_.published[parity()];
-        published.call = {call.signature, input, output, call.where};
+        published.call = {call.signature, input, output, call.where, call.subject};
         if (carried_ && input_bytes > 0) { std::memcpy(published.carried, input, input_bytes); }
         WaitWord& word = handle.group->word();
         const std::uint32_t complete = next_phase();
@@ -71,15 +71,17 @@ class Round {
         const Call second = call(other_);
         const Call own = call(handle_.rank);
         wait_for_exit();
-        throw CommError(
-            "threads", shardkit::detail::concat(name(own.signature.verb), " over ", handle_.axes()),
-            shardkit::detail::concat("the ranks disagree in call ", sequence_, ": rank ", handle_.world_rank(0),
-                                     " calls ", describe(first.signature, first.where), ", rank ",
-                                     handle_.world_rank(other_), " calls ", describe(second.signature, second.where)),
-            own.where);
+        throw CommError("threads", shardkit::detail::concat(name(own.signature.verb), " over ", handle_.axes()),
+                        shardkit::detail::concat("the ranks disagree in call ", sequence_, ": rank ",
+                                                 handle_.world_rank(0), " calls ", text(first), ", rank ",
+                                                 handle_.world_rank(other_), " calls ", text(second)),
+                        own.where);
     }
 
   private:
+    static std::string text(const Call& call) {
+        return describe(call.signature, call.where, shardkit::detail::text_of(call.subject));
+    }
     [[noreturn]] void refuse(const shardkit::Call& call) const {
         handle_.world->throw_peer_error(self(), waiting(call), handle_.group->world_ranks());
     }
