@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include <shardkit/core/source_location.hpp>
+
 namespace shardkit::detail {
 
 /// The library's way to what public objects keep to themselves: verbs of one room reach the insides that another room
@@ -12,10 +14,10 @@ struct Access {
     static T make(Arguments&&... arguments) {
         return T(std::forward<Arguments>(arguments)...);
     }
-    /// What stands behind a Sharded.
+    /// What stands behind a Sharded. @throws UsageError when it was moved from
     template <class Layer>
-    static auto& state(const Layer& layer) noexcept {
-        return *layer.state_;
+    static auto& state(const Layer& layer, SourceLocation where = SourceLocation::current()) {
+        return layer.live(where);
     }
     /// Ends a gradient handle; null when it was added before.
     template <class Handle>
@@ -41,6 +43,12 @@ struct Access {
     template <class Scaled>
     static auto* loss_scale(const Scaled& scaled) noexcept {
         return scaled.loss_scale();
+    }
+    static bool moved_from(const auto& layer) noexcept { return layer.state_ == nullptr; }
+    /// Paths of the groups that were made with a context and live.
+    template <class Context>
+    static auto& living(Context& context) noexcept {
+        return context.living_;
     }
     /// The slots that groups of a rank take turns in.
     template <class Context>

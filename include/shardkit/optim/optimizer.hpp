@@ -66,6 +66,7 @@ class Optimizer {
         : groups_(groups), options_(options), param_groups_(std::move(param_groups)) {
         validate(options, where);
         for (const ParamGroup& group : param_groups_) { validate(group, where); }
+        auto& context = groups_.context(where);
         std::set<std::string> paths;
         groups_.for_each_indexed([&](auto& layer, auto part, std::size_t) {
             if (!paths.insert(layer.path()).second) {
@@ -75,7 +76,6 @@ class Optimizer {
             std::get<decltype(part)::value>(group_optimizers_)
                 .emplace_back(layer.context(), detail::Access::state(layer).geometry(), options_, param_groups_);
         });
-        auto& context = groups_.context(where);
         // Here, so that the first step allocates nothing but the norm's buffers.
         static_cast<void>(context.template kept<detail::NormMemory<Engine>>());
         engine_options_ = detail::EngineTable<Engine, Options>(context, options_);
@@ -170,7 +170,7 @@ class Optimizer {
         }
         auto expected = known_.begin();
         groups_.for_each([&](auto& layer) {
-            if (detail::Access::state(layer).identity() != expected->identity) {
+            if (detail::Access::state(layer, where).identity() != expected->identity) {
                 throw_usage_error(where, "optimizer step: '", layer.path(), "' stands where '", expected->path,
                                   "' was when the optimizer was made, whose states are kept; make a new optimizer");
             }

@@ -19,6 +19,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/detail/end_program.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axes_label.hpp>
@@ -79,6 +80,15 @@ class Context {
     }
     Context(const Context&) = delete;
     Context& operator=(const Context&) = delete;
+    /// Ends the program when a group lives on, whose memory and streams end here.
+    ~Context() {
+        if (!living_.empty()) {
+            detail::end_program("rank ", rank(), " of mesh ", grid_.describe(), " ended before '", *living_.back(),
+                                "'",
+                                living_.size() > 1 ? detail::concat(" and ", living_.size() - 1, " more groups") : "",
+                                " made with it");
+        }
+    }
 
     std::size_t rank() const noexcept { return world_.rank(); }
     std::size_t world_size() const noexcept { return world_.size(); }
@@ -249,6 +259,7 @@ class Context {
     std::vector<Made> made_;
     TrafficLog uncounted_;
     std::vector<Kept> kept_;
+    std::vector<const std::string*> living_;  // paths of the groups
 };
 
 }  // namespace shardkit

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/detail/end_program.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/policy/policy_rules.hpp>
@@ -53,10 +56,22 @@ class GroupState {
             }
         });
         counted_segments_ = {context, std::span<const IndexRange>(counted.data(), counted.size())};
+        Access::living(context).push_back(&geometry_.path);
     }
     /// Waits for what the streams still do with this group's memory. An error of theirs that nobody waited for is
-    /// dropped: a destructor has nobody to tell.
+    /// dropped: a destructor has nobody to tell. Ends the program when something still refers to the group.
     ~GroupState() {
+        if (parameters_.windows() > 0) {
+            end_program("'", path(), "' ended or was assigned to while ", parameters_.windows(),
+                        " window(s) of it are open; the last one was opened at ", parameters_.opened().file, ":",
+                        parameters_.opened().line);
+        }
+        if (step_.busy()) {
+            end_program("'", path(), "' ended or was assigned to while an accumulation or gradients over it live on");
+        }
+        // Mostly the last one.
+        auto& living = Access::living(context_);
+        living.erase(std::next(std::find(living.rbegin(), living.rend(), &geometry_.path)).base());
         try {
             context_.communication_stream().synchronize();
             context_.compute_stream().synchronize();

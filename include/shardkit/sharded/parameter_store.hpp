@@ -85,7 +85,11 @@ class ParameterStore {
             gathered_in_ = capture();
         }
         ++windows_;
+        opened_ = where;
     }
+    std::size_t windows() const noexcept { return windows_; }
+    /// Where the last window was opened.
+    SourceLocation opened() const noexcept { return opened_; }
     /// Later work on the compute stream sees the gathered values.
     void wait() { context_->compute_stream().wait(gathered_); }
     /// Closes a window; local work only.
@@ -208,6 +212,7 @@ class ParameterStore {
     Event gathered_{};
     std::uint64_t generation_ = 0;
     std::size_t windows_ = 0;
+    SourceLocation opened_{};
     bool gathers_beside_ = false;  // into another buffer than the one that is true between steps
     bool leases_full_ = false;
     bool stale_ = false;

@@ -47,7 +47,8 @@ inline namespace SHARDKIT_BUILD {
 ///     Sharded<TensorList<float>, FullShard, Engine> block{rank, "blocks.0", {{"w", {out, in}}, {"b", {out}}}};
 /// Construction is collective over the mesh (sub-communicators are made there and nowhere else), and the ranks
 /// compare there what they were given. Parameters start at zero; `initialize`, `load` or `from_full` give them
-/// values. Movable; windows and handles survive. Errors name the group's path.
+/// values. Movable; windows and handles survive. Errors name the group's path. It ends before the rank that it was
+/// made with, and after its windows and gradient handles: else the program ends, with a line that names them.
 template <class ParamOrGroup, class PolicyType, class EngineType,
           class PrecisionType = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 class Sharded {
@@ -139,14 +140,14 @@ class Sharded {
 
     /// Starts the gather; `std::move(pending).wait()` gives the window.
     PendingWindow<State> begin_unshard(SourceLocation where = SourceLocation::current()) {
-        state_->parameters().open(where);
+        live(where).parameters().open(where);
         return detail::Access::make<PendingWindow<State>>(*state_, where);
     }
 
     /// Ends a window: full parameters are released where the policy says so. Local work.
     /// @throws UsageError when the window is another group's or already ended
     void reshard(Window<State>&& window, SourceLocation where = SourceLocation::current()) {
-        if (!window.belongs_to(*state_)) {
+        if (!window.belongs_to(live(where))) {
             throw_usage_error(where, "'", path(), "': reshard of a window that ",
                               window.open() ? "belongs to another group" : "has already ended");
         }
@@ -157,7 +158,7 @@ class Sharded {
     /// the same values for every world size and policy. Local work: each rank computes what it holds.
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) {
-        state_->initialize(value, where);
+        live(where).initialize(value, where);
     }
 
     /// Sets one parameter (its type, its name or its number) from its full values, the same on every rank; each rank
@@ -166,20 +167,20 @@ class Sharded {
     ///         number; UsageError when a window is open
     template <class P, FloatingElement T>
     void load(const P& parameter, std::span<const T> values, SourceLocation where = SourceLocation::current()) {
-        state_->load(number_of(parameter, where), values, where);
+        live(where).load(number_of(parameter, where), values, where);
     }
 
     /// Copies one whole parameter (its type, its name or its number) into `values` on every rank. Collective as
     /// unshard.
     template <class P, FloatingElement T>
     void read_full(const P& parameter, std::span<T> values, SourceLocation where = SourceLocation::current()) {
-        state_->read_full(number_of(parameter, where), true, values, where);
+        live(where).read_full(number_of(parameter, where), true, values, where);
     }
     /// The same on world rank `root` alone; the others pass an empty span. Collective as unshard.
     template <class P, FloatingElement T>
     void read_full_on(std::size_t root, const P& parameter, std::span<T> values,
                       SourceLocation where = SourceLocation::current()) {
-        if (root >= state_->context().world_size()) {
+        if (root >= live(where).context().world_size()) {
             throw_invalid_argument(where, "'", path(), "': read_full_on root ", root, ", expected a rank below ",
                                    state_->context().world_size());
         }
@@ -187,31 +188,43 @@ class Sharded {
     }
 
     /// What this rank holds of each parameter and its master copy.
-    std::vector<ShardInfo> shards() const { return state_->shards(); }
+    std::vector<ShardInfo> shards(SourceLocation where = SourceLocation::current()) const {
+        return live(where).shards();
+    }
 
-    const std::string& path() const noexcept { return state_->path(); }
+    const std::string& path(SourceLocation where = SourceLocation::current()) const { return live(where).path(); }
     /// Sizes of the flat buffer and of its shards.
-    const FlatLayout& layout() const noexcept { return state_->layout(); }
+    const FlatLayout& layout(SourceLocation where = SourceLocation::current()) const { return live(where).layout(); }
     /// Name, shape, attributes and place of each parameter, in order.
-    std::span<const PlacedParameter> parameters() const noexcept { return state_->geometry().parameters; }
+    std::span<const PlacedParameter> parameters(SourceLocation where = SourceLocation::current()) const {
+        return live(where).geometry().parameters;
+    }
     /// The number of a parameter from its type, its name or that number.
     /// @throws std::invalid_argument when the group has none of that name or number
     template <class P>
     std::size_t number_of(const P& parameter, SourceLocation where = SourceLocation::current()) const {
         if constexpr (std::integral<P> || std::convertible_to<const P&, std::string_view>) {
-            return state_->geometry().number_of(parameter, where);
+            return live(where).geometry().number_of(parameter, where);
         } else {
             static_assert(Group::template contains<P>, "Sharded: this parameter is not in the group");
             return Group::template index<P>;
         }
     }
-    const Policy& policy() const noexcept { return state_->policy(); }
-    bool trainable() const noexcept { return state_->trainable(); }
-    Context<Engine>& context() const noexcept { return state_->context(); }
+    const Policy& policy(SourceLocation where = SourceLocation::current()) const { return live(where).policy(); }
+    bool trainable(SourceLocation where = SourceLocation::current()) const { return live(where).trainable(); }
+    Context<Engine>& context(SourceLocation where = SourceLocation::current()) const { return live(where).context(); }
 
   private:
     friend detail::Access;
     explicit Sharded(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+    /// What stands behind this object. @throws UsageError when it was moved from
+    State& live(SourceLocation where) const {
+        if (state_ == nullptr) [[unlikely]] {
+            throw_usage_error(where, "a Sharded was used after it was moved from");
+        }
+        return *state_;
+    }
 
     static std::unique_ptr<State> make(Context<Engine>& context, std::string path, const Tensors& tensors,
                                        const Options& options, AdoptedMemory<Gather, Gradient> memory,

@@ -60,6 +60,8 @@ class StepState {
     void assume_reduced() noexcept { phase_ = Phase::reduced; }
     void end() noexcept { phase_ = Phase::idle; }
 
+    /// Whether a step or a handle refers to the group.
+    bool busy() const noexcept { return out_ || phase_ != Phase::idle; }
     bool accumulating() const noexcept { return phase_ == Phase::accumulating; }
     bool skipped() const noexcept { return phase_ == Phase::skipped; }
 

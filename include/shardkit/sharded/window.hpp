@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include <shardkit/core/checked.hpp>
@@ -33,7 +34,7 @@ class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
     /// The whole parameter P, in the gathered type.
     /// @throws UsageError after the window's end
     template <class P>
-    SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto operator[](P) const {
+    SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto operator[](P) const& {
         constexpr bool in_group = State::Group::template contains<P>;
         static_assert(in_group, "Window: this parameter is not in the group");
         if constexpr (in_group) {
@@ -41,14 +42,25 @@ class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
             return whole(State::Group::template index<P>);
         }
     }
+    /// A window that is not kept ends with the expression, and with it what it shows.
+    template <class P>
+    SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto operator[](P parameter) const&& {
+        constexpr bool kept = !std::is_same_v<P, P>;
+        static_assert(kept,
+                      "Window: this one ends before its parameters are used; keep it: const auto w = "
+                      "layer.unshard();");
+        return (*this)[parameter];
+    }
     /// The whole parameter of that name or number.
     /// @throws UsageError after the window's end; std::invalid_argument when the group has no such parameter
     template <class NameOrNumber>
     SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto view(const NameOrNumber& parameter,
-                                                SourceLocation where = SourceLocation::current()) const {
+                                                SourceLocation where = SourceLocation::current()) const& {
         if (state_ == nullptr) { throw_usage_error(where, "window used after its end"); }
         return whole(state_->geometry().number_of(parameter, where));
     }
+    template <class NameOrNumber>
+    void view(const NameOrNumber&, SourceLocation = SourceLocation::current()) const&& = delete;
     bool open() const noexcept { return state_ != nullptr; }
     bool belongs_to(const State& state) const noexcept { return state_ == &state; }
 

@@ -52,7 +52,9 @@ class StepScope {
     }
     ~StepScope() {
         if (groups_) {
-            groups_->for_each([](auto& layer) { Access::state(layer).step().end(); });
+            groups_->for_each([](auto& layer) {
+                if (!Access::moved_from(layer)) { Access::state(layer).step().end(); }
+            });
         }
     }
 
@@ -86,7 +88,7 @@ class [[nodiscard]] Accumulation {
         constexpr bool known = Groups<T...>::template contains<Layer>;
         static_assert(known, "Accumulation::gradients: this Sharded is not one of the accumulation's groups");
         if constexpr (known) {
-            auto& state = detail::Access::state(layer);
+            auto& state = detail::Access::state(layer, where);
             require_trainable(layer, where);
             state.step().hand_out(layer.path(), where);
             try {

@@ -96,9 +96,9 @@ class Groups {
         std::string_view path;
         for_each([&](auto& layer) {
             if (first == nullptr) {
-                first = &layer.context();
+                first = &layer.context(where);
                 path = layer.path();
-            } else if (first != &layer.context()) {
+            } else if (first != &layer.context(where)) {
                 throw_usage_error(
                     where, "groups(...): '", path, "' is on mesh ", first->grid().describe(), ", '", layer.path(),
                     "' on mesh ", layer.context().grid().describe(),

@@ -74,7 +74,8 @@ TEST_CASE("NoShard works on the user's parameters and gradients in place, also m
                 }
                 // Written by the user between steps: it is the user's memory.
                 p[0] = 77;
-                CHECK(layer.unshard()[Weight{}][0] == 77);
+                const auto window = layer.unshard();
+                CHECK(window[Weight{}][0] == 77);
             });
         }
     }
@@ -121,8 +122,9 @@ TEST_CASE("the library's aligned layout can be adopted as well") {
         std::vector<double> parameters(64);  // fp64: weight at 0, bias at 48, two virtual shards of 32
         parameters[48] = 5;
         auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {parameters, {}}, {});
-        CHECK(layer.unshard()[Bias{}].data() == parameters.data() + 48);
-        CHECK(layer.unshard()[Bias{}][0] == 5);
+        const auto window = layer.unshard();
+        CHECK(window[Bias{}].data() == parameters.data() + 48);
+        CHECK(window[Bias{}][0] == 5);
     });
 }
 

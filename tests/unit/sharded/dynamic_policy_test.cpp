@@ -74,6 +74,7 @@ TEST_CASE("what a policy's type refuses, a policy chosen at run time refuses by 
         // What can be adopted is.
         auto layer = Layer::adopt(rank, "mine", shapes, {memory, {}},
                                   {sk::DynamicPolicy(sk::NoShard{}), sk::Packing::exact, {}});
-        CHECK(layer.unshard()[toy::Weight{}].data() == memory.data());
+        const auto window = layer.unshard();
+        CHECK(window[toy::Weight{}].data() == memory.data());
     });
 }

@@ -98,7 +98,10 @@ void check_frozen_group(const sk::DynamicPolicy& policy) {
         CHECK(optimizer.template steps<1>() == 2);
         // Its windows gather where the policy shards parameters, and a load reaches every rank.
         rank.traffic().clear();
-        for (int i = 0; i < 2; ++i) { CHECK(static_cast<float>(frozen.unshard()[Bias{}][6]) == 106); }
+        for (int i = 0; i < 2; ++i) {
+            const auto window = frozen.unshard();
+            CHECK(static_cast<float>(window[Bias{}][6]) == 106);
+        }
         CHECK(toy::calls(rank, sk::Verb::all_gather) ==
               (policy.values().parameters == sk::Placement::sharded ? 2 : 0));
     });

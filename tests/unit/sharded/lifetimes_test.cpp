@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <csignal>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+
+#include "unit/sharded/linear_layer.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace sk = shardkit;
+using toy::Bias;
+using toy::Flat;
+
+namespace {
+
+/// What a process of its own writes to its error stream before it aborts; "it lives" where it does not.
+template <class F>
+std::string last_words(const F& f) {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        const rlimit no_core{};
+        setrlimit(RLIMIT_CORE, &no_core);
+        std::signal(SIGABRT, SIG_DFL);  // not the test runner's
+        dup2(ends[1], STDERR_FILENO);
+        f();
+        _exit(0);
+    }
+    close(ends[1]);
+    std::string said;
+    char buffer[512];
+    for (ssize_t n = 0; (n = read(ends[0], buffer, sizeof buffer)) > 0;) {
+        said.append(buffer, static_cast<std::size_t>(n));
+    }
+    close(ends[0]);
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? said : "it lives";
+}
+
+template <class F>
+std::string last_words_of_rank(const F& f) {
+    return last_words([&] { sk::threads::run(Flat{1}, f); });
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a container that was moved from says so, with the user's line") {
+    sk::threads::run(Flat{1}, [](auto& rank) {
+        auto layer = toy::linear_layer<sk::FullShard>(rank);
+        auto moved = std::move(layer);
+        const std::string text = "a Sharded was used after it was moved from";
+        CHECK_USAGE_ERROR(layer.unshard(), text);
+        CHECK_USAGE_ERROR(layer.path(), text);
+        CHECK_USAGE_ERROR(layer.shards(), text);
+        CHECK_USAGE_ERROR(layer.number_of("bias"), text);
+        CHECK_USAGE_ERROR(layer.initialize([](auto, auto, auto) { return 0.0; }), text);
+        auto model = sk::groups(layer);
+        CHECK_USAGE_ERROR(sk::Accumulation{model}, text);
+        CHECK_USAGE_ERROR(sk::SGD{model}, text);
+        auto alive = sk::groups(moved);
+        CHECK_NOTHROW(sk::Accumulation{alive});
+        layer = std::move(moved);
+        CHECK(layer.path() == "layer");
+    });
+}
+
+TEST_CASE("a container that ends, or is assigned to, under an open window") {
+    const std::string ended = last_words_of_rank([](auto& rank) {
+        std::optional layer(toy::linear_layer<sk::FullShard>(rank));
+        const auto window = layer->unshard();
+        layer.reset();
+    });
+    CHECK(has(ended, "shardkit: 'layer' ended or was assigned to while 1 window(s) of it are open"));
+    CHECK(has(ended, "lifetimes_test.cpp:"));
+    const std::string assigned = last_words_of_rank([](auto& rank) {
+        auto layer = toy::linear_layer<sk::NoShard>(rank, "a");
+        const auto window = layer.unshard();
+        layer = toy::linear_layer<sk::NoShard>(rank, "b");
+    });
+    CHECK(has(assigned, "'a' ended or was assigned to while 1 window(s)"));
+    CHECK(last_words_of_rank([](auto& rank) {
+              auto layer = toy::linear_layer<sk::NoShard>(rank, "a");
+              { const auto window = layer.unshard(); }
+              layer = toy::linear_layer<sk::NoShard>(rank, "b");
+          }) == "it lives");
+}
+
+TEST_CASE("a container that ends in the middle of a step") {
+    const std::string words = last_words_of_rank([](auto& rank) {
+        std::optional layer(toy::linear_layer<sk::FullShard>(rank));
+        auto model = sk::groups(*layer);
+        sk::Accumulation accumulation{model};
+        auto handle = accumulation.gradients(*layer);
+        layer.reset();
+    });
+    CHECK(has(words, "'layer' ended or was assigned to while an accumulation or gradients over it live on"));
+}
+
+TEST_CASE("a container that outlives its rank") {
+    const std::string words = last_words([] {
+        using Layer = toy::LinearLayer<sk::DynamicPolicy, sk::threads::Engine>;
+        std::optional<Layer> carried;
+        sk::threads::run(Flat{1}, [&](auto& rank) { carried = toy::linear_layer<sk::FullShard>(rank, "carried"); });
+        static_cast<void>(carried->path());
+    });
+    CHECK(has(words, "rank 0 of mesh "));
+    CHECK(has(words, "ended before 'carried' made with it"));
+}
