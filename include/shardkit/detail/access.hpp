@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include <shardkit/core/source_location.hpp>
-
 namespace shardkit::detail {
 
 /// The library's way to what public objects keep to themselves: verbs of one room reach the insides that another room
@@ -15,9 +13,9 @@ struct Access {
         return T(std::forward<Arguments>(arguments)...);
     }
     /// What stands behind a Sharded. @throws UsageError when it was moved from
-    template <class Layer>
-    static auto& state(const Layer& layer, SourceLocation where = SourceLocation::current()) {
-        return layer.live(where);
+    template <class Layer, class... Location>
+    static auto& state(const Layer& layer, const Location&... where) {
+        return layer.live({where...});
     }
     /// Ends a gradient handle; null when it was added before.
     template <class Handle>
