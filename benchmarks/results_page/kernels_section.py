@@ -7,7 +7,7 @@ from text import figure, percent, table
 
 QUESTION = "How fast are the kernels of a step, beside a copy?"
 ON_GPU = {"adamw": "gpu_adamw", "norm": "gpu_norm", "pack": "gpu_pack", "unpack": "gpu_pack"}
-# Smaller ones are over before a GPU's memory is busy.
+# Smaller ones are over before a GPU's memory is busy. A row's size is that of whole elements.
 LEAST_ON_GPU = 256 << 20
 TENSORS = 300
 
@@ -18,7 +18,7 @@ def evidence(result):
         return
     for row in result["rows"]:
         what = f"{row['kernel']} {row['type']} {size_text(row['size'])}"
-        if row["kernel"] in ON_GPU and row["size"] >= LEAST_ON_GPU:
+        if row["kernel"] in ON_GPU and row["size"] > LEAST_ON_GPU - row["bytes_per_element"]:
             yield Evidence(ON_GPU[row["kernel"]], row["share_of_copy"], what)
         if row["tensors"] is not None and row["tensors"] >= TENSORS:
             yield Evidence("gpu_launches", row["launches"], what)
