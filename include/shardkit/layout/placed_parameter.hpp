@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/index_range.hpp>
@@ -41,14 +43,14 @@ struct Placing {
 /// @throws std::invalid_argument that names the parameter when tp does not divide the extent that it splits;
 ///         std::length_error when the group is too large for its bytes to be counted
 constexpr FlatLayout place_parameters(std::string_view path, std::span<PlacedParameter> parameters,
-                                      const Placing& placing) {
+                                      const Placing& placing, SourceLocation where) {
     for (PlacedParameter& p : parameters) {
         p.part = TensorPart(p.shape);
         if (!p.split_over_tp()) { continue; }
         if (p.shape.extents[p.tp.dimension] % placing.tp != 0) {
-            throw std::invalid_argument(concat(
-                "'", path, "' parameter '", p.name, "' of shape ", p.shape.describe(), " is split along dimension ",
-                p.tp.dimension, " over tp = ", placing.tp, ", expected an extent that ", placing.tp, " divides"));
+            throw_invalid_argument(where, "'", path, "' parameter '", p.name, "' of shape ", p.shape.describe(),
+                                   " is split along dimension ", p.tp.dimension, " over tp = ", placing.tp,
+                                   ", expected an extent that ", placing.tp, " divides");
         }
         p.part = TensorPart(p.shape, p.tp.dimension, placing.tp, placing.tp_index);
     }
@@ -65,7 +67,7 @@ constexpr FlatLayout place_parameters(std::string_view path, std::span<PlacedPar
                           [](const auto& a, const auto& b) { return a.part.numel() < b.part.numel(); });
     throw std::length_error(concat("'", path, "' parameter '", largest.name, "' of shape ", largest.shape.describe(),
                                    ": the group's elements, padded for ", placing.shards, " shards, are more than ",
-                                   most, ": their bytes overflow 64 bits"));
+                                   most, ": their bytes overflow 64 bits (", where.file, ":", where.line, ")"));
 }
 
 /// Of the flat buffer, what is summed over tp in one call: the gradients of tp::PartialSum and the padding between.
@@ -91,8 +93,8 @@ constexpr bool trainable(std::span<const PlacedParameter> parameters) noexcept {
 /// The records of `tensors` (a Shapes or a TensorList), checked and not yet placed: an array where their number is
 /// known to the compiler, so that a plan works in constant expressions.
 template <class Tensors>
-constexpr auto checked_parameters(std::string_view path, const Tensors& tensors) {
-    tensors.check(path);
+constexpr auto checked_parameters(std::string_view path, const Tensors& tensors, SourceLocation where) {
+    tensors.check(path, where);
     const auto filled = [&](auto parameters) {
         for (std::size_t i = 0; i < parameters.size(); ++i) {
             static_cast<ParameterRecord&>(parameters[i]) = tensors.record(i);

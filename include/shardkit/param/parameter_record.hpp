@@ -3,11 +3,11 @@
 
 #include <cstddef>
 #include <span>
-#include <stdexcept>
 #include <string_view>
 
 #include <shardkit/core/dynamic.hpp>
-#include <shardkit/detail/concat.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/param/attributes.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
@@ -28,9 +28,9 @@ namespace detail {
 /// @throws std::invalid_argument that names path and parameter for an extent of zero, one that differs from its
 ///         fixed value, or a shape whose element count overflows
 constexpr void check_shape(std::string_view path, std::string_view name, const TensorShape& shape,
-                           std::span<const std::size_t> fixed = {}) {
+                           std::span<const std::size_t> fixed, SourceLocation where) {
     const auto refuse = [&](const auto&... pieces) {
-        throw std::invalid_argument(concat("'", path, "' parameter '", name, "': ", pieces...));
+        throw_invalid_argument(where, "'", path, "' parameter '", name, "': ", pieces...);
     };
     for (std::size_t i = 0; i < shape.rank; ++i) {
         if (shape.extents[i] == 0) { refuse("extent ", i, " is 0, expected at least 1"); }

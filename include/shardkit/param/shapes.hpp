@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/param/parameter_record.hpp>
 #include <shardkit/param/params.hpp>
 
@@ -60,9 +61,10 @@ class Shapes {
     /// That the group at `path` can have these shapes.
     /// @throws std::invalid_argument that names path and parameter for an extent of zero, one that differs from its
     ///         static value, or a shape whose element count overflows
-    constexpr void check(std::string_view path) const {
+    constexpr void check(std::string_view path, SourceLocation where = SourceLocation::current()) const {
         [&]<std::size_t... I>(std::index_sequence<I...>) {
-            (detail::check_shape(path, Group::names[I], shapes_[I], Group::template At<I>::static_extents), ...);
+            (detail::check_shape(path, Group::names[I], shapes_[I], Group::template At<I>::static_extents, where),
+             ...);
         }
         (std::make_index_sequence<Group::count>{});
     }

@@ -7,14 +7,14 @@
 #include <initializer_list>
 #include <ranges>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <shardkit/core/element.hpp>
-#include <shardkit/detail/concat.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/param/parameter_record.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
@@ -25,13 +25,16 @@ namespace shardkit {
 class NamedTensor {
   public:
     /// @throws std::invalid_argument for more than 8 extents
-    NamedTensor(std::string name, std::initializer_list<std::size_t> extents, ParameterAttributes attributes = {})
-        : NamedTensor(std::move(name), std::span<const std::size_t>(extents.begin(), extents.size()), attributes) {}
-    NamedTensor(std::string name, std::span<const std::size_t> extents, ParameterAttributes attributes = {})
+    NamedTensor(std::string name, std::initializer_list<std::size_t> extents, ParameterAttributes attributes = {},
+                SourceLocation where = SourceLocation::current())
+        : NamedTensor(std::move(name), std::span<const std::size_t>(extents.begin(), extents.size()), attributes,
+                      where) {}
+    NamedTensor(std::string name, std::span<const std::size_t> extents, ParameterAttributes attributes = {},
+                SourceLocation where = SourceLocation::current())
         : name_(std::move(name)), attributes_(attributes) {
         if (extents.size() > TensorShape::max_rank) {
-            throw std::invalid_argument(detail::concat("tensor '", name_, "': ", extents.size(),
-                                                       " extents, expected at most ", TensorShape::max_rank));
+            throw_invalid_argument(where, "tensor '", name_, "': ", extents.size(), " extents, expected at most ",
+                                   TensorShape::max_rank);
         }
         shape_.rank = extents.size();
         std::copy(extents.begin(), extents.end(), shape_.extents.begin());
@@ -71,16 +74,17 @@ class TensorList {
     template <std::ranges::forward_range Names, std::ranges::forward_range Sizes>
     requires std::convertible_to<std::ranges::range_reference_t<const Names&>, std::string_view> &&
         std::convertible_to<std::ranges::range_reference_t<const Sizes&>, std::size_t>
-        TensorList(const Names& names, const Sizes& sizes, ParameterAttributes attributes = {}) {
+        TensorList(const Names& names, const Sizes& sizes, ParameterAttributes attributes = {},
+                   SourceLocation where = SourceLocation::current()) {
         const auto given = std::ranges::distance(names);
         const auto counted = std::ranges::distance(sizes);
         if (given != counted) {
-            throw std::invalid_argument(detail::concat("TensorList: ", given, " names and ", counted,
-                                                       " sizes, expected one size for each name"));
+            throw_invalid_argument(where, "TensorList: ", given, " names and ", counted,
+                                   " sizes, expected one size for each name");
         }
         auto size = std::ranges::begin(sizes);
         for (const std::string_view name : names) {
-            add({std::string(name), {static_cast<std::size_t>(*size)}, attributes});
+            add({std::string(name), {static_cast<std::size_t>(*size)}, attributes, where});
             ++size;
         }
     }
@@ -100,37 +104,34 @@ class TensorList {
     }
     /// That these can be the parameters of the group at `path`: what Params and Shapes refuse, partly when compiling.
     /// @throws std::invalid_argument that names path and tensor, what was given and what was expected
-    void check(std::string_view path) const {
+    void check(std::string_view path, SourceLocation where = SourceLocation::current()) const {
         if (tensors_.empty()) {
-            throw std::invalid_argument(
-                detail::concat("'", path, "': the list has no tensor, expected at least one"));
+            throw_invalid_argument(where, "'", path, "': the list has no tensor, expected at least one");
         }
         std::vector<ParameterRecord> records;
         for (std::size_t i = 0; i < size(); ++i) { records.push_back(record(i)); }
         for (std::size_t i = 0; i < records.size(); ++i) {
             const ParameterRecord& tensor = records[i];
             if (tensor.name.empty()) {
-                throw std::invalid_argument(
-                    detail::concat("'", path, "': tensor ", i, " has an empty name, expected one as 'weight'"));
+                throw_invalid_argument(where, "'", path, "': tensor ", i,
+                                       " has an empty name, expected one as 'weight'");
             }
             for (std::size_t j = 0; j < i; ++j) {
                 if (records[j].name != tensor.name) { continue; }
-                throw std::invalid_argument(detail::concat("'", path, "': tensors ", j, " and ", i,
-                                                           " have the name '", tensor.name,
-                                                           "', expected distinct names"));
+                throw_invalid_argument(where, "'", path, "': tensors ", j, " and ", i, " have the name '",
+                                       tensor.name, "', expected distinct names");
             }
-            detail::check_shape(path, tensor.name, tensor.shape);
+            detail::check_shape(path, tensor.name, tensor.shape, {}, where);
             if (tensor.split_over_tp() && tensor.tp.dimension >= tensor.shape.rank) {
-                throw std::invalid_argument(detail::concat("'", path, "' parameter '", tensor.name, "' of shape ",
-                                                           tensor.shape.describe(), ": tp splits dimension ",
-                                                           tensor.tp.dimension, ", expected one that it has"));
+                throw_invalid_argument(where, "'", path, "' parameter '", tensor.name, "' of shape ",
+                                       tensor.shape.describe(), ": tp splits dimension ", tensor.tp.dimension,
+                                       ", expected one that it has");
             }
         }
         if (!detail::partial_sums_adjacent(records)) {
-            throw std::invalid_argument(
-                detail::concat("'", path,
-                               "': tensors that are tp::PartialSum stand apart, expected one after the "
-                               "other: one call sums them"));
+            throw_invalid_argument(where, "'", path,
+                                   "': tensors that are tp::PartialSum stand apart, expected one after the "
+                                   "other: one call sums them");
         }
     }
 

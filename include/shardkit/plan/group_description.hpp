@@ -70,13 +70,13 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
                                           SourceLocation where = SourceLocation::current()) {
     GroupDescription group;
     group.path = path;
-    group.policy = policy_values(policy, mesh.extent(Dp::name));
+    group.policy = policy_values(policy, mesh.extent(Dp::name), where);
     group.shards =
         detail::ranks_over(detail::Over::shards, group.policy, detail::split_mesh(mesh, group.policy, path, where));
-    auto parameters = detail::checked_parameters(path, tensors);
+    auto parameters = detail::checked_parameters(path, tensors, where);
     const std::size_t tp = mesh.extent(Tp::name);
     const FlatLayout layout =
-        detail::place_parameters(path, parameters, {tp, 0, group.shards, alignment_for(Precision::narrowest)});
+        detail::place_parameters(path, parameters, {tp, 0, group.shards, alignment_for(Precision::narrowest)}, where);
     group.buffer_numel = layout.buffer_numel();
     group.shard_numel = layout.shard_numel();
     detail::describe_placed(parameters, tp, group);

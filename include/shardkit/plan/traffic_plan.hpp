@@ -15,6 +15,7 @@
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/human_bytes.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/shard_range.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/plan/group_description.hpp>
@@ -175,9 +176,9 @@ constexpr std::uint64_t calls_of(const CollectiveRow& row, const GroupDescriptio
         case When::last_microbatch:
             return 1;
         case When::later_microbatch:
-            return options.microbatches - 1;
+            break;
     }
-    throw std::invalid_argument("calls_of: no such When");
+    return options.microbatches - 1;
 }
 
 /// What one model's ranks sum over tp, together: a group's sharded gradients are summed by the ranks whose shards

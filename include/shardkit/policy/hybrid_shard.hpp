@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <stdexcept>
 
 #include <shardkit/core/dynamic.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/policy/full_shard.hpp>
 
 namespace shardkit {
@@ -26,9 +27,10 @@ struct HybridShard<dynamic> : FullShard {
     static constexpr std::string_view name = "hybrid_shard";
 
     constexpr HybridShard() noexcept = default;
-    constexpr explicit HybridShard(std::size_t ranks_per_group) : ranks_per_group_(ranks_per_group) {
+    constexpr explicit HybridShard(std::size_t ranks_per_group, SourceLocation where = SourceLocation::current())
+        : ranks_per_group_(ranks_per_group) {
         if (ranks_per_group == 0) {
-            throw std::invalid_argument("HybridShard: group of 0 ranks, expected at least 1");
+            throw_invalid_argument(where, "HybridShard: group of 0 ranks, expected at least 1");
         }
     }
     constexpr std::size_t shard_group(std::size_t /*dp*/) const noexcept { return ranks_per_group_; }

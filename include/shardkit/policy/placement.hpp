@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string_view>
+
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 
 namespace shardkit {
 
@@ -22,9 +24,9 @@ constexpr std::string_view name(Placement placement) noexcept {
 /// The one table from which every policy's communication follows.
 /// @post slice and none need no communication
 /// @throws std::invalid_argument for a change to partial: nothing becomes an addend again
-constexpr Transition transition(Placement from, Placement to) {
+constexpr Transition transition(Placement from, Placement to, SourceLocation where = SourceLocation::current()) {
     if (from == to) { return Transition::none; }
-    if (to == Placement::partial) { throw std::invalid_argument("placement: a value cannot become partial"); }
+    if (to == Placement::partial) { throw_invalid_argument(where, "placement: a value cannot become partial"); }
     if (from == Placement::partial) {
         return to == Placement::sharded ? Transition::reduce_scatter : Transition::all_reduce;
     }

@@ -63,9 +63,9 @@ constexpr AxisNames axes_of(Over over, const PolicyValues& policy) {
         case Over::data:
             return DataAxes{};
         case Over::tp:
-            return Axes<Tp>{};
+            break;
     }
-    throw std::invalid_argument("axes_of: no such Over");
+    return Axes<Tp>{};
 }
 
 /// One buffer of a group.
@@ -144,7 +144,7 @@ class PlacementTable {
 constexpr Extent extent_of(Placement placement) noexcept {
     return placement == Placement::sharded ? Extent::shard : Extent::full;
 }
-/// @throws std::invalid_argument when the change needs no communication
+/// @throws std::logic_error when the change needs no communication: no row of a possible policy
 constexpr Verb verb_of(Transition change) {
     switch (change) {
         case Transition::all_gather:
@@ -154,7 +154,7 @@ constexpr Verb verb_of(Transition change) {
         case Transition::all_reduce:
             return Verb::all_reduce;
         default:
-            throw std::invalid_argument("placement table: a row without communication");
+            throw std::logic_error("placement table: a row without communication");
     }
 }
 /// The table of a possible policy and a group's element types. A group that is not trainable has neither gradients

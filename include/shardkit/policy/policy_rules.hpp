@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <stdexcept>
-#include <string>
 #include <string_view>
 
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/policy/shard_policy.hpp>
 
 namespace shardkit {
@@ -73,7 +73,8 @@ struct PolicyRules {
 /// say.
 /// @throws std::invalid_argument with the rule's sentence, for values that are known when the program runs only
 template <ShardPolicy Policy>
-constexpr PolicyValues policy_values(const Policy& policy, std::size_t dp) {
+constexpr PolicyValues policy_values(const Policy& policy, std::size_t dp,
+                                     SourceLocation where = SourceLocation::current()) {
     static_assert(PolicyRules<Policy>::hold);
     PolicyValues values;
     if constexpr (detail::PolicyOfValues<Policy>) {
@@ -90,7 +91,7 @@ constexpr PolicyValues policy_values(const Policy& policy, std::size_t dp) {
     values.shard_axes = detail::shard_axes_of<Policy>(values.shard_axes);
     if constexpr (!StaticPolicy<Policy>) {
         if (const std::string_view broken = broken_rule(values); !broken.empty()) {
-            throw std::invalid_argument(std::string(broken));
+            throw_invalid_argument(where, broken);
         }
     }
     return values;

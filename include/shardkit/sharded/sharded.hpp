@@ -236,7 +236,7 @@ class Sharded {
     static void check_adopted(const Context<Engine>& context, const std::string& path, const Tensors& tensors,
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
                               SourceLocation where) {
-        const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name));
+        const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name), where);
         if (policy.parameters != Placement::replicated || policy.optimizer != Placement::replicated) {
             throw_invalid_argument(where, "'", path, "': adopt with policy ", policy.name,
                                    ", expected one that replicates everything: no other works in place");
@@ -246,7 +246,7 @@ class Sharded {
         detail::GroupGeometry group;
         group.path = path;
         const std::size_t expected = detail::place_group(group, tensors, options, context.grid(), context.rank(),
-                                                         shards, alignment_for(Precision::narrowest))
+                                                         shards, alignment_for(Precision::narrowest), where)
                                          .buffer_numel();
         const auto check = [&](std::string_view what, std::size_t given) {
             if (given == expected) { return; }

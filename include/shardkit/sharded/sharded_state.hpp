@@ -23,8 +23,8 @@ namespace shardkit::detail {
 template <class Group, class Policy>
 FlatLayout place_group(GroupGeometry& group, const TensorsOf<Group>& tensors,
                        const ShardedOptions<Group, Policy>& options, const AxisGrid& mesh, std::size_t rank,
-                       std::size_t shards, std::size_t alignment) {
-    const auto checked = checked_parameters(group.path, tensors);
+                       std::size_t shards, std::size_t alignment, SourceLocation where) {
+    const auto checked = checked_parameters(group.path, tensors, where);
     group.parameters.assign(checked.begin(), checked.end());
     for (std::size_t p = 0; p < group.parameters.size(); ++p) { options.choose(p, group.parameters[p]); }
     if constexpr (requires { Group::all_names; }) {
@@ -35,7 +35,7 @@ FlatLayout place_group(GroupGeometry& group, const TensorsOf<Group>& tensors,
     }
     return place_parameters(
         group.path, group.parameters,
-        {mesh.extent(Tp::name), mesh.coordinate(Tp::name, rank), shards, alignment, options.packing});
+        {mesh.extent(Tp::name), mesh.coordinate(Tp::name, rank), shards, alignment, options.packing}, where);
 }
 
 inline namespace SHARDKIT_BUILD {
@@ -57,10 +57,11 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
 
     ShardedState(Context<Engine>& context, std::string path, const TensorsOf<Group>& tensors, const Options& options,
                  std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where)
-        : ShardedState(context,
-                       make_communicators(context, path,
-                                          policy_values(options.policy, context.grid().extent(Dp::name)), where),
-                       std::move(path), tensors, options, adopted_parameters, adopted_gradients, where) {}
+        : ShardedState(
+              context,
+              make_communicators(context, path, policy_values(options.policy, context.grid().extent(Dp::name), where),
+                                 where),
+              std::move(path), tensors, options, adopted_parameters, adopted_gradients, where) {}
 
     const Policy& policy() const noexcept { return policy_; }
     const FlatLayout& layout() const noexcept { return layout_; }
@@ -91,8 +92,8 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
         GroupGeometry g;
         g.path = std::move(path);
         const FlatLayout layout = place_group(g, tensors, options, grid, context.rank(), communicators.shards.size(),
-                                              alignment_for(Precision::narrowest));
-        g.policy = policy_values(options.policy, grid.extent(Dp::name));
+                                              alignment_for(Precision::narrowest), where);
+        g.policy = policy_values(options.policy, grid.extent(Dp::name), where);
         if (g.policy.optimizer == Placement::sharded && options.packing == Packing::exact) {
             throw_invalid_argument(where, "'", g.path, "': Packing::exact given, but ", g.policy.name,
                                    " shards; expected aligned or packed");

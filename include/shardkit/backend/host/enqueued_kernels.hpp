@@ -10,6 +10,7 @@
 #include <shardkit/backend/host/kernels.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/norm_partial.hpp>
@@ -30,12 +31,14 @@ struct EnqueuedKernels {
         stream.submit([=] { shardkit::detail::HostKernels::fill(InlineStream{}, to, value); });
     }
     template <FloatingElement From, FloatingElement To>
-    static void convert(const S& stream, std::span<const From> from, std::span<To> to) {
-        stream.submit([=] { shardkit::detail::HostKernels::convert(InlineStream{}, from, to); });
+    static void convert(const S& stream, std::span<const From> from, std::span<To> to,
+                        SourceLocation where = SourceLocation::current()) {
+        stream.submit([=] { shardkit::detail::HostKernels::convert(InlineStream{}, from, to, where); });
     }
     template <FloatingElement Addend, FloatingElement Sum>
-    static void accumulate(const S& stream, std::span<const Addend> addend, std::span<Sum> total) {
-        stream.submit([=] { shardkit::detail::HostKernels::accumulate(InlineStream{}, addend, total); });
+    static void accumulate(const S& stream, std::span<const Addend> addend, std::span<Sum> total,
+                           SourceLocation where = SourceLocation::current()) {
+        stream.submit([=] { shardkit::detail::HostKernels::accumulate(InlineStream{}, addend, total, where); });
     }
 
     template <Element T>
@@ -94,7 +97,8 @@ struct EnqueuedKernels {
     template <class Master, class Gather, class Gradient, std::size_t StateCount,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(const S& stream, std::span<const UpdateRange> ranges, const Update* updates,
-                       const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
+                       const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans,
+                       SourceLocation where = SourceLocation::current()) {
         stream.submit([=] {
             if (*skip != 0) { return; }
             for (const UpdateRange& range : ranges) {
@@ -106,7 +110,7 @@ struct EnqueuedKernels {
                 parts.gathered = part(spans.gathered);
                 parts.gradient = part(spans.gradient);
                 for (auto& state : parts.states) { state = part(state); }
-                shardkit::detail::HostKernels::update(InlineStream{}, updates[range.update], parts);
+                shardkit::detail::HostKernels::update(InlineStream{}, updates[range.update], parts, where);
             }
         });
     }

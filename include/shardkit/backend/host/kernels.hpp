@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
-#include <stdexcept>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -17,6 +16,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/finite.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/optim/update.hpp>
@@ -38,8 +38,9 @@ struct HostKernels {
     /// @post to[i] is from[i] rounded to nearest, ties to even (from fp64 to a 16-bit type by way of fp32)
     /// @pre the spans do not overlap
     template <FloatingElement From, FloatingElement To>
-    static void convert(InlineStream, std::span<const From> from, std::span<To> to) {
-        require_size("convert", "to", to.size(), from.size());
+    static void convert(InlineStream, std::span<const From> from, std::span<To> to,
+                        SourceLocation where = SourceLocation::current()) {
+        require_size("convert", "to", to.size(), from.size(), where);
         if constexpr (std::same_as<From, To>) {
             std::copy(from.begin(), from.end(), to.begin());
         } else {
@@ -52,8 +53,9 @@ struct HostKernels {
 
     /// @post total[i] is the old total[i] + addend[i], added in Arithmetic<Sum> and rounded once
     template <FloatingElement Addend, FloatingElement Sum>
-    static void accumulate(InlineStream, std::span<const Addend> addend, std::span<Sum> total) {
-        require_size("accumulate", "total", total.size(), addend.size());
+    static void accumulate(InlineStream, std::span<const Addend> addend, std::span<Sum> total,
+                           SourceLocation where = SourceLocation::current()) {
+        require_size("accumulate", "total", total.size(), addend.size(), where);
         host::detail::for_each_lanes<Arithmetic<Sum>>(
             total.size(), [](auto source, auto& target) __attribute__((always_inline)) { target = target + source; },
             host::detail::Input<Addend>{addend.data()}, host::detail::InOut<Sum>{total.data()});
@@ -97,11 +99,12 @@ struct HostKernels {
     template <class Master, class Gather, class Gradient, std::size_t StateCount,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(InlineStream, const Update& update,
-                       const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
+                       const UpdateSpans<Master, Gather, Gradient, StateCount>& spans,
+                       SourceLocation where = SourceLocation::current()) {
         using A = Arithmetic<Master>;
         const std::size_t count = spans.master.size();
-        require_size("update", "gradient", spans.gradient.size(), count);
-        for (const auto& state : spans.states) { require_size("update", "a state", state.size(), count); }
+        require_size("update", "gradient", spans.gradient.size(), count, where);
+        for (const auto& state : spans.states) { require_size("update", "a state", state.size(), count, where); }
         const auto step = [update](auto& parameter, auto gradient, auto&... states) __attribute__((always_inline)) {
             update(parameter, states..., gradient);
         };
@@ -112,7 +115,7 @@ struct HostKernels {
                 host::detail::for_each_lanes<A>(count, step, parameters, gradients,
                                                 host::detail::InOut<A>{spans.states[S].data()}...);
             } else {
-                require_size("update", "gathered", spans.gathered.size(), count);
+                require_size("update", "gathered", spans.gathered.size(), count, where);
                 host::detail::for_each_lanes<A>(
                     count,
                     [step](auto& target, auto& parameter, auto&... rest) __attribute__((always_inline)) {
@@ -137,11 +140,11 @@ struct HostKernels {
         host::detail::finish(store);
     }
 
-    static void require_size(std::string_view kernel, std::string_view span, std::size_t given,
-                             std::size_t expected) {
+    static void require_size(std::string_view kernel, std::string_view span, std::size_t given, std::size_t expected,
+                             SourceLocation where) {
         if (given != expected) {
-            throw std::invalid_argument(
-                concat("HostKernels::", kernel, ": ", span, " has ", given, " elements, expected ", expected));
+            throw_invalid_argument(where, "HostKernels::", kernel, ": ", span, " has ", given, " elements, expected ",
+                                   expected);
         }
     }
 
