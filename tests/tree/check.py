@@ -206,8 +206,11 @@ def check_errors(root):
         if file == "shardkit/core/error.hpp":
             continue
         for number, line in enumerate(lines_of(root / "include" / file), 1):
-            if re.search(r"\bthrow (shardkit::)?UsageError\b", line.split("//")[0]):
+            code = line.split("//")[0]
+            if re.search(r"\bthrow (shardkit::)?UsageError\b", code):
                 yield f"include/{file}:{number}: use throw_usage_error(where, ...): {line.strip()}"
+            if re.search(r"\bthrow (std::)?invalid_argument\b", code):
+                yield f"include/{file}:{number}: use throw_invalid_argument(where, ...): {line.strip()}"
 
 
 SOURCES = (".hpp", ".inc", ".cuh", ".h", ".cpp", ".cu", ".py", ".md", ".build", ".sh")

@@ -45,6 +45,8 @@ PLANTS = [
     ("floors", "docs/architecture.md", "| `cellar/` | nothing | |\n", "lists the room cellar/, which does not exist"),
     ("errors", "include/shardkit/core/planted.hpp", "throw UsageError(text, {});\n",
      "core/planted.hpp:1: use throw_usage_error(where, ...)"),
+    ("errors", "include/shardkit/core/planted.hpp", "throw std::invalid_argument(text);\n",
+     "core/planted.hpp:1: use throw_invalid_argument(where, ...)"),
     ("words", "tests/planted.cpp", "// FIX" + "ME\n", "planted.cpp:1: left over"),
     ("words", "tests/planted.cpp", "int planted;\n", "no line '// SPDX-License-Identifier"),
     ("reference", "include/shardkit/core/planted.hpp", HEADER + PUBLIC,

@@ -54,7 +54,12 @@ TEST_CASE("Shapes: given, static and mixed extents; aliases have none of their o
 
 TEST_CASE("Shapes: refused, with the group's path, the parameter, what was given and what was expected") {
     const auto message = [](const auto& shapes) {
-        return thrown_message<std::invalid_argument>([&] { shapes.check("blocks.3"); });
+        const std::string text = thrown_message<std::invalid_argument>([&] {
+            shapes.check("blocks.3", {"user.cpp", 7});
+        });
+        const std::string line = text_at("", {"user.cpp", 7});
+        CHECK(text.ends_with(line));
+        return text.substr(0, text.size() - line.size());
     };
     CHECK(message(Shapes<Linear>{shape<Weight>(0, 3), shape<Bias>(7)}) ==
           "'blocks.3' parameter 'weight': extent 0 is 0, expected at least 1");

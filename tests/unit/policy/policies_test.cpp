@@ -247,7 +247,11 @@ TEST_CASE("a policy with members that are known at run time only is judged when 
     CHECK(
         is(policy_values(chosen, 4), {"chosen", replicated, Accumulate::reduced, sharded, sharded, Release::never}));
     chosen.release = Release::at_update;
-    CHECK(thrown_message<std::invalid_argument>([&] { policy_values(chosen, 4); }) == released);
+    CHECK_INVALID_ARGUMENT(policy_values(chosen, 4), released);
+    // A DynamicPolicy of it says where it was chosen.
+    const DynamicPolicy of_it(chosen, {"user.cpp", 7});
+    CHECK(thrown_message<std::invalid_argument>([&] { static_cast<void>(of_it.values(4)); }) ==
+          text_at(released, {"user.cpp", 7}));
 }
 
 // What is chosen changes as a whole or not at all.
@@ -259,8 +263,7 @@ concept Changeable = requires(P policy) {
 static_assert(!Changeable<DynamicPolicy> && Changeable<PolicyValues>);
 
 TEST_CASE("HybridShard: a group of no ranks is refused") {
-    CHECK(thrown_message<std::invalid_argument>([] { HybridShard<dynamic>{0}; }) ==
-          "HybridShard: group of 0 ranks, expected at least 1");
+    CHECK_INVALID_ARGUMENT(HybridShard<dynamic>{0}, "HybridShard: group of 0 ranks, expected at least 1");
     CHECK(HybridShard<dynamic>{5}.shard_group(10) == 5);
     CHECK(HybridShard<2>{}.shard_group(10) == 2);
 }

@@ -31,6 +31,7 @@ struct Weight : sk::Param<"weight", float, sk::dynamic> {};
 struct Short : sk::Param<"short", sk::bf16, sk::dynamic> {};
 using Block = sk::Params<Bias, Weight>;
 
+constexpr sk::SourceLocation user{"user.cpp", 7};
 constexpr std::size_t largest = ~std::size_t{0};
 constexpr std::size_t bit(unsigned n) { return std::size_t{1} << n; }
 
@@ -39,7 +40,8 @@ template <class Error, class Policy = sk::NoShard>
 std::string refusal(std::size_t extent) {
     return thrown_message<Error>([&] {
         sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-            const sk::Sharded<Block, Policy, sk::self::Engine> group{rank, "blocks.3", {sk::shape<Weight>(extent)}};
+            const sk::Sharded<Block, Policy, sk::self::Engine> group{
+                rank, "blocks.3", {sk::shape<Weight>(extent)}, {}, user};
         });
     });
 }
@@ -85,18 +87,19 @@ std::vector<std::string> refusals() {
 }
 
 std::string too_large(const std::string& extent, const std::string& shards) {
-    return "'blocks.3' parameter 'weight' of shape [" + extent + "]: the group's elements, padded for " + shards +
-           " shards, are more than 1152921504606846975: their bytes overflow 64 bits";
+    return text_at("'blocks.3' parameter 'weight' of shape [" + extent + "]: the group's elements, padded for " +
+                       shards + " shards, are more than 1152921504606846975: their bytes overflow 64 bits",
+                   user);
 }
 
 }  // namespace
 
 TEST_CASE("sizes: extents of zero are refused by path and parameter") {
-    const std::string expected = "'blocks.3' parameter 'weight': extent 0 is 0, expected at least 1";
+    const std::string expected = text_at("'blocks.3' parameter 'weight': extent 0 is 0, expected at least 1", user);
     CHECK(refusal<std::invalid_argument>(0) == expected);
     CHECK(thrown_message<std::invalid_argument>([] {
-              sk::describe_group<Block, sk::FullShard>("blocks.3", {sk::shape<Weight>(0)},
-                                                       sk::DeviceMesh<4>{}.grid());
+              sk::describe_group<Block, sk::FullShard>("blocks.3", {sk::shape<Weight>(0)}, sk::DeviceMesh<4>{}.grid(),
+                                                       {}, user);
           }) == expected);
 }
 
@@ -107,7 +110,7 @@ TEST_CASE("sizes: element and byte counts that overflow are refused by path, par
     CHECK(refusal<std::length_error>(bit(60)) == too_large("1152921504606846976", "1"));
     CHECK(thrown_message<std::length_error>([] {
               sk::describe_group<Block, sk::FullShard>("blocks.3", {sk::shape<Weight>(largest - 8)},
-                                                       sk::DeviceMesh<4>{}.grid());
+                                                       sk::DeviceMesh<4>{}.grid(), {}, user);
           }) == too_large("18446744073709551607", "4"));
     // Anything below is planned, and nothing overflows on the way.
     CHECK(sk::describe_group<Block, sk::FullShard>("blocks.3", {sk::shape<Weight>(bit(60) - 256)},

@@ -7,6 +7,7 @@
 
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/quantize/block_int8.hpp>
 
 namespace shardkit::gpu {
@@ -86,10 +87,11 @@ namespace shardkit::gpu {
 
 /// As the host's shardkit::quantize, in one launch, with the same bits.
 template <std::size_t Block, FloatingElement T, class Launch>
-void quantize(const Launch& launch, std::span<const T> from, std::span<std::int8_t> codes, std::span<float> scales) {
+void quantize(const Launch& launch, std::span<const T> from, std::span<std::int8_t> codes, std::span<float> scales,
+              SourceLocation where = SourceLocation::current()) {
     using Pass = QuantizePass<T, Block>;
-    require_size("quantize", "codes", codes.size(), from.size());
-    require_size("quantize", "scales", scales.size(), BlockInt8<Block>::blocks(from.size()));
+    require_size("quantize", "codes", codes.size(), from.size(), where);
+    require_size("quantize", "scales", scales.size(), BlockInt8<Block>::blocks(from.size()), where);
     const auto tiling = tile<Pass::lanes>(from.size(), from.data(), codes.data());
     launch(scales.size(),
            Pass{from.data(), codes.data(), scales.data(), from.size(), tiling.aligned && tiling.shift == 0},
@@ -99,10 +101,10 @@ void quantize(const Launch& launch, std::span<const T> from, std::span<std::int8
 /// As the host's shardkit::dequantize, likewise.
 template <std::size_t Block, FloatingElement T, class Launch>
 void dequantize(const Launch& launch, std::span<const std::int8_t> codes, std::span<const float> scales,
-                std::span<T> to) {
+                std::span<T> to, SourceLocation where = SourceLocation::current()) {
     using Pass = DequantizePass<T, Block>;
-    require_size("dequantize", "to", to.size(), codes.size());
-    require_size("dequantize", "scales", scales.size(), BlockInt8<Block>::blocks(codes.size()));
+    require_size("dequantize", "to", to.size(), codes.size(), where);
+    require_size("dequantize", "scales", scales.size(), BlockInt8<Block>::blocks(codes.size()), where);
     const Pass pass{codes.data(), scales.data(), to.data(), tile<Pass::lanes>(to.size(), codes.data(), to.data())};
     launch(pass.tiling.vectors(), pass, "dequantize");
 }

@@ -10,15 +10,17 @@
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/core/source_location.hpp>
 
 namespace shardkit::gpu {
 
 /// The host's elements into the engine's memory, or back.
 /// Order:  in the stream's; waits for the stream, so not for use inside a step or a graph capture.
 template <class T>
-void copy(const gpu::TimelineRef& stream, std::span<const T> from, std::span<T> to, cudaMemcpyKind kind) {
+void copy(const gpu::TimelineRef& stream, std::span<const T> from, std::span<T> to, cudaMemcpyKind kind,
+          SourceLocation where = SourceLocation::current()) {
     static_assert(std::is_trivially_copyable_v<T>);
-    require_size("copy", "to", to.size(), from.size());
+    require_size("copy", "to", to.size(), from.size(), where);
     if (from.empty()) { return; }
     const gpu::DeviceGuard on_device(stream.device());
     // Copies of memory that is not pinned may wait inside the call, where no Watch can end them.

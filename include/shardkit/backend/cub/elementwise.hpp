@@ -8,6 +8,7 @@
 
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/source_location.hpp>
 
 namespace shardkit::gpu {
 
@@ -110,9 +111,10 @@ void fill(const Launch& launch, std::span<T> to, std::type_identity_t<T> value) 
 /// @post to[i] is from[i] rounded to nearest, ties to even (from fp64 to a 16-bit type by way of fp32)
 /// @pre the spans do not overlap
 template <FloatingElement From, FloatingElement To, class Launch>
-void convert(const Launch& launch, std::span<const From> from, std::span<To> to) {
+void convert(const Launch& launch, std::span<const From> from, std::span<To> to,
+             SourceLocation where = SourceLocation::current()) {
     using Pass = ConvertPass<From, To>;
-    require_size("convert", "to", to.size(), from.size());
+    require_size("convert", "to", to.size(), from.size(), where);
     const Pass pass{from.data(), to.data(), tile<Pass::lanes>(to.size(), from.data(), to.data())};
     launch(pass.tiling.vectors(), pass, "convert");
 }
@@ -120,9 +122,10 @@ void convert(const Launch& launch, std::span<const From> from, std::span<To> to)
 /// total[i] += addend[i] in the arithmetic type, in one launch.
 /// @post total[i] is the old total[i] + addend[i], added in Arithmetic<Sum> and rounded once
 template <FloatingElement Addend, FloatingElement Sum, class Launch>
-void accumulate(const Launch& launch, std::span<const Addend> addend, std::span<Sum> total) {
+void accumulate(const Launch& launch, std::span<const Addend> addend, std::span<Sum> total,
+                SourceLocation where = SourceLocation::current()) {
     using Pass = AccumulatePass<Addend, Sum>;
-    require_size("accumulate", "total", total.size(), addend.size());
+    require_size("accumulate", "total", total.size(), addend.size(), where);
     const Pass pass{addend.data(), total.data(), tile<Pass::lanes>(total.size(), addend.data(), total.data())};
     launch(pass.tiling.vectors(), pass, "accumulate");
 }

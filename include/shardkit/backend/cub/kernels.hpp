@@ -37,12 +37,14 @@ struct Kernels {
         gpu::fill(DeviceLaunch(stream), to, value);
     }
     template <FloatingElement From, FloatingElement To>
-    static void convert(const Stream& stream, std::span<const From> from, std::span<To> to) {
-        gpu::convert(DeviceLaunch(stream), from, to);
+    static void convert(const Stream& stream, std::span<const From> from, std::span<To> to,
+                        SourceLocation where = SourceLocation::current()) {
+        gpu::convert(DeviceLaunch(stream), from, to, where);
     }
     template <FloatingElement Addend, FloatingElement Sum>
-    static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total) {
-        gpu::accumulate(DeviceLaunch(stream), addend, total);
+    static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total,
+                           SourceLocation where = SourceLocation::current()) {
+        gpu::accumulate(DeviceLaunch(stream), addend, total, where);
     }
     template <FloatingElement T>
     static void scale(const Stream& stream, std::span<T> to, const double* factor) {
@@ -51,13 +53,15 @@ struct Kernels {
 
     /// Returns when `from`, the host's, may be reused.
     template <class T>
-    static void copy_in(const Stream& stream, std::span<const T> from, std::span<T> to) {
-        gpu::copy(stream, from, to, cudaMemcpyHostToDevice);
+    static void copy_in(const Stream& stream, std::span<const T> from, std::span<T> to,
+                        SourceLocation where = SourceLocation::current()) {
+        gpu::copy(stream, from, to, cudaMemcpyHostToDevice, where);
     }
     /// Returns when `to`, the host's, holds the elements.
     template <class T>
-    static void copy_out(const Stream& stream, std::span<const T> from, std::span<T> to) {
-        gpu::copy(stream, from, to, cudaMemcpyDeviceToHost);
+    static void copy_out(const Stream& stream, std::span<const T> from, std::span<T> to,
+                         SourceLocation where = SourceLocation::current()) {
+        gpu::copy(stream, from, to, cudaMemcpyDeviceToHost, where);
     }
 
     /// work(), once, on the device.
@@ -80,8 +84,9 @@ struct Kernels {
     template <class Master, class Gather, class Gradient, std::size_t StateCount,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(const Stream& stream, std::span<const UpdateRange> ranges, const Update* updates,
-                       const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
-        gpu::update(DeviceLaunch(stream), ranges, updates, skip, spans);
+                       const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans,
+                       SourceLocation where = SourceLocation::current()) {
+        gpu::update(DeviceLaunch(stream), ranges, updates, skip, spans, where);
     }
 
     template <Element T>
@@ -95,13 +100,13 @@ struct Kernels {
 
     template <std::size_t Block = BlockInt8<>::block, FloatingElement T>
     static void quantize(const Stream& stream, std::span<const T> from, std::span<std::int8_t> codes,
-                         std::span<float> scales) {
-        gpu::quantize<Block>(DeviceLaunch(stream), from, codes, scales);
+                         std::span<float> scales, SourceLocation where = SourceLocation::current()) {
+        gpu::quantize<Block>(DeviceLaunch(stream), from, codes, scales, where);
     }
     template <std::size_t Block = BlockInt8<>::block, FloatingElement T>
     static void dequantize(const Stream& stream, std::span<const std::int8_t> codes, std::span<const float> scales,
-                           std::span<T> to) {
-        gpu::dequantize<Block>(DeviceLaunch(stream), codes, scales, to);
+                           std::span<T> to, SourceLocation where = SourceLocation::current()) {
+        gpu::dequantize<Block>(DeviceLaunch(stream), codes, scales, to, where);
     }
 };
 

@@ -4,21 +4,22 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <string_view>
 
 #include <shardkit/core/element.hpp>
-#include <shardkit/detail/concat.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/index_range.hpp>
 
 namespace shardkit::gpu {
 
 /// Refuses spans of a kernel that differ in size.
 /// @throws std::invalid_argument naming kernel and span unless given == expected
-inline void require_size(std::string_view kernel, std::string_view span, std::size_t given, std::size_t expected) {
+inline void require_size(std::string_view kernel, std::string_view span, std::size_t given, std::size_t expected,
+                         SourceLocation where) {
     if (given != expected) {
-        throw std::invalid_argument(shardkit::detail::concat("gpu::Kernels::", kernel, ": ", span, " has ", given,
-                                                             " elements, expected ", expected));
+        throw_invalid_argument(where, "gpu::Kernels::", kernel, ": ", span, " has ", given, " elements, expected ",
+                               expected);
     }
 }
 

@@ -11,6 +11,7 @@
 #include <shardkit/backend/cub/launch.hpp>
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/optim/update.hpp>
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
@@ -68,12 +69,15 @@ struct UpdatePass {
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
           std::size_t StateCount, class Launch>
 void update(const Launch& launch, std::span<const UpdateRange> ranges, const Update* updates,
-            const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
+            const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans,
+            SourceLocation where = SourceLocation::current()) {
     using Pass = UpdatePass<Update, Master, Gather, Gradient, StateCount>;
-    require_size("update", "gradient", spans.gradient.size(), spans.master.size());
-    for (const auto& state : spans.states) { require_size("update", "a state", state.size(), spans.master.size()); }
+    require_size("update", "gradient", spans.gradient.size(), spans.master.size(), where);
+    for (const auto& state : spans.states) {
+        require_size("update", "a state", state.size(), spans.master.size(), where);
+    }
     const bool writes_gathered = !std::same_as<Master, Gather> || !spans.gathered.empty();
-    if (writes_gathered) { require_size("update", "gathered", spans.gathered.size(), spans.master.size()); }
+    if (writes_gathered) { require_size("update", "gathered", spans.gathered.size(), spans.master.size(), where); }
     if (ranges.empty()) { return; }
     Gather* const gathered = writes_gathered ? spans.gathered.data() : nullptr;
     [&]<std::size_t... S>(std::index_sequence<S...>) {

@@ -74,12 +74,14 @@ void check_block_int8(M& machine) {
         const auto from = array(machine, std::vector<float>(65));
         const auto codes = array(machine, std::vector<std::int8_t>(65));
         const auto scales = array(machine, std::vector<float>(3));
+        CHECK_THROWS_WITH_AS(M::Kernels::template quantize<64>(machine.stream(), from.view(), codes.span(),
+                                                               scales.span(), SourceLocation{"user.cpp", 7}),
+                             "gpu::Kernels::quantize: scales has 3 elements, expected 2 (user.cpp:7)",
+                             std::invalid_argument);
         CHECK_THROWS_WITH_AS(
-            M::Kernels::template quantize<64>(machine.stream(), from.view(), codes.span(), scales.span()),
-            "gpu::Kernels::quantize: scales has 3 elements, expected 2", std::invalid_argument);
-        CHECK_THROWS_WITH_AS(M::Kernels::template dequantize<64>(machine.stream(), codes.view().first(64),
-                                                                 scales.view().first(1), from.span()),
-                             "gpu::Kernels::dequantize: to has 65 elements, expected 64", std::invalid_argument);
+            M::Kernels::template dequantize<64>(machine.stream(), codes.view().first(64), scales.view().first(1),
+                                                from.span(), SourceLocation{"user.cpp", 7}),
+            "gpu::Kernels::dequantize: to has 65 elements, expected 64 (user.cpp:7)", std::invalid_argument);
     }
 }
 

@@ -108,10 +108,12 @@ void check_elementwise_sizes(M& machine) {
     machine.clear();
     const auto three = array(machine, std::vector<float>(3));
     const auto four = array(machine, std::vector<float>(4));
-    CHECK_THROWS_WITH_AS(M::Kernels::convert(machine.stream(), three.view(), four.span()),
-                         "gpu::Kernels::convert: to has 4 elements, expected 3", std::invalid_argument);
-    CHECK_THROWS_WITH_AS(M::Kernels::accumulate(machine.stream(), four.view(), three.span()),
-                         "gpu::Kernels::accumulate: total has 3 elements, expected 4", std::invalid_argument);
+    CHECK_THROWS_WITH_AS(
+        M::Kernels::convert(machine.stream(), three.view(), four.span(), SourceLocation{"user.cpp", 7}),
+        "gpu::Kernels::convert: to has 4 elements, expected 3 (user.cpp:7)", std::invalid_argument);
+    CHECK_THROWS_WITH_AS(
+        M::Kernels::accumulate(machine.stream(), four.view(), three.span(), SourceLocation{"user.cpp", 7}),
+        "gpu::Kernels::accumulate: total has 3 elements, expected 4 (user.cpp:7)", std::invalid_argument);
 }
 
 template <class M>

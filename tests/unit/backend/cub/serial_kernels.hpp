@@ -35,12 +35,14 @@ struct SerialKernels {
         gpu::fill(launch, to, value);
     }
     template <FloatingElement From, FloatingElement To>
-    static void convert(Stream launch, std::span<const From> from, std::span<To> to) {
-        gpu::convert(launch, from, to);
+    static void convert(Stream launch, std::span<const From> from, std::span<To> to,
+                        SourceLocation where = SourceLocation::current()) {
+        gpu::convert(launch, from, to, where);
     }
     template <FloatingElement Addend, FloatingElement Sum>
-    static void accumulate(Stream launch, std::span<const Addend> addend, std::span<Sum> total) {
-        gpu::accumulate(launch, addend, total);
+    static void accumulate(Stream launch, std::span<const Addend> addend, std::span<Sum> total,
+                           SourceLocation where = SourceLocation::current()) {
+        gpu::accumulate(launch, addend, total, where);
     }
     template <FloatingElement T>
     static void scale(Stream launch, std::span<T> to, const double* factor) {
@@ -70,8 +72,9 @@ struct SerialKernels {
     }
     template <class Update, class Spans>
     static void update(Stream launch, std::span<const UpdateRange> ranges, const Update* updates,
-                       const std::uint32_t* skip, const Spans& spans) {
-        gpu::update(launch, ranges, updates, skip, spans);
+                       const std::uint32_t* skip, const Spans& spans,
+                       SourceLocation where = SourceLocation::current()) {
+        gpu::update(launch, ranges, updates, skip, spans, where);
     }
     template <Element T>
     static void pack(Stream launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {
@@ -83,13 +86,13 @@ struct SerialKernels {
     }
     template <std::size_t Block, FloatingElement T>
     static void quantize(Stream launch, std::span<const T> from, std::span<std::int8_t> codes,
-                         std::span<float> scales) {
-        gpu::quantize<Block>(launch, from, codes, scales);
+                         std::span<float> scales, SourceLocation where = SourceLocation::current()) {
+        gpu::quantize<Block>(launch, from, codes, scales, where);
     }
     template <std::size_t Block, FloatingElement T>
     static void dequantize(Stream launch, std::span<const std::int8_t> codes, std::span<const float> scales,
-                           std::span<T> to) {
-        gpu::dequantize<Block>(launch, codes, scales, to);
+                           std::span<T> to, SourceLocation where = SourceLocation::current()) {
+        gpu::dequantize<Block>(launch, codes, scales, to, where);
     }
 };
 

@@ -132,7 +132,7 @@ void check_update_in_master(M& machine, const Case& optimizer) {
     auto spans = arrays.spans();
     spans.gathered = {};
     M::Kernels::update(machine.stream(), runs_there.view(), updates_there.view().data(),
-                       static_cast<const std::uint32_t*>(nullptr), spans);
+                       static_cast<const std::uint32_t*>(nullptr), spans, SourceLocation{"user.cpp", 7});
     const auto untouched = data.gathered;
     data.step(runs, updates);
     data.gathered = untouched;
@@ -169,20 +169,20 @@ void check_update_sizes(M& machine, const Case& optimizer) {
     const auto throws = [&](const auto& spans, const char* text) {
         CHECK_THROWS_WITH_AS(
             M::Kernels::update(machine.stream(), std::span<const UpdateRange>(), updates.view().data(),
-                               static_cast<const std::uint32_t*>(nullptr), spans),
+                               static_cast<const std::uint32_t*>(nullptr), spans, SourceLocation{"user.cpp", 7}),
             text, std::invalid_argument);
     };
     auto spans = arrays.spans();
     spans.gradient = spans.gradient.first(7);
-    throws(spans, "gpu::Kernels::update: gradient has 7 elements, expected 8");
+    throws(spans, "gpu::Kernels::update: gradient has 7 elements, expected 8 (user.cpp:7)");
     for (std::size_t s = 0; s < Case::state_count; ++s) {
         spans = arrays.spans();
         spans.states[s] = spans.states[s].first(6);
-        throws(spans, "gpu::Kernels::update: a state has 6 elements, expected 8");
+        throws(spans, "gpu::Kernels::update: a state has 6 elements, expected 8 (user.cpp:7)");
     }
     spans = arrays.spans();
     spans.gathered = {};
-    throws(spans, "gpu::Kernels::update: gathered has 0 elements, expected 8");
+    throws(spans, "gpu::Kernels::update: gathered has 0 elements, expected 8 (user.cpp:7)");
 }
 
 template <class M, class Case>

@@ -10,10 +10,12 @@
 #include <type_traits>
 #include <vector>
 
+#include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/backend/host/kernels.hpp>
 
 #include "../../core/half_oracle.hpp"
 #include "kernel_data.hpp"
+#include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
@@ -153,10 +155,9 @@ TEST_CASE_TEMPLATE("accumulate: adds in the sum's arithmetic type and rounds onc
 TEST_CASE("convert, accumulate: sizes that disagree are named") {
     const std::vector<float> source(5);
     std::vector<double> target(3);
-    CHECK_THROWS_WITH_AS(
-        sk::detail::HostKernels::convert({}, std::span<const float>(source), std::span<double>(target)),
-        "HostKernels::convert: to has 3 elements, expected 5", std::invalid_argument);
-    CHECK_THROWS_WITH_AS(
-        sk::detail::HostKernels::accumulate({}, std::span<const float>(source), std::span<double>(target)),
-        "HostKernels::accumulate: total has 3 elements, expected 5", std::invalid_argument);
+    using Kernels = sk::host::EnqueuedKernels<sk::InlineStream>;
+    CHECK_INVALID_ARGUMENT(Kernels::convert({}, std::span<const float>(source), std::span<double>(target)),
+                           "HostKernels::convert: to has 3 elements, expected 5");
+    CHECK_INVALID_ARGUMENT(Kernels::accumulate({}, std::span<const float>(source), std::span<double>(target)),
+                           "HostKernels::accumulate: total has 3 elements, expected 5");
 }

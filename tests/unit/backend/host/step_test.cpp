@@ -19,6 +19,7 @@
 #include <shardkit/optim/sgd.hpp>
 
 #include "kernel_data.hpp"
+#include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
@@ -259,32 +260,23 @@ TEST_CASE("update: sizes that disagree are named") {
     std::vector<float> three(3);
     std::vector<sk::bf16> none;
     const auto update = some_adamw<float>();
-    const auto message = [&](const auto& call) -> std::string {
-        try {
-            call();
-        } catch (const std::invalid_argument& error) { return error.what(); }
-        return "accepted";
+    const sk::SourceLocation user{"user.cpp", 7};
+    const auto message = [&](const auto& how, const auto& spans) {
+        return thrown_message<std::invalid_argument>([&] { sk::detail::HostKernels::update({}, how, spans, user); });
     };
     using Spans = sk::UpdateSpans<float, float, float, 2>;
-    CHECK(message([&] {
-              sk::detail::HostKernels::update({}, update, Spans{five, five, three, {five, five}});
-          }) == "HostKernels::update: gradient has 3 elements, expected 5");
-    CHECK(message([&] {
-              sk::detail::HostKernels::update({}, update, Spans{five, {}, five, {three, five}});
-          }) == "HostKernels::update: a state has 3 elements, expected 5");
-    CHECK(message([&] {
-              sk::detail::HostKernels::update({}, update, Spans{five, {}, five, {five, three}});
-          }) == "HostKernels::update: a state has 3 elements, expected 5");
-    CHECK(message([&] {
-              sk::detail::HostKernels::update({}, update, Spans{five, three, five, {five, five}});
-          }) == "HostKernels::update: gathered has 3 elements, expected 5");
+    CHECK(message(update, Spans{five, five, three, {five, five}}) ==
+          text_at("HostKernels::update: gradient has 3 elements, expected 5", user));
+    CHECK(message(update, Spans{five, {}, five, {three, five}}) ==
+          text_at("HostKernels::update: a state has 3 elements, expected 5", user));
+    CHECK(message(update, Spans{five, {}, five, {five, three}}) ==
+          text_at("HostKernels::update: a state has 3 elements, expected 5", user));
+    CHECK(message(update, Spans{five, three, five, {five, five}}) ==
+          text_at("HostKernels::update: gathered has 3 elements, expected 5", user));
     // Another type than the master's cannot be the master, so it must be given.
-    CHECK(message([&] {
-              sk::detail::HostKernels::update(
-                  {}, update, sk::UpdateSpans<float, sk::bf16, float, 2>{five, none, five, {five, five}});
-          }) == "HostKernels::update: gathered has 0 elements, expected 5");
-    CHECK(message([&] {
-              sk::detail::HostKernels::update({}, some_sgd<float>(sk::Momentum::classical),
-                                              sk::UpdateSpans<float, float, float, 1>{five, {}, five, {}});
-          }) == "HostKernels::update: a state has 0 elements, expected 5");
+    CHECK(message(update, sk::UpdateSpans<float, sk::bf16, float, 2>{five, none, five, {five, five}}) ==
+          text_at("HostKernels::update: gathered has 0 elements, expected 5", user));
+    CHECK(message(some_sgd<float>(sk::Momentum::classical),
+                  sk::UpdateSpans<float, float, float, 1>{five, {}, five, {}}) ==
+          text_at("HostKernels::update: a state has 0 elements, expected 5", user));
 }
