@@ -9,7 +9,7 @@
 #include <ctime>
 #include <fstream>
 
-#include <shardkit/backend/host/allowed_cpus.hpp>
+#include <shardkit/backend/host/processor.hpp>
 
 namespace benchmarks {
 

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/policy/split_mesh.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/rank/engine_table.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {
 
@@ -39,6 +48,74 @@ GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::str
     const AxisGrid split = split_mesh(context.grid(), policy, path, where);
     const auto over = [&](Over ranks) { return context.communicator(split, axes_of(ranks, policy), where); };
     return {over(Over::shards), over(Over::replicas), over(Over::data), over(Over::tp)};
+}
+
+/// What ranks compare of a group: how many parameters of how many elements, and a hash of everything that all ranks
+/// must agree on.
+/// Source:  FNV-1a, 64 bits
+struct GroupFingerprint {
+    std::uint64_t hash = 14695981039346656037U;
+    std::uint64_t parameters = 0;
+    std::uint64_t numel = 0;
+
+    explicit GroupFingerprint(const GroupGeometry& group) {
+        add(group.path);
+        add(group.policy.name);
+        add(group.buffer_numel);
+        add(group.shard_numel);
+        for (const PlacedParameter& p : group.parameters) {
+            add(p.name);
+            for (std::size_t d = 0; d < p.shape.rank; ++d) { add(p.shape.extents[d]); }
+            add(p.shape.rank);
+            add(static_cast<std::uint64_t>(p.tp.kind));
+            add(p.tp.dimension);
+            add((p.frozen ? 1U : 0U) + (p.decay ? 2U : 0U));
+            ++parameters;
+            numel += p.shape.numel();
+        }
+    }
+
+  private:
+    void add_byte(std::uint64_t byte) noexcept { hash = (hash ^ byte) * 1099511628211U; }
+    void add(std::string_view text) noexcept {
+        for (const char c : text) { add_byte(static_cast<unsigned char>(c)); }
+        add(text.size());
+    }
+    void add(std::uint64_t number) noexcept {
+        for (unsigned shift = 0; shift < 64; shift += 8) { add_byte(number >> shift & 0xFFU); }
+    }
+};
+
+/// Refuses a group that is not the same on every rank: other names, shapes, numbers, attributes or another policy.
+/// Buffers of other layouts can have one size, and then nothing that communicates would notice.
+/// Order:   collective over the world; the host waits. The numbers travel as doubles, as the norm's do, so that an
+///          engine needs nothing more for them; 52 bits of the hash.
+/// Cost:    24 bytes of each rank, once for each group.
+/// @throws  std::invalid_argument, the same on every rank: the group, two ranks that differ, and what each has
+template <class Engine>
+void require_same_group(Context<Engine>& context, const GroupGeometry& group, SourceLocation where) {
+    const auto& world = context.world();
+    if (world.size() == 1) { return; }
+    constexpr std::size_t fields = 3;
+    const GroupFingerprint own(group);
+    const std::array<double, fields> given{static_cast<double>(own.hash >> 12U), static_cast<double>(own.parameters),
+                                           static_cast<double>(own.numel)};
+    const EngineTable<Engine, double> mine(context, std::span<const double>(given));
+    const auto gathered = EngineTable<Engine, double>::zeroed(context, fields * world.size());
+    const auto stream = context.compute_stream();  // in which the table was written
+    all_gather(world, std::span<const double>(mine.span()), gathered.span(), stream, where);
+    std::vector<double> all(gathered.size());
+    Engine::Kernels::copy_out(stream, std::span<const double>(gathered.span()), std::span<double>(all));
+    const auto has = [&](std::size_t rank) {
+        const auto of = [&](std::size_t field) { return static_cast<std::uint64_t>(all[rank * fields + field]); };
+        return concat("rank ", rank, " has ", of(1), of(1) == 1 ? " parameter of " : " parameters of ", of(2),
+                      " elements (hash ", of(0), ")");
+    };
+    for (std::size_t rank = 1; rank < world.size(); ++rank) {
+        if (all[rank * fields] == all[0]) { continue; }
+        throw_invalid_argument(where, "'", group.path, "': ", has(rank), ", ", has(0),
+                               ", expected the same path, names, shapes, attributes and policy on every rank");
+    }
 }
 
 }  // namespace shardkit::detail

@@ -13,7 +13,6 @@
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_state.hpp>
-#include <shardkit/sharded/same_group.hpp>
 #include <shardkit/sharded/sharded_options.hpp>
 
 namespace shardkit::detail {

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/host/chunk.hpp>
+#include <shardkit/backend/host/rank_order_reduction.hpp>
 
 using shardkit::host::detail::Chunk;
 using shardkit::host::detail::chunk_of;

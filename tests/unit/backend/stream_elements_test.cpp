@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/host/stream_elements.hpp>
+#include <shardkit/backend/host/copy_elements.hpp>
 
 #include "verb_oracle.hpp"
 

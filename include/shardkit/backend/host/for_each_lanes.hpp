@@ -4,12 +4,25 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <span>
 #include <tuple>
 #include <utility>
 
 #include <shardkit/backend/host/lanes.hpp>
+#include <shardkit/core/element.hpp>
 
 namespace shardkit::host::detail {
+
+/// Calls step(0) ... step(count - 1). The inner loop's fixed length is what lets compilers vectorise it at -O2.
+template <class Step>
+inline void for_each_index(std::size_t count, Step step) noexcept {
+    constexpr std::size_t piece = 64;
+    const std::size_t whole = count - count % piece;
+    for (std::size_t i = 0; i < whole; i += piece) {
+        for (std::size_t j = 0; j < piece; ++j) { step(i + j); }
+    }
+    for (std::size_t i = whole; i < count; ++i) { step(i); }
+}
 
 /// An array that a loop reads.
 template <class T>
@@ -85,6 +98,47 @@ void for_each_lanes(std::size_t count, const F& f, const S&... streams) {
             },
             tails);
     }
+}
+
+/// Conversions of fp16 have branches, so they need the short vectors that others are turned into by the compiler.
+template <class From, class To>
+inline constexpr bool needs_lanes = (std::same_as<From, fp16> && std::floating_point<To>) ||
+                                    (std::same_as<To, fp16> && std::floating_point<From>);
+
+template <std::floating_point A, class From, class To>
+void convert_by_lanes(const From* from, To* to, std::size_t count) noexcept {
+    for_each_lanes<A>(
+        count, [](auto source, auto& target) __attribute__((always_inline)) { target = source; }, Input<From>{from},
+        Output<To>{to});
+}
+
+/// to[i] = from[i] in the arithmetic type A, for `count` elements that do not overlap.
+template <class A, Element In>
+void widen_block(const In* from, A* to, std::size_t count) noexcept {
+    if constexpr (needs_lanes<In, A>) {
+        convert_by_lanes<A>(from, to, count);
+    } else {
+        for_each_index(count, [&](std::size_t i) { to[i] = static_cast<A>(static_cast<Arithmetic<In>>(from[i])); });
+    }
+}
+
+/// to[i] = from[i] rounded to Out, for `count` elements that do not overlap.
+template <Element Out, class A>
+void round_block(const A* from, Out* to, std::size_t count) noexcept {
+    if constexpr (needs_lanes<A, Out>) {
+        convert_by_lanes<A>(from, to, count);
+    } else {
+        for_each_index(count, [&](std::size_t i) { to[i] = static_cast<Out>(from[i]); });
+    }
+}
+
+/// The sum of term(element) over one block, in A: element i goes to partial sum i mod partial_sums<A>, then
+/// the halves are added to each other until one is left. Missing elements at the end count as zeros.
+/// @pre term(0) is 0
+template <std::floating_point A, FloatingElement T, class Term>
+A block_sum(std::span<const T> block, const Term& term) {
+    return use_avx2() ? avx2::block_sum<A>(block.data(), block.size(), term)
+                      : compiled::block_sum<A>(block.data(), block.size(), term);
 }
 
 }  // namespace shardkit::host::detail

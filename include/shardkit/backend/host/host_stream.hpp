@@ -1,10 +1,129 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+#include <thread>
+#include <type_traits>
+#include <utility>
 
-#include <shardkit/backend/host/command_queue.hpp>
+#include <shardkit/backend/host/processor.hpp>
 #include <shardkit/comm/stream.hpp>
+
+namespace shardkit::host::detail {
+
+/// A thread that runs commands in the order in which one other thread submits them. A fixed ring: nothing is
+/// allocated after construction; `submit` waits while the ring is full.
+/// Errors:  what a command throws is kept; later commands are dropped, not run, until `wait` has thrown it.
+class CommandQueue {
+  public:
+    static constexpr std::size_t slots = 256;
+    static constexpr std::size_t command_bytes = 320;
+
+    /// `spins`: looks of an idle thread before it sleeps; 0 where threads outnumber processors.
+    /// @throws std::system_error when no thread can be made
+    explicit CommandQueue(std::uint32_t spins = 0)
+        : ring_(std::make_unique<std::array<Slot, slots>>()), spins_(spins), worker_([this] { work(); }) {}
+    CommandQueue(const CommandQueue&) = delete;
+    CommandQueue& operator=(const CommandQueue&) = delete;
+    /// Runs what was submitted, then ends the thread. An error that nobody waited for is dropped.
+    ~CommandQueue() {
+        submit([this] { ending_ = true; }, Kind::always);
+        worker_.join();
+    }
+
+    /// Position of the newest command: `wait` for it returns when everything submitted so far has run.
+    std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_relaxed); }
+
+    /// Returns the command's position.
+    template <class Command>
+    std::uint64_t submit(const Command& command) {
+        return submit(command, Kind::unless_failed);
+    }
+
+    /// Returns when the command at `position` has run, or was dropped.
+    void await(std::uint64_t position) const noexcept { wait_until(done_, position); }
+
+    /// The same for the submitting thread, which is told of failures.
+    /// @throws what the first failed command threw, once everything submitted has been dropped
+    void wait(std::uint64_t position) {
+        await(position);
+        if (!failed_.load(std::memory_order_acquire)) { return; }
+        await(submitted());
+        const std::exception_ptr failure = std::exchange(failure_, nullptr);
+        failed_.store(false, std::memory_order_release);
+        std::rethrow_exception(failure);
+    }
+
+  private:
+    enum class Kind : std::uint8_t { unless_failed, always };
+
+    struct Slot {
+        void (*run)(void*) = nullptr;
+        Kind kind = Kind::unless_failed;
+        alignas(std::max_align_t) std::array<std::byte, command_bytes> command;
+    };
+
+    template <class Command>
+    std::uint64_t submit(const Command& command, Kind kind) {
+        static_assert(sizeof(Command) <= command_bytes, "CommandQueue: the command captures more than a slot holds");
+        static_assert(alignof(Command) <= alignof(std::max_align_t) && std::is_trivially_destructible_v<Command>);
+        const std::uint64_t position = submitted();
+        if (position >= slots) { await(position - slots + 1); }
+        Slot& slot = (*ring_)[position % slots];
+        ::new (static_cast<void*>(slot.command.data())) Command(command);
+        slot.run = [](void* at) { (*std::launder(static_cast<Command*>(at)))(); };
+        slot.kind = kind;
+        submitted_.store(position + 1, std::memory_order_release);
+        submitted_.notify_one();
+        return position + 1;
+    }
+
+    void wait_until(const std::atomic<std::uint64_t>& count, std::uint64_t target) const noexcept {
+        std::uint64_t seen = count.load(std::memory_order_acquire);
+        for (std::uint32_t left = spins_; seen < target && left > 0; --left) {
+            pause();
+            seen = count.load(std::memory_order_acquire);
+        }
+        while (seen < target) {
+            count.wait(seen, std::memory_order_acquire);
+            seen = count.load(std::memory_order_acquire);
+        }
+    }
+
+    void work() noexcept {
+        for (std::uint64_t next = 0; !ending_; ++next) {
+            wait_until(submitted_, next + 1);
+            Slot& slot = (*ring_)[next % slots];
+            if (slot.kind == Kind::always || !failed_.load(std::memory_order_relaxed)) {
+                try {
+                    slot.run(slot.command.data());
+                } catch (...) {
+                    failure_ = std::current_exception();
+                    failed_.store(true, std::memory_order_release);
+                }
+            }
+            done_.store(next + 1, std::memory_order_release);
+            done_.notify_all();
+        }
+    }
+
+    std::unique_ptr<std::array<Slot, slots>> ring_;
+    std::uint32_t spins_;
+    std::atomic<std::uint64_t> submitted_{0};
+    std::atomic<std::uint64_t> done_{0};
+    std::atomic<bool> failed_{false};
+    std::exception_ptr failure_;  // written by the worker before failed_, taken by the submitter while it is idle
+    bool ending_ = false;         // the worker's own
+    std::thread worker_;
+};
+
+}  // namespace shardkit::host::detail
 
 namespace shardkit::host {
 

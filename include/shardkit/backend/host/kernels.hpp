@@ -9,9 +9,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <shardkit/backend/host/block_sum.hpp>
+#include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/for_each_lanes.hpp>
-#include <shardkit/backend/host/stream_elements.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -150,8 +149,9 @@ struct HostKernels {
 
     template <FloatingElement T>
     static bool all_finite(std::span<const T> elements) {
-        return std::all_of(elements.begin(), elements.end(),
-                           [](T element) { return shardkit::detail::is_finite(static_cast<Arithmetic<T>>(element)); });
+        return std::all_of(elements.begin(), elements.end(), [](T element) {
+            return shardkit::detail::is_finite(static_cast<Arithmetic<T>>(element));
+        });
     }
 };
 

@@ -5,9 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <shardkit/backend/host/result.hpp>
+#include <shardkit/backend/host/copy_elements.hpp>
 
 namespace shardkit::host::detail {
+
+/// Where a reduction's results go, and how they are written.
+template <class Out>
+struct Result {
+    Out* data;
+    Store store = Store::cached;
+};
 
 /// What is added up side by side: the ranks' inputs, and the places of the results.
 template <class In, class Out>

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+
 // The C interface only: the C++ one left the standard in MPI 3.0, costs compile time and needs a library of its own.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
@@ -10,3 +18,46 @@
 #endif
 
 #include <mpi.h>
+
+namespace shardkit::mpi::detail {
+
+/// Throws unless `code` is MPI_SUCCESS.
+/// @throws CommError with MPI's text, the verb and axes in `doing`, the MPI call and the caller's line
+inline void check(int code, std::string_view call, std::string_view doing, SourceLocation where) {
+    if (code == MPI_SUCCESS) { return; }
+    char text[MPI_MAX_ERROR_STRING] = {};
+    int length = 0;
+    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) { length = 0; }
+    throw CommError("mpi", doing,
+                    shardkit::detail::concat(call, " returned ", code, ": ",
+                                             std::string_view(text, static_cast<std::size_t>(length))),
+                    where);
+}
+
+/// The MPI type that elements of T travel as. Sixteen-bit floating types, which MPI does not know, travel as 16-bit
+/// words: MPI moves them, but must not add them.
+template <Element T>
+MPI_Datatype datatype() noexcept {
+    switch (element_type_of<T>) {
+        case ElementType::fp64:
+            return MPI_DOUBLE;
+        case ElementType::fp32:
+            return MPI_FLOAT;
+        case ElementType::bf16:
+        case ElementType::fp16:
+            return MPI_UINT16_T;
+        case ElementType::int64:
+            return MPI_INT64_T;
+        case ElementType::int32:
+            return MPI_INT32_T;
+        case ElementType::uint64:
+            return MPI_UINT64_T;
+        case ElementType::uint32:
+            return MPI_UINT32_T;
+        case ElementType::uint8:
+            return MPI_UINT8_T;
+    }
+    return MPI_DATATYPE_NULL;
+}
+
+}  // namespace shardkit::mpi::detail

@@ -9,12 +9,10 @@
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/mpi/api.hpp>
-#include <shardkit/backend/mpi/call.hpp>
-#include <shardkit/backend/mpi/datatype.hpp>
-#include <shardkit/backend/mpi/enter.hpp>
+#include <shardkit/backend/mpi/collective.hpp>
 #include <shardkit/backend/mpi/exchange.hpp>
+#include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/message.hpp>
-#include <shardkit/backend/mpi/pieces.hpp>
 #include <shardkit/backend/mpi/split.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/comm/call.hpp>

@@ -6,13 +6,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include <shardkit/backend/host/chunk.hpp>
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/mpi/api.hpp>
-#include <shardkit/backend/mpi/call.hpp>
-#include <shardkit/backend/mpi/datatype.hpp>
-#include <shardkit/backend/mpi/pieces.hpp>
+#include <shardkit/backend/mpi/collective.hpp>
+#include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/reduce_op.hpp>

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <shardkit/backend/mpi/api.hpp>
-#include <shardkit/backend/mpi/check.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 
 namespace shardkit::mpi::detail {

@@ -5,12 +5,44 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <shardkit/backend/mpi/api.hpp>
-#include <shardkit/backend/mpi/owned_comm.hpp>
+#include <shardkit/comm/call.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::mpi {
+class World;
+}
 
 namespace shardkit::mpi::detail {
+
+/// The owner of an MPI_Comm. Move-only. Freeing is collective, so it is a call and not the destructor's work: an
+/// owner that ends without `free`, because its rank fails, leaves the communicator to MPI_Abort.
+class OwnedComm {
+  public:
+    OwnedComm() noexcept = default;
+    explicit OwnedComm(MPI_Comm comm) noexcept : comm_(comm) {}
+    OwnedComm(OwnedComm&& other) noexcept : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
+    OwnedComm& operator=(OwnedComm&& other) noexcept {
+        std::swap(comm_, other.comm_);
+        return *this;
+    }
+    OwnedComm(const OwnedComm&) = delete;
+    OwnedComm& operator=(const OwnedComm&) = delete;
+    ~OwnedComm() = default;
+
+    MPI_Comm get() const noexcept { return comm_; }
+    /// Collective over the communicator. Returns what MPI_Comm_free did.
+    int free() noexcept { return comm_ == MPI_COMM_NULL ? MPI_SUCCESS : MPI_Comm_free(&comm_); }
+
+  private:
+    MPI_Comm comm_ = MPI_COMM_NULL;
+};
 
 /// What a rank keeps for one group of ranks, at an address that stays.
 struct Group {
@@ -34,6 +66,23 @@ struct Group {
     std::vector<std::byte> record_bytes;
 
     std::size_t size() const noexcept { return world_ranks.size(); }
+};
+
+/// One call of a verb on one rank.
+struct Call {
+    World& world;
+    Group& group;
+    const std::string& axes;
+    Signature signature;
+    SourceLocation where;
+    const CallSubject* subject = nullptr;
+    std::uint64_t sequence = 0;  ///< collectives of the group before this one
+
+    std::string doing() const { return shardkit::detail::concat(name(signature.verb), " over ", axes); }
+    /// @throws CommError unless `code` is MPI_SUCCESS
+    void check(int code, std::string_view mpi_call) const {
+        if (code != MPI_SUCCESS) { mpi::detail::check(code, mpi_call, doing(), where); }
+    }
 };
 
 }  // namespace shardkit::mpi::detail

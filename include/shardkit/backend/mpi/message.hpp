@@ -8,9 +8,8 @@
 #include <span>
 
 #include <shardkit/backend/mpi/api.hpp>
-#include <shardkit/backend/mpi/call.hpp>
-#include <shardkit/backend/mpi/datatype.hpp>
-#include <shardkit/backend/mpi/enter.hpp>
+#include <shardkit/backend/mpi/collective.hpp>
+#include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>

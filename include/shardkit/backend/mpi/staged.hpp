@@ -10,10 +10,9 @@
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/kernels.hpp>
 #include <shardkit/backend/mpi/api.hpp>
-#include <shardkit/backend/mpi/call.hpp>
-#include <shardkit/backend/mpi/datatype.hpp>
+#include <shardkit/backend/mpi/collective.hpp>
 #include <shardkit/backend/mpi/exchange.hpp>
-#include <shardkit/backend/mpi/pieces.hpp>
+#include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/reduce_op.hpp>

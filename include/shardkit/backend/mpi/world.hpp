@@ -16,17 +16,13 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/allowed_cpus.hpp>
-#include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/host/host_stream.hpp>
-#include <shardkit/backend/host/pause.hpp>
+#include <shardkit/backend/host/processor.hpp>
 #include <shardkit/backend/mpi/api.hpp>
-#include <shardkit/backend/mpi/call.hpp>
-#include <shardkit/backend/mpi/check.hpp>
+#include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/farewells.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/options.hpp>
-#include <shardkit/backend/mpi/thread_level.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/host_buffer.hpp>

@@ -7,9 +7,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include <shardkit/backend/host/chunk.hpp>
+#include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
-#include <shardkit/backend/host/stream_elements.hpp>
 #include <shardkit/backend/threads/call.hpp>
 #include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/backend/threads/split.hpp>

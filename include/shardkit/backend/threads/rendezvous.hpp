@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include <shardkit/backend/host/stream_elements.hpp>
+#include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/threads/call.hpp>
 #include <shardkit/backend/threads/channel.hpp>
 #include <shardkit/backend/threads/group.hpp>

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <shardkit/backend/host/pause.hpp>
+#include <shardkit/backend/host/processor.hpp>
 
 namespace shardkit::threads::detail {
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/allowed_cpus.hpp>
+#include <shardkit/backend/host/processor.hpp>
 #include <shardkit/backend/threads/deadlock_watch.hpp>
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>

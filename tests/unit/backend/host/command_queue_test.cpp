@@ -8,7 +8,6 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/host/host_stream.hpp>
 
 namespace {

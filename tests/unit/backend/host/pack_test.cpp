@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/enqueued_kernels.hpp>
-#include <shardkit/backend/host/stream_elements.hpp>
 #include <shardkit/comm/stream.hpp>
 
 #include "../cub/tensors_checks.hpp"
