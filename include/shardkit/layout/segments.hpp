@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
@@ -21,7 +22,18 @@ template <class F>
 constexpr void for_each_segment(std::span<const PlacedParameter> parameters, IndexRange range, F&& f) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         const IndexRange common = intersect(parameters[i].range, range);
-        if (!common.empty()) { f(Segment{i, common}); }
+        if (!common.empty()) { f(detail::Segment{i, common}); }
+    }
+}
+
+/// Puts `range` behind `ranges`, as one with the last where it begins at that one's end and is `alike`.
+/// @pre `range` begins at or behind the end of the last
+template <class Range>
+void append_merged(std::vector<Range>& ranges, const Range& range, bool alike) {
+    if (alike && !ranges.empty() && ranges.back().end == range.begin) {
+        ranges.back().end = range.end;
+    } else {
+        ranges.push_back(range);
     }
 }
 

@@ -6,13 +6,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <tuple>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/norm_partial.hpp>
+#include <shardkit/optim/norm_tables.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/group_state.hpp>
+#include <shardkit/step/groups.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 #include <shardkit/step/reduce.hpp>
 
@@ -142,15 +146,34 @@ class GlobalNorm {
 
 namespace detail {
 
-/// Adds this rank's share of one group: what it counts of its own (virtual) shard.
-template <class Engine, class Precision>
-void add_norm_partial(GroupState<Engine, Precision>& state, const double* scale, std::span<double> partials) {
-    if (!state.trainable() || state.step().skipped()) { return; }
-    state.gradients().wait();
-    using Reduction = typename Precision::Reduction;
-    Engine::Kernels::norm_partial(
-        state.context().compute_stream(), std::span<const Reduction>(state.gradients().reduced()),
-        std::span<const IndexRange>(state.counted_segments()), scale, &partials[2 * state.geometry().shard_index]);
+/// Adds this rank's share of the groups with reduced gradients of type R: what it counts of its own (virtual) shards.
+template <class R, class Engine, class... T>
+void add_norm_partials(const Groups<T...>& groups, Context<Engine>& context, const double* scale,
+                       std::span<double> partials) {
+    const auto for_each_state = [&](const auto& f) {
+        groups.for_each([&](auto& layer) {
+            auto& state = Access::state(layer);
+            using Layer = std::remove_cvref_t<decltype(layer)>;
+            if constexpr (std::is_same_v<typename Layer::Precision::Reduction, R>) {
+                if (state.trainable()) { f(state); }
+            }
+        });
+    };
+    auto& tables = context.template kept<NormTables<Engine, R>>();
+    tables.start();
+    for_each_state([&](auto& state) {
+        const bool taken = !state.step().skipped();
+        if (taken) { state.gradients().wait(); }
+        tables.list(state.identity(), taken);
+    });
+    tables.add_to(context.compute_stream(), scale, partials, [&] {
+        std::vector<NormGroup<R>> described;
+        for_each_state([&](auto& state) {
+            described.push_back({state.identity(), state.life(), state.gradients().reduced(), state.counted_segments(),
+                                 state.geometry().shard_index});
+        });
+        return described;
+    });
 }
 
 template <class... T>
@@ -168,8 +191,15 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     const auto communication = context.communication_stream();
     Engine::Kernels::run_once(
         compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), partials});
-    reduced.groups(where).for_each(
-        [&](auto& each) { add_norm_partial(Access::state(each), scratch.data(), partials); });
+    const auto add_parts_of = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
+        using R = typename shardkit::LayerOf<std::tuple_element_t<I, std::tuple<T...>>>::Precision::Reduction;
+        if constexpr (first_of_type<I, typename shardkit::LayerOf<T>::Precision::Reduction...> == I) {
+            add_norm_partials<R>(reduced.groups(where), context, scratch.data(), partials);
+        }
+    };
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+        (add_parts_of(std::integral_constant<std::size_t, I>{}), ...);
+    }(std::index_sequence_for<T...>{});
     communication.wait(compute.record());
     all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, {where, memory.subject()});
     compute.wait(communication.record());

@@ -17,6 +17,8 @@
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/step_work.hpp>
+#include <shardkit/optim/update_batches.hpp>
+#include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/engine_table.hpp>
 
 namespace shardkit {
@@ -73,13 +75,20 @@ class Optimizer {
                 throw_invalid_argument(where, "optimizer: two groups have the path '", layer.path(), "'");
             }
             known_.push_back({detail::Access::state(layer).identity(), layer.path()});
-            std::get<decltype(part)::value>(group_optimizers_)
-                .emplace_back(layer.context(), detail::Access::state(layer).geometry(), options_, param_groups_);
+            constexpr std::size_t I = decltype(part)::value;
+            std::get<I>(group_optimizers_)
+                .emplace_back(layer.context(), detail::Access::state(layer).geometry(), options_, param_groups_,
+                              table_of<I>());
         });
+        for_each_table([&](auto& table) { table.upload(context); });
         // Here, so that the first step allocates nothing but the norm's buffers.
         static_cast<void>(context.template kept<detail::NormMemory<Engine>>());
         engine_options_ = detail::EngineTable<Engine, Options>(context, options_);
         scalars_ = detail::EngineTable<Engine, detail::StepScalars>(context, detail::StepScalars{});
+        list_groups();
+        for_each_batches([&](auto& batches, const auto* updates) {
+            batches.prepare(context, updates, &scalars_.data()->skip);
+        });
     }
 
     const Options& options() const noexcept { return options_; }
@@ -115,14 +124,16 @@ class Optimizer {
             }
             check_coefficient(coefficient, consumed, where);
             check_parts(std::index_sequence_for<T...>{}, where);
-            groups_.context().compare_calls(where);
+            auto& context = groups_.context();
+            context.compare_calls(where);
             groups_.for_each([&](auto& layer) { detail::Access::state(layer).parameters().begin_update(where); });
-            Engine::Kernels::run_once(groups_.context().compute_stream(),
-                                      detail::BeginStep{consumed.divisor_scale(), coefficient,
+            const auto stream = context.compute_stream();
+            Engine::Kernels::run_once(stream, detail::BeginStep{consumed.divisor_scale(), coefficient,
                                                         detail::Access::loss_scale(consumed), scalars_.data()});
-            groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-                std::get<decltype(part)::value>(group_optimizers_)[index].update(
-                    detail::Access::state(layer), scalars_.data(), engine_options_.data());
+            list_groups();
+            for_each_table([&](auto& table) { table.begin(stream, scalars_.data(), engine_options_.data()); });
+            for_each_batches([&](auto& batches, const auto* updates) {
+                batches.run(context, updates, &scalars_.data()->skip);
             });
         }
     }
@@ -140,7 +151,8 @@ class Optimizer {
     /// Steps that the groups of part I have taken, for checkpoints and tests. Waits for the compute stream.
     template <std::size_t I>
     std::uint64_t steps(std::size_t index = 0) const {
-        return std::get<I>(group_optimizers_)[index].steps();
+        const auto number = std::get<I>(group_optimizers_)[index].number();
+        return number ? std::get<table_number<I>>(tables_).steps(*number) : 0;
     }
 
   private:
@@ -191,14 +203,61 @@ class Optimizer {
         }
     }
 
-    template <class Layer>
-    using GroupOptimizerOf = detail::GroupOptimizer<Rule, Engine, Arithmetic<typename Layer::Precision::Master>>;
+    template <class Part>
+    using PrecisionOf = typename LayerOf<Part>::Precision;
+    template <class Part>
+    using ArithmeticOf = Arithmetic<typename PrecisionOf<Part>::Master>;
+    /// What parts of one arithmetic type, or of one precision, share is kept with the first of them.
+    template <std::size_t I>
+    static constexpr std::size_t table_number = detail::first_of_type<I, ArithmeticOf<T>...>;
+    template <std::size_t I>
+    static constexpr std::size_t batches_number = detail::first_of_type<I, PrecisionOf<T>...>;
+    template <std::size_t I>
+    auto& table_of() noexcept {
+        return std::get<table_number<I>>(tables_);
+    }
+
+    /// f(table) for the table of each arithmetic type.
+    template <class F>
+    void for_each_table(const F& f) {
+        for_each_part([&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
+            if constexpr (table_number<I> == I) { f(std::get<I>(tables_)); }
+        });
+    }
+    /// f(batches, the updates that they refer to) for the groups of each precision.
+    template <class F>
+    void for_each_batches(const F& f) {
+        for_each_part([&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
+            if constexpr (batches_number<I> == I) { f(std::get<I>(batches_), table_of<I>().updates()); }
+        });
+    }
+    template <class F>
+    static void for_each_part(const F& f) {
+        [&]<std::size_t... I>(std::index_sequence<I...>) { (f(std::integral_constant<std::size_t, I>{}), ...); }
+        (std::index_sequence_for<T...>{});
+    }
+    /// Tells tables and batches which groups take part in a step.
+    void list_groups() {
+        for_each_batches([](auto& batches, const auto* /*updates*/) { batches.start(); });
+        groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
+            constexpr std::size_t I = decltype(part)::value;
+            auto& group = std::get<I>(group_optimizers_)[index];
+            if (!group.number()) { return; }
+            auto& state = detail::Access::state(layer);
+            const bool taken = !state.step().skipped();
+            table_of<I>().take(*group.number(), taken);
+            std::get<batches_number<I>>(batches_).list(group, state, taken);
+        });
+    }
 
     Groups<T...> groups_;
     Options options_;
     std::vector<ParamGroup> param_groups_;
     std::vector<detail::ModelName> known_;  // the groups, in order
-    std::tuple<std::vector<GroupOptimizerOf<LayerOf<T>>>...> group_optimizers_;
+    std::tuple<std::vector<detail::GroupOptimizer<Rule, Engine, ArithmeticOf<T>>>...> group_optimizers_;
+    // Their ends wait for the kernels that use what is above.
+    std::tuple<detail::UpdateTable<Rule, Engine, ArithmeticOf<T>>...> tables_;
+    std::tuple<detail::UpdateBatches<Rule, Engine, PrecisionOf<T>>...> batches_;
     detail::EngineTable<Engine, Options> engine_options_;
     detail::EngineTable<Engine, detail::StepScalars> scalars_;
 };

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/update.hpp>
@@ -32,7 +31,7 @@ struct BeginStep {
     double divisor_scale;
     ClipCoefficient coefficient;
     LossScaleState* loss_scale;  ///< null without one
-    StepScalars* scalars;
+    detail::StepScalars* scalars;
 
     constexpr void operator()() const {
         scalars->gradient_scale = detail::unscale(divisor_scale, loss_scale) * coefficient.value();
@@ -43,24 +42,33 @@ struct BeginStep {
     }
 };
 
-/// Before a group's pass: counts the step and computes the update for all of `hypers`. Run once, in a stream's order;
-/// all pointers lead into the engine's memory.
-template <class Rule, class A>
-struct BeginUpdate {
-    const StepScalars* scalars;
-    const typename Rule::Options* options;
-    typename Rule::Progress* progress;
-    std::span<const ParameterHypers> hypers;
-    typename Rule::template Update<A>* updates;
+/// How far one group is, and its places in an optimizer's tables.
+template <class ProgressType>
+struct GroupProgress {
+    ProgressType progress{};
+    std::uint32_t first = 0;  ///< of its hypers and updates
+    std::uint32_t count = 0;
+};
 
-    constexpr void operator()() const {
+/// Before the groups' passes: counts the step of group number `group` and computes the update for each of its hypers.
+/// Run by index, in a stream's order; all pointers lead into the engine's memory.
+template <class Rule, class A>
+struct BeginUpdates {
+    const detail::StepScalars* scalars;
+    const typename Rule::Options* options;
+    GroupProgress<typename Rule::Progress>* groups;
+    const detail::ParameterHypers* hypers;
+    typename Rule::template Update<A>* updates;  ///< one for each of the hypers
+
+    constexpr void operator()(std::uint64_t group) const {
         if (scalars->skip != 0) { return; }
-        Rule::advance(*progress, *options);
-        for (std::size_t i = 0; i < hypers.size(); ++i) {
+        GroupProgress<typename Rule::Progress>& its = groups[group];
+        Rule::advance(its.progress, *options);
+        for (std::uint32_t i = its.first; i < its.first + its.count; ++i) {
             auto chosen = *options;
             chosen.learning_rate *= hypers[i].learning_rate_scale;
             chosen.weight_decay = hypers[i].weight_decay;
-            updates[i] = Rule::template update<A>(*progress, chosen, scalars->gradient_scale);
+            updates[i] = Rule::template update<A>(its.progress, chosen, scalars->gradient_scale);
         }
     }
 };

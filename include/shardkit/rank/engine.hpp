@@ -14,6 +14,7 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/layout/index_range.hpp>
+#include <shardkit/rank/launch_batch.hpp>
 
 // What an engine owes: to whoever communicates (Engine), to groups of parameters and their optimizers (GroupVerbs and
 // StepKernels), to layers that tensor or context parallelism splits (IndexKernels). backend/threads/engine.hpp is a
@@ -108,21 +109,24 @@ template <class E>
 concept RunsOnce = requires(const typename E::Stream& stream, const AnyWork& work) {
     E::Kernels::run_once(stream, work);
 };
-template <class E, class T>
-concept SumsNorms = requires(const typename E::Stream& stream, std::span<const T> gradient,
-                             std::span<const IndexRange> segments, const double* scale, double* into) {
-    E::Kernels::norm_partial(stream, gradient, segments, scale, into);
-};
 
 }  // namespace detail
 
-// What the kernel of an update is given; defined in optim/, which is above this room.
+// What the kernels of norms and updates are given; defined in optim/, which is above this room.
+template <FloatingElement T>
+struct NormPiece;
 struct UpdateRange;
 template <FloatingElement MasterType, FloatingElement GatherType, FloatingElement GradientType,
           std::size_t StateCount>
 struct UpdateSpans;
 
 namespace detail {
+
+template <class E, class T>
+concept SumsNorms = requires(const typename E::Stream& stream, std::span<const NormPiece<T>> pieces,
+                             IndexRange positions, const double* scale, double* into) {
+    E::Kernels::norm_partial(stream, pieces, positions, scale, into);
+};
 
 /// An update with as many states as there are.
 struct AnyUpdate {
@@ -138,6 +142,19 @@ concept UpdatesWith =
 };
 template <class E, class P>
 concept Updates = UpdatesWith<E, P, 0> && UpdatesWith<E, P, 1> && UpdatesWith<E, P, 2>;
+
+/// Updates of many groups in one launch; see StepKernels.
+template <class E, class P, std::size_t StateCount>
+concept BatchesUpdatesWith =
+    requires(const typename E::Stream& stream, std::span<const UpdateRange> ranges, const AnyUpdate* updates,
+             const std::uint32_t* skip,
+             const UpdateSpans<typename P::Master, typename P::Gather, typename P::Reduction, StateCount>& spans) {
+    E::Kernels::update_batch(
+        stream, LaunchBatch<decltype(E::Kernels::update_entry(ranges, updates, skip, spans))>{});
+};
+template <class E, class P>
+concept BatchesUpdates =
+    BatchesUpdatesWith<E, P, 0> && BatchesUpdatesWith<E, P, 1> && BatchesUpdatesWith<E, P, 2>;
 
 template <class E>
 concept RunsByIndex = requires(const typename E::Stream& stream, std::uint64_t n, const AnyWork& work) {
@@ -175,11 +192,19 @@ concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Ga
 ///     copy_in, copy_out(stream, from, to)   between the host's memory and the engine's, of any trivially copyable
 ///                                           type; they return when the host's side is done
 ///     run_once(stream, work)                work(), once: scalars that depend on scalars. It is copied
-///     norm_partial(stream, gradient, segments, scale, into)
-///                                           into[0] += sum of (*scale * g)^2, into[1] += elements not finite
+///     norm_partial(stream, pieces, positions, scale, into)
+///                                           into[0] += sum of (*scale * g)^2 over the elements of all pieces
+///                                           (optim/norm_table.hpp), into[1] += > 0 where one is not finite;
+///                                           `positions`: from the first piece's begin to the last one's end
 ///     update(stream, ranges, updates, skip, spans)
 ///                                           a functor's update (optim/update.hpp) of each range's elements, with any
 ///                                           number of states; nothing where *skip is not 0
+/// Optional, where a launch costs more than an update of few elements; without them groups are updated one by one:
+///     update_entry(ranges, updates, skip, spans)
+///                                           what `update` would do, as a trivially copyable value; its member `end`:
+///                                           the number of its works, which launches count
+///     update_batch(stream, batch)           all updates of neighbouring entries (LaunchBatch), in one launch
+/// So is for_each_index, see IndexKernels: without it run_once goes through the groups.
 /// Order:   stream-ordered. Pointers are read when the kernel runs, not when it is given.
 template <class E, class Precision = detail::Fp32>
 concept StepKernels = detail::HasKernels<E> && detail::Fills<E, typename Precision::Gather> &&
@@ -255,7 +280,7 @@ struct StepRules {
                   "Sharded<..., Engine>: Engine::Kernels must have run_once(stream, work); see rank/engine.hpp");
     static_assert(
         none || SumsNorms<E, typename P::Reduction>,
-        "Sharded<..., Engine>: Engine::Kernels must have norm_partial(stream, gradient, segments, scale, into); "
+        "Sharded<..., Engine>: Engine::Kernels must have norm_partial(stream, pieces, positions, scale, into); "
         "see rank/engine.hpp");
     static_assert(
         none || Updates<E, P>,

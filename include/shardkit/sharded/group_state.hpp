@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +18,6 @@
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/policy/policy_rules.hpp>
-#include <shardkit/rank/engine_table.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
 #include <shardkit/sharded/precision.hpp>
@@ -48,14 +48,12 @@ class GroupState {
           comms_(communicators),
           parameters_(context, geometry_, comms_, adopted_parameters),
           gradients_(context, geometry_, comms_, adopted_gradients) {
-        std::vector<IndexRange> counted;
         for_each_segment(geometry_.parameters, geometry_.own, [&](Segment s) {
             if (!geometry_.parameters[s.parameter].frozen &&
                 geometry_.replica(s.parameter, Placement::sharded) == 0) {
-                counted.push_back(relative_to(s.flat, gradients_.reduced_range().begin));
+                append_merged(counted_segments_, relative_to(s.flat, gradients_.reduced_range().begin), true);
             }
         });
-        counted_segments_ = {context, std::span<const IndexRange>(counted.data(), counted.size())};
         Access::living(context).push_back(&geometry_.path);
     }
     /// Waits for what the streams still do with this group's memory. An error of theirs that nobody waited for is
@@ -87,7 +85,7 @@ class GroupState {
 
     ParameterStore<Engine, Precision>& parameters() noexcept { return parameters_; }
     GradientStore<Engine, Precision>& gradients() noexcept { return gradients_; }
-    detail::StepState& step() noexcept { return step_; }
+    StepState& step() noexcept { return step_; }
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
 
     /// A parameter's part of a full buffer that starts at `full`.
@@ -116,9 +114,12 @@ class GroupState {
     }
 
     /// The trainable elements that this rank counts in sums over the world, each of which some rank counts once:
-    /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients; the
-    /// engine's memory.
-    std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_.span(); }
+    /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients, sorted;
+    /// parameters that lie side by side are one segment.
+    std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_; }
+
+    /// Expires with the group.
+    std::weak_ptr<const void> life() const noexcept { return life_; }
 
     /// Ranks over which gradients are averaged by `mean`: dp x cp.
     std::size_t data_ranks() const noexcept { return comms_.data.size(); }
@@ -150,7 +151,7 @@ class GroupState {
     void read_full(std::size_t parameter, bool wanted, std::span<T> values, SourceLocation where) {
         if (wanted) { check_values("read_full", parameter, std::span<const T>(values), where); }
         parameters_.open(where);
-        const auto window = detail::Access::make<PendingWindow<GroupState>>(*this, where).wait();
+        const auto window = Access::make<PendingWindow<GroupState>>(*this, where).wait();
         const WholeTensor<Engine, Gather> whole(context_, comms_.tp, geometry_, parameter, parameters_.full(),
                                                 context_.compute_stream(), where);
         if (!wanted) { return; }
@@ -200,7 +201,7 @@ class GroupState {
                       SourceLocation where) const {
         const std::size_t expected = geometry_.parameters[parameter].shape.numel();
         const std::string what =
-            detail::concat("'", path(), "' parameter '", geometry_.parameters[parameter].name, "': ", verb);
+            concat("'", path(), "' parameter '", geometry_.parameters[parameter].name, "': ", verb);
         if (values.size() != expected) {
             throw_invalid_argument(where, what, " with ", values.size(), " elements, expected ", expected);
         }
@@ -242,9 +243,10 @@ class GroupState {
     GroupCommunicators<Engine> comms_;
     ParameterStore<Engine, Precision> parameters_;
     GradientStore<Engine, Precision> gradients_;
-    detail::StepState step_;
+    StepState step_;
     std::uint64_t gradient_generation_ = 0;
-    detail::EngineTable<Engine, IndexRange> counted_segments_;
+    std::vector<IndexRange> counted_segments_;
+    std::shared_ptr<const void> life_ = std::make_shared<const char>('\0');
 };
 
 }  // namespace shardkit::detail::inline SHARDKIT_BUILD

@@ -139,11 +139,21 @@ class ParameterStore {
         updated_ = context_->compute_stream().record();
         if (gathers_beside_) { stale_ = true; }
     }
-    void end_update() {
-        updated_ = context_->compute_stream().record();
+    /// After an update. `updated`: behind it in the compute stream, one for all groups of a launch; `capture`: which it
+    /// was given to.
+    void end_update(const typename Engine::Stream::Event& updated, unsigned long long capture) {
+        updated_ = updated;
         if (gather_ != nullptr) {
             stale_ = true;
-            update_captured_ = update_captured_ || capture() != 0;
+            update_captured_ = update_captured_ || capture != 0;
+        }
+    }
+    /// The graph capture that work is given to at the moment, 0: none.
+    unsigned long long capture() const noexcept {
+        if constexpr (Captures<typename Engine::Stream>) {
+            return context_->compute_stream().capture();
+        } else {
+            return 0;
         }
     }
 
@@ -156,14 +166,6 @@ class ParameterStore {
         return nullptr;
     }
 
-    /// The graph capture that work is given to at the moment, 0: none.
-    unsigned long long capture() const noexcept {
-        if constexpr (Captures<typename Engine::Stream>) {
-            return context_->compute_stream().capture();
-        } else {
-            return 0;
-        }
-    }
     /// A graph is launched when the host's flags are long about something else: one that is captured gathers in its
     /// first window, and outside of captures nothing is known of a copy after an update was captured.
     bool is_stale() const noexcept {

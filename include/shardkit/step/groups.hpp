@@ -33,6 +33,19 @@ template <class First, class... T>
 requires(IsSharded<typename LayerOf<First>::type>::value&&...&&
              IsSharded<typename LayerOf<T>::type>::value) inline constexpr bool one_engine<First, T...> =
     (std::is_same_v<typename LayerOf<First>::type::Engine, typename LayerOf<T>::type::Engine> && ...);
+
+/// The number of the first of `Types` that is the same as number I: where what all parts of one type share is kept.
+template <std::size_t I, class... Types>
+inline constexpr std::size_t first_of_type = []<std::size_t... J>(std::index_sequence<J...>) {
+    std::size_t first = I;
+    ((first = std::is_same_v<std::tuple_element_t<I - J, std::tuple<Types...>>,
+                             std::tuple_element_t<I, std::tuple<Types...>>>
+                  ? I - J
+                  : first),
+     ...);
+    return first;
+}
+(std::make_index_sequence<I + 1>{});
 }  // namespace detail
 
 /// The Sharded type behind an argument of `groups`: itself, or the elements of a range.

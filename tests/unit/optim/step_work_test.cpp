@@ -66,17 +66,26 @@ TEST_CASE("BeginStep: divides by the loss scale as it was, then adapts it; skips
     CHECK(scalars.skip == 0);
 }
 
-TEST_CASE("BeginUpdate: one update for each choice; a skipped step counts nothing") {
+TEST_CASE("BeginUpdates: one update for each choice of each group; a skipped step counts nothing") {
     const sk::AdamWOptions options{.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25};
-    const std::vector<sk::detail::ParameterHypers> choices{{1, 0.25}, {2, 0}};
-    std::vector<sk::AdamWUpdate<double>> updates(2);
-    sk::AdamWRule::Progress progress;
+    const std::vector<sk::detail::ParameterHypers> choices{{1, 0.25}, {2, 0}, {4, 0}};
+    std::vector<sk::AdamWUpdate<double>> updates(3);
+    std::vector<sk::detail::GroupProgress<sk::AdamWRule::Progress>> groups{{{}, 0, 2}, {{}, 2, 1}};
+    const sk::AdamWRule::Progress& progress = groups[0].progress;
     sk::detail::StepScalars scalars{0.125, 0};
-    const sk::detail::BeginUpdate<sk::AdamWRule, double> begin{&scalars, &options, &progress, choices,
-                                                               updates.data()};
+    const sk::detail::BeginUpdates<sk::AdamWRule, double> updates_begin{&scalars, &options, groups.data(), choices.data(),
+                                                                updates.data()};
+    const auto begin = [&] { updates_begin(0); };
     begin();
     CHECK(progress.steps == 1);
     CHECK(progress.beta1_power == 0.5);
+    CHECK(groups[1].progress.steps == 0);
+    CHECK(updates[2].step_size == 0);
+    updates_begin(1);
+    CHECK(progress.steps == 1);
+    CHECK(groups[1].progress.steps == 1);
+    CHECK(updates[2].step_size == 4);
+    CHECK(updates[2].decay == 1);
     CHECK(updates[0].decay == 0.875);
     CHECK(updates[0].step_size == 1);
     CHECK(updates[0].gradient_scale == sk::Factor<double>(0.125));

@@ -6,6 +6,7 @@
 #include <span>
 #include <type_traits>
 
+#include <shardkit/backend/cub/batch.hpp>
 #include <shardkit/backend/cub/block_int8.hpp>
 #include <shardkit/backend/cub/copy.hpp>
 #include <shardkit/backend/cub/elementwise.hpp>
@@ -77,9 +78,9 @@ struct Kernels {
     }
 
     template <FloatingElement T>
-    static void norm_partial(const Stream& stream, std::span<const T> gradient, std::span<const IndexRange> segments,
+    static void norm_partial(const Stream& stream, std::span<const NormPiece<T>> pieces, IndexRange positions,
                              const double* scale, double* into) {
-        gpu::norm_partial(stream, gradient, segments, scale, into);
+        gpu::norm_partial(stream, pieces, positions, scale, into);
     }
     template <class Master, class Gather, class Gradient, std::size_t StateCount,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
@@ -87,6 +88,19 @@ struct Kernels {
                        const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans,
                        SourceLocation where = SourceLocation::current()) {
         gpu::update(DeviceLaunch(stream), ranges, updates, skip, spans, where);
+    }
+    /// What `update` does with these, as an entry for update_batch.
+    template <class Master, class Gather, class Gradient, std::size_t StateCount,
+              UpdateOf<Arithmetic<Master>, StateCount> Update>
+    static auto update_entry(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
+                             const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
+        const auto pass = gpu::update_pass(ranges, updates, skip, spans);
+        return batch_entry(pass, pass.tiling.indices());
+    }
+    /// Many updates in one launch; no two of the same elements.
+    template <class Pass>
+    static void update_batch(const Stream& stream, const LaunchBatch<BatchEntry<Pass>>& batch) {
+        gpu::run_batch(DeviceLaunch(stream), batch, "update_batch");
     }
 
     template <Element T>

@@ -14,6 +14,7 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/norm_partial.hpp>
+#include <shardkit/optim/norm_table.hpp>
 #include <shardkit/optim/update.hpp>
 
 namespace shardkit::host {
@@ -76,19 +77,19 @@ struct EnqueuedKernels {
         });
     }
 
-    /// Adds the sum of (*scale * gradient[i])^2 over `segments` to into[0], and the finite check to into[1]; the
-    /// order of the additions is HostKernels::norm_partial's within each segment.
+    /// Adds the sum of (*scale * element)^2 over `pieces` to into[0], and the finite check to into[1]; the order of
+    /// the additions is HostKernels::norm_partial's within each piece, then that of the pieces.
     template <FloatingElement T>
-    static void norm_partial(const S& stream, std::span<const T> gradient, std::span<const IndexRange> segments,
+    static void norm_partial(const S& stream, std::span<const NormPiece<T>> pieces, IndexRange /*positions*/,
                              const double* scale, double* into) {
         stream.submit([=] {
-            shardkit::detail::NormPartial partial;
-            for (const IndexRange segment : segments) {
-                shardkit::detail::HostKernels::norm_partial(
-                    InlineStream{}, gradient.subspan(segment.begin, segment.size()), *scale, partial);
+            for (const NormPiece<T>& piece : pieces) {
+                shardkit::detail::NormPartial partial;
+                shardkit::detail::HostKernels::norm_partial(InlineStream{}, std::span(piece.elements, piece.end - piece.begin), *scale,
+                                          partial);
+                into[0] += partial.sum_of_squares;
+                into[1] += partial.nonfinite;
             }
-            into[0] += partial.sum_of_squares;
-            into[1] += partial.nonfinite;
         });
     }
 

@@ -26,7 +26,7 @@ constexpr auto update_launches() {
     if constexpr (StateCount > Rule::state_names.size()) {
         return std::type_identity<gpu::Launches<Passes...>>{};
     } else if constexpr (UpdateOf<Update, Arithmetic<typename P::Master>, StateCount>) {
-        return update_launches<Rule, P, StateCount + 1, Passes..., Pass>();
+        return update_launches<Rule, P, StateCount + 1, Passes..., Pass, gpu::BatchPass<Pass>>();
     } else {
         return update_launches<Rule, P, StateCount + 1, Passes...>();
     }
@@ -49,15 +49,15 @@ struct KernelsFor {
         gpu::Launches<gpu::RunOnce<shardkit::detail::BeginNorm>, gpu::RunOnce<shardkit::detail::FinishNorm>,
                       gpu::RunOnce<shardkit::detail::BeginStep>,
                       gpu::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
-                      gpu::RunOnce<shardkit::detail::BeginUpdate<Rule, Arithmetic<Master>>>>;
+                      shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
     using OfUpdates = typename decltype(detail::update_launches<Rule, Precision>())::type;
     using OfReductions =
         gpu::Launches<gpu::ConvertPass<Gradient, Arithmetic<Reduction>>,
                       gpu::ConvertPass<Arithmetic<Reduction>, Reduction>, detail::Extreme<Gradient, Reduction>,
                       detail::Extreme<Reduction, Reduction>, detail::Extreme<double, double>>;
 
-    using Norm = void (*)(const gpu::TimelineRef&, std::span<const Reduction>, std::span<const IndexRange>,
-                          const double*, double*);
+    using Norm = void (*)(const gpu::TimelineRef&, std::span<const NormPiece<Reduction>>, IndexRange, const double*,
+                          double*);
     using Calls = std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename OfUpdates::Calls,
                              typename OfReductions::Calls, Norm>;
     static Calls calls() {

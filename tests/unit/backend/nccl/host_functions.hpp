@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -10,7 +11,8 @@
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/backend/host/enqueued_kernels.hpp>
+
+#include "../host/batched_kernels.hpp"
 
 /// "Kernels" for streams without a GPU: host functions that run when the stream gets there.
 namespace host_functions {
@@ -59,8 +61,8 @@ class LaunchedStream {
     shardkit::gpu::TimelineRef stream_;
 };
 
-/// As many workers for a row as on a GPU.
-struct Kernels : shardkit::host::EnqueuedKernels<LaunchedStream> {
+/// As many workers for a row as on a GPU, and batches as there.
+struct Kernels : shardkit::test::BatchedKernels<LaunchedStream> {
     static constexpr std::size_t row_workers = 32;
 };
 

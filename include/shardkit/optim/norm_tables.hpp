@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/optim/norm_table.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/engine_table.hpp>
+#include <shardkit/rank/launch_table.hpp>
+
+namespace shardkit::detail {
+
+/// What a norm takes of one group.
+template <class T>
+struct NormGroup {
+    std::uint64_t identity = 0;
+    std::weak_ptr<const void> life;
+    std::span<const T> reduced;
+    std::span<const IndexRange> counted;  ///< of `reduced`
+    std::size_t shard_index = 0;
+};
+
+/// The elements of T that one model's norm counts on this rank, in the engine's memory, sorted by the partial that they
+/// are added to.
+template <class Engine, class T>
+class NormTable {
+  public:
+    NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups) : order_(groups.size()) {
+        std::iota(order_.begin(), order_.end(), std::size_t{0});
+        std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
+            return groups[a].shard_index < groups[b].shard_index;
+        });
+        std::vector<std::span<const T>> runs;
+        for (const std::size_t number : order_) {
+            const NormGroup<T>& group = groups[number];
+            members_.push_back({group.shard_index, runs.size(), runs.size() + group.counted.size()});
+            for (const IndexRange range : group.counted) {
+                runs.push_back(group.reduced.subspan(range.begin, range.size()));
+            }
+        }
+        const std::vector<NormPiece<T>> pieces = norm_table(std::span<const std::span<const T>>(runs));
+        for (const NormPiece<T>& piece : pieces) { positions_.push_back({piece.begin, piece.end}); }
+        pieces_ = {context, std::span<const NormPiece<T>>(pieces)};
+        for (const NormGroup<T>& group : groups) {
+            groups_.push_back(group.identity);
+            lives_.push_back(group.life);
+        }
+    }
+
+    /// Whether it was made of these groups, in this order.
+    bool is_of(std::span<const std::uint64_t> groups) const noexcept { return std::ranges::equal(groups_, groups); }
+    /// Whether one of its groups has ended.
+    bool is_over() const noexcept {
+        return std::ranges::any_of(lives_, [](const auto& life) { return life.expired(); });
+    }
+
+    /// Adds the groups with taken[i] != 0 to their shards' partials: one launch for each run of neighbours.
+    void add_to(const typename Engine::Stream& stream, std::span<const char> taken, const double* scale,
+                std::span<double> partials) const {
+        for (std::size_t first = 0; first < members_.size();) {
+            const std::size_t shard = members_[first].shard_index;
+            std::size_t last = first;
+            while (last < members_.size() && members_[last].shard_index == shard) { ++last; }
+            const auto is_taken = [&](std::size_t i) { return taken[order_[i]] != 0; };
+            for_each_run(first, last, is_taken, [&](std::size_t begin, std::size_t end) {
+                const IndexRange pieces{members_[begin].begin, members_[end - 1].end};
+                if (pieces.empty()) { return; }
+                Engine::Kernels::norm_partial(
+                    stream, std::span<const NormPiece<T>>(pieces_.span()).subspan(pieces.begin, pieces.size()),
+                    IndexRange{positions_[pieces.begin].begin, positions_[pieces.end - 1].end}, scale,
+                    &partials[2 * shard]);
+            });
+            first = last;
+        }
+    }
+
+  private:
+    struct Member {
+        std::size_t shard_index;
+        std::size_t begin;  // of its pieces
+        std::size_t end;
+    };
+    std::vector<std::size_t> order_;  // of the members among the groups
+    std::vector<Member> members_;
+    std::vector<IndexRange> positions_;  // of each piece
+    EngineTable<Engine, NormPiece<T>> pieces_;
+    std::vector<std::uint64_t> groups_;
+    std::vector<std::weak_ptr<const void>> lives_;
+};
+
+/// A rank's tables of all models that have had a norm. One stays while its groups do, as a CUDA graph may read it.
+template <class Engine, class T>
+class NormTables {
+  public:
+    explicit NormTables(Context<Engine>& context) noexcept : context_(&context) {}
+
+    /// Begins to list a model's trainable groups with reduced gradients of T.
+    void start() noexcept {
+        groups_.clear();
+        taken_.clear();
+    }
+    /// `taken`: whether the group has gradients in this step.
+    void list(std::uint64_t identity, bool taken) {
+        groups_.push_back(identity);
+        taken_.push_back(taken ? 1 : 0);
+    }
+    /// Adds the listed groups to `partials`. `describe()` makes the NormGroups, where their table is still to be made.
+    template <class Describe>
+    void add_to(const typename Engine::Stream& stream, const double* scale, std::span<double> partials,
+                const Describe& describe) {
+        if (groups_.empty()) { return; }
+        auto table = std::ranges::find_if(tables_, [&](const auto& each) { return each.is_of(groups_); });
+        if (table == tables_.end()) {
+            std::erase_if(tables_, [](const auto& each) { return each.is_over(); });
+            const std::vector<NormGroup<T>> described = describe();
+            tables_.emplace_back(*context_, std::span<const NormGroup<T>>(described));
+            table = tables_.end() - 1;
+        }
+        table->add_to(stream, taken_, scale, partials);
+    }
+
+  private:
+    Context<Engine>* context_;
+    std::vector<NormTable<Engine, T>> tables_;
+    std::vector<std::uint64_t> groups_;  // of the model that is listed
+    std::vector<char> taken_;
+};
+
+}  // namespace shardkit::detail

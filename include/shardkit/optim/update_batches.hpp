@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/update.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/engine.hpp>
+#include <shardkit/rank/launch_table.hpp>
+#include <shardkit/sharded/group_state.hpp>
+
+namespace shardkit::detail {
+
+/// Parameters of one launch, in bytes, from which on more groups go to another launch: enough to keep a device busy,
+/// and few enough that the next gathers begin while others are still updated.
+inline constexpr std::size_t update_batch_bytes = std::size_t{32} << 20U;
+
+/// The updates of an optimizer's groups of one precision: groups below update_batch_bytes are taken together in
+/// launches of about that size, in the model's order, each larger one has a launch of its own. Where the engine does not
+/// batch, every group has. The table is made when the optimizer is: a model whose groups were exchanged has another one.
+template <class Rule, class Engine, class Precision>
+class UpdateBatches {
+    using Kernels = typename Engine::Kernels;
+    using Stream = typename Engine::Stream;
+    using A = Arithmetic<typename Precision::Master>;
+    using Group = GroupOptimizer<Rule, Engine, A>;
+    using State = GroupState<Engine, Precision>;
+    using Update = typename Rule::template Update<A>;
+    static constexpr std::size_t state_count = Rule::state_names.size();
+    static constexpr bool batches = BatchesUpdates<Engine, Precision>;
+
+  public:
+    /// Begins to list the groups that are trained, in the model's order.
+    void start() noexcept { listed_.clear(); }
+    /// `taken`: whether the group takes part in this step.
+    void list(Group& group, State& state, bool taken) { listed_.push_back({&group, &state, taken}); }
+
+    /// Makes the tables for the groups that were listed, once. `updates`, `skip`: in the engine's memory, the same in all
+    /// calls.
+    void prepare(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
+        if constexpr (batches) {
+            plan();
+            with_states([&](auto n) { make_table<n>(context, updates, skip); });
+        }
+    }
+    /// One step of the groups that were listed, on the compute stream.
+    void run(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
+        if (listed_.empty()) { return; }
+        const Stream stream = context.compute_stream();
+        const unsigned long long capture = listed_.front().state->parameters().capture();
+        with_states([&](auto n) {
+            if constexpr (batches) {
+                for (const Batch& batch : batches_) { run_batch<n>(batch, stream, capture, updates, skip); }
+            } else {
+                for (const Listed& each : listed_) {
+                    if (!each.taken) { continue; }
+                    each.state->gradients().wait();
+                    run_alone<n>(each, stream, updates, skip);
+                    each.state->parameters().end_update(stream.record(), capture);
+                }
+            }
+        });
+    }
+
+  private:
+    struct Listed {
+        Group* group;
+        State* state;
+        bool taken;
+    };
+    struct Batch {
+        std::size_t begin;  // of the table's entries
+        std::size_t end;
+    };
+    struct NoEntry {
+        std::uint64_t end;
+    };
+
+    /// f(std::integral_constant) of the number of states that the rule has with its options.
+    template <std::size_t N = 0, class F>
+    void with_states(const F& f) {
+        if constexpr (UpdateOf<Update, A, N>) {
+            if (!listed_.empty() && listed_.front().group->states_used() == N) {
+                f(std::integral_constant<std::size_t, N>{});
+            }
+        }
+        if constexpr (N < state_count) { with_states<N + 1>(f); }
+    }
+
+    /// Which groups share a launch, and the order of launches: that in which the model's order completes them.
+    void plan() {
+        std::vector<std::size_t> open;
+        std::size_t open_bytes = 0;
+        const auto close = [&](std::span<const std::size_t> groups) {
+            if (groups.empty()) { return; }
+            batches_.push_back({order_.size(), order_.size() + groups.size()});
+            order_.insert(order_.end(), groups.begin(), groups.end());
+        };
+        for (std::size_t i = 0; i < listed_.size(); ++i) {
+            const std::size_t bytes =
+                listed_[i].state->geometry().updated.size() * sizeof(typename Precision::Master);
+            if (bytes >= update_batch_bytes) {
+                close(std::span(&i, 1));
+                continue;
+            }
+            open.push_back(i);
+            open_bytes += bytes;
+            if (open_bytes >= update_batch_bytes) {
+                close(open);
+                open.clear();
+                open_bytes = 0;
+            }
+        }
+        close(open);
+    }
+    template <std::size_t N>
+    void make_table(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
+        std::vector<Entry<N>> entries;
+        for (const std::size_t number : order_) {
+            const Listed& each = listed_[number];
+            entries.push_back(Kernels::update_entry(each.group->ranges(), updates, skip,
+                                                    each.group->template spans<N>(*each.state)));
+        }
+        std::get<N>(tables_) = LaunchTable<Engine, Entry<N>>(context, std::move(entries));
+    }
+
+    template <std::size_t N>
+    void run_batch(const Batch& batch, const Stream& stream, unsigned long long capture, const Update* updates,
+                   const std::uint32_t* skip) {
+        const auto is_taken = [&](std::size_t i) { return listed_[order_[i]].taken; };
+        for (std::size_t i = batch.begin; i < batch.end; ++i) {
+            if (is_taken(i)) { listed_[order_[i]].state->gradients().wait(); }
+        }
+        for_each_run(batch.begin, batch.end, is_taken, [&](std::size_t begin, std::size_t end) {
+            if (end - begin == 1) {
+                run_alone<N>(listed_[order_[begin]], stream, updates, skip);
+            } else {
+                Kernels::update_batch(stream, std::get<N>(tables_).batch(begin, end));
+            }
+        });
+        const auto updated = stream.record();
+        for (std::size_t i = batch.begin; i < batch.end; ++i) {
+            if (is_taken(i)) { listed_[order_[i]].state->parameters().end_update(updated, capture); }
+        }
+    }
+    template <std::size_t N>
+    static void run_alone(const Listed& each, const Stream& stream, const Update* updates,
+                          const std::uint32_t* skip) {
+        Kernels::update(stream, each.group->ranges(), updates, skip, each.group->template spans<N>(*each.state));
+    }
+
+    template <std::size_t N>
+    static auto entry_of() {
+        if constexpr (batches && UpdateOf<Update, A, N>) {
+            using Spans = UpdateSpans<typename Precision::Master, typename Precision::Gather,
+                                      typename Precision::Reduction, N>;
+            using Ranges = std::span<const UpdateRange>;
+            return std::type_identity<decltype(Kernels::update_entry(
+                std::declval<Ranges>(), std::declval<const Update*>(), std::declval<const std::uint32_t*>(),
+                std::declval<const Spans&>()))>{};
+        } else {
+            return std::type_identity<NoEntry>{};
+        }
+    }
+    template <std::size_t N>
+    using Entry = typename decltype(entry_of<N>())::type;
+    template <std::size_t... N>
+    static auto tables_of(std::index_sequence<N...>)
+        -> std::tuple<LaunchTable<Engine, Entry<N>>...>;
+
+    std::vector<Listed> listed_;
+    std::vector<std::size_t> order_;  // of the table's entries among them
+    std::vector<Batch> batches_;
+    decltype(tables_of(std::make_index_sequence<state_count + 1>{})) tables_;  // by number of states; one is in use
+};
+
+}  // namespace shardkit::detail

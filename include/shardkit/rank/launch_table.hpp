@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/engine.hpp>
+#include <shardkit/rank/engine_table.hpp>
+#include <shardkit/rank/launch_batch.hpp>
+
+// Work on many groups in few launches.
+
+namespace shardkit::detail {
+
+/// The entries of many groups, once in the engine's memory, for launches of neighbours.
+template <class Engine, class Entry>
+class LaunchTable {
+  public:
+    LaunchTable() noexcept = default;
+    /// `entries`: each with the number of its own works in `end`.
+    /// Cost:  waits for the compute stream
+    LaunchTable(Context<Engine>& context, std::vector<Entry> entries) {
+        std::uint64_t works = 0;
+        ends_.push_back(works);
+        for (Entry& entry : entries) {
+            works += entry.end;
+            entry.end = works;
+            ends_.push_back(works);
+        }
+        entries_ = {context, std::span<const Entry>(entries)};
+    }
+    /// The entries [begin, end).
+    LaunchBatch<Entry> batch(std::size_t begin, std::size_t end) const noexcept {
+        return {std::span<const Entry>(entries_.span()).subspan(begin, end - begin), ends_[begin], ends_[end]};
+    }
+
+  private:
+    EngineTable<Engine, Entry> entries_;
+    std::vector<std::uint64_t> ends_;  // of the works before each entry, and of all
+};
+
+/// f(begin, end) for each longest run of [first, last) in which taken(i).
+template <class Taken, class F>
+void for_each_run(std::size_t first, std::size_t last, const Taken& taken, const F& f) {
+    for (std::size_t begin = first; begin < last;) {
+        std::size_t end = begin;
+        while (end < last && taken(end)) { ++end; }
+        if (end > begin) { f(begin, end); }
+        begin = end + 1;
+    }
+}
+
+/// A work by index as one that goes through all indices.
+template <class Work>
+struct EachIndex {
+    std::uint64_t n;
+    Work work;
+
+    constexpr void operator()() const {
+        for (std::uint64_t i = 0; i < n; ++i) { work(i); }
+    }
+};
+
+/// work(i) for every i below n, in any order, in one launch: by index where the engine has kernels by index.
+template <class Engine, class Work>
+void run_each(const typename Engine::Stream& stream, std::uint64_t n, const Work& work) {
+    if constexpr (RunsByIndex<Engine>) {
+        Engine::Kernels::for_each_index(stream, n, work);
+    } else {
+        Engine::Kernels::run_once(stream, EachIndex<Work>{n, work});
+    }
+}
+
+}  // namespace shardkit::detail

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include <shardkit/backend/host/enqueued_kernels.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/optim/update.hpp>
+#include <shardkit/rank/launch_batch.hpp>
+
+namespace shardkit::test {
+
+/// An update as an entry of a batch, of three works.
+template <class Update, class Spans>
+struct UpdateEntry {
+    std::span<const UpdateRange> ranges;
+    const Update* updates;
+    const std::uint32_t* skip;
+    Spans spans;
+    std::uint64_t end;
+};
+
+/// host::EnqueuedKernels with the batches of a GPU's.
+template <class S>
+struct BatchedKernels : host::EnqueuedKernels<S> {
+    template <class Update, class Spans>
+    static UpdateEntry<Update, Spans> update_entry(std::span<const UpdateRange> ranges, const Update* updates,
+                                                   const std::uint32_t* skip, const Spans& spans) {
+        return {ranges, updates, skip, spans, 3};
+    }
+    template <class Update, class Spans>
+    static void update_batch(const S& stream, const LaunchBatch<UpdateEntry<Update, Spans>>& batch) {
+        stream.submit([=] {
+            // A GPU would take works that are not there, or leave some out.
+            const bool right = !batch.entries.empty() && batch.entries.front().end == batch.begin + 3 &&
+                               batch.entries.back().end == batch.end &&
+                               batch.end - batch.begin == 3 * batch.entries.size();
+            if (!right) { std::abort(); }
+            for (const auto& entry : batch.entries) {
+                host::EnqueuedKernels<InlineStream>::update(InlineStream{}, entry.ranges, entry.updates, entry.skip,
+                                                            entry.spans);
+            }
+        });
+    }
+};
+
+}  // namespace shardkit::test
