@@ -15,6 +15,7 @@ using shardkit::AdamWUpdate;
 using shardkit::bf16;
 using shardkit::fp16;
 using shardkit::IndexRange;
+using shardkit::NormPiece;
 using shardkit::SgdUpdate;
 using shardkit::gpu::AccumulatePass;
 using shardkit::gpu::ConvertPass;
@@ -37,10 +38,8 @@ template void DeviceLaunch::operator()(Indices, const UpdatePass<SgdUpdate<float
                                        Name) const;
 template void DeviceLaunch::operator()(Indices, const UpdatePass<SgdUpdate<float>, float, bf16, bf16, 1>&,
                                        Name) const;
-template void norm_partial(const TimelineRef&, std::span<const float>, std::span<const IndexRange>, const double*,
-                           double*);
-template void norm_partial(const TimelineRef&, std::span<const bf16>, std::span<const IndexRange>, const double*,
-                           double*);
+template void norm_partial(const TimelineRef&, std::span<const NormPiece<float>>, IndexRange, const double*, double*);
+template void norm_partial(const TimelineRef&, std::span<const NormPiece<bf16>>, IndexRange, const double*, double*);
 template void DeviceLaunch::operator()(Indices, const ConvertPass<float, bf16>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const ConvertPass<bf16, float>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const AccumulatePass<float, float>&, Name) const;

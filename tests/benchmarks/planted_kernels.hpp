@@ -26,9 +26,9 @@ struct Planted : K {
         }
     }
     template <class S, class T>
-    static void norm_partial(const S& stream, std::span<const T> gradient,
-                             std::span<const shardkit::IndexRange> segments, const double* scale, double* into) {
-        K::norm_partial(stream, gradient, segments, scale, into);
+    static void norm_partial(const S& stream, std::span<const shardkit::NormPiece<T>> pieces,
+                             shardkit::IndexRange positions, const double* scale, double* into) {
+        K::norm_partial(stream, pieces, positions, scale, into);
         stream.synchronize();
         into[1] += 1;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: Sharded<..., Engine>: Engine::Kernels must have norm_partial(stream, gradient, segments, scale, into); see rank/engine.hpp
+// expected-error: Sharded<..., Engine>: Engine::Kernels must have norm_partial(stream, pieces, positions, scale, into); see rank/engine.hpp
 #include "model.hpp"
 
 #include "../concepts/least_engine.hpp"

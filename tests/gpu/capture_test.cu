@@ -28,14 +28,15 @@ TEST_CASE("a CUDA graph of the kernels gives what the calls give, launch after l
     const std::vector<sk::UpdateRange> runs = test::runs_of(1003).back();
     const auto updates = test::adamw_updates<float>();
     const auto runs_there = test::array(machine, runs);
-    const auto segments = test::array(machine, test::ranges_of(runs));
+    const auto pieces = test::norm_pieces(arrays.spans().gradient, test::ranges_of(runs));
+    const auto pieces_there = test::array(machine, pieces);
     const auto updates_there = test::array(machine, updates);
     const auto scalars = test::array(machine, std::vector<double>{2, 3, 0, 0, 0});
     const auto skip = test::array(machine, std::vector<std::uint32_t>{0});
     double* const at = scalars.data();
     const auto step = [&] {
         Kernels::run_once(stream, test::Multiply{at, at + 1, at + 2});
-        Kernels::norm_partial(stream, arrays.spans().gradient, segments.view(), at + 2, at + 3);
+        Kernels::norm_partial(stream, pieces_there.view(), test::positions_of(pieces), at + 2, at + 3);
         Kernels::update(stream, runs_there.view(), updates_there.view().data(), skip.view().data(), arrays.spans());
     };
     step();

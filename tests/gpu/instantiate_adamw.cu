@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/cub/batch.hpp>
 #include <shardkit/backend/cub/launch.cuh>
 #include <shardkit/backend/cub/update.hpp>
 #include <shardkit/optim/adamw.hpp>
@@ -15,3 +16,13 @@ using shardkit::gpu::UpdatePass;
     LAUNCH(UpdatePass<shardkit::AdamWUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 2>)
 
 EACH_PRECISION(ADAMW)
+
+// Batches of it, for the default precisions.
+#define BATCH(Master, Gather, Gradient)                                                                             \
+    LAUNCH(shardkit::gpu::BatchPass<                                                                                \
+           UpdatePass<shardkit::AdamWUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 2>>)
+
+BATCH(double, double, double)
+BATCH(float, float, float)
+BATCH(float, shardkit::bf16, float)
+BATCH(float, shardkit::fp16, float)

@@ -4,14 +4,11 @@
 // The norm's kernels for each element type.
 
 using shardkit::IndexRange;
+using shardkit::NormPiece;
 using shardkit::gpu::norm_partial;
 using shardkit::gpu::TimelineRef;
 
-template void norm_partial(const TimelineRef&, std::span<const double>, std::span<const IndexRange>, const double*,
-                           double*);
-template void norm_partial(const TimelineRef&, std::span<const float>, std::span<const IndexRange>, const double*,
-                           double*);
-template void norm_partial(const TimelineRef&, std::span<const shardkit::bf16>, std::span<const IndexRange>,
-                           const double*, double*);
-template void norm_partial(const TimelineRef&, std::span<const shardkit::fp16>, std::span<const IndexRange>,
-                           const double*, double*);
+template void norm_partial(const TimelineRef&, std::span<const NormPiece<double>>, IndexRange, const double*, double*);
+template void norm_partial(const TimelineRef&, std::span<const NormPiece<float>>, IndexRange, const double*, double*);
+template void norm_partial(const TimelineRef&, std::span<const NormPiece<shardkit::bf16>>, IndexRange, const double*, double*);
+template void norm_partial(const TimelineRef&, std::span<const NormPiece<shardkit::fp16>>, IndexRange, const double*, double*);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/cub/batch.hpp>
 #include <shardkit/backend/cub/launch.cuh>
 #include <shardkit/backend/cub/update.hpp>
 #include <shardkit/optim/sgd.hpp>
@@ -18,3 +19,13 @@ using shardkit::gpu::UpdatePass;
 
 EACH_PRECISION(SGD_PLAIN)
 EACH_PRECISION(SGD_MOMENTUM)
+
+// Batches of it, for the default precisions.
+#define BATCH(Master, Gather, Gradient)                                                                             \
+    LAUNCH(shardkit::gpu::BatchPass<                                                                                \
+           UpdatePass<shardkit::SgdUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>>)
+
+BATCH(double, double, double)
+BATCH(float, float, float)
+BATCH(float, shardkit::bf16, float)
+BATCH(float, shardkit::fp16, float)

@@ -143,9 +143,10 @@ TEST_CASE("norm and AdamW beyond 4 GiB, with runs on both sides of it") {
     Kernels::fill(at, master.span(), 2.0F);
 
     // Powers of two: no addition rounds, so every element must be there exactly once.
-    const auto segments = test::array(machine, test::ranges_of(runs));
+    const auto pieces = test::norm_pieces(gradient.view(), test::ranges_of(runs));
+    const auto pieces_there = test::array(machine, pieces);
     const auto scalars = test::array(machine, std::vector<double>{2, 0, 0});
-    Kernels::norm_partial(at, gradient.view(), segments.view(), scalars.data(), scalars.data() + 1);
+    Kernels::norm_partial(at, pieces_there.view(), test::positions_of(pieces), scalars.data(), scalars.data() + 1);
     at.synchronize();
     CHECK(scalars.values() == std::vector<double>{2, static_cast<double>(size - 3), 0});
 

@@ -19,19 +19,17 @@
 
 namespace shardkit::gpu {
 
-/// The definition of what norm_partial.hpp declares.
+/// The definition of what norm.hpp declares.
 template <FloatingElement T>
-void norm_partial(const gpu::TimelineRef& stream, std::span<const T> gradient, std::span<const IndexRange> segments,
+void norm_partial(const gpu::TimelineRef& stream, std::span<const NormPiece<T>> pieces, IndexRange positions,
                   const double* scale, double* into) {
-    using Pass = NormPass<T>;
-    if (gradient.empty() || segments.empty()) { return; }
-    const Pass pass{gradient.data(), segments.data(), segments.size(), scale,
-                    tile<Pass::lanes>(gradient.size(), gradient.data())};
+    if (pieces.empty()) { return; }
+    const NormPass<T> pass = norm_pass(pieces, positions, scale);
     const gpu::DeviceGuard on_device(stream.device());
     const auto reduce = [&](void* scratch, std::size_t& bytes) {
         gpu::check(::cub::DeviceReduce::TransformReduce(scratch, bytes, ::thrust::counting_iterator<std::uint64_t>(0),
                                                         ::thrust::make_tabulate_output_iterator(AddToNorm{into}),
-                                                        pass.tiling.vectors(), AddNormPartials{}, pass,
+                                                        pass.vectors(), AddNormPartials{}, pass,
                                                         shardkit::detail::NormPartial{}, stream.native()),
                    "norm_partial");
     };

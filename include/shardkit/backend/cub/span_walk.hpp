@@ -23,6 +23,9 @@ inline void require_size(std::string_view kernel, std::string_view span, std::si
     }
 }
 
+/// Threads that run in step, on neighbouring indices: a warp.
+inline constexpr std::uint64_t warp = 32;
+
 /// Bytes that a thread reads or writes by one instruction at most.
 inline constexpr std::size_t widest_access = 16;
 
@@ -79,6 +82,8 @@ struct Tiling {
     constexpr std::uint64_t vectors() const noexcept {
         return count == 0 ? 0 : (count + shift) / Lanes + ((count + shift) % Lanes != 0 ? 1 : 0);
     }
+    /// Indices of the pass.
+    constexpr std::uint64_t indices() const noexcept { return vectors(); }
     constexpr IndexRange positions(std::uint64_t vector) const noexcept {
         const std::uint64_t end = (vector + 1) * Lanes - shift;
         return {vector == 0 ? 0 : vector * Lanes - shift, end < count ? end : count};

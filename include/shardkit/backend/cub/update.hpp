@@ -63,6 +63,35 @@ struct UpdatePass {
     }
 };
 
+/// The pass that `update` launches. Its sizes are checked here.
+template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
+          std::size_t StateCount>
+auto update_pass(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
+                 const UpdateSpans<Master, Gather, Gradient, StateCount>& spans,
+                 SourceLocation where = SourceLocation::current()) {
+    using Pass = UpdatePass<Update, Master, Gather, Gradient, StateCount>;
+    require_size("update", "gradient", spans.gradient.size(), spans.master.size(), where);
+    for (const auto& state : spans.states) {
+        require_size("update", "a state", state.size(), spans.master.size(), where);
+    }
+    const bool writes_gathered = !std::same_as<Master, Gather> || !spans.gathered.empty();
+    if (writes_gathered) { require_size("update", "gathered", spans.gathered.size(), spans.master.size(), where); }
+    Gather* const gathered = writes_gathered ? spans.gathered.data() : nullptr;
+    return [&]<std::size_t... S>(std::index_sequence<S...>) {
+        return Pass{spans.master.data(),
+                    gathered,
+                    spans.gradient.data(),
+                    {spans.states[S].data()...},
+                    ranges.data(),
+                    ranges.size(),
+                    updates,
+                    skip,
+                    tile<Pass::lanes>(ranges.empty() ? 0 : spans.master.size(), spans.master.data(), gathered,
+                                      spans.gradient.data(), spans.states[S].data()...)};
+    }
+    (std::make_index_sequence<StateCount>{});
+}
+
 /// One step of an optimizer over the elements in `ranges`, element i of a range with updates[range.update]; nothing
 /// when *skip is not 0. One launch. Elements outside of every range are left alone.
 /// @pre  ranges are sorted, disjoint and inside the spans
@@ -71,29 +100,8 @@ template <class Update, FloatingElement Master, FloatingElement Gather, Floating
 void update(const Launch& launch, std::span<const UpdateRange> ranges, const Update* updates,
             const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans,
             SourceLocation where = SourceLocation::current()) {
-    using Pass = UpdatePass<Update, Master, Gather, Gradient, StateCount>;
-    require_size("update", "gradient", spans.gradient.size(), spans.master.size(), where);
-    for (const auto& state : spans.states) {
-        require_size("update", "a state", state.size(), spans.master.size(), where);
-    }
-    const bool writes_gathered = !std::same_as<Master, Gather> || !spans.gathered.empty();
-    if (writes_gathered) { require_size("update", "gathered", spans.gathered.size(), spans.master.size(), where); }
-    if (ranges.empty()) { return; }
-    Gather* const gathered = writes_gathered ? spans.gathered.data() : nullptr;
-    [&]<std::size_t... S>(std::index_sequence<S...>) {
-        const Pass pass{spans.master.data(),
-                        gathered,
-                        spans.gradient.data(),
-                        {spans.states[S].data()...},
-                        ranges.data(),
-                        ranges.size(),
-                        updates,
-                        skip,
-                        tile<Pass::lanes>(spans.master.size(), spans.master.data(), gathered, spans.gradient.data(),
-                                          spans.states[S].data()...)};
-        launch(pass.tiling.vectors(), pass, "update");
-    }
-    (std::make_index_sequence<StateCount>{});
+    const auto pass = update_pass(ranges, updates, skip, spans, where);
+    launch(pass.tiling.indices(), pass, "update");
 }
 
 }  // namespace shardkit::gpu

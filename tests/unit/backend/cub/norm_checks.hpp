@@ -15,6 +15,7 @@
 
 #include "each_precision.hpp"
 #include "machine.hpp"
+#include "norm_pieces.hpp"
 #include "step_data.hpp"
 
 namespace shardkit::test {
@@ -25,10 +26,12 @@ std::vector<double> norm_of(M& machine, const std::vector<T>& values, const std:
                             double scale, std::size_t offset, std::vector<double> before = {0, 0}) {
     machine.clear();
     const auto gradient = array(machine, values, offset);
-    const auto segments_there = array(machine, segments);
+    const auto pieces = norm_pieces(gradient.view(), segments);
+    const auto pieces_there = array(machine, pieces);
     const auto factor = array(machine, std::vector<double>{scale});
     const auto into = array(machine, before);
-    M::Kernels::norm_partial(machine.stream(), gradient.view(), segments_there.view(), factor.data(), into.data());
+    M::Kernels::norm_partial(machine.stream(), pieces_there.view(), positions_of(pieces), factor.data(),
+                             into.data());
     return into.values();
 }
 
@@ -36,8 +39,9 @@ template <class T>
 std::vector<double> norm_on_host(const std::vector<T>& values, const std::vector<IndexRange>& segments,
                                  double scale) {
     std::vector<double> into{0, 0};
-    host::EnqueuedKernels<InlineStream>::norm_partial(InlineStream{}, std::span<const T>(values),
-                                                      std::span<const IndexRange>(segments), &scale, into.data());
+    const auto pieces = norm_pieces(std::span<const T>(values), segments);
+    host::EnqueuedKernels<InlineStream>::norm_partial(InlineStream{}, std::span<const NormPiece<T>>(pieces),
+                                                      positions_of(pieces), &scale, into.data());
     return into;
 }
 
@@ -73,6 +77,27 @@ void check_exact_norm(M& machine) {
     CHECK(norm_of(machine, std::vector<T>(), {{0, 0}}, 4.0, 0, {100, 2}) == std::vector<double>{100, 2});
 }
 
+/// Any neighbours of a table alone.
+template <class T, class M>
+void check_norm_of_some_pieces(M& machine) {
+    machine.clear();
+    const auto elements = array(machine, std::vector<T>(5000, rounded<T>(0.5)), 3);
+    const auto pieces = norm_pieces(elements.view(), {{0, 1}, {5, 2100}, {2100, 2107}, {2111, 5000}});
+    REQUIRE(pieces.size() == 4);
+    const auto there = array(machine, pieces);
+    const auto factor = array(machine, std::vector<double>{2});
+    for (std::size_t first = 0; first < 4; ++first) {
+        double sum = 0;
+        for (std::size_t last = first + 1; last <= 4; ++last) {
+            sum += static_cast<double>(pieces[last - 1].end - pieces[last - 1].begin);
+            const auto into = array(machine, std::vector<double>{0, 0});
+            M::Kernels::norm_partial(machine.stream(), there.view().subspan(first, last - first),
+                                     positions_of(pieces, first, last), factor.data(), into.data());
+            CHECK(into.values() == std::vector<double>{sum, 0});
+        }
+    }
+}
+
 template <class T, class M>
 void check_norm_not_finite(M& machine) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -101,6 +126,9 @@ void check_norm(M& machine) {
     }
     SUBCASE("exactly") {
         each_floating([&]<class T>(Type<T>) { check_exact_norm<T>(machine); });
+    }
+    SUBCASE("some pieces of a table") {
+        each_floating([&]<class T>(Type<T>) { check_norm_of_some_pieces<T>(machine); });
     }
     SUBCASE("infinite and NaN elements") {
         each_floating([&]<class T>(Type<T>) { check_norm_not_finite<T>(machine); });

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <shardkit/backend/cub/batch.hpp>
 #include <shardkit/backend/cub/block_int8.hpp>
 #include <shardkit/backend/cub/elementwise.hpp>
 #include <shardkit/backend/cub/launch.hpp>
@@ -61,13 +62,11 @@ struct SerialKernels {
         launch(1, gpu::RunOnce<Work>{work}, "run_once");
     }
     template <FloatingElement T>
-    static void norm_partial(Stream /*launch*/, std::span<const T> gradient, std::span<const IndexRange> segments,
+    static void norm_partial(Stream /*launch*/, std::span<const NormPiece<T>> pieces, IndexRange positions,
                              const double* scale, double* into) {
-        using Pass = gpu::NormPass<T>;
-        const Pass pass{gradient.data(), segments.data(), segments.size(), scale,
-                        gpu::tile<Pass::lanes>(gradient.size(), gradient.data())};
-        detail::NormPartial sum;
-        for (std::uint64_t v = 0; v < pass.tiling.vectors(); ++v) { sum = gpu::AddNormPartials{}(sum, pass(v)); }
+        const gpu::NormPass<T> pass = gpu::norm_pass(pieces, positions, scale);
+        shardkit::detail::NormPartial sum;
+        for (std::uint64_t v = 0; v < pass.vectors(); ++v) { sum = gpu::AddNormPartials{}(sum, pass(v)); }
         gpu::AddToNorm{into}(0, sum);
     }
     template <class Update, class Spans>
@@ -75,6 +74,16 @@ struct SerialKernels {
                        const std::uint32_t* skip, const Spans& spans,
                        SourceLocation where = SourceLocation::current()) {
         gpu::update(launch, ranges, updates, skip, spans, where);
+    }
+    template <class Update, class Spans>
+    static auto update_entry(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
+                             const Spans& spans) {
+        const auto pass = gpu::update_pass(ranges, updates, skip, spans);
+        return gpu::batch_entry(pass, pass.tiling.indices());
+    }
+    template <class Entry>
+    static void update_batch(Stream launch, const LaunchBatch<Entry>& batch) {
+        gpu::run_batch(launch, batch, "update_batch");
     }
     template <Element T>
     static void pack(Stream launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {

@@ -15,6 +15,7 @@
 #include <shardkit/backend/host/enqueued_kernels.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/rank/launch_batch.hpp>
 
 #include "each_precision.hpp"
 #include "machine.hpp"
@@ -160,6 +161,50 @@ void check_update_as_host(M& machine, const Case& optimizer) {
     }
 }
 
+/// Some neighbours of a table of five updates, in one launch: those and no others are made, whatever their sizes.
+template <class M, class Case>
+void check_update_batch(M& machine, const Case& optimizer, std::size_t first, std::size_t last) {
+    using Data = UpdateData<float, bf16, float, Case::state_count>;
+    machine.clear();
+    const auto updates = optimizer.template updates<float>();
+    const auto updates_there = array(machine, updates);
+    const auto skip = array(machine, std::vector<std::uint32_t>{0});
+    std::vector<Data> data;
+    std::vector<UpdateArrays<M, float, bf16, float, Case::state_count>> arrays;
+    std::vector<std::vector<UpdateRange>> runs;
+    std::vector<Array<UpdateRange, M>> runs_there;
+    for (const std::size_t size : {1003U, 1U, 70U, 128U, 333U}) {
+        data.emplace_back(size);
+        arrays.emplace_back(machine, data.back(), Offsets{{data.size()}});
+        runs.push_back(runs_of(size).back());
+        runs_there.push_back(array(machine, runs.back()));
+    }
+    const auto entry_of = [&](std::size_t i) {
+        return M::Kernels::update_entry(runs_there[i].view(), updates_there.view().data(), skip.view().data(),
+                                        arrays[i].spans());
+    };
+    std::vector<decltype(entry_of(0))> entries;
+    std::vector<std::uint64_t> ends{0};
+    for (std::size_t i = 0; i < data.size(); ++i) {
+        entries.push_back(entry_of(i));
+        CHECK(entries.back().end % 32 == 0);
+        entries.back().end += ends.back();
+        ends.push_back(entries.back().end);
+    }
+    // Bytes: an entry may have padding, which an Array would compare.
+    auto* const there = reinterpret_cast<decltype(entry_of(0))*>(machine.take(entries.size() * sizeof(entries[0])));
+    M::Kernels::copy_in(machine.stream(), std::span<const decltype(entry_of(0))>(entries),
+                        std::span(there, entries.size()));
+    M::Kernels::update_batch(machine.stream(),
+                             LaunchBatch<decltype(entry_of(0))>{std::span<const decltype(entry_of(0))>(
+                                                                    there + first, last - first),
+                                                                ends[first], ends[last]});
+    for (std::size_t i = 0; i < data.size(); ++i) {
+        if (i >= first && i < last) { data[i].step(runs[i], updates); }
+        arrays[i].check_equal(data[i]);
+    }
+}
+
 template <class M, class Case>
 void check_update_sizes(M& machine, const Case& optimizer) {
     machine.clear();
@@ -219,6 +264,13 @@ void check_update(M& machine, const Case& optimizer) {
         check_update_as_host<float, bf16, float>(machine, optimizer);
         check_update_as_host<float, fp16, fp16>(machine, optimizer);
         check_update_as_host<double, double, double>(machine, optimizer);
+    }
+    SUBCASE("batches") {
+        for (std::size_t first = 0; first < 5; ++first) {
+            for (std::size_t last = first + 1; last <= 5; ++last) {
+                check_update_batch(machine, optimizer, first, last);
+            }
+        }
     }
     SUBCASE("sizes that disagree") { check_update_sizes(machine, optimizer); }
 }
