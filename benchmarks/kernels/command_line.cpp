@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
+#include "../../examples/common/parse.hpp"
 #include "../../examples/common/read_flag.hpp"
 #include "../common/sweep.hpp"
 
@@ -20,14 +25,35 @@ void add_flags(program::Flags& flags) {
     flags.add("--ranks", "N",
               "threads that run the kernel at the same time, each on data of its own; with --device host [1]");
     flags.add("--tensors", "N", "tensors of mixed sizes that are packed [300]");
+    flags.add("--runs", "LIST", "runs that the spans of adamw, sgd and norm are cut into, a row for each number [1]");
+    flags.add("--groups", "LIST", "groups of parameters of a step, a row for each number [1]");
+    flags.add("--graph", "off|on", "calls are captured in a CUDA graph, which is launched; with --device gpu [off]");
     sizes.add(flags);
 }
 
-/// --device, --ranks and --tensors
+/// Numbers with commas.
+void read_counts(const program::Flags& flags, const std::string& name, std::vector<std::size_t>& counts) {
+    flags.use(name, [&](const std::string& flag, const std::string& given) {
+        counts.clear();
+        for (std::size_t at = 0; at <= given.size();) {
+            const std::size_t comma = std::min(given.find(',', at), given.size());
+            counts.push_back(program::parse_count(flag, given.substr(at, comma - at), 1, 1'000'000));
+            at = comma + 1;
+        }
+    });
+}
+
+/// Everything but names and sizes.
 void read_device(const program::Flags& flags, Options& o) {
     program::read_name(flags, "--device", device_names, o.device);
     program::read_count(flags, "--ranks", o.ranks, 1, 4096);
     program::read_count(flags, "--tensors", o.tensors, 1, 1'000'000);
+    read_counts(flags, "--runs", o.runs);
+    read_counts(flags, "--groups", o.groups);
+    program::read_name(flags, "--graph", program::switch_names, o.graph);
+    if (o.graph && o.device != Device::gpu) {
+        throw program::bad_flag("--graph", "on", "off with --device host, which has no graphs");
+    }
     if (o.device == Device::gpu && o.ranks > 1) {
         throw program::bad_flag("--ranks", std::to_string(o.ranks), "1 with --device gpu, which measures one GPU");
     }

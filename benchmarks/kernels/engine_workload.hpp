@@ -41,6 +41,10 @@ class KernelWorkload : public Workload {
     virtual void once() = 0;
     /// That are packed; 0 for what packs nothing.
     virtual std::size_t tensors() const noexcept { return 0; }
+    /// Ranges or pieces that a span is cut into; 0 for what takes spans whole.
+    virtual std::size_t runs() const noexcept { return 0; }
+    /// Groups of parameters; 0 for a kernel alone.
+    virtual std::size_t groups() const noexcept { return 0; }
 };
 
 /// What all kernels here have in common: calls in a row, and buffers in the engine's memory, which the host fills and

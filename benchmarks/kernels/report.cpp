@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -26,7 +28,7 @@ std::string table_head(const Options& o, const Machine& machine) {
     text += machine_head(machine, o.pin, o.ranks) + method_head(o) + "#\n";
     text += program::formatted("# %10s %8s %7s %11s %12s  %9s %7s %6s  %9s %7s %8s%s\n", "kernel", "type", "B/elem",
                                "size", "count", "time", "bw", "#wrong", "copy", "bw", "of copy",
-                               gpu ? " launches tensors" : "");
+                               gpu ? "   parts launches graph" : "   parts");
     text += program::formatted("# %10s %8s %7s %11s %12s  %9s %7s %6s  %9s %7s %8s\n", "", "", "", "(B)",
                                "(elements)", "(us)", "(GB/s)", "", "(us)", "(GB/s)", "(%)");
     return text;
@@ -37,10 +39,9 @@ std::string table_row(const Row& row, const Options& o) {
     const auto gigabytes = [&](const Summary& time) { return four_digits(row.bandwidth(o.ranks, time) / 1e9); };
     const std::string kernel(name(row.kernel));
     const std::string type(name(row.type));
-    const std::string launched = row.launches
-                                     ? program::formatted(" %8zu %7s", *row.launches,
-                                                          row.tensors > 0 ? std::to_string(row.tensors).c_str() : "-")
-                                     : "";
+    const std::size_t parts = std::max({row.tensors, row.runs, row.groups});
+    std::string launched = program::formatted(" %7s", parts > 0 ? std::to_string(parts).c_str() : "-");
+    if (row.launches) { launched += program::formatted(" %8zu %5s", *row.launches, row.graph ? "on" : "off"); }
     return program::formatted("  %10s %8s %7llu %11llu %12llu  %9s %7s %6s  %9s %7s %8.1f%s\n", kernel.c_str(),
                               type.c_str(), static_cast<unsigned long long>(bytes_per_element(row.kernel, row.type)),
                               static_cast<unsigned long long>(row.bytes),
@@ -74,6 +75,9 @@ std::string json_report(const Options& o, const Machine& machine, const std::vec
                       {"bandwidth_gb_s", row.bandwidth(o.ranks, figure.copy->time) / 1e9}}},
                     {"share_of_copy", row.share_of_copy()}};
         object["launches"] = row.launches ? json(*row.launches) : json(nullptr);
+        object["runs"] = row.runs > 0 ? json(row.runs) : json(nullptr);
+        object["groups"] = row.groups > 0 ? json(row.groups) : json(nullptr);
+        object["graph"] = row.graph;
         object["tensors"] = row.tensors > 0 ? json(row.tensors) : json(nullptr);
         measured.push_back(std::move(object));
     }

@@ -21,7 +21,10 @@ struct Row {
     std::uint64_t bytes = 0;              ///< read and written by each rank in a call
     std::uint64_t elements = 0;           ///< of each rank
     std::size_t tensors = 0;              ///< that are packed; 0 for what packs nothing
-    std::optional<std::size_t> launches;  ///< of a call, counted on a GPU
+    std::size_t runs = 0;                 ///< that spans are cut into; 0 for what takes them whole
+    std::size_t groups = 0;               ///< of a step; 0 for a kernel alone
+    bool graph = false;                   ///< calls are launches of a CUDA graph
+    std::optional<std::size_t> launches;  ///< of a call, counted on a GPU: kernels, copies and communications
     Figure figure;
 
     /// Bytes per second of all ranks together.

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <type_traits>
+#include <vector>
 
 #include <shardkit/rank/context.hpp>
 
@@ -13,29 +15,33 @@
 #include "options.hpp"
 #include "pack_workload.hpp"
 #include "report.hpp"
+#include "step_workload.hpp"
 #include "workloads.hpp"
 
 namespace benchmarks::kernels {
 
-/// The kernel of K on n elements of T, with its buffers; those that pack have at most `tensors` tensors.
+/// The kernel of K on n elements of T, with its buffers, in at most `parts` parts: tensors of those that pack, groups
+/// of a step (which takes the engine's kernels), runs of others.
 template <class K, class T, class Engine>
 std::unique_ptr<KernelWorkload> make_workload(shardkit::Context<Engine>& context, KernelKind kernel, std::size_t n,
-                                              std::size_t tensors) {
+                                              std::size_t parts) {
     switch (kernel) {
         case KernelKind::adamw:
-            return std::make_unique<AdamW<K, Engine, T>>(context, n);
+            return std::make_unique<AdamW<K, Engine, T>>(context, n, parts);
         case KernelKind::sgd:
-            return std::make_unique<Sgd<K, Engine, T>>(context, n);
+            return std::make_unique<Sgd<K, Engine, T>>(context, n, parts);
         case KernelKind::norm:
-            return std::make_unique<Norm<K, Engine, T>>(context, n);
+            return std::make_unique<Norm<K, Engine, T>>(context, n, parts);
         case KernelKind::cast:
             return std::make_unique<Cast<K, Engine, T>>(context, n);
         case KernelKind::accumulate:
             return std::make_unique<Accumulate<K, Engine, T>>(context, n);
         case KernelKind::pack:
-            return std::make_unique<Pack<K, Engine, T>>(context, n, tensors);
+            return std::make_unique<Pack<K, Engine, T>>(context, n, parts);
         case KernelKind::unpack:
-            return std::make_unique<Unpack<K, Engine, T>>(context, n, tensors);
+            return std::make_unique<Unpack<K, Engine, T>>(context, n, parts);
+        case KernelKind::step:
+            return std::make_unique<Step<Engine, T>>(context, n, parts);
     }
     throw std::logic_error("make_workload: no such kernel");
 }
@@ -43,17 +49,34 @@ std::unique_ptr<KernelWorkload> make_workload(shardkit::Context<Engine>& context
 /// K: by default the engine's Kernels.
 template <class K = void, class Engine>
 std::unique_ptr<KernelWorkload> make_workload(shardkit::Context<Engine>& context, KernelKind kernel, DataType type,
-                                              std::size_t n, std::size_t tensors) {
+                                              std::size_t n, std::size_t parts) {
     using Chosen = std::conditional_t<std::is_void_v<K>, typename Engine::Kernels, K>;
-    return type == DataType::fp32 ? make_workload<Chosen, float>(context, kernel, n, tensors)
-                                  : make_workload<Chosen, shardkit::bf16>(context, kernel, n, tensors);
+    return type == DataType::fp32 ? make_workload<Chosen, float>(context, kernel, n, parts)
+                                  : make_workload<Chosen, shardkit::bf16>(context, kernel, n, parts);
 }
 
-/// The engine's kernels, each in all sizes, beside the copies of the yardstick; `launches(workload)` goes into the
-/// rows. Collective over the world.
-template <class Yardstick, class Engine, class Launches>
-void run_kernels(shardkit::Context<Engine>& context, const Options& options, const RowSink& sink,
-                 const Launches& launches) {
+/// Into how many parts a kernel's rows are cut.
+inline std::vector<std::size_t> parts_of(KernelKind kernel, const Options& options) {
+    if (packs(kernel)) { return {options.tensors}; }
+    if (kernel == KernelKind::step) { return options.groups; }
+    return takes_runs(kernel) ? options.runs : std::vector<std::size_t>{1};
+}
+
+/// The engine's kernels, each in all sizes, beside the copies of the yardstick; `time(row, workload, measure)` calls
+/// measure(workload), or another one around it, and says what else it knows of the row. Collective over the world.
+template <class Yardstick, class Engine, class Time>
+void run_kernels(shardkit::Context<Engine>& context, const Options& options, const RowSink& sink, const Time& time) {
+    const auto run = [&](Row& row, std::size_t parts) {
+        const std::unique_ptr<KernelWorkload> workload =
+            make_workload(context, row.kernel, row.type, row.elements, parts);
+        row.tensors = workload->tensors();
+        row.runs = workload->runs();
+        row.groups = workload->groups();
+        time(row, *workload, [&](Workload& timed) {
+            row.figure = measure<Yardstick>(context, options, row.bytes, (row.bytes + 1) / 2, timed);
+        });
+        if (context.rank() == 0) { sink(row); }
+    };
     for (const KernelKind kernel : options.kernels) {
         for (const DataType type : options.types) {
             Row row;
@@ -66,12 +89,7 @@ void run_kernels(shardkit::Context<Engine>& context, const Options& options, con
                 if (elements == row.elements) { continue; }  // of the size before
                 row.elements = elements;
                 row.bytes = elements * each;
-                const std::unique_ptr<KernelWorkload> workload =
-                    make_workload(context, kernel, type, elements, options.tensors);
-                row.tensors = workload->tensors();
-                row.figure = measure<Yardstick>(context, options, row.bytes, (row.bytes + 1) / 2, *workload);
-                row.launches = launches(*workload);
-                if (context.rank() == 0) { sink(row); }
+                for (const std::size_t parts : parts_of(kernel, options)) { run(row, parts); }
             }
         }
     }

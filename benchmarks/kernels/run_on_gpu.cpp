@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <optional>
-
 #include <shardkit/backend/cub/kernels.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "../common/device_copy.hpp"
 #include "../common/pin.hpp"
-#include "count_launches.hpp"
+#include "gpu_times.hpp"
 #include "report.hpp"
 #include "run_kernels.hpp"
 
@@ -19,9 +17,9 @@ void run_on_gpu(const Options& options, const RowSink& sink) {
     shardkit::nccl::World alone(shardkit::nccl::UniqueId::create(), 1, 0);
     shardkit::nccl::run<Engine>(shardkit::DeviceMesh(std::size_t{1}), alone, [&](auto& rank) {
         shardkit::Context<Engine>& context = rank;
-        run_kernels<DeviceCopy<Engine>>(context, options, sink, [&](KernelWorkload& workload) {
-            return std::optional(count_launches(context.compute_stream(), [&] { workload.once(); }));
-        });
+        const shardkit::Streams<shardkit::gpu::TimelineRef> streams{context.compute_stream(),
+                                                                    context.communication_stream()};
+        run_kernels<DeviceCopy<Engine>>(context, options, sink, GpuTimes{streams, options.graph});
     });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/norm_table.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/rank/engine_table.hpp>
@@ -18,6 +20,20 @@
 #include "engine_workload.hpp"
 
 namespace benchmarks::kernels {
+
+/// [0, n) in `runs` ranges of about one size, or n where these are fewer; their borders lie anywhere.
+template <class Range>
+std::vector<Range> cut(std::size_t n, std::size_t runs) {
+    const std::size_t count = std::min(n, runs);
+    std::vector<Range> ranges(count);
+    std::size_t begin = 0;
+    for (std::size_t r = 0; r < count; ++r) {
+        ranges[r].begin = begin;
+        begin += n / count + (r < n % count ? 1 : 0);
+        ranges[r].end = begin;
+    }
+    return ranges;
+}
 
 /// What optimizers' steps have in common: fp32 parameters and, with bf16 gradients, also the bf16 copy that the next
 /// all-gather sends.
@@ -28,12 +44,12 @@ class StepWorkload : public EngineWorkload<Engine> {
   protected:
     static constexpr double scale = 0.5;  ///< of the gradient
 
-    StepWorkload(shardkit::Context<Engine>& context, std::size_t n, const Update& update)
+    StepWorkload(shardkit::Context<Engine>& context, std::size_t n, std::size_t runs, const Update& update)
         : EngineWorkload<Engine>(context),
           master_(context.template buffer<float>(n)),
           gathered_(context.template buffer<T>(gathers ? n : 0)),
           gradient_(context.template buffer<T>(n)),
-          run_(context, shardkit::UpdateRange{0, n, 0}),
+          runs_(context, std::span<const shardkit::UpdateRange>(cut<shardkit::UpdateRange>(n, runs))),
           update_(context, update),
           skip_(context, std::uint32_t{0}) {}
 
@@ -53,7 +69,8 @@ class StepWorkload : public EngineWorkload<Engine> {
         });
     }
 
-    std::span<const shardkit::UpdateRange> run() const { return run_.span(); }
+    std::span<const shardkit::UpdateRange> cut_runs() const { return runs_.span(); }
+    std::size_t runs() const noexcept override { return runs_.size(); }
     const Update* update() const { return update_.data(); }
     const std::uint32_t* skip() const { return skip_.data(); }
 
@@ -62,7 +79,7 @@ class StepWorkload : public EngineWorkload<Engine> {
     typename Engine::template Buffer<T> gradient_;
 
   private:
-    shardkit::detail::EngineTable<Engine, shardkit::UpdateRange> run_;
+    shardkit::detail::EngineTable<Engine, shardkit::UpdateRange> runs_;
     shardkit::detail::EngineTable<Engine, Update> update_;
     shardkit::detail::EngineTable<Engine, std::uint32_t> skip_;
 };
@@ -76,8 +93,8 @@ class AdamW final : public StepWorkload<Engine, T, shardkit::AdamWUpdate<float>>
     static constexpr double power2 = options.beta2 * options.beta2;
 
   public:
-    AdamW(shardkit::Context<Engine>& context, std::size_t n)
-        : Base(context, n, shardkit::adamw_update<float>(options, power1, power2, Base::scale)),
+    AdamW(shardkit::Context<Engine>& context, std::size_t n, std::size_t runs)
+        : Base(context, n, runs, shardkit::adamw_update<float>(options, power1, power2, Base::scale)),
           exp_avg_(context.template buffer<float>(n)),
           exp_avg_sq_(context.template buffer<float>(n)) {}
 
@@ -89,7 +106,7 @@ class AdamW final : public StepWorkload<Engine, T, shardkit::AdamWUpdate<float>>
         this->put(exp_avg_sq_.span(), squares);
     }
     void once() override {
-        K::update(this->stream_, this->run(), this->update(), this->skip(),
+        K::update(this->stream_, this->cut_runs(), this->update(), this->skip(),
                   shardkit::UpdateSpans<float, T, T, 2>{this->master_.span(),
                                                         this->gathered_.span(),
                                                         this->gradient_.span(),
@@ -124,8 +141,8 @@ class Sgd final : public StepWorkload<Engine, T, shardkit::SgdUpdate<float>> {
         .learning_rate = 1e-3, .rule = shardkit::Momentum::classical, .momentum = 0.9, .weight_decay = 1e-2};
 
   public:
-    Sgd(shardkit::Context<Engine>& context, std::size_t n)
-        : Base(context, n, shardkit::sgd_update<float>(options, Base::scale)),
+    Sgd(shardkit::Context<Engine>& context, std::size_t n, std::size_t runs)
+        : Base(context, n, runs, shardkit::sgd_update<float>(options, Base::scale)),
           momentum_(context.template buffer<float>(n)) {}
 
     void prepare() override {
@@ -133,7 +150,7 @@ class Sgd final : public StepWorkload<Engine, T, shardkit::SgdUpdate<float>> {
         this->put_values(momentum_.span(), 2);
     }
     void once() override {
-        K::update(this->stream_, this->run(), this->update(), this->skip(),
+        K::update(this->stream_, this->cut_runs(), this->update(), this->skip(),
                   shardkit::UpdateSpans<float, T, T, 1>{
                       this->master_.span(), this->gathered_.span(), this->gradient_.span(), {momentum_.span()}});
     }
@@ -158,20 +175,27 @@ class Norm final : public EngineWorkload<Engine> {
     static constexpr double scale = 0.5;
 
   public:
-    Norm(shardkit::Context<Engine>& context, std::size_t n)
+    Norm(shardkit::Context<Engine>& context, std::size_t n, std::size_t runs)
         : Base(context),
           gradient_(context.template buffer<T>(n)),
           into_(context.template buffer<double>(2)),
-          whole_(context, shardkit::IndexRange{0, n}),
-          scale_(context, scale) {}
+          scale_(context, scale) {
+        std::vector<std::span<const T>> spans;
+        for (const shardkit::IndexRange run : cut<shardkit::IndexRange>(n, runs)) {
+            spans.push_back(gradient_.span().subspan(run.begin, run.size()));
+        }
+        const auto pieces = shardkit::norm_table(std::span<const std::span<const T>>(spans));
+        positions_ = {pieces.front().begin, pieces.back().end};
+        pieces_ = {context, std::span<const shardkit::NormPiece<T>>(pieces)};
+    }
+    std::size_t runs() const noexcept override { return pieces_.size(); }
 
     void prepare() override {
         this->put_values(gradient_.span(), 1);
         this->put(into_.span(), std::vector<double>{0, 0});
     }
     void once() override {
-        K::norm_partial(this->stream_, std::span<const T>(gradient_.span()),
-                        std::span<const shardkit::IndexRange>(whole_.span()),
+        K::norm_partial(this->stream_, std::span<const shardkit::NormPiece<T>>(pieces_.span()), positions_,
                         static_cast<const double*>(scale_.data()), into_.data());
     }
     std::uint64_t count_wrong() override {
@@ -187,7 +211,8 @@ class Norm final : public EngineWorkload<Engine> {
   private:
     typename Base::template Buffer<T> gradient_;
     typename Base::template Buffer<double> into_;
-    shardkit::detail::EngineTable<Engine, shardkit::IndexRange> whole_;
+    shardkit::detail::EngineTable<Engine, shardkit::NormPiece<T>> pieces_;
+    shardkit::IndexRange positions_;
     shardkit::detail::EngineTable<Engine, double> scale_;
 };
 

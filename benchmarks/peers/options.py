@@ -6,13 +6,15 @@ import pathlib
 
 import adamw
 import collectives
+import gpu
 import includes
 import overhead
 import training
 from refusal import BadFlag
 from setup import Setup
 
-PARTS = {module.PART: module for module in (collectives, adamw, training, overhead, includes)}
+PARTS = {module.PART: module for module in (collectives, adamw, training, overhead, includes, gpu)}
+ASKED_FOR = (gpu.PART,)  # only by name: few machines have what they need
 PEERS = ("openmpi", "mpich", "gloo")
 COMPILERS = ("c++", "clang++", "nvcc")
 FORMS = {"off": ("eager",), "on": ("compile",), "both": ("eager", "compile")}
@@ -43,7 +45,7 @@ def count(flag, text, least, most):
 def make_parser():
     parser = Parser(prog="benchmarks/run peers", allow_abbrev=False, description="Measures the library against its "
                     "peers in turns, and prints a table of ratios with the project's targets.")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} [all]")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} [all but {', '.join(ASKED_FOR)}]")
     parser.add_argument("--json", metavar="FILE", help="write the results as one JSON object")
     parser.add_argument("--rounds", metavar="N", help="turns of every side [15; with --quick 3]")
     parser.add_argument("--quick", action="store_true", help="few sizes, rounds and steps: to try the program out")
@@ -70,7 +72,7 @@ def parse(arguments, root, which):
     for part in options.parts:
         if part not in PARTS:
             raise BadFlag(f"part '{part}': expected {', '.join(PARTS)}")
-    options.parts = [part for part in PARTS if part in options.parts or not options.parts]
+    options.parts = [part for part in PARTS if part in options.parts or not (options.parts or part in ASKED_FOR)]
     if options.json == "":
         raise BadFlag("--json '': expected a file name")
     options.rounds = count("--rounds", options.rounds, 1, 10000) if options.rounds else 3 if options.quick else 15

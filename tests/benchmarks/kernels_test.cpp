@@ -15,15 +15,59 @@ namespace {
 using namespace benchmarks::kernels;
 using Engine = shardkit::self::Engine;
 
+/// Moves the first element of what an update writes, after it.
+struct SpoiledKernels : Engine::Kernels {
+    template <class Update, class Spans>
+    static void update(const Engine::Stream& stream, std::span<const shardkit::UpdateRange> ranges,
+                       const Update* updates, const std::uint32_t* skip, const Spans& spans) {
+        Engine::Kernels::update(stream, ranges, updates, skip, spans);
+        spans.master[0] += 1;
+        if (!spans.gathered.empty()) {
+            spans.gathered[0] = static_cast<typename Spans::Gather>(static_cast<float>(spans.master[0]));
+        }
+    }
+};
+struct Spoiled : Engine {
+    using Kernels = SpoiledKernels;
+};
+
 }  // namespace
 
 TEST_CASE("every kernel: right data passes, one spoiled element is one wrong value, no call is wrong") {
     shardkit::self::run(shardkit::DeviceMesh<1>{}, [](auto& rank) {
         shardkit::Context<Engine>& context = rank;
         for (std::size_t kernel = 0; kernel < kernel_names.size(); ++kernel) {
-            check_kernel(context, static_cast<KernelKind>(kernel));
+            if (static_cast<KernelKind>(kernel) != KernelKind::step) {
+                check_kernel(context, static_cast<KernelKind>(kernel));
+            }
         }
     });
+}
+
+TEST_CASE("a step: right data passes, one spoiled element of each group is as many wrong values, no call is wrong") {
+    const auto wrong_of = [](auto engine, DataType type, std::size_t calls) {
+        using E = decltype(engine);
+        shardkit::self::World world;
+        shardkit::Rank<E, shardkit::DeviceMesh<1>> rank{{}, shardkit::self::Communicator(world), {}, {}};
+        shardkit::Context<E>& context = rank;
+        const auto workload = make_workload(context, KernelKind::step, type, planted_elements, 7);
+        CHECK(workload->groups() == 7);
+        return wrong_after(*workload, calls);
+    };
+    for (const DataType type : {DataType::fp32, DataType::bf16}) {
+        CHECK(wrong_of(Engine{}, type, 1) == 0);
+        CHECK(wrong_of(Engine{}, type, 0) == planted_elements);
+        CHECK(wrong_of(Spoiled{}, type, 1) == 7);
+    }
+}
+
+TEST_CASE("a span is cut into as many runs as asked for, side by side") {
+    const auto runs = cut<shardkit::IndexRange>(1000, 300);
+    REQUIRE(runs.size() == 300);
+    CHECK(runs.front().begin == 0);
+    CHECK(runs.back().end == 1000);
+    for (std::size_t r = 1; r < runs.size(); ++r) { CHECK(runs[r].begin == runs[r - 1].end); }
+    CHECK(cut<shardkit::IndexRange>(5, 10).size() == 5);
 }
 
 TEST_CASE("tensors that are packed have mixed sizes, begin at aligned places and fill the flat buffer") {

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/rank/context.hpp>
+
+#include "engine_workload.hpp"
+
+namespace benchmarks::kernels {
+
+/// Another workload whose call is captured in a CUDA graph and launched.
+class GraphWorkload final : public Workload {
+  public:
+    GraphWorkload(const shardkit::Streams<shardkit::gpu::TimelineRef>& streams, KernelWorkload& workload)
+        : streams_(streams), workload_(workload) {}
+    ~GraphWorkload() override { drop(); }
+
+    void prepare() override {
+        drop();
+        workload_.prepare();
+    }
+    void call(std::size_t times) override {
+        using shardkit::gpu::check;
+        if (executable_ == nullptr) { capture(); }
+        for (std::size_t i = 0; i < times; ++i) {
+            check(cudaGraphLaunch(executable_, streams_.compute.native()), "cudaGraphLaunch");
+        }
+        streams_.communication.wait(streams_.compute.record());
+        streams_.compute.synchronize();
+    }
+    std::uint64_t count_wrong() override { return workload_.count_wrong(); }
+
+    /// Nodes of the graph; what the call gives to the GPU.
+    /// @pre call() was called since prepare()
+    std::size_t nodes() const noexcept { return nodes_; }
+
+  private:
+    void capture() {
+        using shardkit::gpu::check;
+        const auto [compute, communication] = streams_;
+        cudaGraph_t graph = nullptr;
+        communication.synchronize();
+        check(cudaStreamBeginCapture(compute.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+        communication.wait(compute.record());
+        workload_.once();
+        compute.wait(communication.record());
+        check(cudaStreamEndCapture(compute.native(), &graph), "cudaStreamEndCapture");
+        // Later work of either stream comes after earlier work of both.
+        compute.wait(communication.record());
+        communication.wait(compute.record());
+        const cudaError_t counted = cudaGraphGetNodes(graph, nullptr, &nodes_);
+        const cudaError_t made = cudaGraphInstantiate(&executable_, graph, 0);
+        check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+        check(counted, "cudaGraphGetNodes");
+        check(made, "cudaGraphInstantiate");
+    }
+    void drop() noexcept {
+        if (executable_ != nullptr) { static_cast<void>(cudaGraphExecDestroy(executable_)); }
+        executable_ = nullptr;
+    }
+
+    shardkit::Streams<shardkit::gpu::TimelineRef> streams_;
+    KernelWorkload& workload_;
+    cudaGraphExec_t executable_ = nullptr;
+    std::size_t nodes_ = 0;
+};
+
+}  // namespace benchmarks::kernels
