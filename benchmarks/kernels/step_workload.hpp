@@ -42,8 +42,7 @@ class Step final : public EngineWorkload<Engine> {
         for (std::size_t g = 0; g < count; ++g) {
             bounds_.push_back(n / count * g + std::min(g, n % count));
             const std::size_t size = n / count + (g < n % count ? 1 : 0);
-            layers_.emplace_back(context, "groups." + std::to_string(g),
-                                 shardkit::TensorList<T>{{"weight", {size}}});
+            layers_.emplace_back(context, "groups." + std::to_string(g), shardkit::TensorList<T>{{"weight", {size}}});
         }
         bounds_.push_back(n);
     }
@@ -76,9 +75,9 @@ class Step final : public EngineWorkload<Engine> {
             wrong += this->count(now.size(), [&](std::size_t i) {
                 // The first step: both moments' corrections leave the gradient and its magnitude.
                 const double gradient = scale * static_cast<double>(value(1, bounds_[g] + i));
-                const double p =
-                    (1 - options.learning_rate * options.weight_decay) * static_cast<double>(value(0, bounds_[g] + i)) -
-                    options.learning_rate * gradient / (std::abs(gradient) + options.epsilon);
+                const double p = (1 - options.learning_rate * options.weight_decay) *
+                                     static_cast<double>(value(0, bounds_[g] + i)) -
+                                 options.learning_rate * gradient / (std::abs(gradient) + options.epsilon);
                 const double allowed = sizeof(T) == 2 ? 0.004 * (std::abs(p) + 1e-3) : 2e-5 * (std::abs(p) + 1e-2);
                 return std::abs(static_cast<double>(now[i]) - p) <= allowed;
             });

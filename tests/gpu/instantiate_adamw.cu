@@ -18,8 +18,8 @@ using shardkit::gpu::UpdatePass;
 EACH_PRECISION(ADAMW)
 
 // Batches of it, for the default precisions.
-#define BATCH(Master, Gather, Gradient)                                                                             \
-    LAUNCH(shardkit::gpu::BatchPass<                                                                                \
+#define BATCH(Master, Gather, Gradient) \
+    LAUNCH(shardkit::gpu::BatchPass<    \
            UpdatePass<shardkit::AdamWUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 2>>)
 
 BATCH(double, double, double)

@@ -18,8 +18,8 @@ using shardkit::gpu::UpdatePass;
 EACH_PRECISION(LION)
 
 // Batches of it, for the default precisions.
-#define BATCH(Master, Gather, Gradient)                                                                             \
-    LAUNCH(shardkit::gpu::BatchPass<                                                                                \
+#define BATCH(Master, Gather, Gradient) \
+    LAUNCH(shardkit::gpu::BatchPass<    \
            UpdatePass<shardkit::LionUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>>)
 
 BATCH(double, double, double)

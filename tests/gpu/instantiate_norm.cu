@@ -8,7 +8,10 @@ using shardkit::NormPiece;
 using shardkit::gpu::norm_partial;
 using shardkit::gpu::TimelineRef;
 
-template void norm_partial(const TimelineRef&, std::span<const NormPiece<double>>, IndexRange, const double*, double*);
+template void norm_partial(const TimelineRef&, std::span<const NormPiece<double>>, IndexRange, const double*,
+                           double*);
 template void norm_partial(const TimelineRef&, std::span<const NormPiece<float>>, IndexRange, const double*, double*);
-template void norm_partial(const TimelineRef&, std::span<const NormPiece<shardkit::bf16>>, IndexRange, const double*, double*);
-template void norm_partial(const TimelineRef&, std::span<const NormPiece<shardkit::fp16>>, IndexRange, const double*, double*);
+template void norm_partial(const TimelineRef&, std::span<const NormPiece<shardkit::bf16>>, IndexRange, const double*,
+                           double*);
+template void norm_partial(const TimelineRef&, std::span<const NormPiece<shardkit::fp16>>, IndexRange, const double*,
+                           double*);

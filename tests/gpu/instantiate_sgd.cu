@@ -21,8 +21,8 @@ EACH_PRECISION(SGD_PLAIN)
 EACH_PRECISION(SGD_MOMENTUM)
 
 // Batches of it, for the default precisions.
-#define BATCH(Master, Gather, Gradient)                                                                             \
-    LAUNCH(shardkit::gpu::BatchPass<                                                                                \
+#define BATCH(Master, Gather, Gradient) \
+    LAUNCH(shardkit::gpu::BatchPass<    \
            UpdatePass<shardkit::SgdUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>>)
 
 BATCH(double, double, double)

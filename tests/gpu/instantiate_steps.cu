@@ -18,8 +18,9 @@ RUN(sk::detail::BeginStep)
 RUN(sk::detail::SetOptions<sk::AdamWOptions>)
 RUN(sk::detail::SetOptions<sk::SgdOptions>)
 RUN(sk::detail::SetOptions<sk::LionOptions>)
-#define BEGIN(...) \
-    template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::BeginUpdates<__VA_ARGS__>&, std::string_view) const;
+#define BEGIN(...)                                                                                      \
+    template void DeviceLaunch::operator()(std::uint64_t, const sk::detail::BeginUpdates<__VA_ARGS__>&, \
+                                           std::string_view) const;
 BEGIN(sk::AdamWRule, float)
 BEGIN(sk::AdamWRule, double)
 BEGIN(sk::SgdRule, float)

@@ -42,7 +42,7 @@ class GroupOptimizer {
         states_used_ = Rule::state_count(options);
         if (!update_takes(states_used_)) {
             throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
-                                                  ", a number of states that Rule::Update does not take"));
+                                          ", a number of states that Rule::Update does not take"));
         }
         for (std::size_t s = 0; s < states_used_; ++s) {
             states_[s] = group_buffer<Element>(context, group.path, Rule::state_names[s], group.updated.size());
@@ -58,7 +58,7 @@ class GroupOptimizer {
             if (known == hypers.end()) { hypers.push_back(chosen); }
             const IndexRange range = relative_to(segment.flat, group.updated.begin);
             append_merged(ranges, UpdateRange{range.begin, range.end, number},
-                                  !ranges.empty() && ranges.back().update == number);
+                          !ranges.empty() && ranges.back().update == number);
         });
         number_ = updates.add(hypers);
         ranges_ = {context, std::span<const UpdateRange>(ranges.data(), ranges.size())};

@@ -169,8 +169,8 @@ void add_norm_partials(const Groups<T...>& groups, Context<Engine>& context, con
     tables.add_to(context.compute_stream(), scale, partials, [&] {
         std::vector<NormGroup<R>> described;
         for_each_state([&](auto& state) {
-            described.push_back({state.identity(), state.life(), state.gradients().reduced(), state.counted_segments(),
-                                 state.geometry().shard_index});
+            described.push_back({state.identity(), state.life(), state.gradients().reduced(),
+                                 state.counted_segments(), state.geometry().shard_index});
         });
         return described;
     });
@@ -199,7 +199,8 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     };
     [&]<std::size_t... I>(std::index_sequence<I...>) {
         (add_parts_of(std::integral_constant<std::size_t, I>{}), ...);
-    }(std::index_sequence_for<T...>{});
+    }
+    (std::index_sequence_for<T...>{});
     communication.wait(compute.record());
     all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, {where, memory.subject()});
     compute.wait(communication.record());

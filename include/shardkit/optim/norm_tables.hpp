@@ -28,16 +28,15 @@ struct NormGroup {
     std::size_t shard_index = 0;
 };
 
-/// The elements of T that one model's norm counts on this rank, in the engine's memory, sorted by the partial that they
-/// are added to.
+/// The elements of T that one model's norm counts on this rank, in the engine's memory, sorted by the partial that
+/// they are added to.
 template <class Engine, class T>
 class NormTable {
   public:
     NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups) : order_(groups.size()) {
         std::iota(order_.begin(), order_.end(), std::size_t{0});
-        std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
-            return groups[a].shard_index < groups[b].shard_index;
-        });
+        std::stable_sort(order_.begin(), order_.end(),
+                         [&](std::size_t a, std::size_t b) { return groups[a].shard_index < groups[b].shard_index; });
         std::vector<std::span<const T>> runs;
         for (const std::size_t number : order_) {
             const NormGroup<T>& group = groups[number];
@@ -112,7 +111,8 @@ class NormTables {
         groups_.push_back(identity);
         taken_.push_back(taken ? 1 : 0);
     }
-    /// Adds the listed groups to `partials`. `describe()` makes the NormGroups, where their table is still to be made.
+    /// Adds the listed groups to `partials`. `describe()` makes the NormGroups, where their table is still to be
+    /// made.
     template <class Describe>
     void add_to(const typename Engine::Stream& stream, const double* scale, std::span<double> partials,
                 const Describe& describe) {

@@ -86,9 +86,8 @@ class Optimizer {
         engine_options_ = detail::EngineTable<Engine, Options>(context, options_);
         scalars_ = detail::EngineTable<Engine, detail::StepScalars>(context, detail::StepScalars{});
         list_groups();
-        for_each_batches([&](auto& batches, const auto* updates) {
-            batches.prepare(context, updates, &scalars_.data()->skip);
-        });
+        for_each_batches(
+            [&](auto& batches, const auto* updates) { batches.prepare(context, updates, &scalars_.data()->skip); });
     }
 
     const Options& options() const noexcept { return options_; }
@@ -128,13 +127,13 @@ class Optimizer {
             context.compare_calls(where);
             groups_.for_each([&](auto& layer) { detail::Access::state(layer).parameters().begin_update(where); });
             const auto stream = context.compute_stream();
-            Engine::Kernels::run_once(stream, detail::BeginStep{consumed.divisor_scale(), coefficient,
-                                                        detail::Access::loss_scale(consumed), scalars_.data()});
+            Engine::Kernels::run_once(
+                stream, detail::BeginStep{consumed.divisor_scale(), coefficient, detail::Access::loss_scale(consumed),
+                                          scalars_.data()});
             list_groups();
             for_each_table([&](auto& table) { table.begin(stream, scalars_.data(), engine_options_.data()); });
-            for_each_batches([&](auto& batches, const auto* updates) {
-                batches.run(context, updates, &scalars_.data()->skip);
-            });
+            for_each_batches(
+                [&](auto& batches, const auto* updates) { batches.run(context, updates, &scalars_.data()->skip); });
         }
     }
 

@@ -24,8 +24,9 @@ namespace shardkit::detail {
 inline constexpr std::size_t update_batch_bytes = std::size_t{32} << 20U;
 
 /// The updates of an optimizer's groups of one precision: groups below update_batch_bytes are taken together in
-/// launches of about that size, in the model's order, each larger one has a launch of its own. Where the engine does not
-/// batch, every group has. The table is made when the optimizer is: a model whose groups were exchanged has another one.
+/// launches of about that size, in the model's order, each larger one has a launch of its own. Where the engine does
+/// not batch, every group has. The table is made when the optimizer is: a model whose groups were exchanged has
+/// another one.
 template <class Rule, class Engine, class Precision>
 class UpdateBatches {
     using Kernels = typename Engine::Kernels;
@@ -43,8 +44,8 @@ class UpdateBatches {
     /// `taken`: whether the group takes part in this step.
     void list(Group& group, State& state, bool taken) { listed_.push_back({&group, &state, taken}); }
 
-    /// Makes the tables for the groups that were listed, once. `updates`, `skip`: in the engine's memory, the same in all
-    /// calls.
+    /// Makes the tables for the groups that were listed, once. `updates`, `skip`: in the engine's memory, the same in
+    /// all calls.
     void prepare(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
         if constexpr (batches) {
             plan();
@@ -160,8 +161,8 @@ class UpdateBatches {
     template <std::size_t N>
     static auto entry_of() {
         if constexpr (batches && UpdateOf<Update, A, N>) {
-            using Spans = UpdateSpans<typename Precision::Master, typename Precision::Gather,
-                                      typename Precision::Reduction, N>;
+            using Spans =
+                UpdateSpans<typename Precision::Master, typename Precision::Gather, typename Precision::Reduction, N>;
             using Ranges = std::span<const UpdateRange>;
             return std::type_identity<decltype(Kernels::update_entry(
                 std::declval<Ranges>(), std::declval<const Update*>(), std::declval<const std::uint32_t*>(),
@@ -173,8 +174,7 @@ class UpdateBatches {
     template <std::size_t N>
     using Entry = typename decltype(entry_of<N>())::type;
     template <std::size_t... N>
-    static auto tables_of(std::index_sequence<N...>)
-        -> std::tuple<LaunchTable<Engine, Entry<N>>...>;
+    static auto tables_of(std::index_sequence<N...>) -> std::tuple<LaunchTable<Engine, Entry<N>>...>;
 
     std::vector<Listed> listed_;
     std::vector<std::size_t> order_;  // of the table's entries among them

@@ -46,9 +46,9 @@ class UpdateTable {
                const typename Rule::Options* options) {
         const auto is_taken = [&](std::size_t group) { return taken_[group] != 0; };
         for_each_run(0, taken_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
-            run_each<Engine>(stream, end - begin,
-                                     BeginUpdates<Rule, A>{scalars, options, groups_.data() + begin, hypers_.data(),
-                                                           updates_.data()});
+            run_each<Engine>(
+                stream, end - begin,
+                BeginUpdates<Rule, A>{scalars, options, groups_.data() + begin, hypers_.data(), updates_.data()});
         });
     }
 

@@ -109,7 +109,6 @@ template <class E>
 concept RunsOnce = requires(const typename E::Stream& stream, const AnyWork& work) {
     E::Kernels::run_once(stream, work);
 };
-
 }  // namespace detail
 
 // What the kernels of norms and updates are given; defined in optim/, which is above this room.
@@ -149,12 +148,10 @@ concept BatchesUpdatesWith =
     requires(const typename E::Stream& stream, std::span<const UpdateRange> ranges, const AnyUpdate* updates,
              const std::uint32_t* skip,
              const UpdateSpans<typename P::Master, typename P::Gather, typename P::Reduction, StateCount>& spans) {
-    E::Kernels::update_batch(
-        stream, LaunchBatch<decltype(E::Kernels::update_entry(ranges, updates, skip, spans))>{});
+    E::Kernels::update_batch(stream, LaunchBatch<decltype(E::Kernels::update_entry(ranges, updates, skip, spans))>{});
 };
 template <class E, class P>
-concept BatchesUpdates =
-    BatchesUpdatesWith<E, P, 0> && BatchesUpdatesWith<E, P, 1> && BatchesUpdatesWith<E, P, 2>;
+concept BatchesUpdates = BatchesUpdatesWith<E, P, 0> && BatchesUpdatesWith<E, P, 1> && BatchesUpdatesWith<E, P, 2>;
 
 template <class E>
 concept RunsByIndex = requires(const typename E::Stream& stream, std::uint64_t n, const AnyWork& work) {
@@ -199,12 +196,12 @@ concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Ga
 ///     update(stream, ranges, updates, skip, spans)
 ///                                           a functor's update (optim/update.hpp) of each range's elements, with any
 ///                                           number of states; nothing where *skip is not 0
-/// Optional, where a launch costs more than an update of few elements; without them groups are updated one by one:
+/// Optional, where launches cost; without them groups are updated one by one (and run_once stands for
+/// for_each_index):
 ///     update_entry(ranges, updates, skip, spans)
-///                                           what `update` would do, as a trivially copyable value; its member `end`:
-///                                           the number of its works, which launches count
-///     update_batch(stream, batch)           all updates of neighbouring entries (LaunchBatch), in one launch
-/// So is for_each_index, see IndexKernels: without it run_once goes through the groups.
+///                                           what `update` would do, trivially copyable; `end`: the number of its
+///                                           works
+///     update_batch(stream, batch)           the updates of a LaunchBatch's entries, in one launch
 /// Order:   stream-ordered. Pointers are read when the kernel runs, not when it is given.
 template <class E, class Precision = detail::Fp32>
 concept StepKernels = detail::HasKernels<E> && detail::Fills<E, typename Precision::Gather> &&

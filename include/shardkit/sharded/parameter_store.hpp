@@ -139,8 +139,8 @@ class ParameterStore {
         updated_ = context_->compute_stream().record();
         if (gathers_beside_) { stale_ = true; }
     }
-    /// After an update. `updated`: behind it in the compute stream, one for all groups of a launch; `capture`: which it
-    /// was given to.
+    /// After an update. `updated`: behind it in the compute stream, one for all groups of a launch; `capture`: which
+    /// it was given to.
     void end_update(const typename Engine::Stream::Event& updated, unsigned long long capture) {
         updated_ = updated;
         if (gather_ != nullptr) {

@@ -48,8 +48,7 @@ void add_layers(std::vector<Layer<Engine, T>>& layers, Rank& rank, std::size_t c
                 const sk::TensorList<T>& tensors) {
     for (std::size_t i = 0; i < count; ++i) {
         layers.emplace_back(rank, path + std::to_string(layers.size()), tensors);
-        layers.back().initialize(
-            [](auto, auto, std::size_t e) { return 0.5 + static_cast<double>(e % 7) / 8; });
+        layers.back().initialize([](auto, auto, std::size_t e) { return 0.5 + static_cast<double>(e % 7) / 8; });
     }
 }
 
@@ -86,9 +85,11 @@ std::vector<double> trained(const MakeOptimizer& make_optimizer) {
         std::vector<Layer<Engine, float>> more;
         add_layers(floats, rank, 4, "floats.", ten_tensors<float>());
         add_layers(floats, rank, 1, "frozen.", sk::TensorList<float>{{"w", {40}, {.frozen = true}}});
-        add_layers(halves, rank, 3, "halves.", sk::TensorList<sk::bf16>{{"w", {33, 3}}, {"b", {33}, {.decay = false}}});
+        add_layers(halves, rank, 3, "halves.",
+                   sk::TensorList<sk::bf16>{{"w", {33, 3}}, {"b", {33}, {.decay = false}}});
         add_layers(doubles, rank, 2, "doubles.", ten_tensors<double>());
-        add_layers(more, rank, 2, "more.", sk::TensorList<float>{{"a", {64}}, {"f", {64}, {.frozen = true}}, {"b", {70}}});
+        add_layers(more, rank, 2, "more.",
+                   sk::TensorList<float>{{"a", {64}}, {"f", {64}, {.frozen = true}}, {"b", {70}}});
         auto model = sk::groups(floats, halves, doubles, more);
         auto optimizer = make_optimizer(model);
         sk::LossScale<Engine> loss_scale(rank, {.initial = 8, .growth_interval = 2});
@@ -161,7 +162,8 @@ TEST_CASE("launches: at most eight and one for each large group, whatever the nu
     CHECK(counted.ranges == std::vector<std::size_t>{1, 1, 1});
 }
 
-TEST_CASE("launches: a group of ten parameters side by side has one range and one segment, and more where they differ") {
+TEST_CASE(
+    "launches: a group of ten parameters side by side has one range and one segment, and more where they differ") {
     CHECK(launches_of_step(1, 0).ranges == std::vector<std::size_t>{1});
     CHECK(launches_of_step(1, 0).pieces == 1);
     const auto ranges_with = [](const sk::TensorList<float>& tensors, std::vector<sk::ParamGroup> groups) {

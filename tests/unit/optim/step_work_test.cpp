@@ -73,8 +73,8 @@ TEST_CASE("BeginUpdates: one update for each choice of each group; a skipped ste
     std::vector<sk::detail::GroupProgress<sk::AdamWRule::Progress>> groups{{{}, 0, 2}, {{}, 2, 1}};
     const sk::AdamWRule::Progress& progress = groups[0].progress;
     sk::detail::StepScalars scalars{0.125, 0};
-    const sk::detail::BeginUpdates<sk::AdamWRule, double> updates_begin{&scalars, &options, groups.data(), choices.data(),
-                                                                updates.data()};
+    const sk::detail::BeginUpdates<sk::AdamWRule, double> updates_begin{&scalars, &options, groups.data(),
+                                                                        choices.data(), updates.data()};
     const auto begin = [&] { updates_begin(0); };
     begin();
     CHECK(progress.steps == 1);

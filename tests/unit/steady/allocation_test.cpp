@@ -181,8 +181,8 @@ TEST_CASE("NoShard on one rank holds parameters, gradients and optimizer states,
             const auto norm = sk::global_norm(reduced);
             optimizer.step(std::move(reduced), sk::clip(norm, 1));
         }
-        // The scratch of the norm, once, its totals and the table of where one group's gradients lie: room for nothing
-        // else.
+        // The scratch of the norm, once, its totals and the table of where one group's gradients lie: room for
+        // nothing else.
         CHECK(steady::account.peak - held <= (1 + 2 + 2 * sk::detail::norm_slots) * sizeof(double) + 1024);
     });
     sk::self::run(toy::Mesh(1, 1, 1), [](auto& rank) {

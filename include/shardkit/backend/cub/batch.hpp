@@ -13,8 +13,8 @@
 
 namespace shardkit::gpu {
 
-/// A pass among others of its kind, in a table on the device. `end`: of its works, counted from the table's start; alone,
-/// their number.
+/// A pass among others of its kind, in a table on the device. `end`: of its works, counted from the table's start;
+/// alone, their number.
 template <class Pass>
 struct BatchEntry {
     Pass pass;
@@ -27,8 +27,8 @@ BatchEntry<Pass> batch_entry(const Pass& pass, std::uint64_t works) noexcept {
     return {pass, (works + warp - 1) / warp * warp};
 }
 
-/// One work of a batch of passes, as the multi-tensor kernels of Apex and PyTorch: the pass is looked for by the work's
-/// number, which is the same search for all of a warp, and takes the rest of the number as its own.
+/// One work of a batch of passes, as the multi-tensor kernels of Apex and PyTorch: the pass is looked for by the
+/// work's number, which is the same search for all of a warp, and takes the rest of the number as its own.
 template <class Pass>
 struct BatchPass {
     const BatchEntry<Pass>* entries;

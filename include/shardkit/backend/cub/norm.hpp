@@ -77,12 +77,13 @@ NormPass<T> norm_pass(std::span<const NormPiece<T>> pieces, IndexRange positions
     return {pieces.data(), pieces.size(), scale, positions.begin / lanes, {positions.end, 0, true}};
 }
 
-/// Adds the sum of (*scale * element)^2 over `pieces` to into[0], and the number of elements there that are infinite or
-/// NaN to into[1]. Defined in norm.cuh, as the call of DeviceLaunch.
-/// Order:  stream-ordered. Squares in Arithmetic<T>, sums in double, in an order that depends on the GPU's model and
+/// Adds the sum of (*scale * element)^2 over `pieces` to into[0], and the number of elements there that are infinite
+/// or NaN to into[1]. Defined in norm.cuh, as the call of DeviceLaunch. Order:  stream-ordered. Squares in
+/// Arithmetic<T>, sums in double, in an order that depends on the GPU's model and
 ///         the pieces' positions alone: the same bits on every run.
 /// Cost:   one pass; two launches, one where a few blocks suffice.
-/// @pre    `pieces` are neighbours in norm_table's table, in the engine's memory; `positions`: from the first one's begin
+/// @pre    `pieces` are neighbours in norm_table's table, in the engine's memory; `positions`: from the first one's
+/// begin
 ///         to the last one's end
 /// @throws std::runtime_error when the stream's scratch is too small, which names both sizes
 template <FloatingElement T>

@@ -85,8 +85,8 @@ struct EnqueuedKernels {
         stream.submit([=] {
             for (const NormPiece<T>& piece : pieces) {
                 shardkit::detail::NormPartial partial;
-                shardkit::detail::HostKernels::norm_partial(InlineStream{}, std::span(piece.elements, piece.end - piece.begin), *scale,
-                                          partial);
+                shardkit::detail::HostKernels::norm_partial(
+                    InlineStream{}, std::span(piece.elements, piece.end - piece.begin), *scale, partial);
                 into[0] += partial.sum_of_squares;
                 into[1] += partial.nonfinite;
             }

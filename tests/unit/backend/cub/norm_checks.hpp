@@ -30,8 +30,7 @@ std::vector<double> norm_of(M& machine, const std::vector<T>& values, const std:
     const auto pieces_there = array(machine, pieces);
     const auto factor = array(machine, std::vector<double>{scale});
     const auto into = array(machine, before);
-    M::Kernels::norm_partial(machine.stream(), pieces_there.view(), positions_of(pieces), factor.data(),
-                             into.data());
+    M::Kernels::norm_partial(machine.stream(), pieces_there.view(), positions_of(pieces), factor.data(), into.data());
     return into.values();
 }
 

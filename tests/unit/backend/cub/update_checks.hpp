@@ -195,10 +195,10 @@ void check_update_batch(M& machine, const Case& optimizer, std::size_t first, st
     auto* const there = reinterpret_cast<decltype(entry_of(0))*>(machine.take(entries.size() * sizeof(entries[0])));
     M::Kernels::copy_in(machine.stream(), std::span<const decltype(entry_of(0))>(entries),
                         std::span(there, entries.size()));
-    M::Kernels::update_batch(machine.stream(),
-                             LaunchBatch<decltype(entry_of(0))>{std::span<const decltype(entry_of(0))>(
-                                                                    there + first, last - first),
-                                                                ends[first], ends[last]});
+    M::Kernels::update_batch(
+        machine.stream(),
+        LaunchBatch<decltype(entry_of(0))>{std::span<const decltype(entry_of(0))>(there + first, last - first),
+                                           ends[first], ends[last]});
     for (std::size_t i = 0; i < data.size(); ++i) {
         if (i >= first && i < last) { data[i].step(runs[i], updates); }
         arrays[i].check_equal(data[i]);
