@@ -196,11 +196,9 @@ concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Ga
 ///     update(stream, ranges, updates, skip, spans)
 ///                                           a functor's update (optim/update.hpp) of each range's elements, with any
 ///                                           number of states; nothing where *skip is not 0
-/// Optional, where launches cost; without them groups are updated one by one (and run_once stands for
-/// for_each_index):
+/// Optional, where launches cost; without them groups are updated one by one, and begun in one run_once:
 ///     update_entry(ranges, updates, skip, spans)
-///                                           what `update` would do, trivially copyable; `end`: the number of its
-///                                           works
+///                                           what `update` would do, trivially copyable; `end`: number of its works
 ///     update_batch(stream, batch)           the updates of a LaunchBatch's entries, in one launch
 /// Order:   stream-ordered. Pointers are read when the kernel runs, not when it is given.
 template <class E, class Precision = detail::Fp32>
