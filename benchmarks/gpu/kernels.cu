@@ -6,8 +6,10 @@
 #include <shardkit/backend/cub/kernels.cuh>
 #include <shardkit/backend/cub/update.hpp>
 #include <shardkit/backend/nccl/extreme.hpp>
+#include <shardkit/backend/nccl/kernels_for.cuh>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
+#include <shardkit/sharded/precision.hpp>
 
 // All device code of the benchmarks: their other sources declare it and go through the host's compiler.
 
@@ -56,3 +58,7 @@ template void DeviceLaunch::operator()(Indices, const Extreme<double, double>&, 
 template void DeviceLaunch::operator()(Indices, const Extreme<float, float>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const Extreme<bf16, bf16>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const Extreme<fp16, fp16>&, Name) const;
+
+// Whole steps.
+template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<float>, shardkit::AdamWRule>;
+template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<bf16>, shardkit::AdamWRule>;
