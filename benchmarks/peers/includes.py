@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to include the library's headers, against standard headers and other libraries: processor time of the
-compiler, and lines after preprocessing."""
+"""What it costs to include the library's headers, against standard headers and other libraries, and to compile a
+trainer, against one by hand: processor time of the compiler, and lines after preprocessing."""
 import os
 import pathlib
 import re
@@ -16,6 +16,8 @@ PART = "includes"
 FOLDERS = ("layout", "policy", "mesh")
 LIGHT = row.at_most(3)
 WHOLE = row.at_most(1.6)
+TRAINER = row.at_most(2.5)
+TRAINERS = pathlib.Path(__file__).resolve().parent / "trainers"
 UMBRELLA = "shardkit/shardkit.hpp"
 FLAGS = ["-std=c++20", "-pthread"]
 NVCC_ROUNDS = 3
@@ -46,6 +48,16 @@ class Source:
         self.file = folder / f"{number}.cpp"
         self.file.write_text("".join(f"#if __has_include(<{header}>)\n#include <{header}>\n#endif\n" for header in
                                      headers) if len(headers) > 1 else f"#include <{headers[0]}>\n", encoding="utf-8")
+        self.flags = []
+
+
+class Trainer:
+    """A whole program, compiled with optimization."""
+
+    def __init__(self, name, file, *flags):
+        self.name = name
+        self.file = TRAINERS / file
+        self.flags = ["-O2", *flags]
 
 
 class Compiler:
@@ -62,8 +74,9 @@ class Compiler:
 
     def seconds(self, source, output):
         """Processor time of one compilation, of the compiler and what it starts."""
-        process = subprocess.Popen([self.command, *self.flags, "-c", str(source.file), "-o", str(output)],
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        command = [self.command, *self.flags, *source.flags, "-c", str(source.file), "-o", str(output)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE)
         log = process.stderr.read()
         process.stderr.close()
         _, status, usage = os.wait4(process.pid, 0)
@@ -82,8 +95,9 @@ class Compiler:
 
     def lines(self, source):
         """That are left after preprocessing, without empty ones."""
-        done = subprocess.run([self.command, *self.flags, "-E", str(source.file)], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+        command = [self.command, *self.flags, *source.flags, "-E", str(source.file)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=120, check=False)
         if done.returncode != 0:
             raise WrongData(f"{self.command}: {source.name} cannot be preprocessed: "
                             f"{done.stderr.decode(errors='replace').strip()[:300]}")
@@ -116,7 +130,15 @@ def make_sources(compiler, include, folder, light):
     return {source.name: source for source in sources}
 
 
-def compared(names):
+def make_trainers():
+    """One trainer by hand, and with the library: as one file, and with what needs no parameter's type in a second
+    file, which is compiled once for all."""
+    trainers = [Trainer("trainer by hand", "by_hand.cpp"), Trainer("trainer", "with_library.cpp"),
+                Trainer("trainer, extern templates", "with_library.cpp", "-include", str(TRAINERS / "templates.hpp"))]
+    return {trainer.name: trainer for trainer in trainers}
+
+
+def compared(names, version=""):
     """Which source stands against which, and the aim."""
     for name in names:
         if "/" in name and not name.startswith("nlohmann/"):
@@ -126,6 +148,9 @@ def compared(names):
     for other in ("nlohmann/json.hpp", "nccl.h"):
         if other in names:
             yield "shardkit.hpp", other, None
+    if "trainer by hand" in names:
+        yield "trainer", "trainer by hand", None
+        yield "trainer, extern templates", "trainer by hand", None if "clang" in version else TRAINER  # g++'s aim
 
 
 def measure(compiler, include, light, rounds, options, report):
@@ -134,6 +159,8 @@ def measure(compiler, include, light, rounds, options, report):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         sources = make_sources(compiler, include, folder, light)
+        if label != "nvcc":  # whose trainers are examples/cuda_trainer's
+            sources |= make_trainers()
         seconds = {each: [] for each in sources}
         for source in sources.values() if not options.quick else ():
             compiler.seconds(source, folder / "output.o")  # files into the system's cache
@@ -142,7 +169,7 @@ def measure(compiler, include, light, rounds, options, report):
                 seconds[each].append(compiler.seconds(source, folder / "output.o"))
         lines = {each: compiler.lines(source) for each, source in sources.items()}
     report.record_side(label, {"version": compiler.version, "flags": " ".join([*FLAGS, "-c"])})
-    for ours, peer, aim in compared(list(sources)):
+    for ours, peer, aim in compared(list(sources), compiler.version):
         report.add(row.make_row(
             PART, f"{ours}, {label}", row.side(ours, seconds[ours], lines=lines[ours]),
             row.side(peer, seconds[peer], lines=lines[peer]), "times_the_cost",

@@ -81,6 +81,8 @@ TARGETS = (
     Target("includes_light", "headers of layout, policy and mesh: cost over <vector>", at_most(3),
            f"{PEERS} includes"),
     Target("includes_umbrella", "`shardkit.hpp`: cost over its standard headers", at_most(1.6), f"{PEERS} includes"),
+    Target("trainer_compile_time", "a trainer's file with extern templates: cost of compiling it over one by hand",
+           at_most(2.5), f"{PEERS} includes"),
     Target("includes_light_nvcc", "headers of layout, policy and mesh under nvcc: cost over <vector>", at_most(3),
            f"{PEERS} includes, with nvcc"),
     Target("includes_umbrella_nvcc", "`shardkit.hpp` under nvcc: cost over its standard headers", at_most(1.6),

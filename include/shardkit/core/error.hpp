@@ -66,10 +66,17 @@ template <class... Pieces>
     throw std::invalid_argument(detail::concat(pieces..., " (", where.file, ":", where.line, ")"));
 }
 
+/// The same with one text: compiled once, whatever its length.
+[[noreturn]] inline void throw_invalid_argument(SourceLocation where, const char* text) {
+    throw std::invalid_argument(detail::concat(text, " (", where.file, ":", where.line, ")"));
+}
+
 /// Throws UsageError with a message made of `pieces`, and the caller's file and line.
 template <class... Pieces>
 [[noreturn]] void throw_usage_error(SourceLocation where, const Pieces&... pieces) {
     throw UsageError(detail::concat(pieces...), where);
 }
+/// The same with one text: compiled once, whatever its length.
+[[noreturn]] inline void throw_usage_error(SourceLocation where, const char* text) { throw UsageError(text, where); }
 
 }  // namespace shardkit

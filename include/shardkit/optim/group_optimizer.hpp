@@ -37,32 +37,15 @@ class GroupOptimizer {
 
     /// Takes its place among `updates`.
     GroupOptimizer(Context<Engine>& context, const GroupGeometry& group, const Options& options,
-                   std::span<const ParamGroup> param_groups, UpdateTable<Rule, Engine, Element>& updates) {
-        if (!group.trainable) { return; }
-        states_used_ = Rule::state_count(options);
-        if (!update_takes(states_used_)) {
-            throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
-                                          ", a number of states that Rule::Update does not take"));
-        }
-        for (std::size_t s = 0; s < states_used_; ++s) {
-            states_[s] = group_buffer<Element>(context, group.path, Rule::state_names[s], group.updated.size());
-        }
-        std::vector<ParameterHypers> hypers;
-        std::vector<UpdateRange> ranges;
-        for_each_segment(group.parameters, group.updated, [&](Segment segment) {
-            const PlacedParameter& parameter = group.parameters[segment.parameter];
-            if (parameter.frozen) { return; }
-            const ParameterHypers chosen = hypers_of(group.path, parameter, options, param_groups);
-            const auto known = std::find(hypers.begin(), hypers.end(), chosen);
-            const auto number = updates.size() + static_cast<std::uint32_t>(known - hypers.begin());
-            if (known == hypers.end()) { hypers.push_back(chosen); }
-            const IndexRange range = relative_to(segment.flat, group.updated.begin);
-            append_merged(ranges, UpdateRange{range.begin, range.end, number},
-                          !ranges.empty() && ranges.back().update == number);
-        });
-        number_ = updates.add(hypers);
-        ranges_ = {context, std::span<const UpdateRange>(ranges.data(), ranges.size())};
-    }
+                   std::span<const ParamGroup> param_groups, UpdateTable<Rule, Engine, Element>& updates);
+    GroupOptimizer(GroupOptimizer&&) noexcept;
+    GroupOptimizer& operator=(GroupOptimizer&&) noexcept;
+    ~GroupOptimizer();
+
+    /// One more behind the others.
+    static void append(std::vector<GroupOptimizer>& optimizers, Context<Engine>& context, const GroupGeometry& group,
+                       const Options& options, std::span<const ParamGroup> param_groups,
+                       UpdateTable<Rule, Engine, Element>& updates);
 
     std::size_t states_used() const noexcept { return states_used_; }
     /// Which elements, relative to those that this rank updates, take which of the optimizer's updates; sorted.
@@ -120,5 +103,53 @@ class GroupOptimizer {
     EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
 };
+
+template <class Rule, class Engine, class ElementType>
+GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& context, const GroupGeometry& group,
+                                                          const Options& options,
+                                                          std::span<const ParamGroup> param_groups,
+                                                          UpdateTable<Rule, Engine, Element>& updates) {
+    if (!group.trainable) { return; }
+    states_used_ = Rule::state_count(options);
+    if (!update_takes(states_used_)) {
+        throw std::logic_error(concat("optimizer: Rule::state_count is ", states_used_,
+                                      ", a number of states that Rule::Update does not take"));
+    }
+    for (std::size_t s = 0; s < states_used_; ++s) {
+        states_[s] = group_buffer<Element>(context, group.path, Rule::state_names[s], group.updated.size());
+    }
+    std::vector<ParameterHypers> hypers;
+    std::vector<UpdateRange> ranges;
+    for_each_segment(group.parameters, group.updated, [&](Segment segment) {
+        const PlacedParameter& parameter = group.parameters[segment.parameter];
+        if (parameter.frozen) { return; }
+        const ParameterHypers chosen = hypers_of(group.path, parameter, options, param_groups);
+        const auto known = std::find(hypers.begin(), hypers.end(), chosen);
+        const auto number = updates.size() + static_cast<std::uint32_t>(known - hypers.begin());
+        if (known == hypers.end()) { hypers.push_back(chosen); }
+        const IndexRange range = relative_to(segment.flat, group.updated.begin);
+        append_merged(ranges, UpdateRange{range.begin, range.end, number},
+                      !ranges.empty() && ranges.back().update == number);
+    });
+    number_ = updates.add(hypers);
+    ranges_ = {context, std::span<const UpdateRange>(ranges.data(), ranges.size())};
+}
+
+template <class Rule, class Engine, class ElementType>
+GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(GroupOptimizer&&) noexcept = default;
+template <class Rule, class Engine, class ElementType>
+GroupOptimizer<Rule, Engine, ElementType>& GroupOptimizer<Rule, Engine, ElementType>::operator=(
+    GroupOptimizer&&) noexcept = default;
+template <class Rule, class Engine, class ElementType>
+GroupOptimizer<Rule, Engine, ElementType>::~GroupOptimizer() = default;
+
+template <class Rule, class Engine, class ElementType>
+void GroupOptimizer<Rule, Engine, ElementType>::append(std::vector<GroupOptimizer>& optimizers,
+                                                       Context<Engine>& context, const GroupGeometry& group,
+                                                       const Options& options,
+                                                       std::span<const ParamGroup> param_groups,
+                                                       UpdateTable<Rule, Engine, Element>& updates) {
+    optimizers.emplace_back(context, group, options, param_groups, updates);
+}
 
 }  // namespace shardkit::detail

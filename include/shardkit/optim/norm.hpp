@@ -112,14 +112,7 @@ class GlobalNorm {
 
     /// Sum of squares and non-finite count in the engine's memory, for kernels in the compute stream's order.
     /// @throws UsageError as value
-    const double* data(SourceLocation where = SourceLocation::current()) const {
-        if (memory_->taken() - taken_ >= detail::norm_slots) {
-            throw_usage_error(where, "GlobalNorm: ", memory_->taken() - taken_,
-                              " more norms were taken before this one was used, expected fewer than ",
-                              detail::norm_slots);
-        }
-        return total_;
-    }
+    const double* data(SourceLocation where = SourceLocation::current()) const;
     /// Reduced::identity of the gradients that it is the norm of.
     std::uint64_t gradients() const noexcept { return gradients_; }
 
@@ -130,12 +123,7 @@ class GlobalNorm {
                std::uint64_t gradients) noexcept
         : context_(&context), memory_(&memory), total_(total), taken_(memory.taken()), gradients_(gradients) {}
 
-    detail::NormPartial read(SourceLocation where) const {
-        double total[2];
-        Engine::Kernels::copy_out(context_->compute_stream(), std::span<const double>(data(where), 2),
-                                  std::span<double>(total));
-        return {total[0], total[1]};
-    }
+    detail::NormPartial read(SourceLocation where) const;
 
     const Context<Engine>* context_;
     const detail::NormMemory<Engine>* memory_;
@@ -144,7 +132,50 @@ class GlobalNorm {
     std::uint64_t gradients_;
 };
 
+template <class Engine>
+const double* GlobalNorm<Engine>::data(SourceLocation where) const {
+    if (memory_->taken() - taken_ >= detail::norm_slots) {
+        throw_usage_error(where, "GlobalNorm: ", memory_->taken() - taken_,
+                          " more norms were taken before this one was used, expected fewer than ",
+                          detail::norm_slots);
+    }
+    return total_;
+}
+
+template <class Engine>
+detail::NormPartial GlobalNorm<Engine>::read(SourceLocation where) const {
+    double total[2];
+    Engine::Kernels::copy_out(context_->compute_stream(), std::span<const double>(data(where), 2),
+                              std::span<double>(total));
+    return {total[0], total[1]};
+}
+
 namespace detail {
+
+/// The start of a norm over groups that are cut into `shards` at most: where its scale lies, and behind it the sum of
+/// squares and non-finite count of each shard, zero. The engine's memory.
+template <class Engine>
+std::span<double> begin_norm(Context<Engine>& context, std::size_t shards, double divisor_scale,
+                             const LossScaleState* loss_scale) {
+    const std::span<double> scratch = context.template kept<NormMemory<Engine>>().scratch(1 + 2 * shards);
+    Engine::Kernels::run_once(context.compute_stream(),
+                              BeginNorm{divisor_scale, loss_scale, scratch.data(), scratch.subspan(1)});
+    return scratch;
+}
+/// Its end, once every group has added its share: the sum over all ranks. Collective over the world.
+template <class Engine>
+GlobalNorm<Engine> finish_norm(Context<Engine>& context, std::span<double> partials, std::uint64_t gradients,
+                               SourceLocation where) {
+    auto& memory = context.template kept<NormMemory<Engine>>();
+    const auto compute = context.compute_stream();
+    const auto communication = context.communication_stream();
+    communication.wait(compute.record());
+    all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, {where, memory.subject()});
+    compute.wait(communication.record());
+    double* const total = memory.take_total();
+    Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
+    return Access::make<GlobalNorm<Engine>>(context, memory, total, gradients);
+}
 
 /// Adds this rank's share of the groups with reduced gradients of type R: what it counts of its own (virtual) shards.
 template <class R, class Engine, class... T>
@@ -183,14 +214,9 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
         [&](auto& layer) { shards = std::max(shards, Access::state(layer).geometry().shards); });
     // One scratch and one world for the model: taken from whichever group comes first.
     auto& context = reduced.groups(where).context();
-    using Engine = EngineOf<decltype(context)>;
-    auto& memory = context.template kept<NormMemory<Engine>>();
-    const std::span<double> scratch = memory.scratch(1 + 2 * shards);
+    const std::span<double> scratch =
+        begin_norm(context, shards, reduced.divisor_scale(), Access::loss_scale(reduced));
     const std::span<double> partials = scratch.subspan(1);
-    const auto compute = context.compute_stream();
-    const auto communication = context.communication_stream();
-    Engine::Kernels::run_once(
-        compute, BeginNorm{reduced.divisor_scale(), Access::loss_scale(reduced), scratch.data(), partials});
     const auto add_parts_of = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
         using R = typename shardkit::LayerOf<std::tuple_element_t<I, std::tuple<T...>>>::Precision::Reduction;
         if constexpr (first_of_type<I, typename shardkit::LayerOf<T>::Precision::Reduction...> == I) {
@@ -201,12 +227,7 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
         (add_parts_of(std::integral_constant<std::size_t, I>{}), ...);
     }
     (std::index_sequence_for<T...>{});
-    communication.wait(compute.record());
-    all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, {where, memory.subject()});
-    compute.wait(communication.record());
-    double* const total = memory.take_total();
-    Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
-    return Access::make<GlobalNorm<Engine>>(context, memory, total, reduced.identity());
+    return finish_norm(context, partials, reduced.identity(), where);
 }
 
 }  // namespace detail

@@ -4,7 +4,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/optimizer_numbers.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update_batches.hpp>
@@ -65,40 +65,28 @@ class Optimizer {
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     Optimizer(const Groups<T...>& groups, const Options& options, std::vector<ParamGroup> param_groups,
               SourceLocation where)
-        : groups_(groups), options_(options), param_groups_(std::move(param_groups)) {
-        validate(options, where);
-        for (const ParamGroup& group : param_groups_) { validate(group, where); }
+        : groups_(groups), numbers_(options, std::move(param_groups), where) {
         auto& context = groups_.context(where);
-        std::set<std::string> paths;
         groups_.for_each_indexed([&](auto& layer, auto part, std::size_t) {
-            if (!paths.insert(layer.path()).second) {
-                throw_invalid_argument(where, "optimizer: two groups have the path '", layer.path(), "'");
-            }
-            known_.push_back({detail::Access::state(layer).identity(), layer.path()});
+            auto& state = detail::Access::state(layer);
+            numbers_.add_group(state.identity(), layer.path(), where);
             constexpr std::size_t I = decltype(part)::value;
-            std::get<I>(group_optimizers_)
-                .emplace_back(layer.context(), detail::Access::state(layer).geometry(), options_, param_groups_,
-                              table_of<I>());
+            auto& optimizers = std::get<I>(group_optimizers_);
+            std::remove_reference_t<decltype(optimizers)>::value_type::append(
+                optimizers, layer.context(), state.geometry(), options, numbers_.param_groups(), table_of<I>());
         });
         for_each_table([&](auto& table) { table.upload(context); });
-        // Here, so that the first step allocates nothing but the norm's buffers.
-        static_cast<void>(context.template kept<detail::NormMemory<Engine>>());
-        engine_options_ = detail::EngineTable<Engine, Options>(context, options_);
-        scalars_ = detail::EngineTable<Engine, detail::StepScalars>(context, detail::StepScalars{});
+        numbers_.begin(context);
         list_groups();
-        for_each_batches(
-            [&](auto& batches, const auto* updates) { batches.prepare(context, updates, &scalars_.data()->skip); });
+        for_each_batches([&](auto& batches, const auto* updates) {
+            batches.prepare(context, updates, &numbers_.scalars()->skip);
+        });
     }
 
-    const Options& options() const noexcept { return options_; }
+    const Options& options() const noexcept { return numbers_.options(); }
     /// For schedules; takes effect with the next step.
     void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) {
-        Options changed = options_;
-        changed.learning_rate = learning_rate;
-        validate(changed, where);
-        options_ = changed;
-        Engine::Kernels::run_once(groups_.context().compute_stream(),
-                                  detail::SetOptions<Options>{changed, engine_options_.data()});
+        numbers_.set_learning_rate(groups_.context(), learning_rate, where);
     }
 
     /// Updates every group from its reduced gradients and writes the next gather's source, in one pass.
@@ -125,15 +113,15 @@ class Optimizer {
             check_parts(std::index_sequence_for<T...>{}, where);
             auto& context = groups_.context();
             context.compare_calls(where);
-            groups_.for_each([&](auto& layer) { detail::Access::state(layer).parameters().begin_update(where); });
-            const auto stream = context.compute_stream();
-            Engine::Kernels::run_once(
-                stream, detail::BeginStep{consumed.divisor_scale(), coefficient, detail::Access::loss_scale(consumed),
-                                          scalars_.data()});
+            groups_.for_each([&](auto& layer) { detail::Access::state(layer).begin_update(where); });
+            numbers_.begin_step(context, consumed.divisor_scale(), coefficient, detail::Access::loss_scale(consumed));
             list_groups();
-            for_each_table([&](auto& table) { table.begin(stream, scalars_.data(), engine_options_.data()); });
-            for_each_batches(
-                [&](auto& batches, const auto* updates) { batches.run(context, updates, &scalars_.data()->skip); });
+            for_each_table([&](auto& table) {
+                table.begin(context.compute_stream(), numbers_.scalars(), numbers_.engine_options());
+            });
+            for_each_batches([&](auto& batches, const auto* updates) {
+                batches.run(context, updates, &numbers_.scalars()->skip);
+            });
         }
     }
 
@@ -179,13 +167,9 @@ class Optimizer {
             throw_usage_error(
                 where, "optimizer step: a range of the model has grown or shrunk since the optimizer was made");
         }
-        auto expected = known_.begin();
+        std::size_t number = 0;
         groups_.for_each([&](auto& layer) {
-            if (detail::Access::state(layer, where).identity() != expected->identity) {
-                throw_usage_error(where, "optimizer step: '", layer.path(), "' stands where '", expected->path,
-                                  "' was when the optimizer was made, whose states are kept; make a new optimizer");
-            }
-            ++expected;
+            numbers_.check_group(number++, detail::Access::state(layer, where).identity(), layer.path(), where);
         });
     }
     static void check_coefficient(const ClipCoefficient& coefficient, const Reduced<T...>& reduced,
@@ -250,15 +234,11 @@ class Optimizer {
     }
 
     Groups<T...> groups_;
-    Options options_;
-    std::vector<ParamGroup> param_groups_;
-    std::vector<detail::ModelName> known_;  // the groups, in order
+    detail::OptimizerNumbers<Rule, Engine> numbers_;
     std::tuple<std::vector<detail::GroupOptimizer<Rule, Engine, ArithmeticOf<T>>>...> group_optimizers_;
     // Their ends wait for the kernels that use what is above.
     std::tuple<detail::UpdateTable<Rule, Engine, ArithmeticOf<T>>...> tables_;
     std::tuple<detail::UpdateBatches<Rule, Engine, PrecisionOf<T>>...> batches_;
-    detail::EngineTable<Engine, Options> engine_options_;
-    detail::EngineTable<Engine, detail::StepScalars> scalars_;
 };
 
 }  // namespace shardkit

@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include <shardkit/core/dynamic.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/param/attributes.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
@@ -29,16 +31,16 @@ namespace detail {
 ///         fixed value, or a shape whose element count overflows
 constexpr void check_shape(std::string_view path, std::string_view name, const TensorShape& shape,
                            std::span<const std::size_t> fixed, SourceLocation where) {
-    const auto refuse = [&](const auto&... pieces) {
-        throw_invalid_argument(where, "'", path, "' parameter '", name, "': ", pieces...);
+    const auto refuse = [&](const std::string& what) {
+        throw_invalid_argument(where, "'", path, "' parameter '", name, "': ", what);
     };
     for (std::size_t i = 0; i < shape.rank; ++i) {
-        if (shape.extents[i] == 0) { refuse("extent ", i, " is 0, expected at least 1"); }
+        if (shape.extents[i] == 0) { refuse(concat("extent ", i, " is 0, expected at least 1")); }
         if (i < fixed.size() && fixed[i] != dynamic && shape.extents[i] != fixed[i]) {
-            refuse("extent ", i, " is ", shape.extents[i], ", expected ", fixed[i], " as in its type");
+            refuse(concat("extent ", i, " is ", shape.extents[i], ", expected ", fixed[i], " as in its type"));
         }
     }
-    if (!shape.countable()) { refuse("the element count of shape ", shape.describe(), " overflows 64 bits"); }
+    if (!shape.countable()) { refuse(concat("the element count of shape ", shape.describe(), " overflows 64 bits")); }
 }
 
 }  // namespace detail

@@ -5,7 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <initializer_list>
-#include <ranges>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +15,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/range.hpp>
 #include <shardkit/param/parameter_record.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/param/shapes.hpp>
@@ -71,13 +72,13 @@ class TensorList {
     explicit TensorList(std::vector<NamedTensor> tensors) noexcept : tensors_(std::move(tensors)) {}
     /// Tensors of one dimension: a packed allocation's names and element counts, as C code has them.
     /// @throws std::invalid_argument when there are more of one than of the other
-    template <std::ranges::forward_range Names, std::ranges::forward_range Sizes>
-    requires std::convertible_to<std::ranges::range_reference_t<const Names&>, std::string_view> &&
-        std::convertible_to<std::ranges::range_reference_t<const Sizes&>, std::size_t>
+    template <detail::ForwardRange Names, detail::ForwardRange Sizes>
+    requires std::convertible_to<std::iter_reference_t<detail::RangeIterator<const Names>>, std::string_view> &&
+        std::convertible_to<std::iter_reference_t<detail::RangeIterator<const Sizes>>, std::size_t>
         TensorList(const Names& names, const Sizes& sizes, ParameterAttributes attributes = {},
                    SourceLocation where = SourceLocation::current()) {
-        const auto given = std::ranges::distance(names);
-        const auto counted = std::ranges::distance(sizes);
+        const auto given = std::ranges::distance(std::ranges::begin(names), std::ranges::end(names));
+        const auto counted = std::ranges::distance(std::ranges::begin(sizes), std::ranges::end(sizes));
         if (given != counted) {
             throw_invalid_argument(where, "TensorList: ", given, " names and ", counted,
                                    " sizes, expected one size for each name");

@@ -61,34 +61,11 @@ class Context {
 
     /// @throws std::invalid_argument when the world has another size than the mesh, or in_flight is 0
     Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams = {},
-            SourceLocation where = SourceLocation::current())
-        : grid_(grid),
-          world_(world),
-          streams_(streams),
-          pools_(options.in_flight, {this,
-                                     [](const void* self, std::size_t bytes) {
-                                         return static_cast<const Context*>(self)->buffer<std::uint8_t>(bytes);
-                                     }}),
-          options_(options) {
-        if (world.size() != grid.size()) {
-            throw_invalid_argument(where, "mesh ", grid.describe(), " has ", grid.size(), " ranks, but the ",
-                                   Engine::name, " world has ", world.size());
-        }
-        if (options.in_flight == 0) {
-            throw_invalid_argument(where, "RankOptions: in_flight is 0, expected at least 1");
-        }
-    }
+            SourceLocation where = SourceLocation::current());
+    /// Ends the program when a group lives on, whose memory and streams end here.
+    ~Context();
     Context(const Context&) = delete;
     Context& operator=(const Context&) = delete;
-    /// Ends the program when a group lives on, whose memory and streams end here.
-    ~Context() {
-        if (!living_.empty()) {
-            detail::end_program("rank ", rank(), " of mesh ", grid_.describe(), " ended before '", *living_.back(),
-                                "'",
-                                living_.size() > 1 ? detail::concat(" and ", living_.size() - 1, " more groups") : "",
-                                " made with it");
-        }
-    }
 
     std::size_t rank() const noexcept { return world_.rank(); }
     std::size_t world_size() const noexcept { return world_.size(); }
@@ -138,15 +115,15 @@ class Context {
         }
     }
 
+    /// That the group at `other_path`, made with `other`, was made with this context, as that at `path` was.
+    /// @throws UsageError
+    void require_same(std::string_view path, const Context& other, std::string_view other_path,
+                      SourceLocation where) const;
+
     /// Compares what the ranks called over the world and over every sub-mesh, as shardkit::compare_calls; optimizers
     /// do in each step. Collective over the world.
     /// @throws CommError, on every rank of a group whose ranks disagree
-    void compare_calls(SourceLocation where = SourceLocation::current()) const {
-        if constexpr (ComparesCalls<Communicator>) {
-            if (made_.empty()) { world_.compare_calls(where); }
-            for (const Made& made : made_) { made.communicator.compare_calls(where); }
-        }
-    }
+    void compare_calls(SourceLocation where = SourceLocation::current()) const;
 
     /// Zeroed memory of this rank for n elements, where the engine's verbs and kernels find it.
     template <Element T>
@@ -261,5 +238,50 @@ class Context {
     std::vector<Kept> kept_;
     std::vector<const std::string*> living_;  // paths of the groups
 };
+
+template <class EngineType>
+Context<EngineType>::Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams,
+                             SourceLocation where)
+    : grid_(grid),
+      world_(world),
+      streams_(streams),
+      pools_(options.in_flight, {this,
+                                 [](const void* self, std::size_t bytes) {
+                                     return static_cast<const Context*>(self)->buffer<std::uint8_t>(bytes);
+                                 }}),
+      options_(options) {
+    if (world.size() != grid.size()) {
+        throw_invalid_argument(where, "mesh ", grid.describe(), " has ", grid.size(), " ranks, but the ",
+                               Engine::name, " world has ", world.size());
+    }
+    if (options.in_flight == 0) { throw_invalid_argument(where, "RankOptions: in_flight is 0, expected at least 1"); }
+}
+
+template <class EngineType>
+Context<EngineType>::~Context() {
+    if (!living_.empty()) {
+        detail::end_program("rank ", rank(), " of mesh ", grid_.describe(), " ended before '", *living_.back(), "'",
+                            living_.size() > 1 ? detail::concat(" and ", living_.size() - 1, " more groups") : "",
+                            " made with it");
+    }
+}
+
+template <class EngineType>
+void Context<EngineType>::require_same(std::string_view path, const Context& other, std::string_view other_path,
+                                       SourceLocation where) const {
+    if (&other == this) { return; }
+    throw_usage_error(where, "groups(...): '", path, "' is on mesh ", grid_.describe(), ", '", other_path,
+                      "' on mesh ", other.grid_.describe(),
+                      grid_.describe() == other.grid_.describe() ? " of another rank object" : "",
+                      "; expected the groups of one model to be made with one rank");
+}
+
+template <class EngineType>
+void Context<EngineType>::compare_calls(SourceLocation where) const {
+    if constexpr (ComparesCalls<Communicator>) {
+        if (made_.empty()) { world_.compare_calls(where); }
+        for (const Made& made : made_) { made.communicator.compare_calls(where); }
+    }
+}
 
 }  // namespace shardkit

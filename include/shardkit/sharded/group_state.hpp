@@ -23,6 +23,7 @@
 #include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/sharded/step_state.hpp>
+#include <shardkit/sharded/values_at.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>
 #include <shardkit/sharded/window.hpp>
 
@@ -42,39 +43,10 @@ class GroupState {
     using Master = typename Precision::Master;
 
     GroupState(Context<Engine>& context, GroupGeometry geometry, GroupCommunicators<Engine> communicators,
-               std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients)
-        : context_(context),
-          geometry_(std::move(geometry)),
-          comms_(communicators),
-          parameters_(context, geometry_, comms_, adopted_parameters),
-          gradients_(context, geometry_, comms_, adopted_gradients) {
-        for_each_segment(geometry_.parameters, geometry_.own, [&](Segment s) {
-            if (!geometry_.parameters[s.parameter].frozen &&
-                geometry_.replica(s.parameter, Placement::sharded) == 0) {
-                append_merged(counted_segments_, relative_to(s.flat, gradients_.reduced_range().begin), true);
-            }
-        });
-        Access::living(context).push_back(&geometry_.path);
-    }
+               std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients);
     /// Waits for what the streams still do with this group's memory. An error of theirs that nobody waited for is
     /// dropped: a destructor has nobody to tell. Ends the program when something still refers to the group.
-    ~GroupState() {
-        if (parameters_.windows() > 0) {
-            end_program("'", path(), "' ended or was assigned to while ", parameters_.windows(),
-                        " window(s) of it are open; the last one was opened at ", parameters_.opened().file, ":",
-                        parameters_.opened().line);
-        }
-        if (step_.busy()) {
-            end_program("'", path(), "' ended or was assigned to while an accumulation or gradients over it live on");
-        }
-        // Mostly the last one.
-        auto& living = Access::living(context_);
-        living.erase(std::next(std::find(living.rbegin(), living.rend(), &geometry_.path)).base());
-        try {
-            context_.communication_stream().synchronize();
-            context_.compute_stream().synchronize();
-        } catch (...) {}  // NOLINT(bugprone-empty-catch)
-    }
+    ~GroupState();
     GroupState(const GroupState&) = delete;
     GroupState& operator=(const GroupState&) = delete;
 
@@ -95,23 +67,26 @@ class GroupState {
         return {full + p.range.begin, p.part.shape(), generation, opened};
     }
 
+    /// Opens a window; the gather is under way until `parameters().wait()`.
+    void open_window(SourceLocation where);
+    /// Closes one; local work only.
+    void close_window() noexcept;
+
+    /// A step begins: nothing of an earlier one is left.
+    /// @throws UsageError when another has not ended
+    void begin_step(SourceLocation where);
+    /// A gradient buffer for one microbatch goes to the user.
+    /// @throws UsageError when the last one was not added, or the group is frozen or finished
+    void take_gradients(SourceLocation where);
+    /// It was lost: given back without being added.
+    void drop_gradients() noexcept;
     /// Takes the open microbatch's gradients in; collective over the data ranks where the policy reduces each.
-    void add_gradients(SourceLocation where) {
-        step_.take_back();
-        ++gradient_generation_;
-        try {
-            step_.check_add(path(), where);
-        } catch (...) {
-            gradients_.discard();
-            throw;
-        }
-        gradients_.add(where);
-    }
+    void add_gradients(SourceLocation where);
     /// Makes the reductions that are left; collective over the data ranks and tp.
-    void finish_gradients(SourceLocation where) {
-        step_.finish(path(), gradients_.microbatches(), where);
-        gradients_.finish(where);
-    }
+    void finish_gradients(SourceLocation where);
+
+    /// Before an optimizer's update. @throws UsageError when a window is open
+    void begin_update(SourceLocation where) const;
 
     /// The trainable elements that this rank counts in sums over the world, each of which some rank counts once:
     /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients, sorted;
@@ -132,7 +107,7 @@ class GroupState {
                 return static_cast<double>(
                     value(std::string_view(geometry_.path), geometry_.parameters[p].name, std::uint64_t{i}));
             };
-            write(p, value_at, where);
+            write(p, ValuesAt::of(value_at), where);
         }
     }
     /// Sets one parameter from its full values.
@@ -140,9 +115,10 @@ class GroupState {
     template <FloatingElement T>
     void load(std::size_t parameter, std::span<const T> values, SourceLocation where) {
         check_values("load", parameter, values, where);
-        write(
-            parameter, [&](std::size_t i) { return static_cast<double>(static_cast<Arithmetic<T>>(values[i])); },
-            where);
+        const auto value_at = [&](std::size_t i) {
+            return static_cast<double>(static_cast<Arithmetic<T>>(values[i]));
+        };
+        write(parameter, ValuesAt::of(value_at), where);
     }
     /// Copies one whole tensor into `values`, on the ranks that want it; collective as unshard, and over tp where
     /// that splits it.
@@ -150,7 +126,7 @@ class GroupState {
     template <FloatingElement T>
     void read_full(std::size_t parameter, bool wanted, std::span<T> values, SourceLocation where) {
         if (wanted) { check_values("read_full", parameter, std::span<const T>(values), where); }
-        parameters_.open(where);
+        open_window(where);
         const auto window = Access::make<PendingWindow<GroupState>>(*this, where).wait();
         const WholeTensor<Engine, Gather> whole(context_, comms_.tp, geometry_, parameter, parameters_.full(),
                                                 context_.compute_stream(), where);
@@ -208,32 +184,12 @@ class GroupState {
         context_.require_host_memory(values.data(), values.size_bytes(), what, where);
     }
 
-    /// Sets one parameter from value_at(index in the whole tensor) -> double, in every buffer of this rank.
-    template <class ValueAt>
-    void write(std::size_t parameter, const ValueAt& value_at, SourceLocation where) {
-        parameters_.begin_update(where);
-        if (Precision::has_master && trainable()) {
-            write_range(parameter, parameters_.master(), geometry_.updated.begin, value_at);
-        }
-        write_range(parameter, parameters_.resting(), parameters_.resting_range().begin,
-                    [&](std::size_t i) { return static_cast<double>(to_master(value_at(i))); });
-        parameters_.end_write();
-    }
-    template <class T, class ValueAt>
-    void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const ValueAt& value_at) {
-        const IndexRange whole = geometry_.parameters[parameter].range;
-        const IndexRange range = intersect(whole, {origin, origin + target.size()});
-        std::vector<T> staged(std::min(staged_elements<Engine>, range.size()));
-        for (std::size_t at = range.begin; at < range.end; at += staged.size()) {
-            const std::size_t count = std::min(staged.size(), range.end - at);
-            for (std::size_t i = 0; i < count; ++i) {
-                const std::size_t index = geometry_.parameters[parameter].part.whole_index(at + i - whole.begin);
-                staged[i] = static_cast<T>(static_cast<Arithmetic<T>>(value_at(index)));
-            }
-            Engine::Kernels::copy_in(context_.compute_stream(), std::span<const T>(staged).first(count),
-                                     target.subspan(at - origin, count));
-        }
-    }
+    /// Sets one parameter from its values in every buffer of this rank.
+    void write(std::size_t parameter, const ValuesAt& values, SourceLocation where);
+    /// `by_way_of_master`: rounded as the master holds them, and then to T.
+    template <class T>
+    void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const ValuesAt& values,
+                     bool by_way_of_master);
     static Arithmetic<Master> to_master(double value) {
         return static_cast<Arithmetic<Master>>(static_cast<Master>(static_cast<Arithmetic<Master>>(value)));
     }
@@ -250,3 +206,5 @@ class GroupState {
 };
 
 }  // namespace shardkit::detail::inline SHARDKIT_BUILD
+
+#include <shardkit/sharded/group_state_members.hpp>  // of which a file with extern templates compiles nothing

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <iterator>
 #include <memory>
-#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <shardkit/comm/barrier.hpp>
+#include <shardkit/detail/range.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
@@ -98,12 +99,13 @@ class Sharded {
     }
     /// The same from one range of values (a span, a vector) for each parameter, in the group's order.
     /// @throws std::invalid_argument when their number is not the parameters', or one's size not its parameter's
-    template <std::ranges::forward_range Values>
+    template <detail::ForwardRange Values>
     static Sharded from_full(Context<Engine>& context, std::string path, Tensors tensors, Options options,
                              const Values& values, SourceLocation where = SourceLocation::current()) {
-        using Value = std::ranges::range_value_t<std::ranges::range_value_t<Values>>;
+        using Value = detail::RangeValue<detail::RangeValue<Values>>;
         Sharded made(context, std::move(path), std::move(tensors), std::move(options), where);
-        const auto given = static_cast<std::size_t>(std::ranges::distance(values));
+        const auto given =
+            static_cast<std::size_t>(std::ranges::distance(std::ranges::begin(values), std::ranges::end(values)));
         if (given != made.parameters().size()) {
             throw_invalid_argument(where, "'", made.path(), "': from_full with values of ", given,
                                    " parameters, expected ", made.parameters().size());
@@ -140,7 +142,7 @@ class Sharded {
 
     /// Starts the gather; `std::move(pending).wait()` gives the window.
     PendingWindow<State> begin_unshard(SourceLocation where = SourceLocation::current()) {
-        live(where).parameters().open(where);
+        live(where).open_window(where);
         return detail::Access::make<PendingWindow<State>>(*state_, where);
     }
 
@@ -243,11 +245,14 @@ class Sharded {
         }
         const std::size_t shards =
             detail::ranks_over(detail::Over::shards, policy, detail::split_mesh(context.grid(), policy, path, where));
-        detail::GroupGeometry group;
-        group.path = path;
-        const std::size_t expected = detail::place_group(group, tensors, options, context.grid(), context.rank(),
-                                                         shards, alignment_for(Precision::narrowest), where)
-                                         .buffer_numel();
+        auto parameters = detail::chosen_parameters<Group, Policy>(path, tensors, options, where);
+        const AxisGrid& mesh = context.grid();
+        const std::size_t expected =
+            detail::place_parameters(path, parameters,
+                                     {mesh.extent(Tp::name), mesh.coordinate(Tp::name, context.rank()), shards,
+                                      alignment_for(Precision::narrowest), options.packing},
+                                     where)
+                .buffer_numel();
         const auto check = [&](std::string_view what, std::size_t given) {
             if (given == expected) { return; }
             throw_invalid_argument(where, "'", path, "': adopted ", what, " hold ", given, " elements, expected ",

@@ -17,24 +17,80 @@
 
 namespace shardkit::detail {
 
-/// Fills in the parameters of a group on one rank of a mesh, and how its buffer is cut.
-/// @throws as the checks of `tensors` and place_parameters
+/// What the types of a group and its policy say, as values.
+struct GroupValues {
+    std::string path;
+    std::span<const PlacedParameter> parameters;  ///< checked, not yet placed
+    std::span<const ParameterName> all_names;     ///< of types; empty where the parameters' names are a list's
+    PolicyValues policy;
+    Packing packing = Packing::aligned;
+};
+
+/// The parameters of `tensors`, checked, with what the options choose of them.
+/// @throws as the checks of `tensors`
 template <class Group, class Policy>
-FlatLayout place_group(GroupGeometry& group, const TensorsOf<Group>& tensors,
-                       const ShardedOptions<Group, Policy>& options, const AxisGrid& mesh, std::size_t rank,
-                       std::size_t shards, std::size_t alignment, SourceLocation where) {
-    const auto checked = checked_parameters(group.path, tensors, where);
-    group.parameters.assign(checked.begin(), checked.end());
-    for (std::size_t p = 0; p < group.parameters.size(); ++p) { options.choose(p, group.parameters[p]); }
+auto chosen_parameters(std::string_view path, const TensorsOf<Group>& tensors,
+                       const ShardedOptions<Group, Policy>& options, SourceLocation where) {
+    auto parameters = checked_parameters(path, tensors, where);
+    for (std::size_t p = 0; p < parameters.size(); ++p) { options.choose(p, parameters[p]); }
+    return parameters;
+}
+/// The names of a group's types, of its aliases too; none where it has no types.
+template <class Group>
+constexpr std::span<const ParameterName> names_of_types() noexcept {
     if constexpr (requires { Group::all_names; }) {
-        group.aliases = Group::all_names;
+        return Group::all_names;
     } else {
-        for (const PlacedParameter& p : group.parameters) { group.owned_names.emplace_back(p.name); }
-        for (std::size_t p = 0; p < group.parameters.size(); ++p) { group.parameters[p].name = group.owned_names[p]; }
+        return {};
     }
-    return place_parameters(
-        group.path, group.parameters,
-        {mesh.extent(Tp::name), mesh.coordinate(Tp::name, rank), shards, alignment, options.packing}, where);
+}
+
+struct PlacedGroup {
+    GroupGeometry group;
+    FlatLayout layout;
+};
+
+/// A group on one rank of a mesh, as its communicators cut it: everything that does not need its types.
+/// Order:   collective over the world; the host waits.
+/// @throws  as place_parameters and require_same_group; std::invalid_argument when the packing does not go with the
+///          policy
+template <class Engine, class Precision>
+PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engine>& communicators,
+                        GroupValues&& values, SourceLocation where) {
+    const AxisGrid& grid = context.grid();
+    GroupGeometry g;
+    g.path = std::move(values.path);
+    g.policy = values.policy;
+    g.parameters.assign(values.parameters.begin(), values.parameters.end());
+    g.aliases = values.all_names;
+    if (values.all_names.empty()) {
+        for (const PlacedParameter& p : g.parameters) { g.owned_names.emplace_back(p.name); }
+        for (std::size_t p = 0; p < g.parameters.size(); ++p) { g.parameters[p].name = g.owned_names[p]; }
+    }
+    const FlatLayout layout =
+        place_parameters(g.path, g.parameters,
+                         {grid.extent(Tp::name), grid.coordinate(Tp::name, context.rank()),
+                          communicators.shards.size(), alignment_for(Precision::narrowest), values.packing},
+                         where);
+    if (g.policy.optimizer == Placement::sharded && values.packing == Packing::exact) {
+        throw_invalid_argument(where, "'", g.path, "': Packing::exact given, but ", g.policy.name,
+                               " shards; expected aligned or packed");
+    }
+    g.trainable = trainable(g.parameters);
+    g.table = placement_table(g.policy, element_sizes<Precision>(), g.trainable);
+    g.buffer_numel = layout.buffer_numel();
+    g.shard_numel = layout.shard_numel();
+    g.shards = layout.shards();
+    g.shard_index = communicators.shards.rank();
+    g.replicas = communicators.replicas.size();
+    g.replica_index = communicators.replicas.rank();
+    g.tp_size = communicators.tp.size();
+    g.tp_index = communicators.tp.rank();
+    g.tp_sum = tp_sum(g.parameters, g.tp_size);
+    g.own = layout.shard(g.shard_index);
+    g.updated = g.range(g.table.updated);
+    require_same_group(context, g, where);
+    return {std::move(g), layout};
 }
 
 inline namespace SHARDKIT_BUILD {
@@ -68,50 +124,26 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
     std::uint64_t identity() const noexcept { return identity_; }
 
   private:
-    struct Placed {
-        GroupGeometry group;
-        FlatLayout layout;
-    };
-
     ShardedState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, std::string&& path,
                  const TensorsOf<Group>& tensors, const Options& options, std::span<Gather> adopted_parameters,
                  std::span<Gradient> adopted_gradients, SourceLocation where)
         : ShardedState(context, communicators,
                        place(context, std::move(path), communicators, tensors, options, where), options,
                        adopted_parameters, adopted_gradients) {}
-    ShardedState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, Placed&& placed,
+    ShardedState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
                  const Options& options, std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients)
         : Base(context, std::move(placed.group), communicators, adopted_parameters, adopted_gradients),
           policy_(options.policy),
           layout_(placed.layout) {}
 
-    static Placed place(Context<Engine>& context, std::string&& path, const GroupCommunicators<Engine>& communicators,
-                        const TensorsOf<Group>& tensors, const Options& options, SourceLocation where) {
-        const AxisGrid& grid = context.grid();
-        GroupGeometry g;
-        g.path = std::move(path);
-        const FlatLayout layout = place_group(g, tensors, options, grid, context.rank(), communicators.shards.size(),
-                                              alignment_for(Precision::narrowest), where);
-        g.policy = policy_values(options.policy, grid.extent(Dp::name), where);
-        if (g.policy.optimizer == Placement::sharded && options.packing == Packing::exact) {
-            throw_invalid_argument(where, "'", g.path, "': Packing::exact given, but ", g.policy.name,
-                                   " shards; expected aligned or packed");
-        }
-        g.trainable = trainable(g.parameters);
-        g.table = placement_table(g.policy, element_sizes<Precision>(), g.trainable);
-        g.buffer_numel = layout.buffer_numel();
-        g.shard_numel = layout.shard_numel();
-        g.shards = layout.shards();
-        g.shard_index = communicators.shards.rank();
-        g.replicas = communicators.replicas.size();
-        g.replica_index = communicators.replicas.rank();
-        g.tp_size = communicators.tp.size();
-        g.tp_index = communicators.tp.rank();
-        g.tp_sum = tp_sum(g.parameters, g.tp_size);
-        g.own = layout.shard(g.shard_index);
-        g.updated = g.range(g.table.updated);
-        require_same_group(context, g, where);
-        return {std::move(g), layout};
+    static PlacedGroup place(Context<Engine>& context, std::string&& path,
+                             const GroupCommunicators<Engine>& communicators, const TensorsOf<Group>& tensors,
+                             const Options& options, SourceLocation where) {
+        const auto parameters = chosen_parameters<Group, Policy>(path, tensors, options, where);
+        const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name), where);
+        return place_group<Engine, Precision>(
+            context, communicators, {std::move(path), parameters, names_of_types<Group>(), policy, options.packing},
+            where);
     }
 
     Policy policy_;

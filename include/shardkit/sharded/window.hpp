@@ -28,7 +28,7 @@ class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
         return *this;
     }
     ~Window() {
-        if (state_ != nullptr) { state_->parameters().close(); }
+        if (state_ != nullptr) { state_->close_window(); }
     }
 
     /// The whole parameter P, in the gathered type.

@@ -29,10 +29,8 @@ class StepScope {
         std::size_t begun = 0;
         try {
             groups_->for_each([&](auto& layer) {
-                auto& state = Access::state(layer);
-                state.step().begin(layer.path(), where);
+                Access::state(layer).begin_step(where);
                 ++begun;
-                state.gradients().restart();
             });
         } catch (...) {
             groups_->for_each([&](auto& layer) {
@@ -89,14 +87,7 @@ class [[nodiscard]] Accumulation {
         static_assert(known, "Accumulation::gradients: this Sharded is not one of the accumulation's groups");
         if constexpr (known) {
             auto& state = detail::Access::state(layer, where);
-            require_trainable(layer, where);
-            state.step().hand_out(layer.path(), where);
-            try {
-                state.gradients().open(where);
-            } catch (...) {
-                state.step().take_back();
-                throw;
-            }
+            state.take_gradients(where);
             return detail::Access::make<Gradients<typename Layer::State, Partial<DataAxes>>>(state, where);
         }
     }
@@ -145,12 +136,6 @@ class [[nodiscard]] Accumulation {
             if (layer.trainable() && state.step().accumulating()) { state.finish_gradients(where); }
         });
         return std::move(scope_);
-    }
-    template <class Layer>
-    static void require_trainable(Layer& layer, SourceLocation where) {
-        if (!layer.trainable()) {
-            throw_usage_error(where, "'", layer.path(), "': gradients() of a group whose parameters are all frozen");
-        }
     }
 
     detail::StepScope<T...> scope_;

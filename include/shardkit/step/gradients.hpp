@@ -34,10 +34,7 @@ class [[nodiscard]] Gradients {
         return *this;
     }
     ~Gradients() {
-        if (state_ == nullptr) { return; }
-        ++state_->gradient_generation();
-        state_->gradients().discard();
-        state_->step().drop();
+        if (state_ != nullptr) { state_->drop_gradients(); }
     }
 
     /// The whole gradient of parameter P, in the gradient type; the backward pass adds to it.

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstddef>
-#include <ranges>
+#include <iterator>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/detail/range.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 namespace shardkit {
@@ -22,9 +23,9 @@ template <class T>
 struct LayerOf {
     using type = T;
 };
-template <std::ranges::range T>
+template <Range T>
 struct LayerOf<T> {
-    using type = std::ranges::range_value_t<T>;
+    using type = RangeValue<T>;
 };
 
 template <class... T>
@@ -96,7 +97,7 @@ class Groups {
         if constexpr (detail::IsSharded<std::remove_cvref_t<decltype(part)>>::value) {
             return 1;
         } else {
-            return static_cast<std::size_t>(std::ranges::distance(part));
+            return static_cast<std::size_t>(std::ranges::distance(std::ranges::begin(part), std::ranges::end(part)));
         }
     }
 
@@ -111,12 +112,8 @@ class Groups {
             if (first == nullptr) {
                 first = &layer.context(where);
                 path = layer.path();
-            } else if (first != &layer.context(where)) {
-                throw_usage_error(
-                    where, "groups(...): '", path, "' is on mesh ", first->grid().describe(), ", '", layer.path(),
-                    "' on mesh ", layer.context().grid().describe(),
-                    first->grid().describe() == layer.context().grid().describe() ? " of another rank object" : "",
-                    "; expected the groups of one model to be made with one rank");
+            } else {
+                first->require_same(path, layer.context(where), layer.path(), where);
             }
         });
         if (first == nullptr) {

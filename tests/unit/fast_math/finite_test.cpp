@@ -69,7 +69,7 @@ TEST_CASE("is_finite by bits") {
 }
 
 TEST_CASE("the norm counts an infinite and a NaN element, in every type and place") {
-    for (const std::size_t at : {0, 7, 4095, 4096, 9999}) {
+    for (const std::size_t at : {0U, 7U, 4095U, 4096U, 9999U}) {
         CAPTURE(at);
         for (const float value : {infinity_f(), -infinity_f(), nan_f()}) {
             CHECK(nonfinite_in<double>(10'000, at, value) > 0);

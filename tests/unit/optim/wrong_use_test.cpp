@@ -53,7 +53,7 @@ std::string said_on(std::size_t asked, const Use& use) {
 }  // namespace
 
 TEST_CASE("groups of one size, used in another order on one of the ranks") {
-    for (const std::size_t rank : {0, 1}) {
+    for (const std::size_t rank : {0U, 1U}) {
         CAPTURE(rank);
         const std::string gathers = said_on<sk::FullShard>(
             rank, [](std::size_t self, auto& a, auto& b) { static_cast<void>((self == 0 ? a : b).unshard()); });

@@ -21,6 +21,4 @@ struct Engine {
     using Kernels = host::EnqueuedKernels<InlineStream>;
 };
 
-static_assert(shardkit::Engine<Engine> && GroupVerbs<Engine> && StepKernels<Engine> && IndexKernels<Engine>);
-
 }  // namespace shardkit::self

@@ -24,6 +24,4 @@ struct Engine {
     using Kernels = host::EnqueuedKernels<InlineStream>;
 };
 
-static_assert(shardkit::Engine<Engine> && GroupVerbs<Engine> && StepKernels<Engine> && IndexKernels<Engine>);
-
 }  // namespace shardkit::threads

@@ -42,9 +42,27 @@ class StartGate {
     std::atomic<std::uint32_t> state_{closed};
 };
 
+/// What every rank runs, without its type: what launches it is compiled once for all of them.
+class RankBody {
+  public:
+    /// @pre `body` outlives it
+    template <class F>
+    static RankBody of(const F& body) noexcept {
+        return {&body, [](const void* object, Communicator& world) { (*static_cast<const F*>(object))(world); }};
+    }
+    void operator()(Communicator& world) const { call_(object_, world); }
+
+  private:
+    using Call = void (*)(const void* object, Communicator& world);
+    RankBody(const void* object, Call call) noexcept : object_(object), call_(call) {}
+
+    const void* object_;
+    Call call_;
+};
+
 /// The body of a rank's thread: nothing leaves it, and its peers learn how it ended.
 template <class F>
-std::exception_ptr run_rank(World& world, std::size_t rank, F& f) noexcept {
+std::exception_ptr run_rank(World& world, std::size_t rank, const F& f) noexcept {
     try {
         Communicator everybody(world, world.world_group(), rank, "world");
         f(everybody);
@@ -70,20 +88,13 @@ inline bool is_peer_error(const std::exception_ptr& error) noexcept {
     }
 }
 
-}  // namespace detail
-
-/// Runs `f(world)` on `ranks` new threads, where `world` is the rank's Communicator over all of them, and waits for
-/// all. Returns what each rank threw, null where it returned. `f` is shared by the ranks: it is called on all threads
-/// at once.
-/// A rank that throws, or returns while others wait for it, ends the others with a PeerError.
-/// @throws std::invalid_argument for zero ranks; std::system_error when a thread cannot be made (`f` has not run
-/// then)
-template <class F>
-std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, const LaunchOptions& options = {},
-                                                   SourceLocation where = SourceLocation::current()) {
-    detail::World world(ranks, options, where);
+/// launch_and_collect(), instantiated for RankBody alone.
+template <class Body>
+std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const LaunchOptions& options,
+                                        SourceLocation where) {
+    World world(ranks, options, where);
     std::vector<std::exception_ptr> errors(ranks);
-    detail::StartGate gate;
+    StartGate gate;
     std::vector<std::thread> threads;
     threads.reserve(ranks);
     const auto join_all = [&]() noexcept {
@@ -92,7 +103,7 @@ std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, con
     try {
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             threads.emplace_back([&, rank] {
-                if (gate.wait()) { errors[rank] = detail::run_rank(world, rank, f); }
+                if (gate.wait()) { errors[rank] = run_rank(world, rank, body); }
             });
         }
     } catch (...) {
@@ -105,15 +116,12 @@ std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, con
     join_all();
     return errors;
 }
-
-/// The same, and throws what went wrong: the exception of the lowest rank that failed by itself, unchanged; if all
-/// failures are PeerErrors, the lowest rank's.
-template <class F>
-void launch(std::size_t ranks, F&& f, const LaunchOptions& options = {},
-            SourceLocation where = SourceLocation::current()) {
-    const std::vector<std::exception_ptr> errors = launch_and_collect(ranks, f, options, where);
+/// launch(), likewise.
+template <class Body>
+void collect_and_throw(std::size_t ranks, Body body, const LaunchOptions& options, SourceLocation where) {
+    const std::vector<std::exception_ptr> errors = collect(ranks, body, options, where);
     const auto root = std::find_if(errors.begin(), errors.end(), [](const std::exception_ptr& error) {
-        return error != nullptr && !detail::is_peer_error(error);
+        return error != nullptr && !is_peer_error(error);
     });
     if (root != errors.end()) { std::rethrow_exception(*root); }
     const auto first =
@@ -121,4 +129,34 @@ void launch(std::size_t ranks, F&& f, const LaunchOptions& options = {},
     if (first != errors.end()) { std::rethrow_exception(*first); }
 }
 
+}  // namespace detail
+
+/// Runs `f(world)` on `ranks` new threads, where `world` is the rank's Communicator over all of them, and waits for
+/// all. Returns what each rank threw, null where it returned. `f` is shared by the ranks: it is called on all threads
+/// at once.
+/// A rank that throws, or returns while others wait for it, ends the others with a PeerError.
+/// @throws std::invalid_argument for zero ranks; std::system_error when a thread cannot be made (`f` has not run
+/// then)
+template <class F>
+std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, const LaunchOptions& options = {},
+                                                   SourceLocation where = SourceLocation::current()) {
+    const auto body = [&](auto& world) { f(world); };
+    return detail::collect(ranks, detail::RankBody::of(body), options, where);
+}
+
+/// The same, and throws what went wrong: the exception of the lowest rank that failed by itself, unchanged; if all
+/// failures are PeerErrors, the lowest rank's.
+template <class F>
+void launch(std::size_t ranks, F&& f, const LaunchOptions& options = {},
+            SourceLocation where = SourceLocation::current()) {
+    const auto body = [&](auto& world) { f(world); };
+    detail::collect_and_throw(ranks, detail::RankBody::of(body), options, where);
+}
+
 }  // namespace shardkit::threads
+
+/// The launch's part of SHARDKIT_TEMPLATES, see extern_templates.hpp; for the threads engine alone.
+#define SHARDKIT_THREADS_TEMPLATES(prefix)                                                         \
+    prefix template void shardkit::threads::detail::collect_and_throw(                             \
+        std::size_t, shardkit::threads::detail::RankBody, const shardkit::threads::LaunchOptions&, \
+        shardkit::SourceLocation);

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <iterator>
+#include <utility>
+
+// What is needed of ranges, by <iterator>: <ranges>, with all its views, takes compilers a twentieth of what the
+// whole umbrella does.
+
+namespace shardkit::detail {
+
+template <class T>
+concept Range = requires(T& range) {
+    std::ranges::begin(range);
+    std::ranges::end(range);
+};
+template <Range T>
+using RangeIterator = decltype(std::ranges::begin(std::declval<T&>()));
+template <Range T>
+using RangeValue = std::iter_value_t<RangeIterator<T>>;
+/// A range that can be walked over twice.
+template <class T>
+concept ForwardRange = Range<T> && std::forward_iterator<RangeIterator<T>>;
+
+}  // namespace shardkit::detail

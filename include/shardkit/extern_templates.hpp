@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/optim/clip.hpp>
+#include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/norm_tables.hpp>
+#include <shardkit/optim/optimizer_numbers.hpp>
+#include <shardkit/optim/update_batches.hpp>
+#include <shardkit/optim/update_table.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/group_state.hpp>
+#include <shardkit/sharded/sharded_state.hpp>
+
+// What a trainer's files would each compile again, compiled once: everything that does not depend on the parameters'
+// types, for an engine, a Precision and an optimizer's rule. In a header that all the trainer's files include:
+//     SHARDKIT_TEMPLATES(extern, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::AdamWRule)
+//     SHARDKIT_THREADS_TEMPLATES(extern)
+// and in one source file after it the same without `extern`:
+//     SHARDKIT_TEMPLATES(, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::AdamWRule)
+//     SHARDKIT_THREADS_TEMPLATES()
+// Outside of every namespace; a type with a comma needs an alias. Without that source file linking fails with
+// "undefined reference to shardkit::...::GroupState<...>". Nothing else changes: files with and without these lines
+// may be linked together.
+
+/// `prefix`: `extern`, or nothing in the one file that has the code.
+#define SHARDKIT_TEMPLATES(prefix, Engine, Precision, Rule)                                                         \
+    prefix template class shardkit::Context<Engine>;                                                                \
+    prefix template class shardkit::detail::GroupState<Engine, Precision>;                                          \
+    prefix template shardkit::detail::GroupCommunicators<Engine> shardkit::detail::make_communicators(              \
+        shardkit::Context<Engine>&, std::string_view, const shardkit::PolicyValues&, shardkit::SourceLocation);     \
+    prefix template shardkit::detail::PlacedGroup shardkit::detail::place_group<Engine, Precision>(                 \
+        shardkit::Context<Engine>&, const shardkit::detail::GroupCommunicators<Engine>&,                            \
+        shardkit::detail::GroupValues&&, shardkit::SourceLocation);                                                 \
+    prefix template class shardkit::detail::GroupOptimizer<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;  \
+    prefix template class shardkit::detail::UpdateTable<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;     \
+    prefix template class shardkit::detail::UpdateBatches<Rule, Engine, Precision>;                                 \
+    prefix template class shardkit::detail::NormTables<Engine, Precision::Reduction>;                               \
+    prefix template class shardkit::detail::OptimizerNumbers<Rule, Engine>;                                         \
+    prefix template class shardkit::GlobalNorm<Engine>;                                                             \
+    prefix template shardkit::ClipCoefficient shardkit::clip(const shardkit::GlobalNorm<Engine>&, double,           \
+                                                             shardkit::SourceLocation);                             \
+    prefix template std::span<double> shardkit::detail::begin_norm(shardkit::Context<Engine>&, std::size_t, double, \
+                                                                   const shardkit::LossScaleState*);                \
+    prefix template shardkit::GlobalNorm<Engine> shardkit::detail::finish_norm(                                     \
+        shardkit::Context<Engine>&, std::span<double>, std::uint64_t, shardkit::SourceLocation);                    \
+    prefix template void shardkit::all_reduce_in_place(const Engine::Communicator&, shardkit::ReduceOp,             \
+                                                       std::span<float>, Engine::Stream, shardkit::CallSite);       \
+    prefix template void shardkit::all_reduce_in_place(const Engine::Communicator&, shardkit::ReduceOp,             \
+                                                       std::span<double>, Engine::Stream, shardkit::CallSite);

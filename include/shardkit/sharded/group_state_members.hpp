@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <shardkit/sharded/group_state.hpp>
+
+// What group_state.hpp declares: outside of its class, so that `extern template` keeps it out of a file.
+
+namespace shardkit::detail::inline SHARDKIT_BUILD {
+
+template <class Engine, class Precision>
+GroupState<Engine, Precision>::GroupState(Context<Engine>& context, GroupGeometry geometry,
+                                          GroupCommunicators<Engine> communicators,
+                                          std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients)
+    : context_(context),
+      geometry_(std::move(geometry)),
+      comms_(communicators),
+      parameters_(context, geometry_, comms_, adopted_parameters),
+      gradients_(context, geometry_, comms_, adopted_gradients) {
+    for_each_segment(geometry_.parameters, geometry_.own, [&](Segment s) {
+        if (!geometry_.parameters[s.parameter].frozen && geometry_.replica(s.parameter, Placement::sharded) == 0) {
+            append_merged(counted_segments_, relative_to(s.flat, gradients_.reduced_range().begin), true);
+        }
+    });
+    Access::living(context).push_back(&geometry_.path);
+}
+
+template <class Engine, class Precision>
+GroupState<Engine, Precision>::~GroupState() {
+    if (parameters_.windows() > 0) {
+        end_program("'", path(), "' ended or was assigned to while ", parameters_.windows(),
+                    " window(s) of it are open; the last one was opened at ", parameters_.opened().file, ":",
+                    parameters_.opened().line);
+    }
+    if (step_.busy()) {
+        end_program("'", path(), "' ended or was assigned to while an accumulation or gradients over it live on");
+    }
+    // Mostly the last one.
+    auto& living = Access::living(context_);
+    living.erase(std::next(std::find(living.rbegin(), living.rend(), &geometry_.path)).base());
+    try {
+        context_.communication_stream().synchronize();
+        context_.compute_stream().synchronize();
+    } catch (...) {}  // NOLINT(bugprone-empty-catch)
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::open_window(SourceLocation where) {
+    parameters_.open(where);
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::close_window() noexcept {
+    parameters_.close();
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::begin_step(SourceLocation where) {
+    step_.begin(path(), where);
+    gradients_.restart();
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::take_gradients(SourceLocation where) {
+    if (!trainable()) {
+        throw_usage_error(where, "'", path(), "': gradients() of a group whose parameters are all frozen");
+    }
+    step_.hand_out(path(), where);
+    try {
+        gradients_.open(where);
+    } catch (...) {
+        step_.take_back();
+        throw;
+    }
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::drop_gradients() noexcept {
+    ++gradient_generation_;
+    gradients_.discard();
+    step_.drop();
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::add_gradients(SourceLocation where) {
+    step_.take_back();
+    ++gradient_generation_;
+    try {
+        step_.check_add(path(), where);
+    } catch (...) {
+        gradients_.discard();
+        throw;
+    }
+    gradients_.add(where);
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::finish_gradients(SourceLocation where) {
+    step_.finish(path(), gradients_.microbatches(), where);
+    gradients_.finish(where);
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::begin_update(SourceLocation where) const {
+    parameters_.begin_update(where);
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt& values, SourceLocation where) {
+    parameters_.begin_update(where);
+    if (Precision::has_master && trainable()) {
+        write_range(parameter, parameters_.master(), geometry_.updated.begin, values, false);
+    }
+    write_range(parameter, parameters_.resting(), parameters_.resting_range().begin, values, true);
+    parameters_.end_write();
+}
+
+template <class Engine, class Precision>
+template <class T>
+void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span<T> target, std::size_t origin,
+                                                const ValuesAt& values, bool by_way_of_master) {
+    const PlacedParameter& written = geometry_.parameters[parameter];
+    const IndexRange range = intersect(written.range, {origin, origin + target.size()});
+    constexpr std::size_t read_at_once = 128;
+    double read[read_at_once];
+    std::vector<T> staged(std::min(staged_elements<Engine>, range.size()));
+    for (std::size_t at = range.begin; at < range.end; at += staged.size()) {
+        const std::size_t count = std::min(staged.size(), range.end - at);
+        for (std::size_t i = 0; i < count; ++i) {
+            if (i % read_at_once == 0) {
+                values.read(written.part, at + i - written.range.begin,
+                            std::span<double>(read, std::min(read_at_once, count - i)));
+            }
+            const double value = read[i % read_at_once];
+            staged[i] = static_cast<T>(
+                static_cast<Arithmetic<T>>(by_way_of_master ? static_cast<double>(to_master(value)) : value));
+        }
+        Engine::Kernels::copy_in(context_.compute_stream(), std::span<const T>(staged).first(count),
+                                 target.subspan(at - origin, count));
+    }
+}
+
+}  // namespace shardkit::detail::inline SHARDKIT_BUILD
