@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check_symbols.py LIST ARCHITECTURE,... OBJECT...
+"""check_symbols.py LIST|- ARCHITECTURE,... OBJECT...
 
-Fails when a kernel of LIST is missing from the device code of the objects for one of the architectures ("80,90"), or
-when there is one that LIST does not name. A line of LIST is a word that the kernel's name has, a space, and the functor
+Fails when an object launches a kernel that is not in its own device code for one of the architectures ("80,90"):
+another object's is of no use to it. With a LIST also when a kernel of LIST is missing from the device code of all the
+objects, or when there is one that LIST does not name. A line of LIST is a word that the kernel's name has, a space, and the functor
 that it runs.
 Reads the objects itself (cuobjdump is not part of every toolkit): the device code of each architecture is an ELF image
 in the section .nv_fatbin, not compressed (nvcc --no-compress).
@@ -71,15 +72,45 @@ def demangled(names):
     return result.stdout.splitlines()
 
 
-def kernels(objects):
-    """Demangled kernel names of each architecture."""
+def kernels(path):
+    """Demangled kernel names of each architecture in an object's device code."""
     found = {}
-    for path in objects:
-        for name, _, _, content in sections(pathlib.Path(path).read_bytes()):
-            if name == ".nv_fatbin":
-                for architecture, image in images(content):
-                    found.setdefault(architecture, []).extend(entries(image))
+    for name, _, _, content in sections(path.read_bytes()):
+        if name == ".nv_fatbin":
+            for architecture, image in images(content):
+                found.setdefault(architecture, []).extend(entries(image))
     return {architecture: demangled(names) for architecture, names in found.items()}
+
+
+def launched(path):
+    """Demangled names of the kernels that an object's host code launches: nvcc makes a stub for each."""
+    stub, symbol_table, undefined = "__wrapper__device_stub_", 2, 0
+    names = []
+    for _, kind, strings, content in sections(path.read_bytes()):
+        for at in range(0, len(content) if kind == symbol_table else 0, 24):
+            name, _, _, section = struct.unpack_from("<IBBH", content, at)
+            if section != undefined:
+                names.append(text_at(strings, name))
+    return [name.replace(stub, "") for name in demangled(names) if stub in name]
+
+
+def without_parameters(name):
+    """A function's demangled name without return type and parameters, which a stub has as references."""
+    depth = 0
+    for at in range(len(name) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(name[at], 0)
+        if depth == 0:
+            return name[:at].removeprefix("void ")
+    return name
+
+
+def launched_without_code(path, architectures):
+    found = kernels(path)
+    for architecture in architectures:
+        there = {without_parameters(name) for name in found.get(architecture, [])}
+        for name in launched(path):
+            if without_parameters(name) not in there:
+                yield f"{path.name}, sm_{architecture}: launches what it has no device code for: {name}"
 
 
 def has(name, kernel, functor):
@@ -87,19 +118,27 @@ def has(name, kernel, functor):
     return kernel in name and re.search(r"(?<![\w:])" + re.escape(functor) + r"(?!\w)", name) is not None
 
 
+def compare_with_list(expected, architecture, names):
+    for kernel, functor in expected:
+        if not any(has(name, kernel, functor) for name in names):
+            yield f"sm_{architecture}: no {kernel} of {functor}"
+    for name in names:
+        if "shardkit::" in name and not any(has(name, kernel, functor) for kernel, functor in expected):
+            yield f"sm_{architecture}: not in the list: {name}"
+    print(f"sm_{architecture}: {len(names)} kernels, {len(expected)} lines of the list")
+
+
 def main():
-    expected = [line.split(" ", 1) for line in pathlib.Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()]
-    found = kernels(sys.argv[3:])
-    wrong = []
-    for architecture in (int(number) for number in sys.argv[2].split(",")):
-        names = found.get(architecture, [])
-        for kernel, functor in expected:
-            if not any(has(name, kernel, functor) for name in names):
-                wrong.append(f"sm_{architecture}: no {kernel} of {functor}")
-        for name in names:
-            if "shardkit::" in name and not any(has(name, kernel, functor) for kernel, functor in expected):
-                wrong.append(f"sm_{architecture}: not in the list: {name}")
-        print(f"sm_{architecture}: {len(names)} kernels, {len(expected)} lines of the list")
+    architectures = [int(number) for number in sys.argv[2].split(",")]
+    objects = [pathlib.Path(path) for path in sys.argv[3:]]
+    wrong = [line for path in objects for line in launched_without_code(path, architectures)]
+    if sys.argv[1] != "-":
+        expected = [line.split(" ", 1) for line in pathlib.Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()]
+        of_objects = [kernels(path) for path in objects]
+        for architecture in architectures:
+            names = [name for found in of_objects for name in found.get(architecture, [])]
+            wrong.extend(compare_with_list(expected, architecture, names))
+    print(f"{len(objects)} objects, {sum(len(launched(path)) for path in objects)} launches")
     print("\n".join(wrong[:50]))
     sys.exit(1 if wrong else 0)
 

@@ -48,7 +48,7 @@ inline void validate(const AdamWOptions& options, SourceLocation where = SourceL
 /// A zero p, m and v with a zero gradient stay zero, so padding survives (for epsilon > 0).
 /// Source:  torch.optim.AdamW, single-tensor rule; Loshchilov and Hutter, arXiv 1711.05101, algorithm 2
 template <std::floating_point A>
-struct AdamWUpdate {
+struct alignas(8) AdamWUpdate {  // read in pairs; wider, nvcc 13.0 runs out of registers
     Factor<A> gradient_scale;
     A decay;
     A beta1;

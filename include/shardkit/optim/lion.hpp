@@ -45,7 +45,7 @@ inline void validate(const LionOptions& options, SourceLocation where = SourceLo
 /// sign(0) is 0, so padding survives; sign(NaN) is NaN, so that it shows.
 /// Source:  Chen et al., arXiv 2302.06675, algorithm 2
 template <std::floating_point A>
-struct LionUpdate {
+struct alignas(16) LionUpdate {
     Factor<A> gradient_scale;
     A decay;
     A learning_rate;

@@ -10,34 +10,36 @@
 
 namespace shardkit {
 
-/// A run of elements among those that a norm's launch takes: positions [begin, end) of the pass stand for
-/// elements[0 .. end - begin).
+/// One run of the elements that a norm counts: positions [begin, end) of the norm's pass stand for `elements`, in
+/// order.
 template <FloatingElement T>
 struct NormPiece {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
-    const T* elements = nullptr;  ///< the engine's memory
+    const T* elements = nullptr;
 };
 
-/// Bytes that a piece's place among the positions is rounded to.
+/// Bytes of positions that a warp takes at a time; a piece begins in a chunk of its own.
 inline constexpr std::size_t norm_chunk_bytes = 2048;
 
-/// The pieces of `runs`, which lie in an engine's memory and are not read; empty ones are left out. Each begins in a
-/// chunk of norm_chunk_bytes of its own, at a position congruent to its address modulo 16 bytes.
+/// The table for Kernels::norm_partial over `runs`, which lie in the engine's memory and are not read; empty ones are
+/// left out. Made once; copied into the engine's memory by Kernels::copy_in it serves every step.
+/// @post begin of a piece is its elements' address modulo 16 bytes, behind a multiple of norm_chunk_bytes; in
+/// elements.
+///       Pieces are in the order of `runs`, and disjoint
 template <FloatingElement T>
 std::vector<NormPiece<T>> norm_table(std::span<const std::span<const T>> runs) {
     constexpr std::uint64_t chunk = norm_chunk_bytes / sizeof(T);
-    constexpr std::size_t widest = 16;
-    std::vector<NormPiece<T>> pieces;
-    std::uint64_t end = 0;
+    constexpr std::size_t alignment = 16;
+    std::vector<NormPiece<T>> table;
+    std::uint64_t at = 0;
     for (const std::span<const T> run : runs) {
         if (run.empty()) { continue; }
-        const auto shift = reinterpret_cast<std::uintptr_t>(run.data()) % widest / sizeof(T);
-        const std::uint64_t begin = (end + chunk - 1) / chunk * chunk + shift;
-        end = begin + run.size();
-        pieces.push_back({begin, end, run.data()});
+        const std::uint64_t begin = at + reinterpret_cast<std::uintptr_t>(run.data()) % alignment / sizeof(T);
+        table.push_back({begin, begin + run.size(), run.data()});
+        at = (begin + run.size() + chunk - 1) / chunk * chunk;
     }
-    return pieces;
+    return table;
 }
 
 }  // namespace shardkit

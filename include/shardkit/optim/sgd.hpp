@@ -53,7 +53,7 @@ inline void validate(const SgdOptions& options, SourceLocation where = SourceLoc
 /// A buffer that starts at zero makes the first step's b = g, PyTorch's special case.
 /// Source:  torch.optim.SGD; Sutskever et al., ICML 2013, as PyTorch arranges it
 template <std::floating_point A>
-struct SgdUpdate {
+struct alignas(16) SgdUpdate {
     Factor<A> gradient_scale;
     A learning_rate;
     A momentum;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 
 #include <shardkit/backend/cub/span_walk.hpp>
@@ -12,13 +13,17 @@
 
 namespace shardkit::gpu {
 
-/// One block of a quantisation to BlockInt8<Block>: its scale, then its codes. A thread reads the block twice, the
-/// second time from a cache. `aligned`: packs may be used, counted from the starts of the spans.
+/// Quantises to BlockInt8<Block>. `group` neighbouring threads share a block: each keeps its elements in registers
+/// between their largest magnitude, which the group finds by shuffles, and their codes. On the host the first of them
+/// does the work of all. `aligned`: packs may be used, counted from the starts of the spans.
 template <FloatingElement T, std::size_t Block>
 struct QuantizePass {
     using Format = BlockInt8<Block>;
     static constexpr std::size_t lanes = lanes_for<T, std::int8_t>;
     static_assert(Block % lanes == 0);
+    static constexpr std::size_t group = std::gcd(Block / lanes, warp);
+    static constexpr std::size_t vectors = Block / lanes / group;       ///< of a thread in a block
+    static constexpr std::size_t rows = vectors < 4 ? 4 / vectors : 1;  ///< blocks of a thread, read together
 
     const T* from;
     std::int8_t* codes;
@@ -26,58 +31,130 @@ struct QuantizePass {
     std::uint64_t count;
     bool aligned;
 
-    constexpr void operator()(std::uint64_t block) const {
-        const std::uint64_t begin = block * Block;
-        if (aligned && count - begin >= Block) {
-            encode<lanes>(block, begin, begin + Block);
-        } else {
-            encode<1>(block, begin, count - begin < Block ? count : begin + Block);
+    /// Indices of the pass: whole warps, so that all threads of a group are there.
+    constexpr std::uint64_t indices() const noexcept {
+        constexpr std::uint64_t chunk = warp / group * rows;
+        return (Format::blocks(count) + chunk - 1) / chunk * warp;
+    }
+    constexpr void operator()(std::uint64_t index) const {
+        const std::uint64_t block = index / warp * (warp / group * rows) + index % warp / group;
+        [[maybe_unused]] const std::uint64_t thread = index % group;
+#ifdef __CUDA_ARCH__
+        Share share[rows];
+        for (std::size_t r = 0; r < rows; ++r) { share[r] = read(block + r * (warp / group), thread); }
+        for (std::size_t r = 0; r < rows; ++r) {
+            const float scale = Format::scale(largest_of_group(largest(share[r])));
+            write(block + r * (warp / group), thread, share[r], scale);
         }
+#else
+        if (thread != 0) { return; }
+        for (std::size_t r = 0; r < rows; ++r) {
+            const std::uint64_t of_row = block + r * (warp / group);
+            float most = 0;
+            for (std::size_t t = 0; t < group; ++t) { most = Format::larger(most, largest(read(of_row, t))); }
+            for (std::size_t t = 0; t < group; ++t) { write(of_row, t, read(of_row, t), Format::scale(most)); }
+        }
+#endif
     }
 
   private:
-    template <std::size_t N>
-    constexpr void encode(std::uint64_t block, std::uint64_t begin, std::uint64_t end) const {
-        float largest = 0;
-        for (std::uint64_t at = begin; at < end; at += N) {
-            const auto pack = load<N>(from + at);
-            for (std::size_t i = 0; i < N; ++i) { largest = Format::larger(largest, converted<float>(pack.lane[i])); }
-        }
-        const float scale = Format::scale(largest);
-        scales[block] = scale;
-        for (std::uint64_t at = begin; at < end; at += N) {
-            const auto pack = load<N>(from + at);
-            AlignedPack<std::int8_t, N> coded{};
-            for (std::size_t i = 0; i < N; ++i) {
-                coded.lane[i] = Format::encode(converted<float>(pack.lane[i]), scale);
+    /// A thread's elements of a block; zero where the block is shorter.
+    struct Share {
+        AlignedPack<T, lanes> pack[vectors];
+    };
+
+    constexpr std::uint64_t position(std::uint64_t block, std::uint64_t thread, std::size_t vector) const {
+        return block * Block + (vector * group + thread) * lanes;
+    }
+    constexpr bool is_whole(std::uint64_t position) const { return aligned && position + lanes <= count; }
+
+    constexpr Share read(std::uint64_t block, std::uint64_t thread) const {
+        Share share{};
+        for (std::size_t v = 0; v < vectors; ++v) {
+            const std::uint64_t begin = position(block, thread, v);
+            if (is_whole(begin)) {
+                share.pack[v] = load<lanes>(from + begin);
+            } else {
+                for (std::size_t i = 0; i < lanes && begin + i < count; ++i) {
+                    share.pack[v].lane[i] = from[begin + i];
+                }
             }
-            store<N>(coded, codes + at);
+        }
+        return share;
+    }
+    static constexpr float largest(const Share& share) {
+        float most = 0;
+        for (const auto& pack : share.pack) {
+            for (const T element : pack.lane) { most = Format::larger(most, converted<float>(element)); }
+        }
+        return most;
+    }
+    constexpr void write(std::uint64_t block, std::uint64_t thread, const Share& share, float scale) const {
+        if (thread == 0 && block * Block < count) { scales[block] = scale; }
+        for (std::size_t v = 0; v < vectors; ++v) {
+            const std::uint64_t begin = position(block, thread, v);
+            AlignedPack<std::int8_t, lanes> coded{};
+            for (std::size_t i = 0; i < lanes; ++i) {
+                coded.lane[i] = Format::encode(converted<float>(share.pack[v].lane[i]), scale);
+            }
+            if (is_whole(begin)) {
+                store<lanes>(coded, codes + begin);
+            } else {
+                for (std::size_t i = 0; i < lanes && begin + i < count; ++i) { codes[begin + i] = coded.lane[i]; }
+            }
         }
     }
+#ifdef __CUDA_ARCH__
+    static __device__ float largest_of_group(float most) {
+        for (unsigned distance = group / 2; distance > 0; distance /= 2) {
+            most = Format::larger(most, __shfl_xor_sync(0xffffffffU, most, distance));
+        }
+        return most;
+    }
+#endif
 };
 
-/// One vector of what BlockInt8<Block> codes stand for.
+/// What BlockInt8<Block> codes stand for.
 template <FloatingElement T, std::size_t Block>
 struct DequantizePass {
     static constexpr std::size_t lanes = lanes_for<T, std::int8_t>;
+    static constexpr std::size_t vectors = 4;
 
     const std::int8_t* codes;
     const float* scales;
     T* to;
-    Tiling<lanes> tiling;
+    Tiling<lanes, vectors> tiling;  ///< with packs counted from the starts of the spans: one scale each
 
-    constexpr void operator()(std::uint64_t vector) const { for_each_pack(tiling, vector, *this); }
+    constexpr void operator()(std::uint64_t index) const { for_each_pack(tiling, index, *this); }
 
     template <std::size_t N>
-    constexpr void at(std::uint64_t position) const {
-        const auto coded = load<N>(codes + position);
+    struct Loaded {
+        AlignedPack<std::int8_t, N> coded;
+        float scale;
+    };
+    template <std::size_t N>
+    constexpr Loaded<N> load(std::uint64_t position) const {
+        return {gpu::load<N>(codes + position), scales[position / Block]};
+    }
+    template <std::size_t N>
+    constexpr void finish(std::uint64_t position, const Loaded<N>& of) const {
         AlignedPack<T, N> pack{};
         for (std::size_t i = 0; i < N; ++i) {
-            pack.lane[i] = converted<T>(BlockInt8<Block>::decode(coded.lane[i], scales[(position + i) / Block]));
+            pack.lane[i] = converted<T>(BlockInt8<Block>::decode(of.coded.lane[i], of.scale));
         }
         store<N>(pack, to + position);
     }
 };
+
+namespace detail {
+
+/// A tiling whose packs begin where the spans do, or none at all.
+template <class Tiles>
+Tiles from_start(Tiles tiling) noexcept {
+    return {tiling.count, 0, tiling.aligned && tiling.shift == 0};
+}
+
+}  // namespace detail
 
 }  // namespace shardkit::gpu
 
@@ -92,10 +169,9 @@ void quantize(const Launch& launch, std::span<const T> from, std::span<std::int8
     using Pass = QuantizePass<T, Block>;
     require_size("quantize", "codes", codes.size(), from.size(), where);
     require_size("quantize", "scales", scales.size(), BlockInt8<Block>::blocks(from.size()), where);
-    const auto tiling = tile<Pass::lanes>(from.size(), from.data(), codes.data());
-    launch(scales.size(),
-           Pass{from.data(), codes.data(), scales.data(), from.size(), tiling.aligned && tiling.shift == 0},
-           "quantize");
+    const auto tiling = detail::from_start(tile<Pass::lanes>(from.size(), from.data(), codes.data()));
+    const Pass pass{from.data(), codes.data(), scales.data(), from.size(), tiling.aligned};
+    launch(pass.indices(), pass, "quantize");
 }
 
 /// As the host's shardkit::dequantize, likewise.
@@ -105,8 +181,9 @@ void dequantize(const Launch& launch, std::span<const std::int8_t> codes, std::s
     using Pass = DequantizePass<T, Block>;
     require_size("dequantize", "to", to.size(), codes.size(), where);
     require_size("dequantize", "scales", scales.size(), BlockInt8<Block>::blocks(codes.size()), where);
-    const Pass pass{codes.data(), scales.data(), to.data(), tile<Pass::lanes>(to.size(), codes.data(), to.data())};
-    launch(pass.tiling.vectors(), pass, "dequantize");
+    const Pass pass{codes.data(), scales.data(), to.data(),
+                    detail::from_start(tile<Pass::lanes, Pass::vectors>(to.size(), codes.data(), to.data()))};
+    launch(pass.tiling.indices(), pass, "dequantize");
 }
 
 }  // namespace shardkit::gpu

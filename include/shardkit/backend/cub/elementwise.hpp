@@ -12,84 +12,114 @@
 
 namespace shardkit::gpu {
 
-/// One vector of a pass over elements: to[i] = value
+/// A pass over elements: to[i] = value
 template <Element T>
 struct FillPass {
     static constexpr std::size_t lanes = lanes_for<T>;
+    static constexpr std::size_t vectors = 4;
 
     T* to;
     T value;
-    Tiling<lanes> tiling;
+    Tiling<lanes, vectors> tiling;
 
-    constexpr void operator()(std::uint64_t vector) const { for_each_pack(tiling, vector, *this); }
+    constexpr void operator()(std::uint64_t index) const { for_each_pack(tiling, index, *this); }
 
+    struct Nothing {};
     template <std::size_t N>
-    constexpr void at(std::uint64_t position) const {
+    constexpr Nothing load(std::uint64_t /*position*/) const {
+        return {};
+    }
+    template <std::size_t N>
+    constexpr void finish(std::uint64_t position, Nothing /*loaded*/) const {
         AlignedPack<T, N> pack{};
         for (std::size_t i = 0; i < N; ++i) { pack.lane[i] = value; }
         store<N>(pack, to + position);
     }
 };
 
-/// One vector of a pass over elements: to[i] = from[i], rounded
+/// A pass over elements: to[i] = from[i], rounded
 template <FloatingElement From, FloatingElement To>
 struct ConvertPass {
     static constexpr std::size_t lanes = lanes_for<From, To>;
+    static constexpr std::size_t vectors = 4;
 
     const From* from;
     To* to;
-    Tiling<lanes> tiling;
+    Tiling<lanes, vectors> tiling;
 
-    constexpr void operator()(std::uint64_t vector) const { for_each_pack(tiling, vector, *this); }
+    constexpr void operator()(std::uint64_t index) const { for_each_pack(tiling, index, *this); }
 
     template <std::size_t N>
-    constexpr void at(std::uint64_t position) const {
-        store<N>(converted_pack<To>(load<N>(from + position)), to + position);
+    constexpr AlignedPack<From, N> load(std::uint64_t position) const {
+        return gpu::load<N>(from + position);
+    }
+    template <std::size_t N>
+    constexpr void finish(std::uint64_t position, const AlignedPack<From, N>& pack) const {
+        store<N>(converted_pack<To>(pack), to + position);
     }
 };
 
-/// One vector of a pass over elements: total[i] += addend[i], in Arithmetic<Sum>
+/// A pass over elements: total[i] += addend[i], in Arithmetic<Sum>
 template <FloatingElement Addend, FloatingElement Sum>
 struct AccumulatePass {
     using A = Arithmetic<Sum>;
     static constexpr std::size_t lanes = lanes_for<Addend, Sum>;
+    static constexpr std::size_t vectors = 2;
 
     const Addend* addend;
     Sum* total;
-    Tiling<lanes> tiling;
+    Tiling<lanes, vectors> tiling;
 
-    constexpr void operator()(std::uint64_t vector) const { for_each_pack(tiling, vector, *this); }
+    constexpr void operator()(std::uint64_t index) const { for_each_pack(tiling, index, *this); }
 
     template <std::size_t N>
-    constexpr void at(std::uint64_t position) const {
-        const auto more = load<N>(addend + position);
-        auto sum = load<N>(total + position);
+    struct Loaded {
+        AlignedPack<Addend, N> more;
+        AlignedPack<Sum, N> sum;
+    };
+    template <std::size_t N>
+    constexpr Loaded<N> load(std::uint64_t position) const {
+        return {gpu::load<N>(addend + position), gpu::load<N>(total + position)};
+    }
+    template <std::size_t N>
+    constexpr void finish(std::uint64_t position, Loaded<N> of) const {
         for (std::size_t i = 0; i < N; ++i) {
-            sum.lane[i] = converted<Sum>(converted<A>(sum.lane[i]) + converted<A>(more.lane[i]));
+            of.sum.lane[i] = converted<Sum>(converted<A>(of.sum.lane[i]) + converted<A>(of.more.lane[i]));
         }
-        store<N>(sum, total + position);
+        store<N>(of.sum, total + position);
     }
 };
 
-/// One vector of a pass over elements: to[i] *= *factor, in Arithmetic<T>
+/// A pass over elements: to[i] *= *factor, in Arithmetic<T>
 template <FloatingElement T>
 struct ScalePass {
     using A = Arithmetic<T>;
     static constexpr std::size_t lanes = lanes_for<T>;
+    static constexpr std::size_t vectors = 4;
 
     T* to;
     const double* factor;
-    Tiling<lanes> tiling;
+    Tiling<lanes, vectors> tiling;
 
-    constexpr void operator()(std::uint64_t vector) const { for_each_pack(tiling, vector, *this); }
-
-    template <std::size_t N>
-    constexpr void at(std::uint64_t position) const {
-        const A by = static_cast<A>(*factor);
-        auto pack = load<N>(to + position);
-        for (std::size_t i = 0; i < N; ++i) { pack.lane[i] = converted<T>(by * converted<A>(pack.lane[i])); }
-        store<N>(pack, to + position);
+    constexpr void operator()(std::uint64_t index) const {
+        for_each_pack(tiling, index, Step{to, static_cast<A>(*factor)});
     }
+
+  private:
+    struct Step {
+        T* to;
+        A by;
+
+        template <std::size_t N>
+        constexpr AlignedPack<T, N> load(std::uint64_t position) const {
+            return gpu::load<N>(to + position);
+        }
+        template <std::size_t N>
+        constexpr void finish(std::uint64_t position, AlignedPack<T, N> pack) const {
+            for (std::size_t i = 0; i < N; ++i) { pack.lane[i] = converted<T>(by * converted<A>(pack.lane[i])); }
+            store<N>(pack, to + position);
+        }
+    };
 };
 
 }  // namespace shardkit::gpu
@@ -103,8 +133,8 @@ namespace shardkit::gpu {
 template <Element T, class Launch>
 void fill(const Launch& launch, std::span<T> to, std::type_identity_t<T> value) {
     using Pass = FillPass<T>;
-    const Pass pass{to.data(), value, tile<Pass::lanes>(to.size(), to.data())};
-    launch(pass.tiling.vectors(), pass, "fill");
+    const Pass pass{to.data(), value, tile<Pass::lanes, Pass::vectors>(to.size(), to.data())};
+    launch(pass.tiling.indices(), pass, "fill");
 }
 
 /// to[i] = from[i], rounded once, in one launch.
@@ -115,8 +145,8 @@ void convert(const Launch& launch, std::span<const From> from, std::span<To> to,
              SourceLocation where = SourceLocation::current()) {
     using Pass = ConvertPass<From, To>;
     require_size("convert", "to", to.size(), from.size(), where);
-    const Pass pass{from.data(), to.data(), tile<Pass::lanes>(to.size(), from.data(), to.data())};
-    launch(pass.tiling.vectors(), pass, "convert");
+    const Pass pass{from.data(), to.data(), tile<Pass::lanes, Pass::vectors>(to.size(), from.data(), to.data())};
+    launch(pass.tiling.indices(), pass, "convert");
 }
 
 /// total[i] += addend[i] in the arithmetic type, in one launch.
@@ -126,8 +156,9 @@ void accumulate(const Launch& launch, std::span<const Addend> addend, std::span<
                 SourceLocation where = SourceLocation::current()) {
     using Pass = AccumulatePass<Addend, Sum>;
     require_size("accumulate", "total", total.size(), addend.size(), where);
-    const Pass pass{addend.data(), total.data(), tile<Pass::lanes>(total.size(), addend.data(), total.data())};
-    launch(pass.tiling.vectors(), pass, "accumulate");
+    const Pass pass{addend.data(), total.data(),
+                    tile<Pass::lanes, Pass::vectors>(total.size(), addend.data(), total.data())};
+    launch(pass.tiling.indices(), pass, "accumulate");
 }
 
 /// Multiplies every element by *factor, in one launch.
@@ -135,8 +166,8 @@ void accumulate(const Launch& launch, std::span<const Addend> addend, std::span<
 template <FloatingElement T, class Launch>
 void scale(const Launch& launch, std::span<T> to, const double* factor) {
     using Pass = ScalePass<T>;
-    const Pass pass{to.data(), factor, tile<Pass::lanes>(to.size(), to.data())};
-    launch(pass.tiling.vectors(), pass, "scale");
+    const Pass pass{to.data(), factor, tile<Pass::lanes, Pass::vectors>(to.size(), to.data())};
+    launch(pass.tiling.indices(), pass, "scale");
 }
 
 }  // namespace shardkit::gpu

@@ -17,6 +17,7 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/tensor_table.hpp>
+#include <shardkit/optim/norm_table.hpp>
 #include <shardkit/rank/engine.hpp>
 
 namespace shardkit::gpu {
@@ -26,7 +27,7 @@ namespace shardkit::gpu {
 /// Spans and pointers are memory of the stream's device, aligned as their elements are, of any size.
 /// Order:   stream-ordered on `stream`; nothing waits but copy_in and copy_out. Nothing is allocated.
 /// Numbers: an element's result is that of the host's functor, which nvcc may contract into fused multiply-adds
-///          (-fmad=false: the host's bits). Sums over elements are made in double.
+///          (-fmad=false: the host's bits). Norms are summed in double.
 /// @throws  std::invalid_argument when the sizes of a call's spans disagree; gpu::Error when a launch fails
 struct Kernels {
     using Stream = gpu::TimelineRef;

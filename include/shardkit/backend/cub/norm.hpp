@@ -8,6 +8,8 @@
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/factor.hpp>
+#include <shardkit/core/finite.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/optim/norm_table.hpp>
@@ -22,69 +24,117 @@ struct AddNormPartials {
     }
 };
 
-/// Where CUB's reduction writes its result: added to the two doubles at `into`.
+/// Where the sum goes: added to the two doubles at `into`.
 struct AddToNorm {
     double* into;
 
-    template <class Index>
-    constexpr void operator()(Index /*always 0*/, const shardkit::detail::NormPartial& sum) const noexcept {
+    constexpr void operator()(const shardkit::detail::NormPartial& sum) const noexcept {
         into[0] += sum.sum_of_squares;
         into[1] += sum.nonfinite;
     }
 };
 
-/// What one vector of positions adds to the norm: the elements of `pieces` that they stand for, scaled and squared in
-/// Arithmetic<T>, added in double; and how many of them are infinite or NaN.
+/// What a thread adds to the norm: of the elements of `pieces` those of its indices, scaled, squared and added in
+/// Arithmetic<T> within vectors of 16 bytes, and these in double; and whether some are infinite or NaN.
 template <FloatingElement T>
 struct NormPass {
     using A = Arithmetic<T>;
     static constexpr std::size_t lanes = lanes_for<T>;
+    static constexpr std::size_t vectors = 4;
 
     const NormPiece<T>* pieces;
     std::size_t piece_count;
     const double* scale;
-    std::uint64_t first;  ///< vector
-    Tiling<lanes> tiling;
+    Tiling<lanes, vectors> tiling;
+    std::uint64_t first_index;  ///< of the tiling: those before are other launches'
 
-    constexpr shardkit::detail::NormPartial operator()(std::uint64_t vector) const {
+    /// Indices of this pass, whole chunks.
+    constexpr std::uint64_t indices() const noexcept { return tiling.indices() - first_index; }
+
+    /// The sum over the indices `first`, `first` + `stride`, ... below indices().
+    constexpr shardkit::detail::NormPartial operator()(std::uint64_t first, std::uint64_t stride) const {
         shardkit::detail::NormPartial sum;
-        for_each_pack_in(tiling, first + vector, pieces, piece_count, Adding{{Factor<A>(*scale)}, &sum});
+        each(first, stride, AddSquares{{Factor<A>(*scale)}, &sum.sum_of_squares});
+        // An element that is not finite has no finite square: where the sum is finite, nobody needs to look for one.
+        if (!shardkit::detail::is_finite(sum.sum_of_squares)) { each(first, stride, CountNonfinite{&sum.nonfinite}); }
         return sum;
     }
-    constexpr std::uint64_t vectors() const noexcept { return tiling.vectors() - first; }
 
   private:
-    struct Adding {
+    struct AddSquares {
         shardkit::detail::SquaredTerm<A> term;
-        shardkit::detail::NormPartial* sum;
+        double* sum;
 
         template <std::size_t N>
-        constexpr void at(std::uint64_t position, const NormPiece<T>& piece) const {
-            const auto pack = load<N>(piece.elements + (position - piece.begin));
+        constexpr void operator()(const AlignedPack<T, N>& pack) const {
+            A squares = 0;
+            for (std::size_t i = 0; i < N; ++i) { squares += term(converted<A>(pack.lane[i])); }
+            *sum += static_cast<double>(squares);
+        }
+    };
+    struct CountNonfinite {
+        double* count;
+
+        template <std::size_t N>
+        constexpr void operator()(const AlignedPack<T, N>& pack) const {
             for (std::size_t i = 0; i < N; ++i) {
-                const A element = converted<A>(pack.lane[i]);
-                sum->sum_of_squares += static_cast<double>(term(element));
-                sum->nonfinite += element - element == 0 ? 0 : 1;  // infinity and NaN give NaN
+                *count += shardkit::detail::is_finite(converted<A>(pack.lane[i])) ? 0 : 1;
             }
         }
     };
+
+    /// What for_each_pack_in takes: `add` of what is read.
+    template <class Add>
+    struct Reading {
+        Add add;
+
+        template <class Take>
+        constexpr void in(const NormPiece<T>& piece, const Take& take) const {
+            take(Step{from_table(piece.elements), piece.begin, add});
+        }
+        struct Step {
+            const T* elements;
+            std::uint64_t begin;
+            Add add;
+
+            template <std::size_t N>
+            constexpr AlignedPack<T, N> load(std::uint64_t position) const {
+                return gpu::load<N>(elements + (position - begin));
+            }
+            template <std::size_t N>
+            constexpr void finish(std::uint64_t /*position*/, const AlignedPack<T, N>& pack) const {
+                add(pack);
+            }
+        };
+    };
+
+    template <class Add>
+    constexpr void each(std::uint64_t first, std::uint64_t stride, const Add& add) const {
+        for (std::uint64_t index = first; index < indices(); index += stride) {
+            for_each_pack_in(tiling, first_index + index, pieces, piece_count, Reading<Add>{add});
+        }
+    }
 };
 
 /// norm_table places pieces so that packs of positions are packs of elements.
 template <FloatingElement T>
-NormPass<T> norm_pass(std::span<const NormPiece<T>> pieces, IndexRange positions, const double* scale) noexcept {
-    constexpr std::size_t lanes = NormPass<T>::lanes;
-    return {pieces.data(), pieces.size(), scale, positions.begin / lanes, {positions.end, 0, true}};
+NormPass<T> norm_pass(std::span<const NormPiece<T>> pieces, IndexRange positions, const double* scale) {
+    using Tiles = decltype(NormPass<T>::tiling);
+    static_assert(Tiles::chunk_elements * sizeof(T) == norm_chunk_bytes);
+    return {pieces.data(),
+            pieces.size(),
+            scale,
+            {positions.end, 0, true},
+            positions.begin / Tiles::chunk_elements * Tiles::sharers};
 }
 
-/// Adds the sum of (*scale * element)^2 over `pieces` to into[0], and the number of elements there that are infinite
-/// or NaN to into[1]. Defined in norm.cuh, as the call of DeviceLaunch. Order:  stream-ordered. Squares in
-/// Arithmetic<T>, sums in double, in an order that depends on the GPU's model and
-///         the pieces' positions alone: the same bits on every run.
-/// Cost:   one pass; two launches, one where a few blocks suffice.
-/// @pre    `pieces` are neighbours in norm_table's table, in the engine's memory; `positions`: from the first one's
-/// begin
-///         to the last one's end
+/// Adds the sum of (*scale * element)^2 over `pieces` of norm_table's table, which lies in the engine's memory, to
+/// into[0], and to into[1] a number > 0 where elements there are infinite or NaN. Defined in norm.cuh, as the call of
+/// DeviceLaunch. `positions`: from the begin of the first piece to the end of the last one; `pieces` may be a part of
+/// the table.
+/// Order:  stream-ordered. Squares, and their sums within 16 bytes, in Arithmetic<T>, sums of these in double, in an
+///         order that depends on the GPU's model and the table alone: the same bits on every run.
+/// Cost:   one pass and one launch, whatever the number of pieces.
 /// @throws std::runtime_error when the stream's scratch is too small, which names both sizes
 template <FloatingElement T>
 void norm_partial(const gpu::TimelineRef& stream, std::span<const NormPiece<T>> pieces, IndexRange positions,

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
@@ -23,25 +24,22 @@ inline void require_size(std::string_view kernel, std::string_view span, std::si
     }
 }
 
-/// Threads that run in step, on neighbouring indices: a warp.
-inline constexpr std::uint64_t warp = 32;
-
 /// Bytes that a thread reads or writes by one instruction at most.
 inline constexpr std::size_t widest_access = 16;
 
-/// Elements that one thread takes at a time, in a pass over spans of these types: as many as fill the widest access
-/// in the narrowest type, unless the widest type then needs more than two accesses.
+/// Elements of a vector, which one thread takes at a time, in a pass over spans of these types: as many as fill the
+/// widest access in the widest type. Neighbouring threads then fill whole sectors of memory in every type.
 template <class... T>
-inline constexpr std::size_t lanes_for = std::min(widest_access / std::min({sizeof(T)...}),
-                                                  2 * widest_access / std::max({sizeof(T)...}));
+inline constexpr std::size_t lanes_for = widest_access / std::max({sizeof(T)...});
 
-/// `Lanes` neighbouring elements, aligned so that a copy of all takes accesses of 16 bytes, or one shorter one.
+/// `Lanes` neighbouring elements, of at most 16 bytes, aligned so that a copy of all takes one access.
 template <class T, std::size_t Lanes>
-struct alignas(std::max(alignof(T), std::min(Lanes * sizeof(T), widest_access))) AlignedPack {
+struct alignas(Lanes * sizeof(T)) AlignedPack {
+    static_assert(Lanes * sizeof(T) <= widest_access);
     T lane[Lanes];
 };
 
-/// `Lanes` neighbouring elements from `from`, in as few accesses as their alignment allows.
+/// `Lanes` neighbouring elements from `from`, in one access.
 /// @pre `from` is aligned as AlignedPack<T, Lanes> is
 template <std::size_t Lanes, class T>
 constexpr AlignedPack<T, Lanes> load(const T* from) noexcept {
@@ -53,6 +51,18 @@ constexpr AlignedPack<T, Lanes> load(const T* from) noexcept {
 template <std::size_t Lanes, class T>
 constexpr void store(const AlignedPack<T, Lanes>& pack, T* to) noexcept {
     *reinterpret_cast<AlignedPack<T, Lanes>*>(to) = pack;
+}
+
+/// `pointer`, which kernels find in a table: the compiler does not know that it leads into the device's memory.
+template <class T>
+constexpr T* from_table(T* pointer) noexcept {
+#ifdef __CUDA_ARCH__
+    // A value of its own: what two branches do alike with one pointer is merged, which splits the packs of one of
+    // them.
+    asm("" : "+l"(pointer));
+    __builtin_assume(__isGlobal(pointer));
+#endif
+    return pointer;
 }
 
 /// `element` as a To: rounded to nearest, ties to even; between fp64 and a 16-bit type by way of fp32.
@@ -69,26 +79,48 @@ constexpr AlignedPack<To, Lanes> converted_pack(const AlignedPack<From, Lanes>& 
     return to;
 }
 
-/// How a pass over `count` elements is cut into vectors of `Lanes`, one for each thread. Vector v holds the positions
+/// Threads that run in step, on neighbouring indices: a warp.
+inline constexpr std::uint64_t warp = 32;
+
+/// How a pass over `count` elements is cut into vectors of `Lanes`. Vector v holds the positions
 /// [v * Lanes - shift, (v + 1) * Lanes - shift), less what is outside of [0, count): so the first and the last may be
 /// shorter. `aligned`: whole vectors lie at addresses that AlignedPack wants, in every span of the pass.
-/// @post the vectors are disjoint and cover [0, count)
-template <std::size_t Lanes>
+/// An index takes `Vectors` of them. With more than one, a warp takes a chunk of `warp * Vectors` vectors, and index
+/// i, lane i % warp of chunk i / warp, each warp-th of them, so that a warp's accesses are neighbours. With one, an
+/// index is its own chunk.
+template <std::size_t Lanes, std::size_t Vectors = 1>
 struct Tiling {
-    std::uint64_t count = 0;
-    std::uint32_t shift = 0;
-    bool aligned = false;
+    static constexpr std::uint64_t sharers = Vectors > 1 ? warp : 1;  ///< indices of a chunk
+    static constexpr std::uint64_t chunk_elements = sharers * Vectors * Lanes;
 
-    constexpr std::uint64_t vectors() const noexcept {
-        return count == 0 ? 0 : (count + shift) / Lanes + ((count + shift) % Lanes != 0 ? 1 : 0);
+    std::uint64_t count;
+    std::uint32_t shift;
+    bool aligned;
+
+    /// Indices of the pass, whole chunks.
+    constexpr std::uint64_t indices() const noexcept {
+        return (count + shift + chunk_elements - 1) / chunk_elements * sharers;
     }
-    /// Indices of the pass.
-    constexpr std::uint64_t indices() const noexcept { return vectors(); }
-    constexpr IndexRange positions(std::uint64_t vector) const noexcept {
-        const std::uint64_t end = (vector + 1) * Lanes - shift;
-        return {vector == 0 ? 0 : vector * Lanes - shift, end < count ? end : count};
+    /// Positions of the `v`-th vector of an index.
+    constexpr IndexRange vector(std::uint64_t index, std::uint64_t v) const noexcept {
+        return positions(index / sharers * chunk_elements + (index % sharers + v * sharers) * Lanes, Lanes);
     }
-    constexpr bool takes_packs(IndexRange range) const noexcept { return aligned && range.size() == Lanes; }
+    /// Positions of the chunk that an index is part of.
+    constexpr IndexRange chunk(std::uint64_t index) const noexcept {
+        return positions(index / sharers * chunk_elements, chunk_elements);
+    }
+    /// Whether a vector takes packs, or all of a chunk.
+    constexpr bool takes_packs(IndexRange vector) const noexcept { return aligned && vector.size() == Lanes; }
+    constexpr bool takes_packs_throughout(IndexRange chunk) const noexcept {
+        return aligned && chunk.size() == chunk_elements;
+    }
+
+  private:
+    /// `elements` positions, the first at `place` places behind the start of vector 0.
+    constexpr IndexRange positions(std::uint64_t place, std::uint64_t elements) const noexcept {
+        const std::uint64_t end = place + elements - shift;  // a vector is longer than the shift
+        return {place < shift ? 0 : place - shift, end < count ? end : count};
+    }
 };
 
 namespace detail {
@@ -103,18 +135,12 @@ std::uint32_t elements_past_pack(const T* at) noexcept {
 }  // namespace detail
 
 /// The tiling of `count` elements of spans that start at `starts`; null stands for a span that the pass leaves out.
-/// Spans whose starts are unlike within 16 bytes, relative to their elements' sizes, are not `aligned`.
-template <std::size_t Lanes, class... T>
-Tiling<Lanes> tile(std::uint64_t count, const T*... starts) noexcept {
-    // The shift of the narrowest type is the largest where they agree; each is compared within its own period.
-    std::uint32_t shift = 0;
-    const auto take = [&](const auto* at) {
-        if (at != nullptr) { shift = std::max(shift, detail::elements_past_pack<Lanes>(at)); }
-    };
-    (take(starts), ...);
-    const auto agrees = [&]<class U>(const U* at) {
-        constexpr std::size_t period = alignof(AlignedPack<U, Lanes>) / sizeof(U);
-        return at == nullptr || detail::elements_past_pack<Lanes>(at) == shift % period;
+/// Spans whose starts are unlike within a pack, in elements, are not `aligned`.
+template <std::size_t Lanes, std::size_t Vectors = 1, class First, class... T>
+Tiling<Lanes, Vectors> tile(std::uint64_t count, const First* first, const T*... starts) noexcept {
+    const std::uint32_t shift = detail::elements_past_pack<Lanes>(first);
+    [[maybe_unused]] const auto agrees = [&](const auto* at) {
+        return at == nullptr || detail::elements_past_pack<Lanes>(at) == shift;
     };
     const bool aligned = (agrees(starts) && ...);
     return {count, aligned ? shift : 0, aligned};
@@ -137,37 +163,111 @@ constexpr std::size_t first_ending_after(const Range* ranges, std::size_t count,
     return low;
 }
 
-/// One thread's share of a pass: step.template at<Lanes>(position) where vector number `vector` is whole and aligned,
-/// else step.template at<1>(position) for each of its positions.
-template <std::size_t Lanes, class Step>
-constexpr void for_each_pack(const Tiling<Lanes>& tiling, std::uint64_t vector, const Step& step) {
-    const IndexRange range = tiling.positions(vector);
-    if (tiling.takes_packs(range)) {
-        step.template at<Lanes>(range.begin);
-    } else {
-        for (std::uint64_t position = range.begin; position < range.end; ++position) {
-            step.template at<1>(position);
+namespace detail {
+
+template <class Range>
+constexpr bool holds(const Range& range, IndexRange positions) {
+    return range.begin <= positions.begin && positions.end <= range.end;
+}
+
+/// Takes all vectors of an index, whole ones, by a step. What is loaded is loaded before anything is stored, as no
+/// compiler knows that the stores do not overwrite it.
+template <std::size_t Lanes, std::size_t Vectors>
+struct TakePacks {
+    std::uint64_t position;  ///< of the first vector
+
+    template <class Step>
+    constexpr void operator()(const Step& step) const {
+        take(step, std::make_index_sequence<Vectors>{});
+    }
+
+  private:
+    template <class Step, std::size_t... V>
+    constexpr void take(const Step& step, std::index_sequence<V...>) const {
+        const decltype(step.template load<Lanes>(position)) loaded[] = {
+            step.template load<Lanes>(position + V * warp * Lanes)...};
+        (step.template finish<Lanes>(position + V * warp * Lanes, loaded[V]), ...);
+    }
+};
+
+/// Takes what the vectors of an index have in `range`, in a chunk that is cut: the vectors that the range holds as
+/// above, others element by element.
+template <std::size_t Lanes, std::size_t Vectors>
+struct TakeParts {
+    const Tiling<Lanes, Vectors>& tiling;
+    std::uint64_t index;
+    IndexRange range;
+
+    template <class Step>
+    constexpr void operator()(const Step& step) const {
+        if constexpr (Vectors > 1) { take_whole(step); }
+#ifdef __CUDA_ARCH__
+#pragma unroll 1
+#endif
+        for (std::size_t v = 0; v < Vectors; ++v) {
+            const IndexRange vector = tiling.vector(index, v);
+            if (Vectors > 1 && is_whole(vector)) { continue; }
+            const std::uint64_t end = vector.end < range.end ? vector.end : range.end;
+#ifdef __CUDA_ARCH__
+#pragma unroll 1
+#endif
+            for (std::uint64_t at = vector.begin > range.begin ? vector.begin : range.begin; at < end; ++at) {
+                step.template finish<1>(at, step.template load<1>(at));
+            }
         }
+    }
+
+  private:
+    constexpr bool is_whole(IndexRange vector) const { return tiling.takes_packs(vector) && holds(range, vector); }
+
+    template <class Step>
+    constexpr void take_whole(const Step& step) const {
+        decltype(step.template load<Lanes>(0)) loaded[Vectors] = {};
+        for (std::size_t v = 0; v < Vectors; ++v) {
+            const IndexRange vector = tiling.vector(index, v);
+            if (is_whole(vector)) { loaded[v] = step.template load<Lanes>(vector.begin); }
+        }
+        for (std::size_t v = 0; v < Vectors; ++v) {
+            const IndexRange vector = tiling.vector(index, v);
+            if (is_whole(vector)) { step.template finish<Lanes>(vector.begin, loaded[v]); }
+        }
+    }
+};
+
+}  // namespace detail
+
+/// An index's share of a pass whose step is
+///     step.template load<N>(position)              what the elements [position, position + N) are computed from
+///     step.template finish<N>(position, loaded)    computes and stores them
+/// with N = Lanes where vectors are whole and aligned, element by element elsewhere.
+template <std::size_t Lanes, std::size_t Vectors, class Step>
+constexpr void for_each_pack(const Tiling<Lanes, Vectors>& tiling, std::uint64_t index, const Step& step) {
+    const IndexRange chunk = tiling.chunk(index);
+    if (tiling.takes_packs_throughout(chunk)) {
+        detail::TakePacks<Lanes, Vectors>{tiling.vector(index, 0).begin}(step);
+    } else {
+        detail::TakeParts<Lanes, Vectors>{tiling, index, chunk}(step);
     }
 }
 
-/// The same for the positions that lie in one of `count` sorted, disjoint ranges, which `step` gets as well:
-/// step.template at<N>(position, range). The range is looked for once per vector; a vector that the border of a
-/// range cuts is taken element by element.
-template <std::size_t Lanes, class Range, class Step>
-constexpr void for_each_pack_in(const Tiling<Lanes>& tiling, std::uint64_t vector, const Range* ranges,
-                                std::size_t count, const Step& step) {
-    const IndexRange positions = tiling.positions(vector);
-    std::size_t at = first_ending_after(ranges, count, positions.begin);
-    if (at < count && ranges[at].begin <= positions.begin && positions.end <= ranges[at].end &&
-        tiling.takes_packs(positions)) {
-        step.template at<Lanes>(positions.begin, ranges[at]);
+/// The same for the positions that lie in one of `count` sorted, disjoint ranges: pass.in(range, take) calls
+/// take(step) with the step for a range. The range is looked for once per chunk.
+template <std::size_t Lanes, std::size_t Vectors, class Range, class Pass>
+constexpr void for_each_pack_in(const Tiling<Lanes, Vectors>& tiling, std::uint64_t index, const Range* ranges,
+                                std::size_t count, const Pass& pass) {
+    const IndexRange chunk = tiling.chunk(index);
+    std::size_t at = first_ending_after(ranges, count, chunk.begin);
+    if (at == count) { return; }
+    const Range range = ranges[at];
+    if (tiling.takes_packs_throughout(chunk) && detail::holds(range, chunk)) {
+        pass.in(range, detail::TakePacks<Lanes, Vectors>{tiling.vector(index, 0).begin});
         return;
     }
-    for (; at < count && ranges[at].begin < positions.end; ++at) {
-        const std::uint64_t end = ranges[at].end < positions.end ? ranges[at].end : positions.end;
-        std::uint64_t position = ranges[at].begin > positions.begin ? ranges[at].begin : positions.begin;
-        for (; position < end; ++position) { step.template at<1>(position, ranges[at]); }
+#ifdef __CUDA_ARCH__
+#pragma unroll 1
+#endif
+    for (; at < count && ranges[at].begin < chunk.end; ++at) {
+        pass.in(ranges[at], detail::TakeParts<Lanes, Vectors>{tiling, index, {ranges[at].begin, ranges[at].end}});
     }
 }
 

@@ -14,34 +14,64 @@ namespace shardkit::gpu {
 /// Which way a PackPass copies: tensors into the flat buffer, or back.
 enum class PackDirection : std::uint8_t { pack, unpack };
 
-/// One vector of the flat buffer, from or to the tensors that its positions stand for; other positions are left
-/// alone. A tensor whose alignment differs from the flat buffer's is copied element by element.
+/// Copies vectors of the flat buffer from or to the tensors that its positions stand for; other positions are left
+/// alone. Of a tensor whose alignment differs from the flat buffer's, the elements are read, or written, one by one.
 template <Element T, PackDirection Direction>
 struct PackPass {
     static constexpr std::size_t lanes = lanes_for<T>;
+    static constexpr std::size_t vectors = 4;
 
     T* flat;
     const TensorPiece<T>* pieces;
     std::size_t piece_count;
-    Tiling<lanes> tiling;
+    Tiling<lanes, vectors> tiling;
 
-    constexpr void operator()(std::uint64_t vector) const {
-        for_each_pack_in(tiling, vector, pieces, piece_count, *this);
+    constexpr void operator()(std::uint64_t index) const {
+        for_each_pack_in(tiling, index, pieces, piece_count, *this);
     }
 
-    template <std::size_t N>
-    constexpr void at(std::uint64_t position, const TensorPiece<T>& piece) const {
-        T* const in_flat = flat + position;
-        T* const in_tensor = piece.tensor + (position - piece.begin);
-        const bool as_pack = reinterpret_cast<std::uintptr_t>(in_tensor) % alignof(AlignedPack<T, N>) == 0;
-        T* const to = Direction == PackDirection::pack ? in_flat : in_tensor;
-        const T* const from = Direction == PackDirection::pack ? in_tensor : in_flat;
-        if (as_pack) {
-            store<N>(load<N>(from), to);
+    template <class Take>
+    constexpr void in(const TensorPiece<T>& piece, const Take& take) const {
+        const auto apart =
+            reinterpret_cast<std::uintptr_t>(piece.tensor) - reinterpret_cast<std::uintptr_t>(flat + piece.begin);
+        if (apart % alignof(AlignedPack<T, lanes>) == 0) {
+            take(Copy<true>{flat, from_table(piece.tensor), piece.begin});
         } else {
-            for (std::size_t i = 0; i < N; ++i) { to[i] = from[i]; }
+            take(Copy<false>{flat, from_table(piece.tensor), piece.begin});
         }
     }
+
+  private:
+    /// One tensor's step. `Alike`: packs of the flat buffer are packs of the tensor.
+    template <bool Alike>
+    struct Copy {
+        T* flat;
+        T* tensor;
+        std::uint64_t begin;
+
+        template <std::size_t N>
+        constexpr AlignedPack<T, N> load(std::uint64_t position) const {
+            if constexpr (Direction == PackDirection::unpack) {
+                return gpu::load<N>(flat + position);
+            } else if constexpr (Alike) {
+                return gpu::load<N>(tensor + (position - begin));
+            } else {
+                AlignedPack<T, N> pack{};
+                for (std::size_t i = 0; i < N; ++i) { pack.lane[i] = tensor[position - begin + i]; }
+                return pack;
+            }
+        }
+        template <std::size_t N>
+        constexpr void finish(std::uint64_t position, const AlignedPack<T, N>& pack) const {
+            if constexpr (Direction == PackDirection::pack) {
+                store<N>(pack, flat + position);
+            } else if constexpr (Alike) {
+                store<N>(pack, tensor + (position - begin));
+            } else {
+                for (std::size_t i = 0; i < N; ++i) { tensor[position - begin + i] = pack.lane[i]; }
+            }
+        }
+    };
 };
 
 }  // namespace shardkit::gpu
@@ -57,8 +87,9 @@ template <PackDirection Direction, Element T, class Launch>
 void copy_tensors(const Launch& launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {
     using Pass = PackPass<T, Direction>;
     if (table.empty()) { return; }
-    const Pass pass{flat.data(), table.data(), table.size(), tile<Pass::lanes>(flat.size(), flat.data())};
-    launch(pass.tiling.vectors(), pass, Direction == PackDirection::pack ? "pack" : "unpack");
+    const Pass pass{flat.data(), table.data(), table.size(),
+                    tile<Pass::lanes, Pass::vectors>(flat.size(), flat.data())};
+    launch(pass.tiling.indices(), pass, Direction == PackDirection::pack ? "pack" : "unpack");
 }
 
 }  // namespace shardkit::gpu

@@ -18,7 +18,7 @@
 
 namespace shardkit::gpu {
 
-/// One step of an optimizer over the elements in `ranges`, vector by vector; see UpdateSpans for the pointers.
+/// One step of an optimizer over the elements in `ranges`; see UpdateSpans for the pointers.
 /// `gathered` is null where the master itself is gathered, `skip` where no step is ever left out.
 /// Cost:  accesses of 16 bytes where the spans agree in alignment.
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
@@ -37,30 +37,58 @@ struct UpdatePass {
     const std::uint32_t* skip;
     Tiling<lanes> tiling;
 
-    constexpr void operator()(std::uint64_t vector) const {
-        if (skip == nullptr || *skip == 0) { for_each_pack_in(tiling, vector, ranges, range_count, *this); }
+    constexpr void operator()(std::uint64_t index) const {
+        for_each_pack_in(tiling, index, ranges, range_count, *this);
     }
 
-    template <std::size_t N>
-    constexpr void at(std::uint64_t position, const UpdateRange& range) const {
-        apply<N>(position, updates[range.update], std::make_index_sequence<StateCount>{});
+    template <class Take>
+    constexpr void in(const UpdateRange& range, const Take& take) const {
+        take(Step{*this, updates + range.update, skip != nullptr && *skip != 0});
     }
 
   private:
-    template <std::size_t N, std::size_t... S>
-    constexpr void apply(std::uint64_t position, Update update, std::index_sequence<S...>) const {
-        const auto g = load<N>(gradient + position);
-        auto p = load<N>(master + position);
-        [[maybe_unused]] AlignedPack<A, N> s[StateCount + 1] = {load<N>(states[S] + position)...};
-        for (std::size_t i = 0; i < N; ++i) {
-            A parameter = converted<A>(p.lane[i]);
-            update(parameter, s[S].lane[i]..., converted<A>(g.lane[i]));
-            p.lane[i] = converted<Master>(parameter);
+    template <std::size_t N>
+    struct Loaded {
+        AlignedPack<Gradient, N> gradient;
+        AlignedPack<Master, N> master;
+        std::array<AlignedPack<A, N>, StateCount> states;
+    };
+
+    /// One range's step.
+    struct Step {
+        const UpdatePass& pass;
+        const Update* constants;
+        bool skipped;
+
+        template <std::size_t N>
+        constexpr Loaded<N> load(std::uint64_t position) const {
+            return load<N>(position, std::make_index_sequence<StateCount>{});
         }
-        store<N>(p, master + position);
-        (store<N>(s[S], states[S] + position), ...);
-        if (gathered != nullptr) { store<N>(converted_pack<Gather>(p), gathered + position); }
-    }
+        template <std::size_t N>
+        constexpr void finish(std::uint64_t position, Loaded<N> of) const {
+            if (!skipped) { apply<N>(position, of, std::make_index_sequence<StateCount>{}); }
+        }
+
+      private:
+        template <std::size_t N, std::size_t... S>
+        constexpr Loaded<N> load(std::uint64_t position, std::index_sequence<S...>) const {
+            return {gpu::load<N>(pass.gradient + position),
+                    gpu::load<N>(pass.master + position),
+                    {gpu::load<N>(pass.states[S] + position)...}};
+        }
+        template <std::size_t N, std::size_t... S>
+        constexpr void apply(std::uint64_t position, Loaded<N>& of, std::index_sequence<S...>) const {
+            const Update update = *constants;
+            for (std::size_t i = 0; i < N; ++i) {
+                A parameter = converted<A>(of.master.lane[i]);
+                update(parameter, of.states[S].lane[i]..., converted<A>(of.gradient.lane[i]));
+                of.master.lane[i] = converted<Master>(parameter);
+            }
+            store<N>(of.master, pass.master + position);
+            (store<N>(of.states[S], pass.states[S] + position), ...);
+            if (pass.gathered != nullptr) { store<N>(converted_pack<Gather>(of.master), pass.gathered + position); }
+        }
+    };
 };
 
 /// The pass that `update` launches. Its sizes are checked here.

@@ -11,6 +11,7 @@
 
 #include <shardkit/backend/nccl/extreme.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/norm_table.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
 

@@ -64,10 +64,15 @@ struct SerialKernels {
     template <FloatingElement T>
     static void norm_partial(Stream /*launch*/, std::span<const NormPiece<T>> pieces, IndexRange positions,
                              const double* scale, double* into) {
+        if (pieces.empty()) { return; }
         const gpu::NormPass<T> pass = gpu::norm_pass(pieces, positions, scale);
         shardkit::detail::NormPartial sum;
-        for (std::uint64_t v = 0; v < pass.vectors(); ++v) { sum = gpu::AddNormPartials{}(sum, pass(v)); }
-        gpu::AddToNorm{into}(0, sum);
+        // Three warps, each thread with several indices of a pass that is large.
+        constexpr std::uint64_t threads = 3 * gpu::warp;
+        for (std::uint64_t thread = 0; thread < threads; ++thread) {
+            sum = gpu::AddNormPartials{}(sum, pass(thread, threads));
+        }
+        gpu::AddToNorm{into}(sum);
     }
     template <class Update, class Spans>
     static void update(Stream launch, std::span<const UpdateRange> ranges, const Update* updates,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -15,48 +16,83 @@ namespace gpu = shardkit::gpu;
 static_assert(gpu::lanes_for<float, float, float> == 4);
 static_assert(gpu::lanes_for<double> == 2);
 static_assert(gpu::lanes_for<sk::bf16> == 8);
-static_assert(gpu::lanes_for<float, sk::bf16> == 8);
-static_assert(gpu::lanes_for<double, sk::bf16> == 4);
+static_assert(gpu::lanes_for<float, sk::bf16> == 4);
+static_assert(gpu::lanes_for<double, sk::bf16> == 2);
 static_assert(gpu::lanes_for<std::uint8_t> == 16);
 static_assert(sizeof(gpu::AlignedPack<float, 4>) == 16 && alignof(gpu::AlignedPack<float, 4>) == 16);
-static_assert(sizeof(gpu::AlignedPack<float, 8>) == 32 && alignof(gpu::AlignedPack<float, 8>) == 16);
+static_assert(sizeof(gpu::AlignedPack<sk::bf16, 4>) == 8 && alignof(gpu::AlignedPack<sk::bf16, 4>) == 8);
 static_assert(sizeof(gpu::AlignedPack<sk::bf16, 1>) == 2 && alignof(gpu::AlignedPack<sk::bf16, 1>) == 2);
 
 namespace {
 
-/// The positions of all vectors, in order: in packs, and one by one.
+/// The positions of all indices: what was loaded and finished, in packs and one by one.
 struct Visits {
     std::vector<std::uint64_t> all;
     std::size_t packs = 0;
+    std::size_t loaded = 0;
+    std::size_t most_loaded = 0;  ///< before the first was finished
+
+    std::vector<std::uint64_t> sorted() const {
+        auto positions = all;
+        std::sort(positions.begin(), positions.end());
+        return positions;
+    }
 };
 
 struct Record {
     Visits* visits;
+
     template <std::size_t N>
-    void at(std::uint64_t position) const {
+    std::uint64_t load(std::uint64_t position) const {
+        visits->most_loaded = std::max(visits->most_loaded, ++visits->loaded);
+        return position;
+    }
+    template <std::size_t N>
+    void finish(std::uint64_t position, std::uint64_t loaded) const {
+        CHECK(loaded == position);
+        visits->loaded = 0;
         for (std::size_t i = 0; i < N; ++i) { visits->all.push_back(position + i); }
         visits->packs += N > 1 ? 1U : 0U;
     }
-    template <std::size_t N>
-    void at(std::uint64_t position, const sk::UpdateRange& run) const {
-        CHECK(run.begin <= position);
-        CHECK(position + N <= run.end);
-        at<N>(position);
+};
+
+/// The same in ranges: nothing outside of the range that the pass was given.
+struct RecordIn {
+    Visits* visits;
+
+    struct Step {
+        Record record;
+        sk::UpdateRange range;
+
+        template <std::size_t N>
+        std::uint64_t load(std::uint64_t position) const {
+            CHECK(range.begin <= position);
+            CHECK(position + N <= range.end);
+            return record.load<N>(position);
+        }
+        template <std::size_t N>
+        void finish(std::uint64_t position, std::uint64_t loaded) const {
+            record.finish<N>(position, loaded);
+        }
+    };
+    template <class Take>
+    void in(const sk::UpdateRange& range, const Take& take) const {
+        take(Step{{visits}, range});
     }
 };
 
-template <std::size_t Lanes>
-Visits visit(const gpu::Tiling<Lanes>& tiling) {
+template <std::size_t Lanes, std::size_t Vectors>
+Visits visit(const gpu::Tiling<Lanes, Vectors>& tiling) {
     Visits visits;
-    for (std::uint64_t v = 0; v < tiling.vectors(); ++v) { gpu::for_each_pack(tiling, v, Record{&visits}); }
+    for (std::uint64_t i = 0; i < tiling.indices(); ++i) { gpu::for_each_pack(tiling, i, Record{&visits}); }
     return visits;
 }
 
-template <std::size_t Lanes>
-Visits visit(const gpu::Tiling<Lanes>& tiling, const std::vector<sk::UpdateRange>& runs) {
+template <std::size_t Lanes, std::size_t Vectors>
+Visits visit(const gpu::Tiling<Lanes, Vectors>& tiling, const std::vector<sk::UpdateRange>& runs) {
     Visits visits;
-    for (std::uint64_t v = 0; v < tiling.vectors(); ++v) {
-        gpu::for_each_pack_in(tiling, v, runs.data(), runs.size(), Record{&visits});
+    for (std::uint64_t i = 0; i < tiling.indices(); ++i) {
+        gpu::for_each_pack_in(tiling, i, runs.data(), runs.size(), RecordIn{&visits});
     }
     return visits;
 }
@@ -77,9 +113,41 @@ TEST_CASE("the vectors are disjoint and cover [0, count)") {
         for (std::uint32_t shift = 0; shift < 8; ++shift) {
             for (const bool aligned : {false, true}) {
                 CHECK(visit(gpu::Tiling<8>{count, shift, aligned}).all == numbers(count));
+                CHECK(visit(gpu::Tiling<8, 2>{count, shift, aligned}).sorted() == numbers(count));
             }
         }
     }
+    for (const std::uint64_t count : {1U, 255U, 256U, 257U, 512U, 515U, 1100U}) {
+        for (std::uint32_t shift = 0; shift < 4; ++shift) {
+            CHECK(visit(gpu::Tiling<4, 2>{count, shift, true}).sorted() == numbers(count));
+        }
+    }
+}
+
+TEST_CASE("a warp's accesses are neighbours, and all loads of an index come before it stores") {
+    const gpu::Tiling<4, 3> tiling{2 * 384, 0, true};
+    CHECK(tiling.indices() == 64);
+    for (std::uint64_t index = 0; index < 64; ++index) {
+        Visits visits;
+        gpu::for_each_pack(tiling, index, Record{&visits});
+        CHECK(visits.most_loaded == 3);
+        CHECK(visits.packs == 3);
+        for (std::uint64_t v = 0; v < 3; ++v) {
+            CHECK(visits.all[4 * v] == index / 32 * 384 + 4 * (index % 32 + 32 * v));
+        }
+    }
+    // Cut by a range's border, the whole vectors still are loaded together.
+    const std::vector<sk::UpdateRange> runs{{0, 770, 0}};
+    Visits visits;
+    gpu::for_each_pack_in(gpu::Tiling<4, 3>{2 * 384, 0, true}, 0, runs.data(), 1, RecordIn{&visits});
+    CHECK(visits.most_loaded == 3);
+    const std::vector<sk::UpdateRange> cut{{0, 300, 0}};
+    visits = {};
+    gpu::for_each_pack_in(gpu::Tiling<4, 3>{2 * 384, 0, true}, 0, cut.data(), 1, RecordIn{&visits});
+    CHECK(visits.most_loaded == 3);
+    visits = {};
+    gpu::for_each_pack_in(gpu::Tiling<4, 3>{2 * 384, 0, true}, 31, cut.data(), 1, RecordIn{&visits});
+    CHECK(visits.most_loaded == 2);
 }
 
 TEST_CASE("spans that agree in alignment are read in packs behind a head, others one by one") {
@@ -87,24 +155,24 @@ TEST_CASE("spans that agree in alignment are read in packs behind a head, others
     CHECK(visit(gpu::tile<4>(32, floats + 1)).packs == 7);
     CHECK(visit(gpu::tile<4>(32, floats + 1, floats + 5)).packs == 7);
     CHECK(visit(gpu::tile<4>(32, floats + 1, floats + 2)).packs == 0);
-    CHECK(visit(gpu::tile<8>(32, floats, halves)).packs == 4);
-    // An fp32 span repeats every 4 elements, a bf16 span every 8.
-    CHECK(visit(gpu::tile<8>(32, floats + 1, halves + 5)).packs == 3);
-    CHECK(visit(gpu::tile<8>(32, halves + 5, floats + 1)).packs == 3);
-    CHECK(visit(gpu::tile<8>(32, floats + 2, halves + 5)).packs == 0);
+    CHECK(visit(gpu::tile<4>(32, floats, halves)).packs == 8);
+    // Packs of four: 16 bytes in fp32, 8 in bf16.
+    CHECK(visit(gpu::tile<4>(32, floats + 1, halves + 5)).packs == 7);
+    CHECK(visit(gpu::tile<4>(32, halves + 5, floats + 1)).packs == 7);
+    CHECK(visit(gpu::tile<4>(32, floats + 2, halves + 5)).packs == 0);
     const float* const left_out = nullptr;
-    CHECK(visit(gpu::tile<8>(32, left_out, halves + 5)).packs == 3);
+    CHECK(visit(gpu::tile<4>(32, halves + 5, left_out)).packs == 7);
 }
 
 TEST_CASE("whole packs lie at aligned addresses") {
     for (std::size_t offset = 0; offset < 8; ++offset) {
-        const auto tiling = gpu::tile<8>(40, floats + offset, halves + offset);
+        const auto tiling = gpu::tile<4>(40, floats + offset, halves + offset);
         CHECK(tiling.aligned);
-        for (std::uint64_t v = 0; v < tiling.vectors(); ++v) {
-            const auto range = tiling.positions(v);
+        for (std::uint64_t v = 0; v < tiling.indices(); ++v) {
+            const auto range = tiling.vector(v, 0);
             if (!tiling.takes_packs(range)) { continue; }
             CHECK(reinterpret_cast<std::uintptr_t>(floats + offset + range.begin) % 16 == 0);
-            CHECK(reinterpret_cast<std::uintptr_t>(halves + offset + range.begin) % 16 == 0);
+            CHECK(reinterpret_cast<std::uintptr_t>(halves + offset + range.begin) % 8 == 0);
         }
     }
 }
@@ -112,9 +180,12 @@ TEST_CASE("whole packs lie at aligned addresses") {
 TEST_CASE("positions beyond 2^32") {
     const std::uint64_t count = (std::uint64_t{1} << 40U) + 3;
     const gpu::Tiling<4> tiling{count, 1, true};
-    CHECK(tiling.vectors() == (std::uint64_t{1} << 38U) + 1);
-    CHECK(tiling.positions(tiling.vectors() - 1) == sk::IndexRange{count - 4, count});
-    CHECK(tiling.positions(0) == sk::IndexRange{0, 3});
+    CHECK(tiling.indices() == (std::uint64_t{1} << 38U) + 1);
+    CHECK(tiling.vector(tiling.indices() - 1, 0) == sk::IndexRange{count - 4, count});
+    CHECK(tiling.vector(0, 0) == sk::IndexRange{0, 3});
+    const gpu::Tiling<4, 4> chunks{count, 1, true};
+    CHECK(chunks.indices() == (std::uint64_t{1} << 36U) + 32);
+    CHECK(chunks.vector(chunks.indices() - 32, 0) == sk::IndexRange{count - 4, count});
 }
 
 TEST_CASE("first_ending_after finds the range of a position, or the next one") {
@@ -135,6 +206,8 @@ TEST_CASE("exactly the positions in ranges are visited, whole vectors inside of 
     }
     for (std::uint32_t shift = 0; shift < 4; ++shift) {
         CHECK(visit(gpu::Tiling<4>{40, shift, true}, runs).all == inside);
+        CHECK(visit(gpu::Tiling<4, 2>{40, shift, true}, runs).sorted() == inside);
+        CHECK(visit(gpu::Tiling<4, 2>{40, shift, false}, runs).sorted() == inside);
         CHECK(visit(gpu::Tiling<4>{40, shift, false}, runs).packs == 0);
     }
     CHECK(visit(gpu::Tiling<4>{40, 0, true}, runs).packs == 3 + 4);

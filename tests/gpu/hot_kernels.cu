@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/backend/cub/kernels.cuh>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/sgd.hpp>
+
+// The kernels whose speed counts, for check_machine_code.py: compiled as a user's build is, optimised and with
+// multiply-adds fused. With PLANTED only one, in which the check must find what was planted.
+
+using namespace shardkit;
+using namespace shardkit::gpu;
+
+#define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
+#define NORM(T)                                                                                              \
+    template void shardkit::gpu::norm_partial(const TimelineRef&, std::span<const NormPiece<T>>, IndexRange, \
+                                              const double*, double*);
+
+LAUNCH(PackPass<float, PackDirection::pack>)
+#ifndef PLANTED
+LAUNCH(PackPass<float, PackDirection::unpack>)
+LAUNCH(PackPass<bf16, PackDirection::pack>)
+LAUNCH(PackPass<bf16, PackDirection::unpack>)
+LAUNCH(UpdatePass<AdamWUpdate<float>, float, float, float, 2>)
+LAUNCH(UpdatePass<AdamWUpdate<float>, float, bf16, bf16, 2>)
+LAUNCH(UpdatePass<SgdUpdate<float>, float, float, float, 1>)
+LAUNCH(UpdatePass<SgdUpdate<float>, float, bf16, bf16, 1>)
+LAUNCH(FillPass<float>)
+LAUNCH(ScalePass<float>)
+LAUNCH(ConvertPass<float, bf16>)
+LAUNCH(ConvertPass<bf16, float>)
+LAUNCH(AccumulatePass<float, float>)
+LAUNCH(AccumulatePass<bf16, float>)
+LAUNCH(QuantizePass<float, 64>)
+LAUNCH(DequantizePass<float, 64>)
+NORM(float)
+NORM(bf16)
+#endif
