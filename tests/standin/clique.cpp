@@ -64,7 +64,8 @@ const char* name(Kind kind) {
 
 bool stuck(const State& s, Clique& clique, int rank) {
     const Clique::Member& member = clique.member(rank);
-    return member.killed || member.left || member.error != ncclSuccess || s.is_broken(member.device);
+    return member.killed || member.left || member.error != ncclSuccess || member.proxy_error != ncclSuccess ||
+           s.is_broken(member.device);
 }
 
 void fail_all(State& s, Clique& clique, ncclResult_t code, const std::string& text) {

@@ -83,6 +83,7 @@ struct Clique {
         bool killed = false;
         bool left = false;  // aborted or destroyed: its operations pass without effect
         ncclResult_t error = ncclSuccess;
+        ncclResult_t proxy_error = ncclSuccess;  // of the thread that talks to the network: outlives a revoke
         std::string text;
         std::uint64_t collectives = 0;
         std::uint64_t divisions = 0;
@@ -158,11 +159,13 @@ struct ncclComm {
     int polls_left = 0;
     std::shared_ptr<standin::Launch> launch;  // not queued yet
     std::shared_ptr<standin::Division> division;
-    ncclComm_t* made = nullptr;  // where the division's communicator goes
+    ncclComm_t* made = nullptr;                     // where the division's communicator goes
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;  // as it was given
+    ncclConfig_t made_config = NCCL_CONFIG_INITIALIZER;
     bool made_blocking = true;
     std::vector<std::shared_ptr<standin::Mark>> outstanding;
-    std::set<void*> registrations;
-    std::set<void*> windows;
+    std::map<void*, standin::Range> registrations;  // by handle
+    std::map<void*, standin::Range> windows;
     std::vector<std::pair<ncclWindow_t*, ncclWindow_t>> unwritten;  // windows under way, and where they will be told
 
     standin::Clique::Member& member() const { return clique->member(rank); }

@@ -77,6 +77,9 @@ void set_in_progress_polls(int polls) {
 void set_compares_calls(bool compares) {
     with_state([&](State& s) { s.compares_calls = compares; });
 }
+void set_launch_queue(std::size_t most) {
+    with_state([&](State& s) { s.launch_queue = most; });
+}
 void set_patience(std::chrono::milliseconds patience) {
     with_state([&](State& s) { s.patience = patience; });
 }
@@ -103,12 +106,21 @@ void break_device(int device, cudaError_t code) {
         s.dirty = true;
     });
 }
+ncclConfig_t configuration(ncclComm_t comm) {
+    return with_state([&](State& s) { return s.comms.find(comm)->config; });
+}
 void set_async_error(ncclComm_t comm, ncclResult_t code) {
     with_state([&](State& s) {
         if (const ncclComm* const found = s.comms.find(comm)) {
             found->member().error = code;
             found->member().text = "injected asynchronous error";
         }
+        s.dirty = true;
+    });
+}
+void fail_proxy(ncclComm_t comm, ncclResult_t code) {
+    with_state([&](State& s) {
+        if (const ncclComm* const found = s.comms.find(comm)) { found->member().proxy_error = code; }
         s.dirty = true;
     });
 }

@@ -77,13 +77,13 @@ cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t a_op, cublasOperati
     const auto size = [](int extent) { return static_cast<std::size_t>(extent); };
     const Gemm<T> product{size(m), size(n),   size(k), *alpha, *beta, factor(a_op, a, lda), factor(b_op, b, ldb),
                           c,       size(ldc), *handle};
-    const cudaError_t error = cuda_call("cublasGemm", Needs::device, [&](State& s, Lock&, ThreadState& thread) {
+    const cudaError_t error = cuda_call("cublasGemm", Needs::device, [&](State& s, Lock& lock, ThreadState& thread) {
         cudaError_t wrong = cudaSuccess;
         CUstream_st* const stream = find_stream(s, handle->stream, wrong);
         if (stream == nullptr) { return wrong; }
         if (stream->device != thread.device) { return cudaErrorInvalidResourceHandle; }
         if (stream->capture && handle->workspace == nullptr) { return cudaErrorStreamCaptureUnsupported; }
-        return submit(s, *stream,
+        return submit(s, lock, *stream,
                       [product](State& state, CUstream_st& in) { push(state, in, std::make_unique<Work>(product)); });
     });
     if (error == cudaErrorStreamCaptureUnsupported) { return CUBLAS_STATUS_NOT_SUPPORTED; }

@@ -60,7 +60,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    return cuda_call("cudaEventRecord", Needs::device, [&](State& s, Lock&, ThreadState&) {
+    return cuda_call("cudaEventRecord", Needs::device, [&](State& s, Lock& lock, ThreadState&) {
         cudaError_t error = cudaSuccess;
         CUstream_st* const in = standin::find_stream(s, stream, error);
         CUevent_st* const found = s.events.find(event);
@@ -71,6 +71,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
             found->record = {nullptr, in->capture, in->tail};
             return cudaSuccess;
         }
+        if (const cudaError_t full = standin::make_room(s, lock, *in); full != cudaSuccess) { return full; }
         found->polls_left = s.query_delay;
         found->record = {standin::push(s, *in, std::make_unique<standin::Work>(nullptr)), nullptr, {}};
         return cudaSuccess;
@@ -79,7 +80,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 // Waits for what the event's last record comes after, as of this call.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
-    return cuda_call("cudaStreamWaitEvent", Needs::device, [&](State& s, Lock&, ThreadState&) {
+    return cuda_call("cudaStreamWaitEvent", Needs::device, [&](State& s, Lock& lock, ThreadState&) {
         cudaError_t error = cudaSuccess;
         CUstream_st* const in = standin::find_stream(s, stream, error);
         const CUevent_st* const found = s.events.find(event);
@@ -88,7 +89,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
         if (flags != cudaEventWaitDefault) { return cudaErrorInvalidValue; }
         if (!found->record.mark && !found->record.capture) { return cudaSuccess; }
         if (in->capture || found->record.capture) { return wait_in_capture(*in, found->record); }
-        standin::push(s, *in, std::make_unique<standin::WaitForMark>(found->record.mark));
+        const auto mark = found->record.mark;
+        if (const cudaError_t full = standin::make_room(s, lock, *in); full != cudaSuccess) { return full; }
+        standin::push(s, *in, std::make_unique<standin::WaitForMark>(mark));
         return cudaSuccess;
     });
 }

@@ -7,12 +7,14 @@
 
 namespace standin {
 
-cudaError_t submit(State& s, CUstream_st& stream, const Submission& submission,
-                   const std::vector<const void*>& serial) {
-    if (!stream.capture) {
-        submission(s, stream);
-        return cudaSuccess;
-    }
+cudaError_t submit(State& s, Lock& lock, CUstream_st& stream, const Submission& submission) {
+    if (stream.capture) { return capture(stream, submission); }
+    const cudaError_t full = make_room(s, lock, stream);
+    if (full == cudaSuccess) { submission(s, stream); }
+    return full;
+}
+
+cudaError_t capture(CUstream_st& stream, const Submission& submission, const std::vector<const void*>& serial) {
     Capture& capture = *stream.capture;
     if (capture.invalid) { return cudaErrorStreamCaptureInvalidated; }
     Node node{submission, stream.tail, serial};
@@ -196,13 +198,14 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-    return cuda_call("cudaGraphLaunch", Needs::device, [&](State& s, Lock&, ThreadState&) {
+    return cuda_call("cudaGraphLaunch", Needs::device, [&](State& s, Lock& lock, ThreadState&) {
         cudaError_t error = cudaSuccess;
         CUstream_st* const in = standin::find_stream(s, stream, error);
         const CUgraphExec_st* const found = s.executables.find(executable);
         if (in == nullptr) { return error; }
         if (found == nullptr) { return cudaErrorInvalidResourceHandle; }
         if (in->capture) { return cudaErrorNotSupported; }
+        if (const cudaError_t full = standin::make_room(s, lock, *in); full != cudaSuccess) { return full; }
         for (const std::size_t node : standin::least_favourable_order(*found->nodes)) {
             (*found->nodes)[node].submit(s, *in);
         }

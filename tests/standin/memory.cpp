@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <sstream>
@@ -50,6 +51,20 @@ void report_uses(State& s, const Allocation& allocation, std::string_view call) 
     }
 }
 
+/// NCCL goes on using memory that a communicator knows, until it is deregistered or the communicator ends.
+void report_registrations(State& s, const Allocation& allocation, std::string_view call) {
+    const Range range{allocation.memory.get(), allocation.bytes};
+    const auto inside = [&](const auto& each) { return each.second.overlaps(range); };
+    for (const auto& comm : s.comms.all()) {
+        if (std::any_of(comm->registrations.begin(), comm->registrations.end(), inside) ||
+            std::any_of(comm->windows.begin(), comm->windows.end(), inside)) {
+            std::ostringstream text;
+            text << call << " of " << allocation.bytes << " bytes that are registered with a communicator";
+            s.frees_in_use.push_back(text.str());
+        }
+    }
+}
+
 }  // namespace
 
 const Allocation* find_allocation(const State& s, const void* pointer, std::size_t bytes) {
@@ -94,6 +109,7 @@ cudaError_t free_memory(State& s, Lock& lock, void* pointer, bool by_nccl, bool 
         return cudaErrorInvalidValue;
     }
     if (by_nccl || host) { report_uses(s, at->second, call); }
+    report_registrations(s, at->second, call);
     const int device = at->second.device;
     if (!block_until(s, lock, [&] { return s.is_broken(device) || advance_device(s, device); })) {
         return cudaErrorLaunchTimeout;
@@ -165,7 +181,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-    return cuda_call("cudaMemcpyAsync", Needs::device, [&](State& s, Lock&, ThreadState&) {
+    return cuda_call("cudaMemcpyAsync", Needs::device, [&](State& s, Lock& lock, ThreadState&) {
         cudaError_t error = cudaSuccess;
         CUstream_st* const found = standin::find_stream(s, stream, error);
         if (error != cudaSuccess || bytes == 0) { return error; }
@@ -178,7 +194,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
             !standin::direction_is_right(kind, to_device, from_device)) {
             return cudaErrorInvalidValue;
         }
-        return standin::submit(s, *found, [=](State& state, CUstream_st& in) {
+        return standin::submit(s, lock, *found, [=](State& state, CUstream_st& in) {
             standin::push(state, in,
                           std::make_unique<standin::Work>([=] { std::memcpy(to, from, bytes); },
                                                           std::vector<standin::Range>{target, source}));
@@ -187,12 +203,12 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-    return cuda_call("cudaMemsetAsync", Needs::device, [&](State& s, Lock&, ThreadState&) {
+    return cuda_call("cudaMemsetAsync", Needs::device, [&](State& s, Lock& lock, ThreadState&) {
         cudaError_t error = cudaSuccess;
         CUstream_st* const found = standin::find_stream(s, stream, error);
         if (error != cudaSuccess || bytes == 0) { return error; }
         if (standin::find_allocation(s, to, bytes) == nullptr) { return cudaErrorInvalidValue; }
-        return standin::submit(s, *found, [=](State& state, CUstream_st& in) {
+        return standin::submit(s, lock, *found, [=](State& state, CUstream_st& in) {
             standin::push(state, in,
                           std::make_unique<standin::Work>([=] { std::memset(to, value, bytes); },
                                                           std::vector<standin::Range>{{to, bytes}}));

@@ -30,6 +30,7 @@ void hand_out(State& s, ncclComm& comm) {
     made->clique = place.clique;
     made->rank = place.rank;
     made->blocking = comm.made_blocking;
+    made->config = comm.made_config;
     made->polls_left = made->blocking ? 0 : s.in_progress_polls;
     *comm.made = s.comms.add(std::move(made));
 }
@@ -59,6 +60,9 @@ ncclResult_t check_ready(State& s, ncclComm_t comm) {
     if (member.error != ncclSuccess) { return nccl_error(s, member.error, member.text); }
     if (s.is_broken(member.device)) {
         return nccl_error(s, ncclUnhandledCudaError, cudaGetErrorString(s.broken.at(member.device)));
+    }
+    if (!is_in_progress(*comm) && member.proxy_error != ncclSuccess) {
+        return nccl_error(s, member.proxy_error, "the proxy thread has failed");
     }
     if (is_in_progress(*comm)) {
         return nccl_error(s, ncclInvalidArgument,
@@ -147,6 +151,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
         if (!comm->clique->complete() || (comm->division && !comm->division->complete())) { return ncclSuccess; }
         if (comm->division) { standin::hand_out(s, *comm); }
         standin::write_windows(*comm);
+        if (comm->launch && !standin::has_room(s, *comm->launch)) { return ncclSuccess; }
         if (const auto launch = std::exchange(comm->launch, nullptr)) {
             for (ncclComm_t other : launch->comms) {
                 if (s.comms.find(other) != nullptr && other->launch == launch) {
@@ -163,7 +168,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
             comm->finalizing = false;
             comm->finalized = true;
         }
-        *error = ncclSuccess;
+        *error = comm->member().proxy_error;
         return ncclSuccess;
     });
 }

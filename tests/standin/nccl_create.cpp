@@ -19,6 +19,11 @@ ncclResult_t check_config(State& s, const ncclConfig_t* config) {
     if (blocking != NCCL_CONFIG_UNDEF_INT && blocking != 0 && blocking != 1) {
         return nccl_error(s, ncclInvalidArgument, "Invalid config blocking attribute value");
     }
+    const auto is_wrong = [](int ctas) { return ctas != NCCL_CONFIG_UNDEF_INT && ctas <= 0; };
+    // As NCCL's parseCommConfig: a minimum alone is above the undefined maximum.
+    if (is_wrong(config->minCTAs) || is_wrong(config->maxCTAs) || config->minCTAs > config->maxCTAs) {
+        return nccl_error(s, ncclInvalidArgument, "Invalid config min/max channels attribute value");
+    }
     return ncclSuccess;
 }
 
@@ -87,6 +92,7 @@ ncclResult_t create(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int ran
     made->clique = clique;
     made->rank = rank;
     made->blocking = is_blocking(config, true);
+    if (config != nullptr) { made->config = *config; }
     made->polls_left = made->blocking ? 0 : s.in_progress_polls;
     ncclComm_t handle = *comm = s.comms.add(std::move(made));
     if (!handle->blocking) { return handle->polls_left > 0 || !clique->complete() ? ncclInProgress : ncclSuccess; }
@@ -139,6 +145,7 @@ ncclResult_t divide(const Division::Wish& wish, const std::set<int>& excluded, n
     comm->division = division;
     comm->made = made;
     comm->made_blocking = is_blocking(config, comm->blocking);
+    comm->made_config = config != nullptr ? *config : comm->config;
     *made = nullptr;
     const auto present = std::count_if(division->wishes.begin(), division->wishes.end(),
                                        [](const auto& each) { return each.has_value(); });
@@ -196,6 +203,9 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, 
         const bool abort = (flags & NCCL_SHRINK_ABORT) != 0;
         const bool known = s.comms.find(comm) != nullptr;
         const bool quiet = known && comm->revoked && comm->polls_left == 0;
+        if ((quiet || abort) && known && comm->member().proxy_error != ncclSuccess) {
+            return nccl_error(s, comm->member().proxy_error, "the proxy thread has failed");
+        }
         if (!quiet && (!abort || !known)) {
             if (const ncclResult_t ready = standin::check_ready(s, comm); ready != ncclSuccess) { return ready; }
         }

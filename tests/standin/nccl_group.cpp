@@ -77,7 +77,7 @@ ncclResult_t queue_launch(State& s, const Launch& launch) {
             queue_batch(state, in, requests, now);
             note(state, now);
         };
-        if (submit(s, *stream, launch_again, serial) != cudaSuccess) {
+        if (capture(*stream, launch_again, serial) != cudaSuccess) {
             return nccl_error(s, ncclUnhandledCudaError, "the stream's capture is invalid");
         }
     }
@@ -99,7 +99,14 @@ ncclResult_t end_group(State& s, Lock& lock, ThreadState& thread) {
     }
     bool later = false;
     for (ncclComm_t comm : group.comms) { later = later || (!comm->blocking && s.in_progress_polls > 0); }
-    if (!later) { return queue_launch(s, group); }
+    if (!later) {
+        for (const Launch::Call& call : group.calls) {
+            if (make_room(s, lock, *call.stream) != cudaSuccess) {
+                return nccl_error(s, ncclUnhandledCudaError, "the stream's launch queue stayed full");
+            }
+        }
+        return queue_launch(s, group);
+    }
     const auto launch = std::make_shared<Launch>(group);
     for (ncclComm_t comm : group.comms) {
         comm->launch = launch;

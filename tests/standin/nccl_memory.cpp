@@ -45,7 +45,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buffer, std::size_t s
             return nccl_error(s, ncclInvalidArgument, "ncclCommRegister: not device memory, or a null pointer");
         }
         *handle = new_handle(s);
-        comm->registrations.insert(*handle);
+        comm->registrations.emplace(*handle, standin::Range{buffer, size});
         return ncclSuccess;
     });
 }
@@ -68,7 +68,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t s
                               "ncclCommWindowRegister: not aligned memory from ncclMemAlloc, or a null pointer");
         }
         void* const handle = new_handle(s);
-        comm->windows.insert(handle);
+        comm->windows.emplace(handle, standin::Range{buffer, size});
         *window = nullptr;
         comm->unwritten.emplace_back(window, static_cast<ncclWindow_t>(handle));
         if (comm->blocking) {

@@ -72,6 +72,7 @@ struct WaitForMark final : Operation {
 struct CUstream_st {
     int device = 0;
     unsigned int flags = 0;
+    int priority = 0;
     standin::Pace pace = standin::Pace::lazy;
     bool destroyed = false;
     bool held = false;

@@ -56,6 +56,27 @@ std::shared_ptr<Mark> push(State& state, CUstream_st& stream, std::unique_ptr<Op
     return mark;
 }
 
+bool has_room(State& state, CUstream_st& stream) {
+    if (stream.capture || stream.queue.size() < state.launch_queue) { return true; }
+    return advance(state, stream, stream.queued + 1 - state.launch_queue);
+}
+
+bool has_room(State& state, const Launch& launch) {
+    return std::all_of(launch.calls.begin(), launch.calls.end(), [&](const Launch::Call& call) {
+        return state.streams.find(call.stream) == nullptr || has_room(state, *call.stream);
+    });
+}
+
+cudaError_t make_room(State& state, Lock& lock, CUstream_st& stream) {
+    const CUstream_st* const handle = &stream;
+    const int device = stream.device;
+    const bool done = block_until(state, lock, [&] {
+        return state.streams.find(handle) == nullptr || state.is_broken(device) || has_room(state, stream);
+    });
+    if (state.is_broken(device)) { return state.broken.at(device); }
+    return done ? cudaSuccess : cudaErrorLaunchTimeout;
+}
+
 void settle(State& state) {
     if (!state.dirty) { return; }
     while (state.dirty) {

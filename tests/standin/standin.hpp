@@ -70,6 +70,9 @@ void set_in_progress_polls(int polls);
 /// Whether ranks whose NCCL calls disagree get an error. Otherwise such calls never complete, which is the better of
 /// what NCCL does. Default true.
 void set_compares_calls(bool compares);
+/// How much a stream takes before a call that gives it more blocks, until some of it is done: kernels, copies, events
+/// and waits each count as one. Default 1000, about what CUDA takes.
+void set_launch_queue(std::size_t most);
 /// How long a call blocks before it gives up: an error instead of a hang of the test. Default one minute.
 /// CUDA calls then return cudaErrorLaunchTimeout, NCCL calls ncclSystemError, and hangs() counts.
 void set_patience(std::chrono::milliseconds patience);
@@ -92,9 +95,15 @@ void forget_next(std::string_view call, int device = any_device);
 /// cudaGetLastError does not clear it. Work of that device no longer runs.
 void break_device(int device, cudaError_t code);
 
+/// What the communicator was made with.
+ncclConfig_t configuration(ncclComm_t comm);
+
 /// From now on ncclCommGetAsyncError(comm) answers `code`, calls on comm return it, and comm's operations, queued
 /// or later ones, never complete: its streams stand still until ncclCommAbort. Peers see a rank that is missing.
 void set_async_error(ncclComm_t comm, ncclResult_t code);
+/// The same for an error of the thread with which comm talks to the network: from now on it cannot be revoked away,
+/// and nothing is made out of comm any more.
+void fail_proxy(ncclComm_t comm, ncclResult_t code);
 /// That rank is gone, unnoticed: its operations and those of its peers with it never complete (until the abort of
 /// the rank's own communicator), and no error is reported by anyone.
 void kill_rank(ncclComm_t comm);
@@ -108,7 +117,8 @@ void reset_calls();
 /// Pairs of communications that two devices launched in different orders: with both under way at once, real GPUs
 /// deadlock. One sentence each. Communications of one ncclGroup have no order among themselves.
 std::vector<std::string> order_violations();
-/// Frees of pinned or NCCL memory that queued copies or communications still used. One sentence each.
+/// Frees of pinned or NCCL memory that queued copies or communications still used, and of memory that is registered
+/// with a communicator. One sentence each.
 std::vector<std::string> frees_in_use();
 
 /// What exists; all zero when a test has cleaned up.

@@ -481,3 +481,25 @@ TEST_CASE("threads with streams of their own do not disturb each other") {
         }
     });
 }
+
+TEST_CASE("a full launch queue blocks whoever gives the stream more, until some of it is done") {
+    const Fresh fresh;
+    standin::set_launch_queue(3);
+    std::vector<int> ran;
+    TestStream stream;
+    TestEvent event;
+    for (int i = 0; i < 3; ++i) {
+        stream.run([&ran, i] { ran.push_back(i); });
+    }
+    CHECK(ran.empty());
+    stream.run([&ran] { ran.push_back(3); });
+    CHECK(ran == std::vector{0});
+    standin::hold(stream);
+    standin::set_patience(std::chrono::milliseconds(50));
+    CHECK(cudaEventRecord(event, stream) == cudaErrorLaunchTimeout);
+    CHECK(standin::hangs() == 1);
+    standin::release(stream);
+    CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+    CHECK(ran == std::vector{0, 1});
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+}

@@ -49,6 +49,7 @@ struct Model {
     int in_progress_polls = 1;
     bool compares_calls = true;
     std::chrono::milliseconds patience{60000};
+    std::size_t launch_queue = 1000;
 
     std::map<std::string, std::vector<Injected>, std::less<>> injected;
     std::map<std::string, std::size_t, std::less<>> calls;
@@ -120,9 +121,15 @@ void settle(State& state);
 /// Blocks until `done()`. False: patience is over.
 bool block_until(State& state, Lock& lock, const std::function<bool()>& done);
 
-/// Queues or captures work; `serial` names the communicators that it is for.
-cudaError_t submit(State& state, CUstream_st& stream, const Submission& submission,
-                   const std::vector<const void*>& serial = {});
+/// Blocks while the stream has as much queued as a launch queue holds, as CUDA does: until some of it is done.
+cudaError_t make_room(State& state, Lock& lock, CUstream_st& stream);
+/// Whether the stream has room without waiting.
+bool has_room(State& state, CUstream_st& stream);
+bool has_room(State& state, const Launch& launch);
+/// Captures work, or queues it when there is room for it.
+cudaError_t submit(State& state, Lock& lock, CUstream_st& stream, const Submission& submission);
+/// Adds work to the stream's capture; `serial` names the communicators that it is for.
+cudaError_t capture(CUstream_st& stream, const Submission& submission, const std::vector<const void*>& serial = {});
 /// cudaErrorStreamCaptureUnsupported, and the capture invalidated, when a capture forbids unsafe calls.
 cudaError_t refuse_in_capture(State& state);
 void end_capture(State& state, const std::shared_ptr<Capture>& capture);

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+
 #include "state.hpp"
 
 namespace standin {
@@ -28,6 +31,19 @@ cudaError_t stream_call(std::string_view name, Needs needs, cudaStream_t stream,
     });
 }
 
+constexpr int least_priority = 0;
+constexpr int greatest_priority = -5;
+
+cudaError_t create(State& s, const ThreadState& thread, cudaStream_t* stream, unsigned int flags, int priority) {
+    if (stream == nullptr || (flags & ~1U) != 0) { return cudaErrorInvalidValue; }
+    *stream = s.streams.add(std::make_unique<CUstream_st>());
+    (*stream)->device = thread.device;
+    (*stream)->flags = flags;
+    (*stream)->priority = std::clamp(priority, greatest_priority, least_priority);
+    (*stream)->pace = s.pace;
+    return cudaSuccess;
+}
+
 /// Waiting for a capture would wait for work that never runs: the capture is spoilt.
 bool refused(CUstream_st& stream) {
     if (stream.capture) { stream.capture->invalid = true; }
@@ -43,14 +59,22 @@ using standin::State;
 using standin::stream_call;
 using standin::ThreadState;
 
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    return standin::cuda_call("cudaDeviceGetStreamPriorityRange", Needs::device, [&](State&, Lock&, ThreadState&) {
+        if (least != nullptr) { *least = standin::least_priority; }
+        if (greatest != nullptr) { *greatest = standin::greatest_priority; }
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int priority) {
+    return standin::cuda_call(
+        "cudaStreamCreateWithPriority", Needs::device,
+        [&](State& s, Lock&, ThreadState& thread) { return standin::create(s, thread, stream, flags, priority); });
+}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
     return standin::cuda_call("cudaStreamCreateWithFlags", Needs::device, [&](State& s, Lock&, ThreadState& thread) {
-        if (stream == nullptr || (flags & ~1U) != 0) { return cudaErrorInvalidValue; }
-        *stream = s.streams.add(std::make_unique<CUstream_st>());
-        (*stream)->device = thread.device;
-        (*stream)->flags = flags;
-        (*stream)->pace = s.pace;
-        return cudaSuccess;
+        return standin::create(s, thread, stream, flags, standin::least_priority);
     });
 }
 
@@ -104,6 +128,13 @@ cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
                            return cudaSuccess;
                        });
 }
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+    return stream_call("cudaStreamGetPriority", Needs::device, stream,
+                       [&](State&, Lock&, ThreadState&, CUstream_st& found) {
+                           *priority = found.priority;
+                           return cudaSuccess;
+                       });
+}
 cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int* flags) {
     return stream_call("cudaStreamGetFlags", Needs::device, stream,
                        [&](State&, Lock&, ThreadState&, CUstream_st& found) {
@@ -114,11 +145,11 @@ cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int* flags) {
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
     return stream_call("cudaLaunchHostFunc", Needs::device, stream,
-                       [&](State& s, Lock&, ThreadState& thread, CUstream_st& found) {
+                       [&](State& s, Lock& lock, ThreadState& thread, CUstream_st& found) {
                            if (function == nullptr) { return cudaErrorInvalidValue; }
                            // As a kernel: the stream must be one of the current device.
                            if (found.device != thread.device) { return cudaErrorInvalidResourceHandle; }
-                           return standin::submit(s, found, [=](State& state, CUstream_st& in) {
+                           return standin::submit(s, lock, found, [=](State& state, CUstream_st& in) {
                                standin::push(state, in, std::make_unique<standin::Work>([=] { function(data); }));
                            });
                        });

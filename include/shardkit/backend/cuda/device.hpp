@@ -19,6 +19,12 @@ inline int current_device(SourceLocation where = SourceLocation::current()) {
     return device;
 }
 
+/// `device`, or the current one where that is -1.
+/// @throws Error
+inline int device_or_current(int device, SourceLocation where = SourceLocation::current()) {
+    return device < 0 ? current_device(where) : device;
+}
+
 /// How many GPUs this process sees.
 /// @throws Error, also when there is no GPU or no driver
 inline int device_count(SourceLocation where = SourceLocation::current()) {
@@ -46,15 +52,25 @@ class DeviceGuard {
     bool changed_;
 };
 
-/// The GPU of this machine's rank number `local_rank`: one rank per GPU.
+/// Whether rank number `local_rank` of a machine has a GPU among the `visible` ones: one rank per GPU, or each rank
+/// sees its own one alone, as launchers that bind GPUs to processes have it.
+constexpr bool has_device(std::size_t local_rank, int visible) noexcept {
+    return visible == 1 || local_rank < static_cast<std::size_t>(visible);
+}
+/// That GPU.
+constexpr int device_of(std::size_t local_rank, int visible) noexcept {
+    return visible == 1 ? 0 : static_cast<int>(local_rank);
+}
+
+/// The GPU of this machine's rank number `local_rank`: one rank per GPU, or the only one that this process sees.
 /// @throws std::invalid_argument when this machine has too few GPUs; Error when it has none
 inline int local_device(std::size_t local_rank, SourceLocation where = SourceLocation::current()) {
     const int count = device_count(where);
-    if (local_rank >= static_cast<std::size_t>(count)) {
+    if (!has_device(local_rank, count)) {
         throw_invalid_argument(where, "local rank ", local_rank, ", but this machine has ", count,
-                               count == 1 ? " GPU" : " GPUs", "; expected a local rank below ", count);
+                               " GPUs; expected a local rank below ", count);
     }
-    return static_cast<int>(local_rank);
+    return device_of(local_rank, count);
 }
 
 }  // namespace shardkit::gpu

@@ -82,6 +82,7 @@ class EventRing {
         next_ = slot + 1 == events_.size() ? 0 : slot + 1;
         return slot;
     }
+    std::size_t size() const noexcept { return events_.size(); }
     cudaEvent_t native(std::size_t slot) const noexcept { return events_[slot].ref().native(); }
 
   private:

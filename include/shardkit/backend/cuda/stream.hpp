@@ -52,6 +52,9 @@ class StreamRef {
     cudaStream_t stream_;
 };
 
+/// Whose blocks a GPU begins first when several streams have some that could.
+enum class Priority { usual, greatest };
+
 /// The owner of a stream of the current device that does not wait for the default stream. Move-only. Its end does
 /// not wait: work given to it runs on.
 class Stream {
@@ -59,6 +62,15 @@ class Stream {
     /// @throws Error
     explicit Stream(SourceLocation where = SourceLocation::current()) {
         check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", where);
+    }
+    /// @throws Error
+    explicit Stream(Priority priority, SourceLocation where = SourceLocation::current()) {
+        int usual = 0;
+        int greatest = 0;
+        check(cudaDeviceGetStreamPriorityRange(&usual, &greatest), "cudaDeviceGetStreamPriorityRange", where);
+        check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                           priority == Priority::greatest ? greatest : usual),
+              "cudaStreamCreateWithPriority", where);
     }
     Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
     Stream& operator=(Stream&& other) noexcept {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
-#include <thread>
 
 #include <cuda_runtime_api.h>
 
+#include <shardkit/backend/cuda/backoff.hpp>
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/device_buffer.hpp>
 #include <shardkit/backend/cuda/error.hpp>
@@ -26,7 +28,7 @@ class Watch {
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
 
-    /// A wait begins: a watch with a deadline starts to count.
+    /// The host has to wait: a watch with a deadline starts to count.
     virtual void begin() noexcept {}
     /// Called again and again while the work is not over; what it throws leaves the wait.
     virtual void poll(SourceLocation where) = 0;
@@ -40,8 +42,8 @@ struct TimelineOptions {
     /// Events of the ring. With fewer than the events that are waited for later, waiters wait for more work than they
     /// need; results are the same.
     std::size_t events = 256;
-    /// Device memory for the temporary storage of kernels. It is zero when it is made, and the count at its start, of the
-    /// blocks of a norm that are done, is zero again behind each launch.
+    /// Device memory for the temporary storage of kernels. It is zero when it is made, and the count at its start, of
+    /// the blocks of a norm that are done, is zero again behind each launch.
     std::size_t scratch_bytes = (std::size_t{1} << 20U) + (std::size_t{64} << 10U);
     /// The stream's device; -1: the current one.
     int device = -1;
@@ -67,7 +69,7 @@ class TimelineState {
     };
 
     TimelineState(StreamRef stream, const TimelineOptions& options, SourceLocation where)
-        : TimelineState(stream, options, DeviceGuard(chosen(options, where), where), where) {}
+        : TimelineState(stream, options, DeviceGuard(device_or_current(options.device, where), where), where) {}
     TimelineState(const TimelineState&) = delete;
     TimelineState& operator=(const TimelineState&) = delete;
 
@@ -75,6 +77,7 @@ class TimelineState {
         const unsigned long long capture = capture_of(*this);
         EventRing& ring = capture == 0 ? events_ : captured_events_;
         const std::size_t slot = ring.advance();
+        if (capture == 0) { ++recorded_; }
         keep(cudaEventRecord(ring.native(slot), stream_.native()), "cudaEventRecord");
         return {this, slot, capture};
     }
@@ -97,17 +100,28 @@ class TimelineState {
             stream_.synchronize(where);
             return;
         }
-        watch_->begin();
-        for (;;) {
-            const cudaError_t code = cudaStreamQuery(stream_.native());
-            if (code != cudaErrorNotReady) {
-                check(code, "cudaStreamQuery", where);
-                return;
-            }
-            static_cast<void>(cudaGetLastError());
-            watch_->poll(where);
-            std::this_thread::yield();
+        await([&] { return cudaStreamQuery(stream_.native()); }, "cudaStreamQuery", where);
+    }
+    void synchronize(const Event& event, SourceLocation where) const {
+        check(failure_, failed_call_, where);
+        if (event.timeline_ != this || event.capture_ != 0) { return; }
+        const EventRef awaited(events_.native(event.slot_));
+        if (watch_ == nullptr) {
+            awaited.synchronize(where);
+            return;
         }
+        await([&] { return cudaEventQuery(awaited.native()); }, "cudaEventQuery", where);
+    }
+
+    bool advanced() noexcept {
+        if (recorded_ > events_.size()) { passed_ = std::max(passed_, recorded_ - events_.size()); }
+        const std::uint64_t before = passed_;
+        while (passed_ < recorded_ &&
+               cudaEventQuery(events_.native(static_cast<std::size_t>(passed_ % events_.size()))) == cudaSuccess) {
+            ++passed_;
+        }
+        static_cast<void>(cudaGetLastError());
+        return passed_ != before;
     }
 
     unsigned long long capture() noexcept { return capture_of(*this); }
@@ -127,10 +141,6 @@ class TimelineState {
         scratch_ = DeviceBuffer<std::byte>(options.scratch_bytes, stream, where);
     }
 
-    static int chosen(const TimelineOptions& options, SourceLocation where) {
-        return options.device < 0 ? current_device(where) : options.device;
-    }
-
     /// The capture that the timeline's stream is part of at the moment, 0: none.
     unsigned long long capture_of(const TimelineState& timeline) noexcept {
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -140,9 +150,26 @@ class TimelineState {
         return code == cudaSuccess && status == cudaStreamCaptureStatusActive ? id : 0;
     }
 
+    /// Until `query` answers anything else than "not ready".
+    template <class Query>
+    void await(const Query& query, std::string_view call, SourceLocation where) const {
+        cudaError_t code = query();
+        if (code == cudaErrorNotReady) {
+            watch_->begin();
+            for (const Backoff backoff; code == cudaErrorNotReady; code = query()) {
+                static_cast<void>(cudaGetLastError());
+                watch_->poll(where);
+                backoff.rest();
+            }
+        }
+        check(code, call, where);
+    }
+
     void keep(cudaError_t code, std::string_view call) noexcept {
         if (code == cudaSuccess) { return; }
         static_cast<void>(cudaGetLastError());
+        // What was given to a spoilt capture is never done: no edge is missing, and the end of the capture says so.
+        if (code == cudaErrorStreamCaptureInvalidated) { return; }
         if (failure_ == cudaSuccess) {
             failure_ = code;
             failed_call_ = call;
@@ -153,7 +180,9 @@ class TimelineState {
     int device_;
     Watch* watch_;
     EventRing events_;
-    EventRing captured_events_;  // an event that was recorded in a capture must not be waited for outside of it
+    std::uint64_t recorded_ = 0;  // of events_, ever
+    std::uint64_t passed_ = 0;    // those of which it is known that they happened
+    EventRing captured_events_;   // an event that was recorded in a capture must not be waited for outside of it
     DeviceBuffer<std::byte> scratch_;
     cudaError_t failure_ = cudaSuccess;
     std::string_view failed_call_;  // a literal
@@ -191,6 +220,14 @@ class TimelineRef {
     /// Waits in the host until all work given to the stream so far is over; the timeline's Watch is polled meanwhile.
     /// @throws Error of the stream's work, or of an earlier `record` or `wait`; what the Watch throws
     void synchronize(SourceLocation where = SourceLocation::current()) const { state_->synchronize(where); }
+
+    /// Waits so until an event of this timeline has happened; does nothing for one of a capture. Not in a capture.
+    /// @throws the same
+    void synchronize(const Event& event, SourceLocation where = SourceLocation::current()) const {
+        state_->synchronize(event, where);
+    }
+    /// Whether any of the stream's events has happened that had not when this was asked last. Not in a capture.
+    bool advanced() const noexcept { return state_->advanced(); }
 
     /// The capture of a CUDA graph that the stream is part of, 0: none.
     unsigned long long capture() const noexcept { return state_->capture(); }

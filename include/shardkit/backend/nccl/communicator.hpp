@@ -13,10 +13,12 @@
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/borrow.hpp>
 #include <shardkit/backend/nccl/call.hpp>
+#include <shardkit/backend/nccl/copy_alone.hpp>
 #include <shardkit/backend/nccl/datatype.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
 #include <shardkit/backend/nccl/reductions.hpp>
 #include <shardkit/backend/nccl/split.hpp>
+#include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -56,7 +58,8 @@ class Communicator {
     std::size_t size() const noexcept { return group_->size; }
     std::string_view axes() const noexcept { return label_->axes; }
     const CommunicatorLabel& label() const noexcept { return *label_; }
-    /// NCCL's own handle, which the World keeps; null once it was aborted.
+    /// NCCL's own handle, which the World keeps; null once it was aborted, and for a group of one rank that was split
+    /// off.
     ncclComm_t native() const noexcept { return group_->comm; }
     /// What this rank has given to its streams, over all its communicators. Waits for nothing.
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
@@ -95,6 +98,7 @@ class Communicator {
     /// Work that is given to `stream` after it runs when every rank's stream has got there.
     void barrier(const Stream& stream, const shardkit::Call& what) const {
         run(what, stream, [&](const detail::Call& call) {
+            if (size() == 1) { return; }
             void* const word = world_->staging().data();
             world_->complete(call, "ncclAllReduce",
                              ncclAllReduce(word, word, 1, ncclUint32, ncclMax, group_->comm, stream.native()));
@@ -151,7 +155,7 @@ class Communicator {
     void broadcast(std::span<T> values, std::size_t root, const Stream& stream, const shardkit::Call& what) const {
         require(values, "broadcast: values", what);
         run(what, stream, [&](const detail::Call& call) {
-            if (!values.empty()) {
+            if (!values.empty() && size() > 1) {
                 world_->complete(call, "ncclBroadcast",
                                  ncclBroadcast(values.data(), values.data(), values.size(), detail::datatype<T>(),
                                                static_cast<int>(root), group_->comm, stream.native()));
@@ -167,6 +171,7 @@ class Communicator {
         run(what, stream, [&](const detail::Call& call) {
             const std::size_t k = sent.size() / size();
             if (k == 0) { return; }
+            if (size() == 1) { return detail::copy_alone(call, sent.data(), k, received.data(), stream); }
             detail::GroupGuard together(call);
             for (std::size_t q = 0; q < size(); ++q) {
                 together.add("ncclSend", send_to(sent.subspan(q * k, k), q, stream));
@@ -208,6 +213,7 @@ class Communicator {
                                                          received.size()),
                                 what.where);
             }
+            if (size() == 1) { return detail::copy_alone(call, sent.data(), sent.size(), received.data(), stream); }
             detail::GroupGuard together(call);
             if (!sent.empty()) { together.add("ncclSend", send_to(sent, to, stream)); }
             if (!received.empty()) { together.add("ncclRecv", receive_from(received, from, stream)); }
@@ -228,7 +234,7 @@ class Communicator {
         if (group_->trace && what.signature.verb != Verb::send && what.signature.verb != Verb::receive) {
             world_->note(*group_, what, stream);
         }
-        world_->enter(call, stream);
+        const detail::VerbOrder::Turn turn = world_->enter(call, stream);
         return body(call);
     }
     template <class T>
@@ -258,6 +264,7 @@ class Communicator {
     void gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
         run(what, stream, [&](const detail::Call& call) {
             const std::size_t k = full.size() / size();
+            if (size() == 1) { return detail::copy_alone(call, shard, k, full.data(), stream); }
             if (k > 0) {
                 world_->complete(
                     call, "ncclAllGather",

@@ -37,15 +37,13 @@ class Comparison {
 
     /// Connects the ranks of a new group a second time. Collective over it; the host waits.
     /// @throws CommError
-    static void prepare(Connections& connections, Group& group, SourceLocation where) {
+    static void prepare(Connections& connections, Group& group, ncclConfig_t config, SourceLocation where) {
         constexpr std::string_view doing = "the communicator for comparing calls";
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = 0;
         Group& made = connections.add_group(group.made_as);
         made.only_compares = true;
         connections.complete_made(connections, group, made, "ncclCommSplit",
                                   ncclCommSplit(group.comm, 0, static_cast<int>(group.rank), &made.comm, &config),
-                                  doing, where);
+                                  Made::communicator, doing, where);
         group.comparison = &made;
         group.trace = std::make_unique<shardkit::detail::CallTrace>();
     }

@@ -4,23 +4,23 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <shardkit/backend/cuda/arena.hpp>
+#include <shardkit/backend/cuda/backoff.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/aborts.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/check.hpp>
 #include <shardkit/backend/nccl/group.hpp>
+#include <shardkit/backend/nccl/last_calls.hpp>
 #include <shardkit/backend/nccl/registered.hpp>
 #include <shardkit/backend/nccl/registration.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
@@ -89,11 +89,12 @@ class Connections : private gpu::Watch {
     /// Source:  ncclCommInitChildComm in NCCL's init.cc, 2.18 to 2.30; NCCL issue 1472
     /// @throws CommError, after aborting, unless there is a communicator that can be used
     void complete_made(Connections& of, const Group& parent, const Group& made, std::string_view nccl_call,
-                       ncclResult_t code, std::string_view doing, SourceLocation where) {
+                       ncclResult_t code, Made expected, std::string_view doing, SourceLocation where) {
         if (code != ncclSuccess && code != ncclInProgress) {
             fail(doing, describe(code, nccl_call, parent.comm), where);
         }
         of.await(parent, nccl_call, doing, where);
+        if (expected == Made::none) { return; }
         if (made.comm == nullptr) {
             fail(doing, shardkit::detail::concat(nccl_call, " is over and has made no communicator"), where);
         }
@@ -116,6 +117,15 @@ class Connections : private gpu::Watch {
   protected:
     ~Connections() = default;
 
+    /// Before memory is freed: communicators of the user's live on.
+    /// @throws CommError
+    void deregister_borrowed(SourceLocation where) {
+        while (!registrations_.empty()) {
+            if (registrations_.back().group().owner == Group::Owner::user) { registrations_.back().undo(where); }
+            registrations_.pop_back();
+        }
+    }
+
     bool finished() const noexcept { return finished_; }
     bool failed() const noexcept { return !failure_.empty(); }
     /// Whether NCCL has ended all that was aborted, within the timeout.
@@ -126,24 +136,23 @@ class Connections : private gpu::Watch {
 
     /// Waits until the communicator's last call is over.
     void await(const Group& group, std::string_view nccl_call, std::string_view doing, SourceLocation where) {
-        constexpr std::uint32_t looks_before_resting = 100;
+        const ncclResult_t state = state_after(group, nccl_call, doing, where);
+        if (state != ncclSuccess) { fail(doing, describe(state, nccl_call, group.comm), where); }
+    }
+    /// The same; returns what NCCL says of the communicator then.
+    ncclResult_t state_after(const Group& group, std::string_view nccl_call, std::string_view doing,
+                             SourceLocation where) {
         const Clock::time_point begin = Clock::now();
-        for (std::uint32_t looks = 1;; ++looks) {
+        for (const gpu::Backoff backoff;; backoff.rest()) {
             ncclResult_t state = ncclSuccess;
             const ncclResult_t code = ncclCommGetAsyncError(group.comm, &state);
             if (code != ncclSuccess) { fail(doing, describe(code, "ncclCommGetAsyncError", group.comm), where); }
-            if (state == ncclSuccess) { return; }
-            if (state != ncclInProgress) { fail(doing, describe(state, nccl_call, group.comm), where); }
+            if (state != ncclInProgress) { return state; }
             if (Clock::now() - begin > timeout_) {
                 fail(doing,
                      shardkit::detail::concat("not every rank has made this call within ", timeout_.count(), " ms (",
-                                              nccl_call, ")", last_calls()),
+                                              nccl_call, ")", last_calls(journal_)),
                      where);
-            }
-            if (looks < looks_before_resting) {
-                std::this_thread::yield();
-            } else {
-                std::this_thread::sleep_for(std::chrono::microseconds(50));
             }
         }
     }
@@ -193,26 +202,40 @@ class Connections : private gpu::Watch {
 
     /// A communicator for the ranks of `old` that are left; `old` runs no verb any more, and its end waits for no
     /// peer.
-    /// @throws CommError when `old` failed without being survivable, or a rank that is left does not come
-    void shrink_from(Connections& old, std::span<const std::size_t> lost, SourceLocation where) {
+    /// @throws CommError when `old` failed without being survivable, or so that NCCL makes nothing out of it, or when
+    /// a rank that is left does not come
+    void shrink_from(Connections& old, std::span<const std::size_t> lost, ncclConfig_t config, SourceLocation where) {
         constexpr std::string_view doing = "Survivors";
         const Group& from = old.world_group();
         if (from.comm == nullptr) { old.require_usable(doing, where); }
-        if (old.revoked_) { old.await(from, "ncclCommRevoke", doing, where); }
+        ncclResult_t state = ncclSuccess;
+        if (old.revoked_) { state = old.state_after(from, "ncclCommRevoke", doing, where); }
         const bool under_way = old.failed() && !old.revoked_;
         if (old.failure_.empty()) { old.failure_ = "its survivors have a World of their own"; }
         Group& made = add_group("world");
-        complete_made(old, from, made, "ncclCommShrink", shrink(from.comm, lost, under_way, &made.comm), doing,
-                      where);
+        const ncclResult_t code = shrink(from.comm, lost, under_way, config, &made.comm);
+        if (code != ncclSuccess && code != ncclInProgress && (state != ncclSuccess || under_way)) {
+            fail(doing,
+                 shardkit::detail::concat(
+                     describe(code, "ncclCommShrink", from.comm),
+                     ": NCCL makes no communicator out of one whose connections failed like this; connect a World of "
+                     "the survivors by a new UniqueId"),
+                 where);
+        }
+        complete_made(old, from, made, "ncclCommShrink", code, Made::communicator, doing, where);
     }
 
   private:
     using Clock = std::chrono::steady_clock;
 
+    /// Whether the GPU has done anything of this World's since this was asked last.
+    virtual bool progressed() noexcept = 0;
+
     void begin() noexcept override { wait_began_ = Clock::now(); }
     void poll(SourceLocation where) override {
         constexpr const char* doing = "synchronize";
         require_usable(doing, where);
+        if (progressed()) { wait_began_ = Clock::now(); }
         for (const Group& group : groups_) {
             if (group.comm == nullptr) { continue; }
             ncclResult_t state = ncclSuccess;
@@ -228,7 +251,8 @@ class Connections : private gpu::Watch {
         if (Clock::now() - wait_began_ > timeout_) {
             fail(doing,
                  shardkit::detail::concat("the stream's work is not over after ", timeout_.count(),
-                                          " ms: a rank is gone, or has not made its calls", last_calls()),
+                                          " ms in which nothing was done: a rank is gone, or has not made its calls",
+                                          last_calls(journal_)),
                  where);
         }
     }
@@ -248,7 +272,8 @@ class Connections : private gpu::Watch {
     void abort(std::deque<Group>::iterator first) noexcept {
         if (finished_) { return; }
         if (failure_.empty()) { failure_ = "this rank gave up"; }
-        registrations_.clear();
+        std::erase_if(registrations_,
+                      [](const Registered& made) { return made.group().owner != Group::Owner::user; });
         std::vector<ncclComm_t> comms;
         try {
             for (; first != groups_.end(); ++first) {
@@ -258,26 +283,6 @@ class Connections : private gpu::Watch {
             }
         } catch (...) {}  // NOLINT(bugprone-empty-catch): no memory; the others are left behind
         aborts_.begin(std::move(comms));
-    }
-
-    void deregister_borrowed(SourceLocation where) {
-        for (Registered& made : registrations_) {
-            if (made.group().owner == Group::Owner::user) { made.undo(where); }
-        }
-        registrations_.clear();
-    }
-
-    /// For the error of a rank that waited in vain: what to compare with the other ranks' errors.
-    std::string last_calls() const {
-        constexpr std::size_t most = 4;
-        const std::vector<RecentCall> calls = journal_.recent_calls();
-        std::string text;
-        for (std::size_t i = calls.size() - std::min(calls.size(), most); i < calls.size(); ++i) {
-            text += shardkit::detail::concat(text.empty() ? "; this rank's last calls: " : ", ",
-                                             describe(calls[i].signature, calls[i].where, calls[i].subject), " over ",
-                                             calls[i].axes);
-        }
-        return text;
     }
 
     Journal journal_;

@@ -14,7 +14,7 @@ namespace shardkit::nccl::detail {
 struct Group {
     enum class Owner { world, user };
 
-    ncclComm_t comm = nullptr;  ///< null until it is made and after it was destroyed or aborted
+    ncclComm_t comm = nullptr;  ///< null until it is made, after it was destroyed or aborted, and for one rank alone
     Owner owner = Owner::world;
     std::size_t rank = 0;
     std::size_t size = 1;
@@ -26,5 +26,8 @@ struct Group {
     const Group* comparison = nullptr;
     bool only_compares = false;  ///< it is such a communicator
 };
+
+/// What this rank gets from a call that makes communicators.
+enum class Made { none, communicator };
 
 }  // namespace shardkit::nccl::detail

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <charconv>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <shardkit/backend/cuda/device.hpp>
-#include <shardkit/backend/nccl/comm_id_scope.hpp>
+#include <shardkit/backend/nccl/rendezvous.hpp>
+#include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -17,13 +20,15 @@ namespace shardkit::nccl {
 
 /// One process's place in a job, as launchers such as torchrun tell it in the environment:
 ///     RANK, WORLD_SIZE         this process's number among all, and how many these are
-///     LOCAL_RANK               its number on this machine: the GPU it uses
+///     LOCAL_RANK               its number on this machine: the GPU it uses, where it sees more than one
 ///     LOCAL_WORLD_SIZE         processes on this machine (optional; checked)
 ///     MASTER_ADDR, MASTER_PORT a host name or address of rank 0's machine, and a free port there
-/// NCCL connects the processes itself: they meet at MASTER_ADDR:MASTER_PORT, or at MASTER_PORT + 1 where
-/// TORCHELASTIC_USE_AGENT_STORE is True, because torchrun's own store listens at MASTER_PORT then. Where NCCL_COMM_ID
-/// is set it names the meeting point and MASTER_ADDR and MASTER_PORT are not looked at. Every machine needs a network
-/// interface in the subnet of the meeting point; otherwise share a UniqueId over MPI by share_unique_id.
+///     SHARDKIT_TOKEN           a word that only the job's processes know (optional; TORCHELASTIC_RUN_ID or
+///     SLURM_JOB_ID
+///                              where it is not set)
+/// Rank 0 gives the others NCCL's unique id at MASTER_ADDR:MASTER_PORT, or at MASTER_PORT + 1 where
+/// TORCHELASTIC_USE_AGENT_STORE is True, because torchrun's own store listens at MASTER_PORT then. Where the
+/// environment has NCCL_COMM_ID NCCL meets there by itself, and MASTER_ADDR and MASTER_PORT are not looked at.
 class Launcher {
   public:
     /// @throws std::invalid_argument that names each variable that is missing, is no number or contradicts another,
@@ -53,11 +58,11 @@ class Launcher {
         if (size && local_size && *local_size > *size) {
             read.complain("LOCAL_WORLD_SIZE=", *local_size, " is above WORLD_SIZE=", *size);
         }
-        if (local && *local >= static_cast<std::size_t>(gpus)) {
+        if (local && !gpu::has_device(*local, gpus)) {
             read.complain("LOCAL_RANK=", *local, " is not below the number of GPUs of this machine, which is ", gpus);
         }
-        if (const auto comm_id = look_up(detail::CommIdScope::name); comm_id && !comm_id->empty()) {
-            result.endpoint_ = *comm_id;
+        if (const auto comm_id = look_up("NCCL_COMM_ID"); comm_id && !comm_id->empty()) {
+            result.meets_by_itself_ = true;
         } else {
             const std::optional<std::string> address = read.text("MASTER_ADDR");
             const std::optional<std::size_t> port = read.number("MASTER_PORT");
@@ -66,24 +71,32 @@ class Launcher {
             if (port && (*port == 0 || *port > highest)) {
                 read.complain("MASTER_PORT=", *port, " is no port between 1 and ", highest);
             } else if (address && port) {
-                const bool ipv6 = address->find(':') != std::string::npos && address->front() != '[';
-                result.endpoint_ =
-                    shardkit::detail::concat(ipv6 ? "[" : "", *address, ipv6 ? "]:" : ":", *port + (taken ? 1U : 0U));
+                result.meeting_.host = without_brackets(*address);
+                result.meeting_.port = static_cast<std::uint16_t>(*port + (taken ? 1U : 0U));
             }
         }
         if (!read.complaints.empty()) { throw_invalid_argument(where, "Launcher: ", read.complaints); }
-        result.rank_ = *rank;
-        result.world_size_ = *size;
+        result.meeting_.rank = *rank;
+        result.meeting_.size = *size;
+        for (const char* const name : {"SHARDKIT_TOKEN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"}) {
+            if (result.meeting_.token.empty()) { result.meeting_.token = look_up(name).value_or(""); }
+        }
         result.local_rank_ = *local;
+        result.device_ = gpu::device_of(*local, gpus);
         return result;
     }
 
-    std::size_t rank() const noexcept { return rank_; }
-    std::size_t world_size() const noexcept { return world_size_; }
+    std::size_t rank() const noexcept { return meeting_.rank; }
+    std::size_t world_size() const noexcept { return meeting_.size; }
     std::size_t local_rank() const noexcept { return local_rank_; }
-    int device() const noexcept { return static_cast<int>(local_rank_); }
-    /// "address:port" at which the processes meet.
-    const std::string& endpoint() const noexcept { return endpoint_; }
+    int device() const noexcept { return device_; }
+    /// Where the processes meet; without a host where NCCL_COMM_ID says it.
+    const Meeting& meeting() const noexcept { return meeting_; }
+    /// The id that the job's processes connect by. Collective, unless NCCL_COMM_ID is set.
+    /// @throws CommError, also when a rank does not come within the timeout
+    UniqueId unique_id(std::chrono::milliseconds timeout, SourceLocation where = SourceLocation::current()) const {
+        return meets_by_itself_ ? UniqueId::create(where) : meet(meeting_, timeout, where);
+    }
 
   private:
     template <class LookUp>
@@ -115,10 +128,15 @@ class Launcher {
 
     Launcher() = default;
 
-    std::size_t rank_ = 0;
-    std::size_t world_size_ = 1;
+    static std::string without_brackets(const std::string& address) {
+        const bool has = address.size() > 2 && address.front() == '[' && address.back() == ']';
+        return has ? address.substr(1, address.size() - 2) : address;
+    }
+
+    Meeting meeting_;
+    bool meets_by_itself_ = false;
     std::size_t local_rank_ = 0;
-    std::string endpoint_;
+    int device_ = 0;
 };
 
 }  // namespace shardkit::nccl

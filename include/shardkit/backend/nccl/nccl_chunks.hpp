@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
+
+#include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/arena.hpp>
 #include <shardkit/backend/cuda/device.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/check.hpp>
 
@@ -15,12 +19,19 @@ class NcclChunks final : public gpu::ChunkSource {
   public:
     explicit NcclChunks(int device) noexcept : device_(device) {}
 
-    /// @throws CommError
+    /// @throws gpu::OutOfMemory; CommError
     void* allocate([[maybe_unused]] std::size_t bytes, SourceLocation where) override {
         const gpu::DeviceGuard guard(device_, where);
         void* chunk = nullptr;
 #if NCCL_VERSION_CODE >= 21901
-        check(ncclMemAlloc(&chunk, bytes), "ncclMemAlloc", "registered memory", where);
+        const ncclResult_t code = ncclMemAlloc(&chunk, bytes);
+        // NCCL has one code for all failures of CUDA, and CUDA's words in its text.
+        if (code == ncclUnhandledCudaError &&
+            std::string_view(ncclGetLastError(nullptr)).find("out of memory") != std::string_view::npos) {
+            static_cast<void>(cudaGetLastError());
+            throw gpu::OutOfMemory("ncclMemAlloc", bytes, where);
+        }
+        check(code, "ncclMemAlloc", "registered memory", where);
 #endif
         return chunk;
     }

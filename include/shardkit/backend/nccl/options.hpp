@@ -26,8 +26,28 @@ struct Options {
     int device = -1;
 
     /// How long a rank waits for its peers: to connect, to take part in a call, and, whenever the host waits for a
-    /// stream, for the work on it, the user's own included.
+    /// stream, for the work on it, the user's own included: as long as none of the events between the two streams
+    /// happens, so that much work is no failure.
     std::chrono::milliseconds timeout = std::chrono::minutes(10);
+
+    /// How many verbs the host gives to the GPU before it waits for the first of them, at least 1: then it notices
+    /// that a peer is gone, also in a loop that never waits otherwise. CUDA takes about 1,000 launches of a stream
+    /// and blocks whoever gives it more, where nothing is noticed: what the user launches between so many verbs must
+    /// stay below that. A launch of a CUDA graph counts by World::keep_pace.
+    std::size_t verbs_ahead = 8;
+
+    /// How many CTAs, and so SMs, NCCL takes for a collective: at least, at most. 0: NCCL decides. More of them move
+    /// more bytes a second and leave less of the GPU to the kernels beside.
+    int min_ctas = 0;
+    int max_ctas = 0;
+
+    /// The communicators' name in NCCL's logs and profiles, from NCCL 2.27 on; a string that outlives the process's
+    /// communicators, a literal for example. Null: none.
+    const char* name = nullptr;
+
+    /// Communicators that are split off share the World's connections and buffers (ncclConfig_t::splitShare): less
+    /// memory of the GPU, and none of them can be aborted alone, so not for a survivable World.
+    bool split_share = false;
 
     /// Memory for containers is taken from CUDA in chunks of at least so many bytes.
     std::size_t arena_chunk_bytes = std::size_t{64} << 20U;

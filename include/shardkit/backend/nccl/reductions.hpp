@@ -9,6 +9,7 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
+#include <shardkit/backend/nccl/copy_alone.hpp>
 #include <shardkit/backend/nccl/datatype.hpp>
 #include <shardkit/backend/nccl/extreme.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
@@ -19,12 +20,12 @@
 
 namespace shardkit::nccl::detail {
 
-/// Sums by NCCL's own reductions, in whatever order NCCL likes: the same bits on every rank, but not those of another
-/// engine. Addends of another type than the sum's arithmetic, 16-bit ones above all, are widened into staging memory
-/// piece by piece and travel at that width: NCCL would round to 16 bits at every addition. Never NCCL's average.
-/// Maxima and minima of floating elements are collected in staging memory and compared there by one thread of the
-/// GPU: right for NaN, and meant for few elements. Each returns the bytes that go between this rank and its peers,
-/// those of NCCL's ring.
+/// Sums by NCCL's own reductions, in whatever order NCCL likes, another for an all-reduce than for a reduce-scatter:
+/// not the bits of another engine, nor those of another policy. Addends of another type than the sum's arithmetic,
+/// 16-bit ones above all, are widened into staging memory piece by piece and travel at that width: NCCL would round
+/// to 16 bits at every addition. Never NCCL's average. Maxima and minima of floating elements are collected in
+/// staging memory and compared there by one thread of the GPU: right for NaN, and meant for few elements. Each
+/// returns the bytes that go between this rank and its peers, those of NCCL's ring.
 template <class Kernels>
 struct Reductions {
     /// Types that can be reduced: floating ones into floating ones, others into their own.
@@ -73,11 +74,9 @@ struct Reductions {
     /// What a reduction over one rank is.
     template <class In, class Out>
     static void copy(const Call& call, const gpu::TimelineRef& stream, const In* from, std::size_t count, Out* to) {
-        if (count == 0 || static_cast<const void*>(from) == to) { return; }
         if constexpr (std::is_same_v<In, Out>) {
-            call.world.complete(call, "ncclAllGather",
-                                ncclAllGather(from, to, count, datatype<In>(), call.group.comm, stream.native()));
-        } else {
+            copy_alone(call, from, count, to, stream);
+        } else if (count > 0) {
             convert(stream, from, to, count);
         }
     }

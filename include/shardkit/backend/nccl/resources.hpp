@@ -10,7 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/arena.hpp>
-#include <shardkit/backend/cuda/device_buffer.hpp>
+#include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/pinned_buffer.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
@@ -25,15 +25,15 @@ struct Resources {
     static constexpr std::size_t staging_bytes_per_rank = 1024;
 
     Resources(const Options& options, int device, std::size_t ranks, gpu::Watch& watch, SourceLocation where)
-        : compute(stream(options.compute, own_compute, where), {.device = device, .watch = &watch}, where),
-          communication(stream(options.communication, own_communication, where), {.device = device, .watch = &watch},
-                        where),
+        : compute(stream(options.compute, own_compute, gpu::Priority::usual, where),
+                  {.device = device, .watch = &watch}, where),
+          communication(stream(options.communication, own_communication, gpu::Priority::greatest, where),
+                        {.device = device, .watch = &watch}, where),
           chunks(options.registration == Registration::none
                      ? std::unique_ptr<gpu::ChunkSource>(new gpu::DeviceChunks(device))
                      : std::make_unique<NcclChunks>(device)),
           arena(*chunks, options.arena_chunk_bytes, where),
-          staging(std::max(options.staging_bytes, ranks * staging_bytes_per_rank),
-                  gpu::StreamRef(communication.ref().native(), where), where),
+          staging(arena, std::max(options.staging_bytes, ranks * staging_bytes_per_rank), communication.ref(), where),
           wishes(2 * ranks, where) {}
 
     /// Whether work is still under way on one of the streams.
@@ -45,18 +45,20 @@ struct Resources {
     }
 
     std::optional<gpu::Stream> own_compute;
+    /// Of the greatest priority: a collective that starts late holds up all its peers.
     std::optional<gpu::Stream> own_communication;
     gpu::Timeline compute;
     gpu::Timeline communication;
     std::unique_ptr<gpu::ChunkSource> chunks;
     gpu::Arena arena;
-    gpu::DeviceBuffer<std::byte> staging;
+    gpu::ArenaBuffer<std::uint8_t> staging;   ///< of the first chunk, so that NCCL knows it where it knows the chunks
     gpu::PinnedBuffer<std::uint64_t> wishes;  ///< two words for every rank, for splits
 
   private:
-    static gpu::StreamRef stream(cudaStream_t given, std::optional<gpu::Stream>& own, SourceLocation where) {
+    static gpu::StreamRef stream(cudaStream_t given, std::optional<gpu::Stream>& own, gpu::Priority priority,
+                                 SourceLocation where) {
         if (given != nullptr) { return gpu::StreamRef(given, where); }
-        return own.emplace(where).ref(where);
+        return own.emplace(priority, where).ref(where);
     }
 };
 

@@ -9,14 +9,13 @@
 
 namespace shardkit::nccl::detail {
 
-/// ncclCommShrink by the ranks in `lost`, into a communicator that does not block. Needs NCCL 2.27.3.
+/// ncclCommShrink by the ranks in `lost`, into a communicator of that configuration. Needs NCCL 2.27.3.
 /// `abort`: ends first what the parent has under way.
 inline ncclResult_t shrink([[maybe_unused]] ncclComm_t parent, [[maybe_unused]] std::span<const std::size_t> lost,
-                           [[maybe_unused]] bool abort, [[maybe_unused]] ncclComm_t* made) {
+                           [[maybe_unused]] bool abort, [[maybe_unused]] ncclConfig_t config,
+                           [[maybe_unused]] ncclComm_t* made) {
 #if NCCL_VERSION_CODE >= 22703
     std::vector<int> ranks(lost.begin(), lost.end());
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
     return ncclCommShrink(parent, ranks.data(), static_cast<int>(ranks.size()), made, &config,
                           abort ? NCCL_SHRINK_ABORT : NCCL_SHRINK_DEFAULT);
 #else

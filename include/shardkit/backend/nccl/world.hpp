@@ -20,16 +20,18 @@
 #include <shardkit/backend/nccl/borrow.hpp>
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/check.hpp>
-#include <shardkit/backend/nccl/comm_id_scope.hpp>
 #include <shardkit/backend/nccl/comparison.hpp>
+#include <shardkit/backend/nccl/config.hpp>
 #include <shardkit/backend/nccl/connections.hpp>
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
 #include <shardkit/backend/nccl/options.hpp>
+#include <shardkit/backend/nccl/place.hpp>
 #include <shardkit/backend/nccl/registration.hpp>
 #include <shardkit/backend/nccl/resources.hpp>
 #include <shardkit/backend/nccl/survivors.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
+#include <shardkit/backend/nccl/verb_order.hpp>
 #include <shardkit/backend/nccl/version.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/core/error.hpp>
@@ -57,13 +59,12 @@ class World final : public detail::Connections {
     explicit World(const Launcher& launcher, const Options& options = {},
                    SourceLocation where = SourceLocation::current())
         : World(on_device(options, launcher.device()), launcher.world_size(), launcher.rank(), where) {
-        const detail::CommIdScope scope(launcher.endpoint(), where);
-        connect(UniqueId::create(where), launcher.rank(), where);
+        connect(launcher.unique_id(options.timeout, where), launcher.rank(), where);
     }
     /// Works on a communicator of the user's, with its ranks. Local.
     /// @throws std::invalid_argument when it is of another GPU than the options say
     explicit World(Borrow borrowed, const Options& options = {}, SourceLocation where = SourceLocation::current())
-        : World(options, place_of(borrowed.comm, where), where) {
+        : World(options, detail::place_of(borrowed.comm, making, where), where) {
         borrow(borrowed, "world", where);
     }
     /// Shrinks a World to the ranks that are left, in their order: after a failure, if it was survivable, or before
@@ -77,7 +78,7 @@ class World final : public detail::Connections {
                    SourceLocation where = SourceLocation::current())
         : World(on_device(options, survivors.world.device()), place_among(survivors, where), where) {
         const gpu::DeviceGuard guard(device_, where);
-        shrink_from(survivors.world, survivors.lost, where);
+        shrink_from(survivors.world, survivors.lost, detail::config_of(options_), where);
         welcome(world_group(), where);
     }
     World(const World&) = delete;
@@ -98,9 +99,11 @@ class World final : public detail::Connections {
         if (!finished()) { abort(); }
         const bool borrows = std::ranges::any_of(
             groups(), [](const detail::Group& group) { return group.owner == detail::Group::Owner::user; });
-        if (!aborts_over() || (borrows && !finished() && resources_->busy())) {
-            static_cast<void>(resources_.release());
-        }
+        bool stays = !aborts_over() || (borrows && !finished() && resources_->busy());
+        try {
+            if (!stays) { deregister_borrowed(SourceLocation::current()); }
+        } catch (const std::exception&) { stays = true; }
+        if (stays) { static_cast<void>(resources_.release()); }
     }
 
     /// The last call: waits for both streams, then ends and destroys the communicators that this World made. The
@@ -135,17 +138,25 @@ class World final : public detail::Connections {
     }
 
     /// For verbs: scratch memory of the device, used in the order in which verbs are given.
-    std::span<std::byte> staging() const noexcept { return resources_->staging.span(); }
+    std::span<std::byte> staging() const noexcept { return std::as_writable_bytes(resources_->staging.span()); }
     /// Pinned memory, two words for every rank of the World.
     std::span<std::uint64_t> wishes() const noexcept { return resources_->wishes.span(); }
 
-    /// The first thing that a verb does. Verbs run in the order in which this rank gives them, whatever streams they
-    /// are given to: on one GPU, communicators that ran in different orders on different ranks would wait for each
-    /// other.
-    void enter(const detail::Call& call, const gpu::TimelineRef& stream) {
+    /// The first thing that a verb does; the verb ends with what comes out. Verbs run in the order in which this rank
+    /// gives them, whatever streams they are given to: on one GPU, communicators that ran in different orders on
+    /// different ranks would wait for each other.
+    [[nodiscard]] detail::VerbOrder::Turn enter(const detail::Call& call, const gpu::TimelineRef& stream) {
         if (failed() || finished()) { require_usable(call.doing(), call.where); }
-        if (last_ && last_->native() != stream.native()) { stream.wait(last_->record()); }
-        last_ = stream;
+        order_.wait_for_room(streams(), call.where);
+        return order_.next(stream);
+    }
+    /// After the launch of a CUDA graph that holds verbs, in a loop that never waits otherwise: it counts as a verb
+    /// that was given to `stream`: see Options::verbs_ahead.
+    /// @throws CommError when a peer is gone
+    void keep_pace(const gpu::TimelineRef& stream, SourceLocation where = SourceLocation::current()) {
+        require_usable("keep_pace", where);
+        order_.mark(stream);
+        order_.wait_for_room(streams(), where);
     }
 
     /// Takes down a collective over `group`; compares it with its peers' if the options say each call.
@@ -167,7 +178,7 @@ class World final : public detail::Connections {
     /// Takes in a communicator of the user's.
     /// @throws std::invalid_argument when it is of another GPU or has more ranks than the World; CommError
     detail::Group& borrow(Borrow borrowed, std::string_view axes, SourceLocation where) {
-        const Place place = place_of(borrowed.comm, where);
+        const detail::RankPlace place = detail::place_of(borrowed.comm, making, where);
         if (place.device != device_) {
             throw_invalid_argument(where, "borrowed communicator ", axes, ": it is of GPU ", place.device,
                                    ", expected this World's GPU ", device_);
@@ -193,7 +204,7 @@ class World final : public detail::Connections {
     }
     /// After a communicator of the World's own was made: its place in it.
     void welcome(detail::Group& group, SourceLocation where) {
-        const Place place = place_of(group.comm, where);
+        const detail::RankPlace place = detail::place_of(group.comm, making, where);
         group.rank = place.rank;
         group.size = place.size;
         register_memory(where);
@@ -201,54 +212,33 @@ class World final : public detail::Connections {
     }
 
   private:
-    struct Place {
-        std::size_t rank;
-        std::size_t size;
-        int device;
-    };
     static constexpr const char* making = "World";
 
     World(const Options& options, std::size_t ranks, std::size_t rank, SourceLocation where)
-        : detail::Connections(options.timeout, options.survivable, device_of(options, where)),
+        : detail::Connections(options.timeout, options.survivable, gpu::device_or_current(options.device, where)),
           options_(options),
-          device_(device_of(options, where)),
+          device_(gpu::device_or_current(options.device, where)),
           exceptions_(std::uncaught_exceptions()),
-          ranks_(ranks) {
+          ranks_(ranks),
+          order_(options.verbs_ahead, where) {
         if (ranks == 0 || ranks > std::numeric_limits<int>::max() || rank >= ranks) {
             throw_invalid_argument(where, "nccl::World: rank ", rank, " of ", ranks,
                                    " ranks, expected a rank below the number of ranks");
         }
-        detail::require_version(minimum_version, making, where);
-        detail::require_registration(options_.registration, where);
-        if (options_.survivable) { detail::require_version(windows_version, "a survivable World", where); }
+        detail::require_possible(options_, making, where);
         const gpu::DeviceGuard guard(device_, where);
         resources_ = std::make_unique<detail::Resources>(options_, device_, ranks, watch(), where);
-        resources_->communication.ref().synchronize(where);
     }
-    World(const Options& options, const Place& place, SourceLocation where)
+    World(const Options& options, const detail::RankPlace& place, SourceLocation where)
         : World(options, place.size, place.rank, where) {}
     static Options on_device(Options options, int device) {
         if (options.device < 0) { options.device = device; }
         return options;
     }
-    static int device_of(const Options& options, SourceLocation where) {
-        return options.device < 0 ? gpu::current_device(where) : options.device;
-    }
-    static Place place_of(ncclComm_t comm, SourceLocation where) {
-        if (comm == nullptr) { throw_invalid_argument(where, "nccl::Borrow: no communicator, expected one"); }
-        int rank = 0;
-        int size = 0;
-        int device = 0;
-        detail::check(ncclCommUserRank(comm, &rank), "ncclCommUserRank", making, where, comm);
-        detail::check(ncclCommCount(comm, &size), "ncclCommCount", making, where, comm);
-        detail::check(ncclCommCuDevice(comm, &device), "ncclCommCuDevice", making, where, comm);
-        return {static_cast<std::size_t>(rank), static_cast<std::size_t>(size), device};
-    }
 
     void connect(const UniqueId& id, std::size_t rank, SourceLocation where) {
         const gpu::DeviceGuard guard(device_, where);
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = 0;
+        ncclConfig_t config = detail::config_of(options_);
         detail::Group& group = add_group("world");
         const ncclResult_t code = ncclCommInitRankConfig(&group.comm, static_cast<int>(ranks_), id.native(),
                                                          static_cast<int>(rank), &config);
@@ -259,6 +249,12 @@ class World final : public detail::Connections {
         welcome(group, where);
     }
 
+    bool progressed() noexcept override {
+        if (!resources_) { return false; }
+        const bool computed = resources_->compute.ref().advanced();
+        return resources_->communication.ref().advanced() || computed;
+    }
+
     void register_memory(SourceLocation where) {
         register_chunks(resources_->arena.chunks(), options_.registration, where);
     }
@@ -266,11 +262,11 @@ class World final : public detail::Connections {
     void prepare_comparison(detail::Group& group, SourceLocation where) {
         if (options_.compare_calls == CompareCalls::off || group.size == 1) { return; }
         if (!comparison_) { comparison_ = std::make_unique<detail::Comparison>(ranks_, device_, watch(), where); }
-        detail::Comparison::prepare(*this, group, where);
+        detail::Comparison::prepare(*this, group, detail::config_of(options_), where);
     }
 
     /// This rank among the survivors.
-    static Place place_among(const Survivors& survivors, SourceLocation where) {
+    static detail::RankPlace place_among(const Survivors& survivors, SourceLocation where) {
         World& world = survivors.world;
         if (world.groups().empty() || world.world_group().owner != detail::Group::Owner::world) {
             throw_invalid_argument(where,
@@ -291,7 +287,7 @@ class World final : public detail::Connections {
     int device_;
     int exceptions_;  // under way when this was made
     std::size_t ranks_;
-    std::optional<gpu::TimelineRef> last_;  // of the last verb
+    detail::VerbOrder order_;
     std::unique_ptr<detail::Resources> resources_;
     std::unique_ptr<detail::Comparison> comparison_;
 };

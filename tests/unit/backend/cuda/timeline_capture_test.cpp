@@ -153,3 +153,23 @@ TEST_CASE("Timeline: an event from before a capture keeps its order after it, wh
         CHECK(cudaGraphExecDestroy(graph) == cudaSuccess);
     }
 }
+
+TEST_CASE("Timeline: a capture that was spoilt leaves the timelines as they were before it") {
+    for (const Pace pace : {Pace::lazy, Pace::eager}) {
+        Trainer t(pace);
+        t.step();
+        REQUIRE(cudaStreamBeginCapture(t.compute.ref().native(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+        t.communication.ref().wait(t.compute.ref().record());
+        CHECK(cudaStreamSynchronize(t.communication.ref().native()) == cudaErrorStreamCaptureUnsupported);
+        const TimelineRef::Event spoilt = t.communication.ref().record();
+        t.compute.ref().wait(spoilt);
+        t.communication.ref().wait(t.compute.ref().record());
+        cudaGraph_t graph = nullptr;
+        CHECK(cudaStreamEndCapture(t.compute.ref().native(), &graph) == cudaErrorStreamCaptureInvalidated);
+        static_cast<void>(cudaGetLastError());
+        t.compute.ref().wait(spoilt);
+        t.step();
+        t.step();
+        t.check_sequence(3);
+    }
+}

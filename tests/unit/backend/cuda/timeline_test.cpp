@@ -241,7 +241,7 @@ TEST_CASE("Timeline: with a watch synchronize polls it with the user's line unti
     CHECK(standin::calls("cudaStreamSynchronize") == 0);
     const int polls = watch.polls;
     timeline.ref().synchronize();  // nothing to wait for
-    CHECK(watch.begins == 2);
+    CHECK(watch.begins == 1);      // there was nothing to wait for
     CHECK(watch.polls == polls);
 }
 
@@ -315,5 +315,33 @@ TEST_CASE("Timeline: a failed record or wait is kept, and every later synchroniz
         CHECK(thrown_message<Error>([&] { p.consumer.ref().synchronize(); }).find("cuda: cudaStreamWaitEvent at ") ==
               0);
         CHECK_NOTHROW(p.producer.ref().synchronize());
+    }
+}
+
+TEST_CASE("Timeline: the host waits for one event and no further, and sees which events have happened since") {
+    const CleanMachine machine;
+    const Stream stream;
+    CountingWatch watch(0);
+    Timeline watched(stream.ref(), {.events = 4, .scratch_bytes = 0, .watch = &watch});
+    Timeline plain(stream.ref(), {.events = 4, .scratch_bytes = 0});
+    HostWork work;
+    for (const auto timeline : {watched.ref(), plain.ref()}) {
+        int done = 0;
+        CHECK(!timeline.advanced());
+        work.enqueue(timeline, [&] { ++done; });
+        const auto event = timeline.record();
+        work.enqueue(timeline, [&] { ++done; });
+        timeline.synchronize(event);
+        CHECK(done == 1);
+        timeline.synchronize(shardkit::gpu::TimelineRef::Event());
+        CHECK(done == 1);
+        CHECK(timeline.advanced());
+        CHECK(!timeline.advanced());
+        for (int i = 0; i < 9; ++i) { timeline.record(); }  // more than the ring has
+        standin::hold(stream.ref().native());
+        CHECK(!timeline.advanced());
+        standin::release(stream.ref().native());
+        CHECK(timeline.advanced());
+        CHECK(done == 2);
     }
 }

@@ -216,8 +216,9 @@ TEST_CASE("nccl: a rank that cannot connect, or has no memory, fails the World o
         std::string call;
         Kind own;
     };
-    for (const Plan& plan : {Plan{"ncclCommInitRankConfig", Kind::comm}, Plan{"cudaMalloc", Kind::other},
-                             Plan{"cudaStreamCreateWithFlags", Kind::other}, Plan{"cudaMallocHost", Kind::other}}) {
+    for (const Plan& plan :
+         {Plan{"ncclCommInitRankConfig", Kind::comm}, Plan{"cudaMalloc", Kind::other},
+          Plan{"cudaStreamCreateWithPriority", Kind::other}, Plan{"cudaMallocHost", Kind::other}}) {
         CAPTURE(plan.call);
         gpu_ranks::restart();
         if (plan.own == Kind::comm) {

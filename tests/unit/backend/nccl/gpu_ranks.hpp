@@ -38,7 +38,7 @@ using rank_checks::Outcome;
 inline sk::nccl::Options patient(sk::nccl::Options options = {}) {
     options.timeout = std::chrono::seconds(60);
     options.compare_calls = sk::CompareCalls::off;  // also in checked builds: compare_calls_test.cpp asks for it
-    options.arena_chunk_bytes = std::size_t{1} << 20U;
+    options.arena_chunk_bytes = std::size_t{2} << 20U;
     options.staging_bytes = std::size_t{1} << 20U;
     return options;
 }

@@ -168,8 +168,8 @@ TEST_CASE("nccl: a captured step and its launches wait for nothing, allocate not
         for (const std::string_view call :
              {"cudaStreamSynchronize", "cudaStreamQuery", "cudaEventSynchronize", "cudaEventQuery", "cudaMalloc",
               "cudaFree", "cudaMallocHost", "cudaHostAlloc", "cudaFreeHost", "cudaStreamCreateWithFlags",
-              "cudaEventCreateWithFlags", "ncclMemAlloc", "ncclCommInitRank", "ncclCommInitRankConfig",
-              "ncclCommSplit", "ncclCommRegister"}) {
+              "cudaStreamCreateWithPriority", "cudaEventCreateWithFlags", "ncclMemAlloc", "ncclCommInitRank",
+              "ncclCommInitRankConfig", "ncclCommSplit", "ncclCommRegister"}) {
             note(call);
         }
     };

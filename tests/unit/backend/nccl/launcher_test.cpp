@@ -26,13 +26,13 @@ Variables complete() {
     return {{"RANK", "5"},        {"WORLD_SIZE", "8"},     {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
             {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"}};
 }
-nccl::Launcher launcher(const Variables& variables) {
+nccl::Launcher launcher(const Variables& variables, int visible = gpus) {
     return nccl::Launcher::from(
         [&](const char* name) -> std::optional<std::string> {
             const auto found = variables.find(name);
             return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
         },
-        gpus);
+        visible);
 }
 /// What the launcher says about the complete variables with this one changed; "-" stands for a missing one.
 std::string complaint(const std::string& name, const std::string& value) {
@@ -53,8 +53,16 @@ TEST_CASE("nccl launcher: a job's variables give each process its place") {
     CHECK(result.world_size() == 8);
     CHECK(result.local_rank() == 1);
     CHECK(result.device() == 1);
-    CHECK(result.endpoint() == "a:29500");
+    CHECK(result.meeting().host == "a");
+    CHECK(result.meeting().port == 29500);
+    CHECK(result.meeting().token.empty());
     CHECK(complaint("LOCAL_WORLD_SIZE", "-") == "none");
+}
+
+TEST_CASE("nccl launcher: a process that sees one GPU uses that, whatever its number on the machine") {
+    const nccl::Launcher result = launcher(complete(), 1);
+    CHECK(result.local_rank() == 1);
+    CHECK(result.device() == 0);
 }
 
 TEST_CASE("nccl launcher: every variable that is wrong is named with its value") {
@@ -88,19 +96,25 @@ TEST_CASE("nccl launcher: every variable that is wrong is named with its value")
 
 TEST_CASE("nccl launcher: where the processes meet") {
     Variables variables = complete();
-    variables["MASTER_ADDR"] = "fe80::1";
-    CHECK(launcher(variables).endpoint() == "[fe80::1]:29500");
-    variables["MASTER_ADDR"] = "[fe80::1]";
-    CHECK(launcher(variables).endpoint() == "[fe80::1]:29500");
+    for (const char* const address : {"fe80::1", "[fe80::1]"}) {
+        variables["MASTER_ADDR"] = address;
+        CHECK(launcher(variables).meeting().host == "fe80::1");
+    }
+    variables["SLURM_JOB_ID"] = "17";
+    CHECK(launcher(variables).meeting().token == "17");
+    variables["TORCHELASTIC_RUN_ID"] = "run";
+    CHECK(launcher(variables).meeting().token == "run");
+    variables["SHARDKIT_TOKEN"] = "secret";
+    CHECK(launcher(variables).meeting().token == "secret");
     variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";  // torchrun's store listens at MASTER_PORT
-    CHECK(launcher(variables).endpoint() == "[fe80::1]:29501");
+    CHECK(launcher(variables).meeting().port == 29501);
     variables["MASTER_PORT"] = "65535";
     CHECK_THROWS_AS(launcher(variables), std::invalid_argument);
     variables["NCCL_COMM_ID"] = "b:1";
-    CHECK(launcher(variables).endpoint() == "b:1");
+    CHECK(launcher(variables).meeting().host.empty());
     variables.erase("MASTER_ADDR");
     variables.erase("MASTER_PORT");
-    CHECK(launcher(variables).endpoint() == "b:1");
+    CHECK(launcher(variables).meeting().host.empty());
 }
 
 TEST_CASE("nccl launcher: a World from the environment, which stays as it was") {

@@ -54,9 +54,10 @@ TEST_CASE("nccl: after construction verbs make no communicator and take no memor
                 }
             });
         CHECK(gpu_ranks::first_error(outcomes) == "");
-        for (const char* const call : {"cudaMalloc", "cudaMallocHost", "cudaHostAlloc", "cudaStreamCreateWithFlags",
-                                       "cudaEventCreateWithFlags", "ncclMemAlloc", "ncclCommInitRank",
-                                       "ncclCommInitRankConfig", "ncclCommSplit", "ncclCommRegister"}) {
+        for (const char* const call :
+             {"cudaMalloc", "cudaMallocHost", "cudaHostAlloc", "cudaStreamCreateWithFlags",
+              "cudaStreamCreateWithPriority", "cudaEventCreateWithFlags", "ncclMemAlloc", "ncclCommInitRank",
+              "ncclCommInitRankConfig", "ncclCommSplit", "ncclCommRegister"}) {
             CAPTURE(call);
             CHECK(standin::calls(call) == 0);
         }

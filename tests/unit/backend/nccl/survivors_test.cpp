@@ -185,3 +185,30 @@ TEST_CASE("nccl: a World that failed without being survivable has no survivors, 
     CHECK(contains(text, "NCCL 2.26.5 is loaded, expected 2.27.3 or later"));
     CHECK(standin::live() == standin::Live{});
 }
+
+TEST_CASE("nccl: a World whose connections failed makes no survivors, and says what to do") {
+    gpu_ranks::restart();
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    const nccl::UniqueId anew = nccl::UniqueId::create();
+    const auto outcomes = gpu_ranks::each_in_a_thread(3, [&](std::size_t rank) {
+        nccl::World world(id, 3, rank, survivable());
+        const Comm comm(world);
+        if (rank == 1) { return world.abort(); }
+        standin::fail_proxy(comm.native(), ncclRemoteError);
+        CHECK(
+            contains(thrown_message<CommError>([&] { check_all_reduce<float, float>(comm, 10, 1); }), "returned 6"));
+        const std::array<std::size_t, 1> lost{1};
+        const std::string text = thrown_message<CommError>([&] {
+            const nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::impatient());
+        });
+        CHECK(contains(text, "Survivors at "));
+        CHECK(contains(text, "ncclCommShrink returned 6"));
+        CHECK(contains(text, "connect a World of the survivors by a new UniqueId"));
+        nccl::World left(anew, 2, rank / 2, gpu_ranks::impatient());
+        check_all_reduce<float, float>(Comm(left), 10, 1);
+        left.finish();
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+    CHECK(standin::hangs() == 0);
+    CHECK(standin::live() == standin::Live{});
+}

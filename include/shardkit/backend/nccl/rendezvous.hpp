@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/nccl/socket.hpp>
+#include <shardkit/backend/nccl/unique_id.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::nccl {
+
+/// Where the processes of a job meet before NCCL connects them, and how rank 0 knows them.
+struct Meeting {
+    std::string host;  ///< rank 0's machine, as the others name it
+    std::uint16_t port = 0;
+    std::size_t rank = 0;
+    std::size_t size = 1;
+    /// A word of at most 64 bytes that the job's processes share: whoever does not say it gets nothing.
+    std::string token;
+};
+
+namespace detail {
+
+inline constexpr std::string_view meeting_magic = "shardkit";
+inline constexpr std::size_t token_bytes = 64;
+/// magic, rank, number of ranks, token
+inline constexpr std::size_t hello_bytes = 8 + 4 + 4 + token_bytes;
+/// magic, whether rank 0 agrees on the number of ranks, the id
+inline constexpr std::size_t answer_bytes = 8 + 1 + UniqueId::size;
+using Hello = std::array<std::byte, hello_bytes>;
+using Answer = std::array<std::byte, answer_bytes>;
+
+inline void write_number(std::byte* to, std::size_t number) {
+    for (std::size_t i = 0; i < 4; ++i) { to[i] = static_cast<std::byte>(number >> (8 * (3 - i)) & 0xffU); }
+}
+inline std::size_t read_number(const std::byte* from) {
+    std::size_t number = 0;
+    for (std::size_t i = 0; i < 4; ++i) { number = number << 8U | std::to_integer<std::size_t>(from[i]); }
+    return number;
+}
+
+inline Hello hello_of(const Meeting& meeting) {
+    Hello hello{};
+    std::memcpy(hello.data(), meeting_magic.data(), meeting_magic.size());
+    write_number(hello.data() + 8, meeting.rank);
+    write_number(hello.data() + 12, meeting.size);
+    std::memcpy(hello.data() + 16, meeting.token.data(), std::min(meeting.token.size(), token_bytes));
+    return hello;
+}
+/// The rank that a hello is from; none when it is not one of this job's.
+inline std::optional<std::size_t> rank_of(const Hello& hello, const Meeting& meeting) {
+    const Hello own = hello_of(meeting);
+    std::byte difference{};  // all bytes are looked at, so that time tells nothing of the token
+    for (std::size_t i = 0; i < hello.size(); ++i) {
+        if (i < 8 || i >= 16) { difference |= hello[i] ^ own[i]; }
+    }
+    const std::size_t rank = read_number(hello.data() + 8);
+    if (difference != std::byte{} || rank == 0 || rank >= std::max(read_number(hello.data() + 12), meeting.size)) {
+        return std::nullopt;
+    }
+    return rank;
+}
+
+[[noreturn]] inline void throw_at(const Meeting& meeting, std::string_view what, SourceLocation where) {
+    throw CommError(
+        "nccl", "rendezvous",
+        shardkit::detail::concat("rank ", meeting.rank, " at ", meeting.host, ":", meeting.port, ": ", what), where);
+}
+
+/// Rank 0's side: answers until all others have the id.
+class Host {
+  public:
+    Host(const Meeting& meeting, const UniqueId& id, SourceLocation where)
+        : meeting_(meeting), served_(meeting.size) {
+        std::string error;
+        listener_ = listen_at(meeting.port, error);
+        if (!listener_) { throw_at(meeting, error, where); }
+        std::memcpy(answer_.data(), meeting_magic.data(), meeting_magic.size());
+        std::ranges::copy(id.bytes(), answer_.begin() + 9);
+        served_[0] = true;
+    }
+
+    void serve(std::chrono::milliseconds timeout, SourceLocation where) {
+        const Deadline deadline(timeout);
+        while (!std::ranges::all_of(served_, [](bool served) { return served; })) {
+            if (deadline.over()) {
+                throw_at(
+                    meeting_,
+                    shardkit::detail::concat("rank ", missing(), " did not come within ", timeout.count(), " ms"),
+                    where);
+            }
+            std::vector<pollfd> asked{{listener_.native(), POLLIN, 0}};
+            for (const Guest& guest : guests_) { asked.push_back({guest.socket.native(), POLLIN, 0}); }
+            static_cast<void>(::poll(asked.data(), asked.size(), deadline.milliseconds(look_again)));
+            std::erase_if(guests_, [&](Guest& guest) { return is_done(guest); });
+            accept();
+        }
+    }
+
+  private:
+    static constexpr std::chrono::milliseconds look_again{200};
+    static constexpr std::chrono::milliseconds patience{5000};  // with one that connects and says nothing
+    static constexpr std::size_t most_guests = 4096;
+
+    struct Guest {
+        Socket socket;
+        Deadline deadline{patience};
+        Hello hello{};
+        std::size_t have = 0;
+    };
+
+    void accept() {
+        while (guests_.size() < most_guests) {
+            Socket socket(::accept(listener_.native(), nullptr, nullptr));
+            if (!socket) { return; }
+            guests_.push_back(Guest{std::move(socket)});
+        }
+    }
+    /// Reads what a guest says, and answers once that is all there. A stranger is left without a word.
+    bool is_done(Guest& guest) {
+        const Socket::Received received = guest.socket.receive(guest.hello, guest.have);
+        if (received != Socket::Received::all) {
+            return received == Socket::Received::nothing_more || guest.deadline.over();
+        }
+        const std::optional<std::size_t> rank = rank_of(guest.hello, meeting_);
+        if (!rank) { return true; }
+        const bool agrees = read_number(guest.hello.data() + 12) == meeting_.size;
+        Answer answer = answer_;
+        answer[8] = std::byte{agrees};
+        if (!agrees) { std::fill(answer.begin() + 9, answer.end(), std::byte{}); }
+        if (guest.socket.send(answer) && agrees) { served_[*rank] = true; }
+        return true;
+    }
+    std::string missing() const {
+        std::string text;
+        for (std::size_t rank = 0; rank < served_.size(); ++rank) {
+            if (!served_[rank]) { text += shardkit::detail::concat(text.empty() ? "" : ", ", rank); }
+        }
+        return text;
+    }
+
+    const Meeting& meeting_;
+    Socket listener_;
+    Answer answer_{};
+    std::vector<bool> served_;
+    std::vector<Guest> guests_;
+};
+
+/// One try to get the id. None, and `error` says why.
+inline std::optional<UniqueId> ask(const Meeting& meeting, const addrinfo& address, const Deadline& deadline,
+                                   std::string& error, SourceLocation where) {
+    constexpr std::chrono::milliseconds patience{10000};
+    std::string refused;
+    const Socket socket = connect_to(address, deadline, patience, refused);
+    if (!socket) {
+        if (!deadline.over()) { error = refused; }
+        return std::nullopt;
+    }
+    const Deadline own(patience);
+    Answer answer{};
+    std::size_t have = 0;
+    auto received = socket.send(hello_of(meeting)) ? Socket::Received::some : Socket::Received::nothing_more;
+    while (received == Socket::Received::some) {
+        static_cast<void>(socket.ready(POLLIN, deadline, patience));
+        received = socket.receive(answer, have);
+        if (received == Socket::Received::some && own.over()) { error = "no answer"; }
+        if (received == Socket::Received::some && (own.over() || deadline.over())) { return std::nullopt; }
+    }
+    if (received == Socket::Received::nothing_more) {
+        error = "it was closed without an answer: another job's, or the token is another one";
+        return std::nullopt;
+    }
+    if (std::memcmp(answer.data(), meeting_magic.data(), meeting_magic.size()) != 0) {
+        error = "another program answers";
+        return std::nullopt;
+    }
+    if (answer[8] != std::byte{1}) {
+        throw_at(meeting, shardkit::detail::concat("rank 0 expects another number of ranks than ", meeting.size),
+                 where);
+    }
+    return UniqueId::from_bytes(std::span<const std::byte>(answer).last(UniqueId::size), where);
+}
+
+/// The other ranks' side: asks until there is an answer.
+inline UniqueId fetch(const Meeting& meeting, std::chrono::milliseconds timeout, SourceLocation where) {
+    constexpr std::chrono::milliseconds longest_rest{500};
+    const Deadline deadline(timeout);
+    std::string error = "no try";
+    for (std::chrono::milliseconds rest{5};; rest = std::min(2 * rest, longest_rest)) {
+        const Addresses addresses = resolve(meeting.host, meeting.port, error);
+        for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
+            if (const auto id = ask(meeting, *each, deadline, error, where)) { return *id; }
+        }
+        if (deadline.over()) {
+            throw_at(meeting,
+                     shardkit::detail::concat("rank 0 gave no id within ", timeout.count(), " ms (", error, ")"),
+                     where);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(deadline.milliseconds(rest)));
+    }
+}
+
+}  // namespace detail
+
+/// The id that rank 0 creates, on every rank of the job: rank 0 listens at the port on all addresses of its machine,
+/// and the others connect to the host, as often as needed. It goes as plain text, as NCCL's own connections do.
+/// Source:  NCCL's own meeting point, NCCL_COMM_ID, wants an interface in the subnet of the address that rank 0's
+///          machine has for the name (bootstrap.cc), which machines of clouds and containers lack, and NCCL 2.29.2 to
+///          2.29.7 test for the opposite.
+/// @throws  CommError that names the port when it is in use, the ranks that did not come within the timeout, or why
+///          rank 0 did not answer; std::invalid_argument when the token is longer than 64 bytes
+inline UniqueId meet(const Meeting& meeting, std::chrono::milliseconds timeout,
+                     SourceLocation where = SourceLocation::current()) {
+    if (meeting.token.size() > detail::token_bytes) {
+        throw_invalid_argument(where, "nccl::Meeting: a token of ", meeting.token.size(), " bytes, expected at most ",
+                               detail::token_bytes);
+    }
+    if (meeting.rank != 0) { return detail::fetch(meeting, timeout, where); }
+    const UniqueId id = UniqueId::create(where);
+    if (meeting.size > 1) { detail::Host(meeting, id, where).serve(timeout, where); }
+    return id;
+}
+
+}  // namespace shardkit::nccl

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/rank/context.hpp>
+
+namespace shardkit::nccl::detail {
+
+/// The order of one rank's verbs: each runs after the one that was given before it, whatever streams they are given
+/// to, and the host is ahead of the GPU by so many of them at most. One thread.
+class VerbOrder {
+  public:
+    /// A verb's turn: what its stream is given until the end of the scope is the verb.
+    class Turn {
+      public:
+        Turn(VerbOrder& order, const gpu::TimelineRef& stream) noexcept : order_(order), stream_(stream) {}
+        Turn(const Turn&) = delete;
+        Turn& operator=(const Turn&) = delete;
+        ~Turn() { order_.mark(stream_); }
+
+      private:
+        VerbOrder& order_;
+        gpu::TimelineRef stream_;
+    };
+
+    /// @throws std::invalid_argument when `ahead` is 0
+    VerbOrder(std::size_t ahead, SourceLocation where) : marks_(ahead) {
+        if (ahead == 0) { throw_invalid_argument(where, "nccl::Options: verbs_ahead is 0, expected at least 1"); }
+    }
+
+    /// Lets `stream` wait for the verb before, but for nothing that came after that one.
+    [[nodiscard]] Turn next(const gpu::TimelineRef& stream) noexcept {
+        const std::optional<Mark>& last = marks_[(given_ + marks_.size() - 1) % marks_.size()];
+        if (last && last->stream.native() != stream.native()) { stream.wait(last->event); }
+        return Turn(*this, stream);
+    }
+    /// What was given to the stream since the mark before is a verb.
+    void mark(const gpu::TimelineRef& stream) noexcept {
+        marks_[given_ % marks_.size()].emplace(Mark{stream, stream.record()});
+        ++given_;
+    }
+    /// The host waits for one of the verbs, when as many as there may be are under way. Not in a capture, which
+    /// forbids it and runs nothing.
+    /// @throws what the timeline's `synchronize` throws
+    void wait_for_room(const Streams<gpu::TimelineRef>& streams, SourceLocation where) const {
+        const std::optional<Mark>& oldest = marks_[given_ % marks_.size()];
+        if (!oldest || streams.compute.capture() != 0 || streams.communication.capture() != 0) { return; }
+        oldest->stream.synchronize(oldest->event, where);
+    }
+
+  private:
+    struct Mark {
+        gpu::TimelineRef stream;
+        gpu::TimelineRef::Event event;
+    };
+
+    std::vector<std::optional<Mark>> marks_;  // a ring
+    std::size_t given_ = 0;                   // marks, ever
+};
+
+}  // namespace shardkit::nccl::detail

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <optional>
+
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/nccl/borrow.hpp>
+#include <shardkit/backend/nccl/registration.hpp>
+#include <shardkit/backend/nccl/survivors.hpp>
+#include <shardkit/comm/all_reduce.hpp>
+
+#include "../unit/backend/nccl/captured_step.hpp"
+#include "../unit/backend/rank_checks.hpp"
+#include "closed_forms.hpp"
+#include "rank_processes.hpp"
+
+// What a rank does when the last one is gone without a word, and memory that NCCL knows.
+
+namespace sk = shardkit;
+using rank_processes::Engine;
+using rank_processes::Kernels;
+using rank_processes::on_ranks;
+using rank_processes::Place;
+
+namespace {
+
+constexpr std::chrono::seconds short_timeout{5};
+constexpr std::chrono::seconds time_to_end{20};  // connecting to nobody and ending communicators included
+
+sk::nccl::Options impatient(const Place& place) {
+    sk::nccl::Options options = place.options();
+    options.timeout = short_timeout;
+    return options;
+}
+bool is_last(const Place& place) { return place.rank + 1 == place.ranks; }
+
+/// Sums for which the host does not wait.
+void sum(sk::nccl::World& world, const sk::gpu::ArenaBuffer<float>& values) {
+    const auto stream = world.streams().communication;
+    sk::all_reduce_in_place(Engine::Communicator(world), sk::ReduceOp::sum, values.span(), stream);
+}
+void sum_and_wait(sk::nccl::World& world, const sk::gpu::ArenaBuffer<float>& values) {
+    sum(world, values);
+    world.streams().communication.synchronize();
+}
+
+/// The last rank's process ends without a word once `before` is over on it; on the others `after` throws a CommError,
+/// in time.
+template <class Before, class After>
+void check_last_is_gone(const Place& place, const Before& before, const After& after) {
+    before();
+    if (is_last(place)) { std::_Exit(0); }
+    const auto took = rank_checks::duration_of([&] { CHECK_THROWS_AS(after(), sk::CommError); });
+    CHECK(took < short_timeout + time_to_end);
+}
+
+void check_verbs_with(sk::nccl::Registration registration) {
+    const Place place = Place::read();
+    sk::nccl::Options options = place.options();
+    options.registration = registration;
+    sk::nccl::World world(place.id, place.ranks, place.rank, options);
+    closed_forms::check_verbs<float, Kernels>(Engine::Communicator(world));
+    closed_forms::check_verbs<sk::bf16, Kernels>(Engine::Communicator(world));
+    world.finish();
+}
+
+}  // namespace
+
+TEST_CASE("a rank: registered" * doctest::skip()) { check_verbs_with(sk::nccl::Registration::buffers); }
+TEST_CASE("a rank: windows" * doctest::skip()) { check_verbs_with(sk::nccl::Registration::windows); }
+
+TEST_CASE("a rank: a loop without waits" * doctest::skip()) {
+    const Place place = Place::read();
+    sk::nccl::World world(place.id, place.ranks, place.rank, impatient(place));
+    const auto values = world.buffer<float>(1000);
+    check_last_is_gone(
+        place, [&] { sum_and_wait(world, values); },
+        [&] {
+            const auto compute = world.streams().compute;
+            for (std::size_t step = 0; step < 100'000; ++step) {
+                for (int i = 0; i < 50; ++i) {
+                    sk::gpu::check(cudaMemsetAsync(values.data(), 0, 4, compute.native()), "cudaMemsetAsync");
+                }
+                world.streams().communication.wait(compute.record());
+                sum(world, values);
+                compute.wait(world.streams().communication.record());
+            }
+        });
+}
+
+TEST_CASE("a rank: a graph that lives" * doctest::skip()) {
+    const Place place = Place::read();
+    std::optional<step_trainer::CapturedStep> step;
+    {
+        sk::nccl::World world(place.id, place.ranks, place.rank, impatient(place));
+        const auto values = world.buffer<float>(1000);
+        check_last_is_gone(
+            place,
+            [&] {
+                sum_and_wait(world, values);
+                step.emplace(world.streams(), [&] { sum(world, values); });
+                step->launch();
+                world.streams().compute.synchronize();
+            },
+            [&] { sum_and_wait(world, values); });
+    }
+}
+
+TEST_CASE("a rank: borrowed" * doctest::skip()) {
+    const Place place = Place::read();
+    sk::gpu::check(cudaSetDevice(place.options().device), "cudaSetDevice");
+    ncclComm_t own = nullptr;
+    REQUIRE(ncclCommInitRank(&own, static_cast<int>(place.ranks), place.id.native(), static_cast<int>(place.rank)) ==
+            ncclSuccess);
+    {
+        sk::nccl::World world(sk::nccl::Borrow{own}, impatient(place));
+        const auto values = world.buffer<float>(1000);
+        check_last_is_gone(
+            place, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); });
+    }
+    CHECK(ncclCommAbort(own) == ncclSuccess);
+}
+
+TEST_CASE("a rank: survivors" * doctest::skip()) {
+    const Place place = Place::read();
+    sk::nccl::Options options = impatient(place);
+    options.survivable = true;
+    sk::nccl::World world(place.id, place.ranks, place.rank, options);
+    const auto values = world.buffer<float>(1000);
+    check_last_is_gone(
+        place, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); });
+    const std::array<std::size_t, 1> lost{place.ranks - 1};
+    sk::nccl::World left(sk::nccl::Survivors{world, lost}, place.options());
+    CHECK(Engine::Communicator(left).size() == place.ranks - 1);
+    closed_forms::check_verbs<float, Kernels>(Engine::Communicator(left));
+    left.finish();
+}
+
+TEST_CASE("verbs over registered memory give their closed forms") { on_ranks("a rank: registered", {2U, 8U}); }
+
+TEST_CASE("verbs over windows give their closed forms") {
+    if (rank_processes::shares(2)) {
+        skip("windows on ranks that share a GPU");
+    } else if (sk::nccl::library_version() < sk::nccl::windows_version) {
+        skip("windows need NCCL 2.27.3");
+    } else {
+        on_ranks("a rank: windows", {2U, 8U});
+    }
+}
+
+TEST_CASE("a loop that never waits ends when a rank is gone") { on_ranks("a rank: a loop without waits", {2U}); }
+TEST_CASE("a rank that is gone ends the others while a graph lives") { on_ranks("a rank: a graph that lives", {2U}); }
+TEST_CASE("a rank that is gone ends a World over a lent communicator") { on_ranks("a rank: borrowed", {2U}); }
+
+TEST_CASE("the ranks that are left go on") {
+    if (sk::nccl::library_version() < sk::nccl::windows_version) {
+        skip("survivors need NCCL 2.27.3");
+    } else {
+        on_ranks("a rank: survivors", {3U});
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What NCCL and CUDA are told of a World's communicators and streams.
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/split.hpp>
+
+#include "../../thrown_message.hpp"
+#include "../verb_suite.hpp"
+#include "gpu_ranks.hpp"
+
+namespace {
+
+using namespace shardkit;
+using gpu_ranks::Comm;
+using rank_checks::contains;
+
+}  // namespace
+
+TEST_CASE("nccl: every communicator is made with what the options say, and does not block") {
+    for (const CompareCalls compares : {CompareCalls::off, CompareCalls::each_step}) {
+        gpu_ranks::restart();
+        nccl::Options options = gpu_ranks::patient();
+        options.max_ctas = 8;
+        options.name = "trainer";
+        options.split_share = true;
+        options.compare_calls = compares;
+        std::vector<ncclConfig_t> configurations;
+        const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
+            const Comm child = split(comm, 0, comm.rank(), "child");
+            if (comm.rank() == 1) { return; }
+            for (const ncclComm_t each : {comm.native(), child.native()}) {
+                configurations.push_back(standin::configuration(each));
+            }
+            if (world.world_group().comparison != nullptr) {
+                configurations.push_back(standin::configuration(world.world_group().comparison->comm));
+            }
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        CHECK(configurations.size() == (compares == CompareCalls::off ? 2 : 3));
+        for (const ncclConfig_t& each : configurations) {
+            CHECK(each.blocking == 0);
+            CHECK(each.minCTAs == NCCL_CONFIG_UNDEF_INT);
+            CHECK(each.maxCTAs == 8);
+            CHECK(std::string(each.commName) == "trainer");
+            CHECK(each.splitShare == 1);
+        }
+    }
+}
+
+TEST_CASE("nccl: a minimum of CTAs alone is one that NCCL takes; sharing is not for survivors") {
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::patient();
+    options.min_ctas = 4;
+    {
+        const nccl::World world(nccl::UniqueId::create(), 1, 0, options);
+        const ncclConfig_t configuration = standin::configuration(world.world_group().comm);
+        CHECK(configuration.minCTAs == 4);
+        CHECK(configuration.maxCTAs == 64);
+        CHECK(configuration.commName == nullptr);
+        CHECK(configuration.splitShare == 0);
+    }
+    options.split_share = true;
+    options.survivable = true;
+    CHECK(contains(thrown_message<std::invalid_argument>(
+                       [&] { const nccl::World world(nccl::UniqueId::create(), 1, 0, options); }),
+                   "split_share with survivable"));
+}
+
+TEST_CASE("nccl: the World's communication stream comes before its compute stream; the user's stay as they are") {
+    gpu_ranks::restart();
+    const auto priority_of = [](const gpu::TimelineRef& stream) {
+        int priority = 1;
+        CHECK(cudaStreamGetPriority(stream.native(), &priority) == cudaSuccess);
+        return priority;
+    };
+    int usual = 1;
+    int greatest = 1;
+    CHECK(cudaDeviceGetStreamPriorityRange(&usual, &greatest) == cudaSuccess);
+    nccl::World world(nccl::UniqueId::create(), 1, 0, gpu_ranks::patient());
+    CHECK(priority_of(world.streams().compute) == usual);
+    CHECK(priority_of(world.streams().communication) == greatest);
+    const gpu::Stream own;
+    nccl::Options options = gpu_ranks::patient();
+    options.communication = own.ref().native();
+    nccl::World with_own(nccl::UniqueId::create(), 1, 0, options);
+    CHECK(priority_of(with_own.streams().communication) == usual);
+}
+
+TEST_CASE("nccl: a group of one rank has all verbs and no communicator of NCCL's") {
+    for (const standin::Pace pace : gpu_ranks::paces) {
+        gpu_ranks::restart(pace);
+        const auto outcomes = gpu_ranks::with_world(3, gpu_ranks::patient(), [](const Comm& world, nccl::World&) {
+            const Comm alone = split(world, world.rank(), 0, "alone");
+            const Comm again = split(alone, 7, 0, "again");
+            const Comm uneven = split(world, world.rank() == 2 ? 1 : 0, world.rank(), "uneven");
+            rank_checks::expect(alone.native() == nullptr && again.native() == nullptr, "no communicator");
+            rank_checks::expect((uneven.native() == nullptr) == (world.rank() == 2), "one for the two");
+            rank_checks::expect(uneven.size() == (world.rank() == 2 ? 1 : 2), "sizes");
+            for (const Comm& each : {alone, again, uneven}) {
+                verb_checks::check_copies<float>(each, 10, 1);
+                verb_checks::check_all_reduce<bf16, float>(each, 100, 1);
+                verb_checks::check_reduce_scatter<float, float>(each, 100, 2);
+            }
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        CHECK(standin::calls("ncclCommSplit") == 3);  // "uneven" alone
+        CHECK(standin::order_violations().empty());
+        CHECK(standin::live() == standin::Live{});
+    }
+}

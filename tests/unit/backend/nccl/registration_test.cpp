@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that NCCL is told of: how long it must stay, and what a GPU without enough of it ends with.
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/nccl/borrow.hpp>
+#include <shardkit/comm/split.hpp>
+#include <shardkit/memory/memory_error.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/param/param.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/rank/rank.hpp>
+#include <shardkit/sharded/sharded.hpp>
+
+#include "../../thrown_message.hpp"
+#include "gpu_ranks.hpp"
+
+namespace {
+
+using namespace shardkit;
+using gpu_ranks::Comm;
+using rank_checks::contains;
+
+constexpr nccl::Registration registrations[] = {nccl::Registration::buffers, nccl::Registration::windows};
+
+nccl::Options with(nccl::Registration registration) {
+    nccl::Options options = gpu_ranks::impatient();
+    options.registration = registration;
+    return options;
+}
+
+}  // namespace
+
+TEST_CASE("nccl: memory that a lent communicator knows is deregistered before it is freed, after a failure too") {
+    for (const nccl::Registration registration : registrations) {
+        for (const bool fails : {true, false}) {
+            CAPTURE(fails);
+            gpu_ranks::restart();
+            const nccl::UniqueId id = nccl::UniqueId::create();
+            std::vector<ncclComm_t> users(2);
+            const auto outcomes = gpu_ranks::each_in_a_thread(2, [&](std::size_t rank) {
+                REQUIRE(ncclCommInitRank(&users[rank], 2, id.native(), static_cast<int>(rank)) == ncclSuccess);
+                nccl::World world(nccl::Borrow{users[rank]}, with(registration));
+                CHECK(split(Comm(world), 0, rank, "child").size() == 2);
+                const auto memory = world.buffer<float>(100);
+                if (fails) { world.abort(); }
+            });
+            CHECK(gpu_ranks::first_error(outcomes) == "");
+            CHECK(standin::frees_in_use() == std::vector<std::string>{});
+            CHECK(standin::live().registrations + standin::live().windows == 0);
+            CHECK(standin::live().device_allocations == 0);
+            for (const ncclComm_t comm : users) { CHECK(ncclCommDestroy(comm) == ncclSuccess); }
+            CHECK(standin::live() == standin::Live{});
+        }
+    }
+}
+
+TEST_CASE("nccl: memory that a lent communicator does not let go of stays, and so do the streams") {
+    if (rank_checks::sanitized) { return; }  // what is left behind would be reported as a leak
+    gpu_ranks::restart();
+    ncclComm_t user = nullptr;
+    REQUIRE(ncclCommInitRank(&user, 1, nccl::UniqueId::create().native(), 0) == ncclSuccess);
+    {
+        nccl::World world(nccl::Borrow{user}, with(nccl::Registration::buffers));
+        const auto memory = world.buffer<float>(100);
+        standin::fail_next("ncclCommDeregister", ncclSystemError);
+        world.abort();
+    }
+    CHECK(standin::frees_in_use() == std::vector<std::string>{});
+    CHECK(standin::live().device_allocations > 0);
+    CHECK(ncclCommAbort(user) == ncclSuccess);
+}
+
+TEST_CASE("nccl: too little memory for a chunk of NCCL's is a MemoryError that names the group") {
+    struct Large : Param<"weight", float, 1U << 20U> {};
+    for (const nccl::Registration registration : registrations) {
+        gpu_ranks::restart();
+        nccl::World world(nccl::UniqueId::create(), 1, 0, with(registration));
+        Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{1}, Comm(world), {}, world.streams());
+        standin::set_device_memory(standin::device_bytes(0) + (1U << 20U));
+        CHECK(contains(thrown_message<MemoryError>(
+                           [&] { const Sharded<Large, FullShard, gpu_ranks::Engine> none(rank, "blocks.4"); }),
+                       "'blocks.4': no memory for 4194304 bytes of "));
+        standin::set_device_memory(SIZE_MAX);
+        standin::fail_next("ncclMemAlloc", ncclInternalError);
+        CHECK(contains(thrown_message<CommError>(
+                           [&] { const Sharded<Large, FullShard, gpu_ranks::Engine> none(rank, "blocks.4"); }),
+                       "ncclMemAlloc returned 3"));
+    }
+}
+
+TEST_CASE("nccl: the memory in which 16-bit sums are made is registered like the containers'") {
+    for (const nccl::Registration registration : registrations) {
+        gpu_ranks::restart();
+        const nccl::World world(nccl::UniqueId::create(), 1, 0, with(registration));
+        CHECK(standin::live().registrations + standin::live().windows == 1);
+        CHECK(standin::live().device_allocations == 3);  // that chunk, and scratch of two streams
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops in which the host waits for nothing: CUDA takes about a thousand launches and then blocks whoever gives it
+// more, so a rank must notice before that its peers are gone.
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/barrier.hpp>
+
+#include "captured_step.hpp"
+#include "gpu_ranks.hpp"
+
+namespace {
+
+using namespace shardkit;
+using gpu_ranks::Comm;
+using rank_checks::contains;
+using rank_checks::Kind;
+
+constexpr std::size_t ranks = 2;
+
+/// Rank 0 goes on for ever after rank 1 has died, and ends with an error about its timeout before it blocks in CUDA.
+template <class Step>
+void check_loop_ends(std::size_t launch_queue, const nccl::Options& options, const Step& step) {
+    gpu_ranks::restart();
+    standin::set_launch_queue(launch_queue);
+    standin::set_patience(std::chrono::seconds(rank_checks::sanitized ? 40 : 8));
+    const nccl::UniqueId id = nccl::UniqueId::create();
+    const auto outcomes = gpu_ranks::each_in_a_thread(ranks, [&](std::size_t rank) {
+        nccl::World world(id, ranks, rank, options);
+        const Comm comm(world);
+        step(world, comm, rank == 1 ? 3 : 100'000);
+        if (rank == 1) { standin::kill_rank(comm.native()); }
+    });
+    CHECK(standin::hangs() == 0);
+    CAPTURE(outcomes[0].text);
+    CHECK(outcomes[0].kind == Kind::comm);
+    CHECK(contains(outcomes[0].text, "300 ms"));
+}
+
+/// `kernels` pieces of work, then a sum.
+void steps(nccl::World& world, const Comm& comm, std::size_t count, std::size_t kernels) {
+    auto values = world.buffer<float>(100);
+    const auto streams = world.streams();
+    for (std::size_t step = 0; step < count; ++step) {
+        for (std::size_t i = 0; i < kernels; ++i) {
+            gpu::check(cudaMemsetAsync(values.data(), 0, 4, streams.compute.native()), "cudaMemsetAsync");
+        }
+        streams.communication.wait(streams.compute.record());
+        all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication);
+        streams.compute.wait(streams.communication.record());
+    }
+}
+
+}  // namespace
+
+TEST_CASE("nccl: a loop that never waits notices that a peer is gone before the launch queue is full") {
+    check_loop_ends(1000, gpu_ranks::impatient(),
+                    [](nccl::World& world, const Comm& comm, std::size_t count) { steps(world, comm, count, 100); });
+    nccl::Options one = gpu_ranks::impatient();
+    one.verbs_ahead = 1;
+    check_loop_ends(1000, one,
+                    [](nccl::World& world, const Comm& comm, std::size_t count) { steps(world, comm, count, 900); });
+}
+
+TEST_CASE("nccl: so does a loop that launches graphs, by keep_pace") {
+    check_loop_ends(100, gpu_ranks::impatient(), [](nccl::World& world, const Comm& comm, std::size_t count) {
+        auto values = world.buffer<float>(100);
+        const auto streams = world.streams();
+        const step_trainer::CapturedStep step(
+            streams, [&] { all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication); });
+        for (std::size_t i = 0; i < count; ++i) {
+            step.launch();
+            world.keep_pace(streams.compute);
+        }
+        streams.compute.synchronize();
+    });
+}
+
+TEST_CASE(
+    "nccl: the host is ahead of the GPU by no more verbs than it may be, and waits for none of them in a capture") {
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::patient();
+    options.verbs_ahead = 3;
+    nccl::World world(nccl::UniqueId::create(), 1, 0, options);
+    const Comm comm(world);
+    const auto stream = world.streams().communication;
+    const auto verb = [&] { barrier(comm, stream); };
+    standin::reset_calls();
+    for (int i = 0; i < 3; ++i) { verb(); }
+    CHECK(standin::calls("cudaEventQuery") == 0);
+    verb();
+    CHECK(standin::calls("cudaEventQuery") == 1);
+    standin::reset_calls();
+    const step_trainer::CapturedStep step(world.streams(), [&] {
+        for (int i = 0; i < 10; ++i) { verb(); }
+    });
+    CHECK(standin::calls("cudaEventQuery") == 0);
+    step.launch();
+    verb();
+    stream.synchronize();
+    options.verbs_ahead = 0;
+    CHECK_THROWS_AS(nccl::World(nccl::UniqueId::create(), 1, 0, options), std::invalid_argument);
+}
+
+TEST_CASE("nccl: a GPU that gets on is waited for as long as it does, one that stands still until the timeout") {
+    constexpr std::size_t pieces = 8;
+    for (const bool gets_on : {true, false}) {
+        CAPTURE(gets_on);
+        gpu_ranks::restart();
+        nccl::World world(nccl::UniqueId::create(), 1, 0, gpu_ranks::impatient());
+        const auto [compute, communication] = world.streams();
+        std::vector<gpu::Stream> held(pieces);
+        for (const gpu::Stream& each : held) {
+            const gpu::StreamRef stream = each.ref();
+            const gpu::Event event;
+            standin::hold(stream.native());
+            stream.record(event.ref());
+            gpu::StreamRef(compute.native()).wait(event.ref());
+            communication.wait(compute.record());
+        }
+        std::thread releases([&] {
+            for (const gpu::Stream& each : held) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                if (gets_on) { standin::release(each.ref().native()); }
+            }
+        });
+        if (gets_on) {
+            CHECK_NOTHROW(communication.synchronize());
+        } else {
+            CHECK_THROWS_AS(communication.synchronize(), CommError);
+        }
+        releases.join();
+        for (const gpu::Stream& each : held) { standin::release(each.ref().native()); }
+    }
+}
+
+TEST_CASE("nccl: a verb waits for the one before it, and not for what was given to that one's stream since") {
+    gpu_ranks::restart();
+    nccl::World world(nccl::UniqueId::create(), 1, 0, gpu_ranks::patient());
+    const Comm comm(world);
+    const auto [compute, communication] = world.streams();
+    int before = 0;
+    int since = 0;
+    const auto count = [](void* value) { ++*static_cast<int*>(value); };
+    gpu::check(cudaLaunchHostFunc(compute.native(), count, &before), "cudaLaunchHostFunc");
+    barrier(comm, compute);
+    gpu::check(cudaLaunchHostFunc(compute.native(), count, &since), "cudaLaunchHostFunc");
+    barrier(comm, communication);
+    communication.synchronize();
+    CHECK(before == 1);
+    CHECK(since == 0);
+}
