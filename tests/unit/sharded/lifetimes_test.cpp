@@ -73,7 +73,7 @@ TEST_CASE("a container that was moved from says so, with the user's line") {
         CHECK_USAGE_ERROR(sk::Accumulation{model}, text);
         CHECK_USAGE_ERROR(sk::SGD{model}, text);
         auto alive = sk::groups(moved);
-        CHECK_NOTHROW(sk::Accumulation{alive});
+        CHECK_NOTHROW(static_cast<void>(sk::Accumulation{alive}));
         layer = std::move(moved);
         CHECK(layer.path() == "layer");
     });
