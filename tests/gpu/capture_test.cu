@@ -12,6 +12,7 @@
 
 #include "../unit/backend/cub/adamw_checks.hpp"
 #include "../unit/backend/cub/multiply.hpp"
+#include "../unit/backend/cub/norm_pieces.hpp"
 #include "gpu_machine.hpp"
 
 namespace sk = shardkit;

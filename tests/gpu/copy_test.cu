@@ -37,7 +37,7 @@ TEST_CASE("copies of sizes that disagree are refused, empty ones do nothing") {
     const auto there = test::array(gpu.machine(), std::vector<float>(3));
     std::vector<float> four(4);
     CHECK_THROWS_WITH_AS(
-        Kernels::copy_out(gpu.stream(), there.view(), std::span(four), SourceLocation{"user.cpp", 7}),
+        Kernels::copy_out(gpu.stream(), there.view(), std::span(four), sk::SourceLocation{"user.cpp", 7}),
         "gpu::Kernels::copy: to has 4 elements, expected 3 (user.cpp:7)", std::invalid_argument);
     Kernels::copy_out(gpu.stream(), std::span<const float>(), std::span<float>());
 }

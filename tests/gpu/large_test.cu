@@ -18,6 +18,7 @@
 
 #include "../test_size.hpp"
 #include "../unit/backend/cub/adamw_checks.hpp"
+#include "../unit/backend/cub/norm_pieces.hpp"
 #include "../unit/backend/cub/sgd_checks.hpp"
 #include "gpu_machine.hpp"
 #include "skip.hpp"
