@@ -29,6 +29,8 @@
 // "undefined reference to shardkit::...::GroupState<...>". Nothing else changes: files with and without these lines
 // may be linked together.
 
+// The arguments are types and a keyword, which take no parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 /// `prefix`: `extern`, or nothing in the one file that has the code.
 #define SHARDKIT_TEMPLATES(prefix, Engine, Precision, Rule)                                                         \
     prefix template class shardkit::Context<Engine>;                                                                \
@@ -54,3 +56,4 @@
                                                        std::span<float>, Engine::Stream, shardkit::CallSite);       \
     prefix template void shardkit::all_reduce_in_place(const Engine::Communicator&, shardkit::ReduceOp,             \
                                                        std::span<double>, Engine::Stream, shardkit::CallSite);
+// NOLINTEND(bugprone-macro-parentheses)

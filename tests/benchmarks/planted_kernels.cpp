@@ -15,7 +15,7 @@ void run_on_host(const Options& options, const RowSink& sink) {
     using Engine = shardkit::self::Engine;
     shardkit::self::run(shardkit::DeviceMesh<1>{}, [&](auto& rank) {
         shardkit::Context<Engine>& context = rank;
-        Norm<Planted<Engine::Kernels>, Engine, float> workload(context, planted_elements);
+        Norm<Planted<Engine::Kernels>, Engine, float> workload(context, planted_elements, 1);
         Row row;
         row.kernel = KernelKind::norm;
         row.elements = planted_elements;

@@ -13,6 +13,7 @@
 #include <shardkit/backend/nccl/borrow.hpp>
 #include <shardkit/backend/nccl/registration.hpp>
 #include <shardkit/backend/nccl/survivors.hpp>
+#include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 
 #include "../unit/backend/nccl/captured_step.hpp"
