@@ -133,7 +133,8 @@ std::optional<std::string> find_disagreement(const CallTrace& trace, const Gathe
     const auto other = static_cast<std::size_t>(found - states.begin());
     const auto hashes = copies(trace.hashes());
     const std::uint64_t call = first_difference(states[0], hashes[0], states[other], hashes[other]);
-    const auto records = copies(trace.has(call) ? trace.record(call) : CallRecord{{}, {}, nullptr, ~std::uint64_t{0}});
+    const auto records =
+        copies(trace.has(call) ? trace.record(call) : CallRecord{{}, {}, nullptr, ~std::uint64_t{0}});
     const auto text = [&](std::size_t rank) {
         if (call >= states[rank].count) { return std::string("nothing more"); }
         return records[rank].sequence == call ? records[rank].text() : std::string("what it no longer knows");
