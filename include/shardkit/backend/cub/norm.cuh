@@ -24,7 +24,7 @@ namespace detail {
 
 /// Blocks of a norm: as many as an SM holds at once, so that none waits for another.
 inline constexpr unsigned norm_threads = 256;
-inline constexpr unsigned norm_blocks_per_sm = 4;
+inline constexpr unsigned norm_blocks_per_sm = 3;
 
 /// What the blocks of one launch share, in the stream's scratch. `finished` is zero between launches.
 struct NormScratch {
