@@ -17,12 +17,9 @@ using shardkit::gpu::UpdatePass;
 
 EACH_PRECISION(ADAMW)
 
-// Batches of it, for the default precisions.
+// Batches of it.
 #define BATCH(Master, Gather, Gradient) \
     LAUNCH(shardkit::gpu::BatchPass<    \
            UpdatePass<shardkit::AdamWUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 2>>)
 
-BATCH(double, double, double)
-BATCH(float, float, float)
-BATCH(float, shardkit::bf16, float)
-BATCH(float, shardkit::fp16, float)
+EACH_DEFAULT_PRECISION(BATCH)

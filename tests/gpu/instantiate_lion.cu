@@ -17,12 +17,9 @@ using shardkit::gpu::UpdatePass;
 
 EACH_PRECISION(LION)
 
-// Batches of it, for the default precisions.
+// Batches of it.
 #define BATCH(Master, Gather, Gradient) \
     LAUNCH(shardkit::gpu::BatchPass<    \
            UpdatePass<shardkit::LionUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>>)
 
-BATCH(double, double, double)
-BATCH(float, float, float)
-BATCH(float, shardkit::bf16, float)
-BATCH(float, shardkit::fp16, float)
+EACH_DEFAULT_PRECISION(BATCH)

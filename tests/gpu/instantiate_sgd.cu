@@ -20,12 +20,9 @@ using shardkit::gpu::UpdatePass;
 EACH_PRECISION(SGD_PLAIN)
 EACH_PRECISION(SGD_MOMENTUM)
 
-// Batches of it, for the default precisions.
+// Batches of it.
 #define BATCH(Master, Gather, Gradient) \
     LAUNCH(shardkit::gpu::BatchPass<    \
            UpdatePass<shardkit::SgdUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>>)
 
-BATCH(double, double, double)
-BATCH(float, float, float)
-BATCH(float, shardkit::bf16, float)
-BATCH(float, shardkit::fp16, float)
+EACH_DEFAULT_PRECISION(BATCH)

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps as CUDA graphs, one graph per rank: launched, they compute what the same number of plain steps does,
 // bit for bit, whenever each stream runs.
-#include <atomic>
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -18,6 +16,7 @@
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 
+#include "alone.hpp"
 #include "captured_step.hpp"
 #include "gpu_ranks.hpp"
 #include "small_trainer_runs.hpp"
@@ -151,15 +150,7 @@ TEST_CASE("nccl: the loss scale adapts inside the graph, and steps that overflow
 
 TEST_CASE("nccl: a captured step and its launches wait for nothing, allocate nothing and make no communicator") {
     constexpr std::size_t ranks = 3;
-    std::atomic<std::size_t> arrived = 0;
-    // Everyone is here before one of them goes on alone.
-    const auto alone = [&](std::size_t rank, std::size_t round, const auto& f) {
-        ++arrived;
-        while (arrived < (2 * round + 1) * ranks) { std::this_thread::yield(); }
-        if (rank == 0) { f(); }
-        ++arrived;
-        while (arrived < (2 * round + 2) * ranks) { std::this_thread::yield(); }
-    };
+    Alone alone(ranks);
     std::string called;
     const auto note = [&](std::string_view call) {
         if (standin::calls(call) != 0) { called += std::string(call) + " "; }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a norm and a step give to a GPU: the nodes of the graph that they are captured into, and the host's calls.
-#include <atomic>
 #include <cstddef>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +19,7 @@
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/reduce.hpp>
 
+#include "alone.hpp"
 #include "paced_ranks.hpp"
 
 namespace {
@@ -59,15 +58,7 @@ struct Counts {
 /// Of a norm and a clipped AdamW step of that many groups, whose gradients are reduced.
 Counts counts_of(std::size_t groups) {
     Counts counts;
-    std::atomic<std::size_t> arrived = 0;
-    // Everyone is here before one of them goes on alone.
-    const auto alone = [&](std::size_t rank, std::size_t round, const auto& f) {
-        ++arrived;
-        while (arrived < (2 * round + 1) * ranks) { std::this_thread::yield(); }
-        if (rank == 0) { f(); }
-        ++arrived;
-        while (arrived < (2 * round + 2) * ranks) { std::this_thread::yield(); }
-    };
+    Alone alone(ranks);
     const std::string error = paced_ranks::run(
         sk::DeviceMesh<ranks>{}, paced_ranks::all_paces[0], {}, [&](auto& rank, const auto& streams) {
             std::vector<Layer> layers;
