@@ -7,7 +7,7 @@ import json
 from program_check import check, check_page, check_time, expect, near, printed_rows, report_of, run
 
 BYTES = {"adamw": (28, 28), "sgd": (20, 20), "norm": (4, 2), "cast": (6, 6), "accumulate": (12, 10), "pack": (8, 4),
-         "unpack": (8, 4)}
+         "unpack": (8, 4), "step": (32, 34)}
 TYPES = ("float", "bfloat16")
 QUICK = ["--rounds", "3", "--iters", "2", "--warmup_iters", "1"]
 
@@ -26,6 +26,9 @@ def check_row(row, ranks):
     packs = row["kernel"] in ("pack", "unpack")
     expect(row["launches"] is None and (0 < row["tensors"] <= 300 if packs else row["tensors"] is None),
            f"{what}: tensors where they are packed, no launch on the host")
+    parts = {"runs": 1 if row["kernel"] in ("adamw", "sgd", "norm") else None,
+             "groups": 1 if row["kernel"] == "step" else None, "graph": False}
+    expect({name: row[name] for name in parts} == parts, f"{what}: runs and groups where there are, no graph on the host")
     expect(near(row["share_of_copy"], copy["time_us"]["median"] / row["time_us"]["median"]), f"{what}: share")
 
 

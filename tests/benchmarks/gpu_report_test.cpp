@@ -64,23 +64,26 @@ TEST_CASE("collectives: the head and the JSON name GPU, driver, CUDA and NCCL, a
     CHECK(!json::parse(json_report(options, Machine(), "", {}))["machine"].contains("gpu"));
 }
 
-TEST_CASE("kernels: launches and tensors stand in columns of their own, and in the JSON") {
+TEST_CASE("kernels: launches and parts stand in columns of their own, and in the JSON") {
     kernels::Options options;
     options.device = kernels::Device::gpu;
     const std::string head = kernels::table_head(options, made_up());
     CHECK(contains(head, named));
     const std::string columns = head.substr(head.find("#     kernel"));
-    CHECK(contains(columns, " of copy launches tensors\n"));
+    CHECK(contains(columns, " of copy   parts launches graph\n"));
     const std::string line = kernels::table_row(packed(300), options);
     CHECK(line.size() == columns.find('\n') + 1);
-    CHECK(contains(line, "     50.0        1     300\n"));
-    CHECK(contains(kernels::table_row(packed(0), options), "        1       -\n"));
+    CHECK(contains(line, "     50.0     300        1   off\n"));
+    CHECK(contains(kernels::table_row(packed(0), options), "       -        1   off\n"));
     const json report = json::parse(kernels::json_report(options, made_up(), {packed(300), packed(0)}));
     CHECK(report["engine"] == "gpu");
     CHECK(report["machine"]["gpu"]["name"] == "Model G");
     CHECK(report["rows"][0]["launches"] == 1);
     CHECK(report["rows"][0]["tensors"] == 300);
     CHECK(report["rows"][1]["tensors"] == nullptr);
+    CHECK(report["rows"][1]["runs"] == nullptr);
+    CHECK(report["rows"][1]["groups"] == nullptr);
+    CHECK(report["rows"][1]["graph"] == false);
 }
 
 TEST_CASE("without -n a round on a GPU has at least 20 calls, and for small sizes 200") {
