@@ -116,7 +116,7 @@ def check_names(root, page, rest):
                 yield f"{page}:{number}: there is no file {name}"
 
 
-def check_page(root, page, compiler, precompiled):
+def check_page(root, page, compiler, precompiled, without_program):
     found, rest = blocks((root / page).read_text(encoding="utf-8"))
     programs = 0
     for i, (info, content, number) in enumerate(found):
@@ -136,8 +136,10 @@ def check_page(root, page, compiler, precompiled):
         elif info not in ("text", "text output", "meson", "cmake"):
             yield f"{page}:{number}: a block marked '{info}'; expected cpp program, " \
                   "cpp gpu program, text output, text, sh, meson or cmake"
-    if programs == 0:
+    if programs == 0 and not without_program:
         yield f"{page}: no program; every page has one that is compiled"
+    elif programs > 0 and without_program:
+        yield f"{page}: has programs, and is listed as a page without one"
     yield from check_names(root, page, rest)
 
 
@@ -154,9 +156,11 @@ def main():
     else:
         options = argparse.ArgumentParser()
         options.add_argument("--precompiled", type=pathlib.Path)
-        options.add_argument("compiler", nargs="+")
+        options.add_argument("--without-program", action="store_true")
+        options.add_argument("compiler", nargs="*")
         given = options.parse_args(sys.argv[3:])
-        wrong = list(check_page(root, sys.argv[2], given.compiler, given.precompiled and given.precompiled.resolve()))
+        wrong = list(check_page(root, sys.argv[2], given.compiler, given.precompiled and given.precompiled.resolve(),
+                                given.without_program))
     for line in wrong:
         print(line)
     sys.exit(1 if wrong else 0)

@@ -143,11 +143,12 @@ TEST_CASE("nccl: a GPU that gets on is waited for as long as it does, one that s
 
 TEST_CASE("nccl: a verb waits for the one before it, and not for what was given to that one's stream since") {
     gpu_ranks::restart();
+    // The World's destructor still runs what was given to its streams.
+    int before = 0;
+    int since = 0;
     nccl::World world(nccl::UniqueId::create(), 1, 0, gpu_ranks::patient());
     const Comm comm(world);
     const auto [compute, communication] = world.streams();
-    int before = 0;
-    int since = 0;
     const auto count = [](void* value) { ++*static_cast<int*>(value); };
     gpu::check(cudaLaunchHostFunc(compute.native(), count, &before), "cudaLaunchHostFunc");
     barrier(comm, compute);
