@@ -57,9 +57,7 @@ Interrupts::~Interrupts() {
 void Interrupts::wait_for_signal() {
     unsigned char number = 0;
     ssize_t got = 0;
-    do {
-        got = read(pipe_[0], &number, 1);
-    } while (got < 0 && errno == EINTR);
+    do { got = read(pipe_[0], &number, 1); } while (got < 0 && errno == EINTR);
     if (got != 1 || number == 0) { return; }
     last_words_(number == SIGINT ? "SIGINT" : "SIGTERM");
     signal(number, SIG_DFL);

@@ -10,9 +10,9 @@
 
 namespace program {
 
-/// From here to the end of the scope, SIGINT and SIGTERM let `last_words(name of the signal)` run once, on a thread of
-/// its own while the program goes on, and then end the program as they would have without it. A signal that the caller
-/// of the program ignores stays ignored. One at a time.
+/// From here to the end of the scope, SIGINT and SIGTERM let `last_words(name of the signal)` run once, on a thread
+/// of its own while the program goes on, and then end the program as they would have without it. A signal that the
+/// caller of the program ignores stays ignored. One at a time.
 class Interrupts {
   public:
     explicit Interrupts(std::function<void(const std::string&)> last_words);

@@ -96,9 +96,8 @@ class Reached {
         } else {
             text += formatted(" after step %zu of %zu: loss %.4f", steps, options.steps, results_.losses.back());
             if (prepared_.json->wanted()) {
-                const Failure failed = attempt([&] {
-                    prepared_.json->write(json_report_of_interrupted(options, prepared_.plan, results_));
-                });
+                const Failure failed = attempt(
+                    [&] { prepared_.json->write(json_report_of_interrupted(options, prepared_.plan, results_)); });
                 text += failed.code == EXIT_SUCCESS ? ", written to " + options.json : "; " + failed.text;
             }
         }

@@ -135,8 +135,9 @@ void Progress::print(std::string text, bool last) {
 std::string Progress::under_way() const {
     const std::size_t done = newest_ ? newest_->step + 1 : 0;
     const double seconds = std::chrono::duration<double>(Clock::now() - stepped_).count();
-    std::string text = done == steps_ ? "after the last step"
-                                      : "step " + std::to_string(done + 1) + "/" + std::to_string(steps_) + " under way";
+    std::string text = done == steps_
+                           ? "after the last step"
+                           : "step " + std::to_string(done + 1) + "/" + std::to_string(steps_) + " under way";
     text += ", " + duration_text(seconds);
     return text.substr(0, line_width(out_));
 }

@@ -34,9 +34,9 @@ class Progress {
     enum class Style : std::uint8_t { moving_line, plain_lines };
 
     static Style style_of(const Options& options, std::FILE* out);
-    void show(bool last);         // the newest report
+    void show(bool last);  // the newest report
     void print(std::string text, bool last);
-    void break_the_silence();     // what the thread does
+    void break_the_silence();  // what the thread does
     std::string under_way() const;
 
     const std::size_t steps_;
@@ -48,7 +48,7 @@ class Progress {
     std::mutex mutex_;  // guards everything below
     std::condition_variable stops_;
     std::optional<StepReport> newest_;
-    bool is_shown_ = true;      // the newest report
+    bool is_shown_ = true;       // the newest report
     Clock::time_point stepped_;  // when it came
     Clock::time_point shown_;
     bool line_is_open_ = false;

@@ -131,8 +131,8 @@ class Trainer {
     Workspace<T> work_;
 };
 
-/// What a rank communicated since the log was cleared, as the mean over the ranks: the sum of a few numbers has no part
-/// for every rank, so that one of them moves more bytes than the others. Collective over the world.
+/// What a rank communicated since the log was cleared, as the mean over the ranks: the sum of a few numbers has no
+/// part for every rank, so that one of them moves more bytes than the others. Collective over the world.
 template <class Engine>
 std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
     constexpr std::size_t fields = 3;

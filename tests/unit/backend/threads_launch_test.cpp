@@ -107,9 +107,9 @@ TEST_CASE("threads: when there are too many ranks, none runs and the caller is t
                              doctest::Contains("of 64 ranks: each takes a thread with "), std::system_error);
     }
     for (const std::size_t ranks : {std::size_t{100'000}, std::size_t{1} << 40U}) {
-        CHECK_THROWS_WITH_AS(threads::launch(ranks, [&](const Comm&) { ++runs; }),
-                             doctest::Contains((" bytes of " + std::to_string(ranks) + " ranks: each takes ").c_str()),
-                             MemoryError);
+        CHECK_THROWS_WITH_AS(
+            threads::launch(ranks, [&](const Comm&) { ++runs; }),
+            doctest::Contains((" bytes of " + std::to_string(ranks) + " ranks: each takes ").c_str()), MemoryError);
     }
     CHECK(runs == 0);
     threads::launch(64, [&](const Comm&) { ++runs; });

@@ -12,12 +12,12 @@
 
 namespace shardkit::threads::detail {
 
-/// The groups that ranks of one World were split into. A group is freed with the last handle of the last of its members,
-/// which may be later than the World's end; one that not all members have taken, with the World.
+/// The groups that ranks of one World were split into. A group is freed with the last handle of the last of its
+/// members, which may be later than the World's end; one that not all members have taken, with the World.
 class GroupList {
   public:
-    /// The World's: it guards the list and what the World says it does. A group is freed by who has held it, so that who
-    /// looks at groups in use sees none that is freed.
+    /// The World's: it guards the list and what the World says it does. A group is freed by who has held it, so that
+    /// who looks at groups in use sees none that is freed.
     std::mutex mutex;
 
     /// Calls visit(group) for every group. @pre the caller holds the mutex

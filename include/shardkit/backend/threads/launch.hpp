@@ -110,10 +110,10 @@ inline std::string cost_of(std::size_t ranks) {
         pthread_attr_destroy(&attributes);
     }
     const auto bytes = [](std::size_t count) { return shardkit::detail::human_bytes(ByteCount(count)); };
-    return shardkit::detail::concat(
-        ranks, " ranks: each takes a thread with ", bytes(stack), " of address space for its stack, ",
-        bytes(sizeof(RankState) + sizeof(Member)), " of memory and ", sizeof(Channel), " B for each of the ranks, ",
-        bytes(sizeof(Channel) * ranks + sizeof(RankState) + sizeof(Member)));
+    return shardkit::detail::concat(ranks, " ranks: each takes a thread with ", bytes(stack),
+                                    " of address space for its stack, ", bytes(sizeof(RankState) + sizeof(Member)),
+                                    " of memory and ", sizeof(Channel), " B for each of the ranks, ",
+                                    bytes(sizeof(Channel) * ranks + sizeof(RankState) + sizeof(Member)));
 }
 
 /// What a launch shares, or, where there is no memory for it, what its ranks cost.

@@ -128,7 +128,8 @@ class Round {
         where);
 }
 
-/// A message that this rank has offered to another, through a handle that outlives it; it is taken back if the offer's scope is left by an exception.
+/// A message that this rank has offered to another, through a handle that outlives it; it is taken back if the
+/// offer's scope is left by an exception.
 class Post {
   public:
     /// Returns at once. @throws PeerError when the receiver cannot come any more
