@@ -15,6 +15,7 @@
 #include "../common/processes.hpp"
 #include "../common/run_together.hpp"
 #include "../common/text_format.hpp"
+#include "program/address_space.hpp"
 #include "program/command_line.hpp"
 #include "program/job.hpp"
 #include "program/plan_summary.hpp"
@@ -58,6 +59,7 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
     }
     Prepared prepared{*options, make_plan(*options), {}, nullptr, nullptr};
     const bool trains = options->action == Options::Action::train;
+    if (trains) { require_address_space(*options, prepared.plan.bytes_per_rank()); }
     if (trains || !options->text.empty()) { prepared.text = read_text(options->text, options->model.sequence); }
     if (processes.reports()) {
         if (!options->plot.empty()) { require_plotter(options->plot); }
@@ -151,8 +153,14 @@ void train_and_report(const Prepared& prepared, const Processes& processes) {
 }  // namespace
 
 int main(int count, char** arguments) {
-    return program::run_together(
+    const int code = program::run_together(
         "train_gpt", count, arguments,
         [&](const Processes& processes) { return prepare(count, arguments, processes); }, train_and_report,
         "not enough memory for this run; --plan prints what it needs");
+    if (code != EXIT_SUCCESS) {
+        // OpenBLAS's threads may still wait for memory that they will not get, and exit() would wait for them.
+        std::fflush(nullptr);
+        std::_Exit(code);
+    }
+    return code;
 }

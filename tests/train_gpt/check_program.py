@@ -18,7 +18,7 @@ wrong = []
 
 
 def run(folder, *flags, small=SMALL, **how):
-    return subprocess.run([PROGRAM, *small, *flags], cwd=folder, stdin=subprocess.DEVNULL, timeout=120, check=False,
+    return subprocess.run([PROGRAM, *small, *flags], cwd=folder, stdin=subprocess.DEVNULL, timeout=30, check=False,
                           **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how})
 
 
@@ -146,6 +146,23 @@ def check_unfinished(folder):
            "the old file is kept")
 
 
+def check_small_address_spaces(folder):
+    """A run with too little of it fails in a line; OpenBLAS would ask for its memory without end."""
+    seen = set()
+    for mebibytes in (60, 150, 300, 420, 540, 660, 900, 2000):
+        def limit(size=mebibytes << 20):
+            resource.setrlimit(resource.RLIMIT_AS, (size, size))
+        try:
+            done = run(folder, "--steps", "2", "--mesh", "2x1x1", preexec_fn=limit)
+        except subprocess.TimeoutExpired:
+            expect(False, f"{mebibytes} MiB of address space: ends")
+            continue
+        ends = done.returncode == 0 or done.stderr.count(b"\n") == 1
+        expect(ends, f"{mebibytes} MiB of address space: ends, and with one line if it fails: {done.returncode}", done)
+        seen.add((done.returncode, b"ulimit -v" in done.stderr))
+    expect({(0, False), (1, True)} <= seen, f"some are too small, and one is not: {seen}")
+
+
 def check_special_files(folder):
     done = run(folder, "--steps", "2", "--json", "/dev/full")
     expect(done.returncode == 1 and b"writing '/dev/full' failed: No space" in done.stderr, "--json /dev/full fails", done)
@@ -187,7 +204,7 @@ def check_plan(folder):
 
 
 def main():
-    for check in (check_lines, check_collectives, check_files, check_pictures, check_unfinished, check_special_files, check_plan):
+    for check in (check_lines, check_collectives, check_files, check_pictures, check_unfinished, check_small_address_spaces, check_special_files, check_plan):
         with tempfile.TemporaryDirectory(prefix="shardkit-train-gpt-") as name:
             check(pathlib.Path(name).resolve())
     sys.exit(1 if wrong else 0)
