@@ -53,8 +53,7 @@ def check_lists(root):
         if listed != sorted(set(listed)):
             yield f"{path.relative_to(root)} is not sorted, or names a file twice"
     for name in numbered_examples(root):
-        program = name.removesuffix(".cpp")
-        command = f"g++ -std=c++20 -Iinclude examples/{name} -pthread -o {program} && ./{program}"
+        command = f"g++ -std=c++20 -Iinclude examples/{name} -pthread -o example && ./example"
         if f"// {command}" not in lines_of(root / "examples" / name)[:8]:
             yield f"examples/{name} does not say how it is built: // {command}"
 
