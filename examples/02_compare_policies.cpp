@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training loop, five policies: what a rank holds, which collectives it calls, what they move, and the losses.
+// g++ -std=c++20 -Iinclude examples/02_compare_policies.cpp -pthread -o example && ./example
 #include <shardkit/shardkit.hpp>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trainer of one's own: forward, backward and loss are plain loops over memory, the library shards, reduces and
 // updates. A small network learns y = sin(3 x0) x1 on two ranks.
+// g++ -std=c++20 -Iinclude examples/04_custom_trainer.cpp -pthread -o example && ./example
 #include <shardkit/shardkit.hpp>
 
 #include <array>

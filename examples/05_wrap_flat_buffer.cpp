@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trainer that already has its parameters in one packed allocation, as llm.c does: first adopted in place
 // (NoShard: the trainer's own memory is what is reduced and updated), then handed over and sharded (FullShard).
+// g++ -std=c++20 -Iinclude examples/05_wrap_flat_buffer.cpp -pthread -o example && ./example
 #include <shardkit/shardkit.hpp>
 
 #include <algorithm>

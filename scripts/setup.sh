@@ -133,6 +133,7 @@ configure() {
     if [ -f "$folder/build.ninja" ] && [ "$(cat "$folder/.configured" 2>/dev/null)" = "$wanted" ]; then
         return 0
     fi
+    say "configuring ${folder#"$root"/}"
     rm -rf "$folder"
     mkdir -p "$(dirname "$folder")"
     log=$folder.setup.log
@@ -150,21 +151,41 @@ mpi_option() {
     if [ -z "$(missing_of "$1")" ]; then echo -Dmpi=enabled; else echo -Dmpi=auto; fi
 }
 
-# compile FOLDER [targets]: quiet when it works.
+# compile FOLDER [targets]: quiet where there is nothing to do; else says on standard error how far it is.
 compile() {
-    local folder=$1 log
+    local folder=$1 log begin=$SECONDS
     shift
     log=$folder/build.log
+    if ninja -C "$folder" -n "$@" 2>/dev/null | grep -q 'ninja: no work to do'; then return 0; fi
+    say "building ${*:-everything} in ${folder#"$root"/}; the first time this takes minutes"
     if [ -t 2 ]; then
         # ninja's one moving line, for people who wait
         ninja -C "$folder" "$@" >&2 || return 1
-        return 0
-    fi
-    if ! ninja -C "$folder" "$@" >"$log" 2>&1; then
+    elif ! (set -o pipefail && ninja -C "$folder" "$@" 2>&1 | say_steps 10 >"$log"); then
         grep -v '^\[[0-9]*/[0-9]*\] \(Compiling\|Linking\|Generating\)' "$log" | head -n 200 >&2
         return 1
     fi
+    say "built in $(minutes $((SECONDS - begin)))"
 }
+
+# say_steps N: passes ninja's lines on, and says every N seconds how far it is.
+say_steps() {
+    local line step=configuring begin=$SECONDS said=$SECONDS
+    while true; do
+        if IFS= read -r -t "$1" line; then
+            printf '%s\n' "$line"
+            if [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then step="step ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"; fi
+        elif [ $? -le 128 ]; then
+            return 0
+        fi
+        if ((SECONDS - said >= $1)); then
+            say "  $step, $(minutes $((SECONDS - begin)))"
+            said=$SECONDS
+        fi
+    done
+}
+
+minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
 # test_folder FOLDER [suite or test name ...]: builds, runs and prints the closing line.
 test_folder() {

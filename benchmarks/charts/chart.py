@@ -9,7 +9,7 @@ from gnuplot import Drawing, quoted
 # Pixels. Letters as wide as they come, since the reader's font is not known.
 LETTER, LINE, TOP, BOTTOM, LEFT, GAP = 7.4, 20, 56, 60, 76, 18
 PANEL_WIDTH, PANEL_HEIGHT, BAR, BARS_WIDTH = 330, 270, 14, 440
-LOOKS = 8  # of the style; from there on colours come again
+LOOKS = 12  # of the style; from there on colours come again
 DECADES = 30  # from so many times on an axis is logarithmic
 
 
@@ -31,11 +31,12 @@ class Series:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """Lines over x, in bytes or in numbers. `one`: a line stands at y = 1."""
+    """Lines over x, in bytes or in numbers. `one`: a line stands at y = 1. `decades`: y is logarithmic, however few."""
     y_title: str
     series: tuple
     x_title: str = "size"
     one: bool = False
+    decades: bool = False
 
 
 def power_range(values, base):
@@ -56,9 +57,9 @@ def x_axis(panel):
 
 
 def y_axis(panel):
-    """Logarithmic where the values span decades."""
+    """Logarithmic where the values span decades, or where it is asked for."""
     ys = [y for each in panel.series for _, y in each.points if y > 0] + ([1.0] if panel.one else [])
-    if ys and max(ys) / min(ys) >= DECADES:
+    if ys and (panel.decades or max(ys) / min(ys) >= DECADES):
         low, high = power_range(ys, 10)
         return [f"set logscale y\nset yrange [{low:.6g}:{high:.6g}]\nset format y '%g'"]
     return [f"unset logscale y\nset yrange [0:{1.08 * max(ys, default=1):.6g}]"]

@@ -51,8 +51,8 @@ def bandwidth_chart(result, rows, peers, title=None):
             bandwidth.append(Series(name, limits, look, dashed=True))
         time.append(Series(name, times, look))
     title = title or f"bus bandwidth and time on {who(result)}"
-    return title, line_chart(title, [Panel("bus bandwidth (GB/s)", tuple(bandwidth)),
-                                     Panel("time of a call (us)", tuple(time))], LIMIT)
+    return title, line_chart(title, [Panel("bus bandwidth (GB/s)", tuple(bandwidth), decades=True),
+                                     Panel("time of a call (us)", tuple(time), decades=True)], LIMIT)
 
 
 def share_chart(result):

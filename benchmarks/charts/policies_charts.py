@@ -40,13 +40,15 @@ def memory_chart(result):
 
 
 def predicted_chart(result):
-    rows = result["predicted"]["rows"]
-    policies = list(dict.fromkeys(row["policy"] for row in rows))
+    rows = sorted(result["predicted"]["rows"], key=lambda row: row["ranks"])
+    names = {row["policy"]: policy_label(row) for row in rows}
+    if len({policy_label(row) for row in rows}) > len(names):  # groups that grow with the mesh: one line, without them
+        names = {policy: policy for policy in names}
+    names = {policy: names[policy] for policy in dict.fromkeys(row["policy"] for row in result["predicted"]["rows"])}
     panels = []
     for member, words in (("step_no_overlap_us", "no overlap"), ("step_full_overlap_us", "perfect overlap")):
-        series = [Series(policy, tuple((row["ranks"], row[member] / 1e3) for row in
-                                       sorted(rows, key=lambda row: row["ranks"]) if row["policy"] == policy),
-                         look, width=2 * (len(policies) + 1 - look)) for look, policy in enumerate(policies, 1)]
+        series = [Series(name, tuple((row["ranks"], row[member] / 1e3) for row in rows if row["policy"] == policy), look,
+                         width=2 * (len(names) + 1 - look)) for look, (policy, name) in enumerate(names.items(), 1)]
         panels.append(Panel(f"time (ms), {words}", tuple(series), "ranks"))
     title = f"PREDICTED step, not measured: {of_model(result)}"
     return title, line_chart(title, panels)

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <string_view>
+
+#include "started_by_mpirun.hpp"
 
 namespace program {
 
@@ -16,6 +19,13 @@ inline bool asks_for_engine(std::string_view engine, int count, const char* cons
         if (next || joined) { return true; }
     }
     return false;
+}
+
+/// Whether this process is to join the processes of an MPI job: a plan that nobody launched needs none.
+inline bool joins_mpi_job(int count, const char* const* arguments) noexcept {
+    const bool plans = std::any_of(arguments, arguments + count,
+                                   [](const char* argument) { return std::string_view(argument) == "--plan"; });
+    return asks_for_engine("mpi", count, arguments) && (started_by_mpirun() || !plans);
 }
 
 }  // namespace program

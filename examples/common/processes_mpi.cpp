@@ -13,7 +13,7 @@ struct Processes::Environment {
 };
 
 Processes::Processes(int count, const char* const* arguments)
-    : environment_(asks_for_engine("mpi", count, arguments) ? std::make_unique<Environment>() : nullptr),
+    : environment_(joins_mpi_job(count, arguments) ? std::make_unique<Environment>() : nullptr),
       place_(asks_for_engine("nccl", count, arguments) ? Place::from_environment() : Place{}) {}
 Processes::~Processes() = default;
 

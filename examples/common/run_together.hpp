@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <csignal>
 #include <cstdlib>
 #include <optional>
 
@@ -15,6 +16,7 @@ namespace program {
 template <class Prepare, class Work>
 int run_together(const char* name, int count, const char* const* arguments, Prepare prepare, Work work,
                  const char* no_memory = "not enough memory for this run") {
+    std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no further is an error of the write, in words
     const auto run = [&] {
         const Processes processes(count, arguments);
         decltype(prepare(processes)) prepared;

@@ -52,6 +52,13 @@ void draw_parameter(Svg& svg, const Facts& facts, std::size_t p, double x, doubl
     svg.text(beside, y + 58, lines[1], {11, grey});
 }
 
+/// A parameter's name in its part of the flat buffer; what lies under it shows above and below alone.
+void draw_name(Svg& svg, const std::string& name, double middle, double y) {
+    const double width = 6.6 * static_cast<double>(name.size()) + 4;
+    svg.rectangle({middle - width / 2, y + 4, width, 14}, attribute("class", "name") + " fill=\"#ffffff\"");
+    svg.text(middle, y + 15, name, {11, ink, "middle"});
+}
+
 /// The flat buffer of one tp rank, with the policy's cuts.
 void draw_buffer(Svg& svg, const Facts& facts, double x, double y, double width) {
     constexpr double height = 22;
@@ -62,18 +69,20 @@ void draw_buffer(Svg& svg, const Facts& facts, double x, double y, double width)
         const double begin = at(parameter.flat.begin);
         const double size = at(parameter.flat.end) - begin;
         svg.rectangle({begin, y, size, height}, "fill=\"#ffffff\" stroke=\"" + std::string(grey) + "\"");
-        if (size < 70) { continue; }
-        svg.text(begin + size / 2, y + 15, std::string(parameter.name), {11, ink, "middle"});
     }
-    if (facts.shards == 1) { return; }
     const double shard = width / static_cast<double>(facts.shards);
     const bool narrow = shard < 70;
     const std::string stroke = "stroke=\"" + std::string(ink) + (narrow ? "\"" : "\" stroke-width=\"1.6\"");
-    for (std::size_t s = 0; s < facts.shards; ++s) {
+    for (std::size_t s = 0; s < facts.shards && facts.shards > 1; ++s) {
         const double begin = x + shard * static_cast<double>(s);
         if (s > 0) { svg.line(begin, y - 5, begin, y + height + 18, stroke); }
         const std::string text = (narrow ? "" : "shard ") + std::to_string(s);
         svg.text(begin + shard / 2, y + height + 15, text, {11, grey, "middle"});
+    }
+    for (const ParameterFacts& parameter : facts.parameters) {
+        const double begin = at(parameter.flat.begin);
+        const double size = at(parameter.flat.end) - begin;
+        if (size >= 70) { draw_name(svg, std::string(parameter.name), begin + size / 2, y); }
     }
 }
 

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
 #include <cstdio>
-#include <exception>
+#include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
 
+#include "../common/attempt.hpp"
 #include "../common/gnuplot.hpp"
+#include "../common/interrupts.hpp"
 #include "../common/output_file.hpp"
 #include "../common/processes.hpp"
 #include "../common/run_together.hpp"
+#include "../common/text_format.hpp"
+#include "program/address_space.hpp"
 #include "program/command_line.hpp"
 #include "program/job.hpp"
 #include "program/plan_summary.hpp"
@@ -53,6 +59,7 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
     }
     Prepared prepared{*options, make_plan(*options), {}, nullptr, nullptr};
     const bool trains = options->action == Options::Action::train;
+    if (trains) { require_address_space(*options, prepared.plan.bytes_per_rank()); }
     if (trains || !options->text.empty()) { prepared.text = read_text(options->text, options->model.sequence); }
     if (processes.reports()) {
         if (!options->plot.empty()) { require_plotter(options->plot); }
@@ -65,6 +72,63 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
     return prepared;
 }
 
+/// The steps that are done, for whoever ends the run before its end. Both are called by one thread each.
+class Reached {
+  public:
+    explicit Reached(const Prepared& prepared) : prepared_(prepared) {
+        results_.losses.reserve(prepared.options.steps);
+        results_.grad_norms.reserve(prepared.options.steps);
+    }
+
+    void after_step(const StepReport& report) {
+        const std::lock_guard lock(mutex_);
+        results_.losses.push_back(report.loss);
+        results_.grad_norms.push_back(report.grad_norm);
+        results_.tokens_per_second = report.tokens_per_second;
+    }
+
+    /// Writes --json, and says on standard error what there is.
+    void last_words(const std::string& signal) {
+        const std::lock_guard lock(mutex_);
+        const Options& options = prepared_.options;
+        const std::size_t steps = results_.losses.size();
+        std::string text = "interrupted by " + signal;
+        if (steps == 0) {
+            text += " before the first step was done; nothing is written";
+        } else {
+            text += formatted(" after step %zu of %zu: loss %.4f", steps, options.steps, results_.losses.back());
+            if (prepared_.json->wanted()) {
+                const Failure failed = attempt(
+                    [&] { prepared_.json->write(json_report_of_interrupted(options, prepared_.plan, results_)); });
+                text += failed.code == EXIT_SUCCESS ? ", written to " + options.json : "; " + failed.text;
+            }
+        }
+        std::fprintf(stderr, "train_gpt: %s\n", text.c_str());
+    }
+
+  private:
+    const Prepared& prepared_;
+    std::mutex mutex_;
+    Results results_;
+};
+
+Results train_and_show(const Prepared& prepared, bool reports) {
+    const Options& options = prepared.options;
+    Job job{options, prepared.text.bytes, {}, KeepParameters::no};
+    if (!reports) { return train(job); }
+    Reached reached(prepared);
+    Progress progress(options, stdout);
+    job.after_step = [&](const StepReport& report) {
+        reached.after_step(report);
+        progress.after_step(report);
+    };
+    const Interrupts interrupts([&](const std::string& signal) {
+        progress.stop();
+        reached.last_words(signal);
+    });
+    return train(job);
+}
+
 void train_and_report(const Prepared& prepared, const Processes& processes) {
     const Options& options = prepared.options;
     const bool reports = processes.reports();
@@ -72,12 +136,9 @@ void train_and_report(const Prepared& prepared, const Processes& processes) {
         print(describe_plan(options, prepared.plan) + "text:  " + prepared.text.source + ", " +
               std::to_string(prepared.text.bytes.size()) + " bytes\n");
     }
-    Progress progress(options, Progress::style_of_standard_output());
-    Job job{options, prepared.text.bytes, [&](const StepReport& report) { progress.after_step(report); },
-            KeepParameters::no};
     ResidentMemories resident;
     resident.before = ResidentMemory::read();
-    const Results results = train(job);
+    const Results results = train_and_show(prepared, reports);
     resident.after = ResidentMemory::read();
     if (!reports) { return; }
 
@@ -92,8 +153,14 @@ void train_and_report(const Prepared& prepared, const Processes& processes) {
 }  // namespace
 
 int main(int count, char** arguments) {
-    return program::run_together(
+    const int code = program::run_together(
         "train_gpt", count, arguments,
         [&](const Processes& processes) { return prepare(count, arguments, processes); }, train_and_report,
         "not enough memory for this run; --plan prints what it needs");
+    if (code != EXIT_SUCCESS) {
+        // OpenBLAS's threads may still wait for memory that they will not get, and exit() would wait for them.
+        std::fflush(nullptr);
+        std::_Exit(code);
+    }
+    return code;
 }

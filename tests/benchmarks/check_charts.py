@@ -8,11 +8,12 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1])
 sys.path[:0] = [str(ROOT / "benchmarks" / name) for name in ("charts", "results_page", "peers", "common")]
-from chart import Bar, Panel, Series, bar_chart, line_chart, ratio_axis, x_axis, y_axis  # noqa: E402
+from chart import LOOKS, Bar, Panel, Series, bar_chart, line_chart, ratio_axis, x_axis, y_axis  # noqa: E402
 from collectives_charts import bandwidth_chart, share_chart  # noqa: E402
 from figures import rough_size, rounded, size_text  # noqa: E402
-from gnuplot import Drawing, NoGnuplot, draw, is_of, stamped  # noqa: E402
+from gnuplot import Drawing, NoGnuplot, draw, is_of, stamped, style  # noqa: E402
 from peer_times import PeerTime, peer_times  # noqa: E402
+from policies_charts import predicted_chart  # noqa: E402
 from picture_layout import boxes as boxes_of_texts, layout_problems  # noqa: E402
 from text import cell  # noqa: E402
 
@@ -38,6 +39,8 @@ def marks(axis):
 def check_axes():
     expect(y_axis(lines_of((1, 30), (2, 2000))), ["set logscale y\nset yrange [10:10000]\nset format y '%g'"],
            "powers of ten around values that span decades")
+    expect(y_axis(lines_of((1, 3.2), (2, 5), decades=True))[0].split("\n")[:2], ["set logscale y", "set yrange [1:10]"],
+           "and where it is asked for")
     expect(y_axis(lines_of((1, 3.2), (2, 5)))[0], "unset logscale y\nset yrange [0:5.4]", "from 0 to above the largest")
     expect(y_axis(lines_of((1, 0)))[0], "unset logscale y\nset yrange [0:1.08]", "one rank alone has no bandwidth")
     expect(y_axis(lines_of((1, 0.1), (2, 0.5), one=True))[0], "unset logscale y\nset yrange [0:1.08]", "1 is in sight")
@@ -89,6 +92,25 @@ def check_lines():
     expect("'it''s'" in drawing.script, True, "a quote ends no text")
     wide = line_chart("title", [Panel("ms", (Series("first", ((1, 1.0),), 1, width=8), Series("second", ((1, 1.0),), 2)))])
     expect(re.findall(r"linetype \d linewidth (\d) notitle", wide.script), ["8", "2"], "lines that coincide can be seen")
+
+
+def check_looks():
+    colours = re.findall(r"^set linetype (\d+) linecolor rgb '(#\w+)'", style(), re.MULTILINE)
+    expect([int(number) for number, _ in colours], list(range(1, LOOKS + 1)), "a line type for each look")
+    expect(len({colour for _, colour in colours}), LOOKS, "and a colour of its own")
+    expect(LOOKS >= 12, True, "more than the lines of all verbs out of place and in place")
+
+
+def check_predicted():
+    """A policy's name is that of the tables, unless its groups grow with the ranks."""
+    def names(*rows):
+        members = {"step_no_overlap_us": 2e3, "step_full_overlap_us": 1e3}
+        found = [{"ranks": ranks, "policy": "hybrid_shard", "shard_group": group, **members} for ranks, group in rows]
+        drawing = predicted_chart({"model": {"description": "toy", "type": "float"}, "predicted": {"rows": found}})[1]
+        return re.findall(r"keyentry .*? title '([^']*)'", drawing.script), len(blocks(drawing)[0].splitlines())
+
+    expect(names((16, 8), (8, 8)), (["hybrid_shard<8>"], 2), "one group, as the tables write it")
+    expect(names((8, 2), (16, 4)), (["hybrid_shard"], 2), "groups that grow: one line")
 
 
 def all_reduce_row(**members):
@@ -155,6 +177,8 @@ check_axes()
 check_texts()
 check_bars()
 check_lines()
+check_looks()
+check_predicted()
 check_peers()
 check_drawn()
 print(f"{len(wrong)} wrong")

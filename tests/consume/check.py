@@ -3,6 +3,7 @@
 found in one way: meson (subproject), pkg_config, cmake, plain (-I)."""
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -30,12 +31,18 @@ def copy_library(root, folder):
 
 
 def install(root, outside, environment):
-    """An installed prefix, moved afterwards: the installed files must not hold on to their first place."""
-    build, prefix = outside / "build-shardkit", outside / "first-prefix"
-    run("meson", "setup", build, copy_library(root, outside / "shardkit"), "--prefix", prefix, "-Dtests=disabled",
-        "-Dexamples=disabled", "-Dbenchmarks=disabled", env=environment)
-    run("meson", "install", "-C", build, "--quiet", env=environment)
-    return prefix
+    """What README's commands install from a whole checkout, and the environment that they leave."""
+    checkout = outside / "checkout"
+    shutil.copytree(root, checkout, ignore=shutil.ignore_patterns("build", ".*"))
+    page = (root / "README.md").read_text(encoding="utf-8")
+    commands = re.search(r"^Installing.*?\n```sh\n(.*?)```", page, re.MULTILINE | re.DOTALL)[1]
+    done = run("bash", "-ec", commands + "env -0", cwd=checkout, env=dict(environment, HOME=str(outside)),
+               capture_output=True, text=True)
+    compiled = [path for path in checkout.rglob("*") if path.suffix in (".o", ".a", ".so", ".gch")]
+    if compiled:
+        sys.exit(f"meson install compiles {len(compiled)} files, {compiled[0].name} for one")
+    entries = done.stdout[done.stdout.rindex("\n") + 1:].split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
 
 def meson(root, outside, _compiler, environment):
@@ -50,8 +57,7 @@ def meson(root, outside, _compiler, environment):
 
 
 def pkg_config(root, outside, compiler, environment):
-    prefix = install(root, outside, environment)
-    environment = dict(environment, PKG_CONFIG_PATH=str(prefix / "share/pkgconfig"))
+    environment = install(root, outside, environment)
     found = run("pkg-config", "--print-errors", "--cflags", "--libs", "shardkit >= 0.1.0", capture_output=True,
                 text=True, env=environment).stdout.split()
     run(*compiler, "-std=c++20", outside / "main.cpp", outside / "other.cpp", *found, "-o", outside / "consumer")
@@ -59,11 +65,19 @@ def pkg_config(root, outside, compiler, environment):
 
 
 def cmake(root, outside, compiler, environment):
-    prefix = install(root, outside, environment).rename(outside / "moved-prefix")
-    run("cmake", "-S", outside, "-B", outside / "build", f"-DCMAKE_PREFIX_PATH={prefix}",
-        f"-DCMAKE_CXX_COMPILER={compiler[-1]}", env=environment)
-    run("cmake", "--build", outside / "build", env=environment)
-    return outside / "build/consumer"
+    """As installed, and moved afterwards: the installed files must not hold on to their first place."""
+    environment = install(root, outside, environment)
+    prefix = pathlib.Path(environment["CMAKE_PREFIX_PATH"])
+    for moved in (prefix, outside / "moved-prefix"):
+        build = outside / f"build-{moved.name}"
+        if moved != prefix:
+            prefix.rename(moved)
+        run("cmake", "-S", outside, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler[-1]}",
+            env=dict(environment, CMAKE_PREFIX_PATH=str(moved)))
+        # Compiled once: the first place only has to be found.
+        if moved != prefix:
+            run("cmake", "--build", build, env=environment)
+    return build / "consumer"
 
 
 def plain(root, outside, compiler, _environment):

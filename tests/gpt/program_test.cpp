@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -21,8 +23,10 @@
 #include "../../examples/train_gpt/allocation_counter.hpp"
 #include "../../examples/train_gpt/program/data_order.hpp"
 #include "../../examples/train_gpt/program/job.hpp"
+#include "../../examples/train_gpt/program/progress.hpp"
 #include "../../examples/train_gpt/program/report.hpp"
 #include "../../examples/train_gpt/program/text.hpp"
+#include "../../examples/train_gpt/program/text_format.hpp"
 
 using namespace train_gpt;
 namespace fs = std::filesystem;
@@ -152,6 +156,47 @@ TEST_SUITE("gpt.program") {
         CHECK_FALSE(program::OutputFile("--json", "").wanted());
     }
 
+    TEST_CASE("times read as minutes or hours, and bytes that a terminal would obey are spelled out") {
+        CHECK(duration_text(9.4) == "0:09");
+        CHECK(duration_text(3599) == "59:59");
+        CHECK(duration_text(8 * 3600 + 33 * 60 + 29) == "8:33:29");
+        CHECK(printable("a\n\tb\x1b[2J\xc2\x9b\r") == "a\n\tb\\x1b[2J\\xc2\\x9b\\x0d");
+    }
+
+    TEST_CASE("progress: who waits for a step is told, and steps that no line showed are shown after a while") {
+        using namespace std::chrono_literals;
+        Options options;
+        options.steps = 1000;
+        std::FILE* const out = std::tmpfile();
+        REQUIRE(out != nullptr);
+        const auto wait_for_more = [&] {
+            const long before = std::ftell(out);
+            for (int looks = 0; std::ftell(out) == before && looks < 10'000; ++looks) {
+                std::this_thread::sleep_for(1ms);
+            }
+        };
+        {
+            Progress progress(options, out, 20ms);
+            wait_for_more();
+            progress.after_step({0, 5.5, 1.0, 1024.0 * 1000});
+            progress.after_step({1, 5.25, 1.0, 1024.0 * 1000});  // no twentieth of the run
+            wait_for_more();
+            wait_for_more();
+            progress.stop();
+            progress.after_step({999, 5.0, 1.0, 1.0});  // nobody sees it any more
+        }
+        std::rewind(out);
+        std::string text(10'000, '\0');
+        text.resize(std::fread(text.data(), 1, text.size(), out));
+        std::fclose(out);
+        CAPTURE(text);
+        CHECK(text.starts_with("step 1/1000 under way, 0:00\n"));
+        CHECK(text.find("\nstep 1/1000  loss 5.5000  norm 1.000  1,024,000 tokens/s  0:01 left\n") != text.npos);
+        CHECK(text.find("\nstep 2/1000  loss 5.2500") != text.npos);
+        CHECK(text.find("\nstep 3/1000 under way, 0:00\n") != text.npos);
+        CHECK(text.find("1000/1000") == text.npos);
+    }
+
     TEST_CASE("the JSON object has every field, and a sample has as many bytes as asked for on every mesh") {
         std::vector<std::uint8_t> text(300, 'x');
         for (std::size_t i = 0; i < text.size(); i += 3) { text[i] = 'y'; }
@@ -169,6 +214,7 @@ TEST_SUITE("gpt.program") {
 
         const PlanSummary plan = make_plan(options);
         const auto object = nlohmann::json::parse(json_report(options, plan, results, {}));
+        CHECK_FALSE(object.at("interrupted"));
         CHECK(object.at("policy") == "full_shard");
         CHECK(object.at("mesh") == "2x1x1");
         CHECK(object.at("engine") == "threads");

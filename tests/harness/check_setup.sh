@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What scripts/setup.sh says where packages cannot be installed.
+# What scripts/setup.sh says where packages cannot be installed, and while it builds.
 . "$1/scripts/setup.sh"
 
 wrong=0
@@ -48,6 +48,20 @@ expect 'an MPI that is there' '-Dmpi=enabled' "$(mpi_option 'command bash bash')
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 meson() { echo configured >>"$room/log"; mkdir -p "$2"; touch "$2/build.ninja"; }
-for option in -Dmpi=auto -Dmpi=auto -Dmpi=enabled; do configure "$room/build" "$option"; done
+for option in -Dmpi=auto -Dmpi=auto -Dmpi=enabled; do configure "$room/build" "$option" 2>/dev/null; done
 expect 'configured for the first and for the other options' 2 "$(wc -l <"$room/log")"
+
+# Who waits and sees no terminal is told what is built, and how far it is; what is there already needs no word.
+said=$(printf 'planted\n[3/7] Compiling\n' | (cat; sleep 1.2) | say_steps 1 2>&1 >"$room/steps")
+expect 'steps while a build goes on' 'step 3 of 7, 0:01' "$said"
+expect 'the steps are passed on' '[3/7] Compiling' "$(<"$room/steps")"
+to_do=0
+ninja() { case " $* " in *' -n '*) [ "$to_do" -gt 0 ] || echo 'ninja: no work to do.' ;; *) return "$((to_do - 1))" ;; esac; }
+said=$(compile "$room/build" planted_target 2>&1) && [ -z "$said" ] || { echo "a build of nothing says: $said"; wrong=1; }
+to_do=1
+said=$(compile "$room/build" planted_target 2>&1) || { echo 'compile failed although ninja did not'; wrong=1; }
+expect 'a build' 'building planted_target' "$said"
+expect 'a build' 'built in 0:0' "$said"
+to_do=2
+compile "$room/build" planted_target 2>/dev/null && { echo 'compile succeeded although ninja failed'; wrong=1; }
 exit "$wrong"

@@ -162,6 +162,29 @@ def check_pieces(drawing, mesh, policy):
                     yield f"{kind}, {name}: the {size} ranks from dp, tp, cp = {at} do not hold the part once"
 
 
+def check_names(program, folder):
+    """Of 16 shards' cuts none crosses a parameter's name: what covers a cut is drawn after it, and right behind it."""
+    drawing = xml.etree.ElementTree.fromstring(draw(program, folder, (16, 1, 1), "full_shard"))
+    names = 0
+    elements = [each for each in drawing if each.tag in (SVG + "line", SVG + "rect", SVG + "text")]
+    cuts = [each for each in elements if each.tag == SVG + "line" and each.get("x1") == each.get("x2")]
+    for before, element in zip(elements, elements[1:]):
+        if element.text not in PARAMETERS or element.get("text-anchor") != "middle":
+            continue
+        names += 1
+        left, top, width, height = (float(before.get(key, "nan")) for key in ("x", "y", "width", "height"))
+        half, below = 3 * len(element.text), float(element.get("y"))
+        middle = float(element.get("x"))
+        if not (before.tag == SVG + "rect" and left <= middle - half and middle + half <= left + width
+                and top <= below - 9 and below + 2 <= top + height):
+            yield f"{element.text} lies on nothing"
+        if any(cut in elements[elements.index(element):] for cut in cuts if left < float(cut.get("x1")) < left + width
+               and float(cut.get("y1")) < below < float(cut.get("y2"))):
+            yield f"{element.text} is crossed by a cut"
+    if names < 3 or len(cuts) < 15:
+        yield f"{names} names and {len(cuts)} cuts in the flat buffer"
+
+
 def check_collectives(program, folder):
     drawing = xml.etree.ElementTree.fromstring(draw(program, folder, (2, 2, 2), "full_shard", 3))
     found = groups(drawing, "collective")
@@ -202,6 +225,7 @@ def main():
                     continue
                 drawing = xml.etree.ElementTree.fromstring(draw(program, folder, mesh, policy))
                 wrong += [f"mesh {mesh}, {policy}: {each}" for each in check_pieces(drawing, mesh, policy)]
+        wrong += check_names(program, folder)
         wrong += check_collectives(program, folder)
         wrong += check_refused(program, folder)
     for line in wrong:

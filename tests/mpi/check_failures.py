@@ -27,6 +27,7 @@ CASES = [
     ("exit", [], ["so far so good"], False),
     ("mesh", [], ["rank RANK caught: mesh dp=4 tp=1 cp=1 has 4 ranks, but this MPI job has 3 processes; start it with "
                   "mpirun -n 4"], False),
+    ("uncaught", [], ["of 3 failed: mesh dp=4 tp=1 cp=1 has 4 ranks, but this MPI job has 3 processes"], False),
     ("no_environment", [], ["MPI is not initialised", "mpi::Environment"], False),
     ("second_environment", [], ["rank RANK caught: ... MPI is initialised already"], False),
     ("low_level", [], [], True),
@@ -34,6 +35,7 @@ CASES = [
                                 "initialised with MPI_THREAD_SINGLE"], False),
     ("plain_init", [], ["rank RANK: the sum is 3"], True),
 ]
+STACK_TRACES = ("received signal", "terminate called", "backtrace")
 
 
 def missing_in(output, texts):
@@ -57,11 +59,12 @@ def main():
             status, output = None, (expired.stdout or b"").decode(errors="replace")
         took = time.monotonic() - begin
         missing = list(missing_in(output, texts))
-        good = status is not None and (status == 0) == succeeds and not missing
+        traces = [sign for sign in STACK_TRACES if sign in output.lower()]
+        good = status is not None and (status == 0) == succeeds and not missing and not traces
         print(f"{'ok' if good else 'WRONG'}: {name} {' '.join(further)}: status {status} after {took:.1f} s")
         if not good:
             wrong += 1
-            print(f"  expected {'success' if succeeds else 'failure'} with {texts}; missing {missing}; output:")
+            print(f"  expected {'success' if succeeds else 'failure'} with {texts}; missing {missing}, unwanted {traces}; output:")
             print("  " + output[:2000].replace("\n", "\n  "))
     sys.exit(1 if wrong else 0)
 

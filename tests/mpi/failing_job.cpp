@@ -74,6 +74,10 @@ void lend() {
 
 int main(int count, char** arguments) {
     const std::string_view how = count > 1 ? arguments[1] : "";
+    if (how == "uncaught") {
+        const sk::mpi::Environment mpi;
+        sk::mpi::run(sk::DeviceMesh<sk::dynamic>(mpi.size() + 1), [](auto&) {});
+    }
     const bool overlap = count > 2 && std::string_view(arguments[2]) == "overlap";
     try {
         const auto run = [&](std::size_t ranks) {

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -15,6 +17,7 @@
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/comm/split.hpp>
 
+#include "interposed.hpp"
 #include "test_size.hpp"
 #include "unit/backend/verb_suite.hpp"
 #include "with_world.hpp"
@@ -79,6 +82,27 @@ TEST_CASE("mpi: a NaN of any rank survives every reduction") {
 TEST_CASE("mpi: sizes that do not fit are refused before anything is communicated") {
     if (mpi::Environment::size() == 1) { return; }
     with_world({}, [](const auto& world) { CHECK_NOTHROW(sizes_that_do_not_fit_are_refused(world)); });
+}
+
+TEST_CASE("mpi: splits in a loop take no more communicators of MPI than are in use at once") {
+    interposed::restart();
+    with_world({}, [](const auto& world) {
+        const std::size_t rank = world.rank();
+        const auto half = split(world, rank % 2, 0, "half");
+        std::optional<std::remove_cvref_t<decltype(half)>> kept;
+        for (std::size_t i = 0; i < 60; ++i) {
+            const auto other = split(world, rank % 2, 0, "half");
+            const auto inner = split(other, i % 3 == 0 ? other.rank() : 0, rank, "inner");
+            CHECK_NOTHROW(check_all_reduce<float, float>(half, 50, 0));
+            CHECK_NOTHROW(check_all_reduce<float, float>(other, 50, 0));
+            CHECK_NOTHROW(check_all_reduce<float, float>(inner, 50, 0));
+            if (rank == 0 && i == 10) { kept = other; }  // not given out again, though the others hold it no more
+        }
+        if (kept) { CHECK(kept->size() == half.size()); }
+    });
+    const auto made = interposed::calls().find("MPI_Comm_split");
+    REQUIRE(made != interposed::calls().end());
+    CHECK(made->second <= 5);
 }
 
 TEST_CASE("mpi: splits order their members, nest and run at once") {

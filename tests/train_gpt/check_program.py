@@ -17,8 +17,8 @@ SMALL = ["--batch", "4", "--sequence", "8", "--layers", "1", "--width", "8", "--
 wrong = []
 
 
-def run(folder, *flags, **how):
-    return subprocess.run([PROGRAM, *SMALL, *flags], cwd=folder, stdin=subprocess.DEVNULL, timeout=120, check=False,
+def run(folder, *flags, small=SMALL, **how):
+    return subprocess.run([PROGRAM, *small, *flags], cwd=folder, stdin=subprocess.DEVNULL, timeout=30, check=False,
                           **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how})
 
 
@@ -47,11 +47,23 @@ def check_lines(folder):
            "the plan comes first", done)
     expect(re.search(r"^peak memory per rank: \S+ \S+ measured, \S+ \S+ planned \([+-]\d+\.\d\d %\)$", text, re.MULTILINE)
            is not None, "measured and planned memory", done)
-    table = text[text.index("collectives of one rank in one step, measured and planned:"):]
+    speeds = re.findall(r"([\d,]+) tokens/s", text)
+    expect(speeds[-1] == speeds[-2], "the last line's speed is the one at the end", done)
+    table = text[text.index("collectives of a rank in one step, mean over the ranks, measured and planned:"):]
     rows = re.findall(r"^  (\w+) +([\w ]+?) +(\d+) calls +(\S+ \S+) +(\d+) calls +(\S+ \S+)$", table, re.MULTILINE)
     expect({row[0] for row in rows} == {"all_gather", "reduce_scatter", "all_reduce"}
            and all(row[2] == row[4] and row[3] == row[5] for row in rows), "measured and planned collectives agree", done)
     expect(re.search(r"^loss: \d\.\d{4} first, \d\.\d{4} last", table, re.MULTILINE) is not None, "first and last loss", done)
+
+
+def check_collectives(folder):
+    """The plan is a mean over the ranks where tp splits the loss's numbers unevenly, and so is what was measured."""
+    done = run(folder, "--steps", "2", "--mesh", "3x2x1", "--json", "a.json", small=["--batch", "9", *SMALL[2:]])
+    rows = re.findall(r"^  \w+ +[\w ]+? +(\d+ calls +\S+ \S+) +(\d+ calls +\S+ \S+)$", done.stdout.decode(), re.MULTILINE)
+    expect(done.returncode == 0 and len(rows) == 5 and all(measured == planned for measured, planned in rows),
+           "measured and planned collectives agree with tp", done)
+    report = json.loads((folder / "a.json").read_text(encoding="utf-8"))
+    expect(report["collectives_by_axes"] == report["planned_collectives_by_axes"], "and in the file", done)
 
 
 def check_files(folder):
@@ -66,9 +78,11 @@ def check_files(folder):
     expect(b"text:  text.txt, 800 bytes" in done.stdout, "the text is that of the caller's folder", done)
     report = json.loads((folder / "results/run.json").read_text(encoding="utf-8"))
     expect(len(report["losses"]) == 12 and report["losses"][0] > report["losses"][-1], "12 losses, which fall", done)
-    expect(report["allocations_per_steady_step"] == 0, "steady steps take no memory", done)
+    expect(not report["interrupted"] and report["allocations_per_steady_step"] == 0, "steady steps take no memory", done)
     expect(len(report["sample_bytes"]) == 17, "a sample of 17 bytes")
-    expect(done.stdout.endswith(b"sample:\n" + bytes(report["sample_bytes"]) + b"\n"), "the sample is printed", done)
+    printed = "".join(chr(byte) if 32 <= byte < 127 or byte in (9, 10) else f"\\x{byte:02x}" for byte in report["sample_bytes"])
+    expect(done.stdout.endswith(b"sample:\n" + printed.encode() + b"\n") and "\\x" in printed,
+           "the sample is printed, and nothing that a terminal would obey", done)
 
 
 def points_of_longest_line(svg):
@@ -95,22 +109,33 @@ def check_pictures(folder):
 
 
 def check_unfinished(folder):
-    """A run that is ended or fails leaves what was there."""
-    (folder / "old.json").write_text("old", encoding="utf-8")
-    for end in (signal.SIGINT, signal.SIGKILL):
-        started = subprocess.Popen([PROGRAM, *SMALL, "--steps", "100000000", "--json", "old.json", "--plot", "new.svg"],
+    """A run that is killed or fails leaves what was there; one that is interrupted writes what it reached."""
+    for end in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
+        (folder / "old.json").write_text("old", encoding="utf-8")
+        started = subprocess.Popen([PROGRAM, *SMALL, "--steps", "1000000", "--json", "old.json", "--plot", "new.svg"],
                                    cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while not started.stdout.readline().startswith(b"step"):
             time.sleep(0.01)
         started.send_signal(end)
-        started.communicate()
-        expect(started.returncode == -end and names(folder) == ["old.json"], f"nothing is left after {end.name}")
+        said = started.communicate()[1].decode()
+        expect(started.returncode == -end and names(folder) == ["old.json"], f"{end.name} ends it, and leaves no new file")
+        content = (folder / "old.json").read_text(encoding="utf-8")
+        if end == signal.SIGKILL:
+            expect(content == "old" and not said, "the old file is kept")
+            continue
+        report = json.loads(content)
+        steps = len(report["losses"])
+        expect(report["interrupted"] and 0 < steps == len(report["grad_norms"]) < report["steps"] == 1000000,
+               f"{end.name}: the file holds the steps that were done")
+        expect(re.fullmatch(rf"train_gpt: interrupted by {end.name} after step {steps} of 1000000: loss \d\.\d+, "
+                            r"written to old\.json\n", said) is not None, f"{end.name} is told in a line: {said}")
+    (folder / "old.json").write_text("old", encoding="utf-8")
     done = run(folder, "--steps", "3", "--lr", "1e30", "--json", "old.json", "--plot", "new.svg", "--mesh", "4x1x1")
     expect(done.returncode == 1 and done.stderr.count(b"\n") == 1, "a run that diverges fails", done)
     expect(b"error: step 2: the loss is nan" in done.stderr and b"--lr 1e+30" in done.stderr, "it names step and loss", done)
 
     def no_space():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
 
     for flag, name in (("--json", "old.json"), ("--plot", "new.svg")):
@@ -119,6 +144,23 @@ def check_unfinished(folder):
                f"{flag}: a disk without space is an error", done)
     expect(names(folder) == ["old.json"] and (folder / "old.json").read_text(encoding="utf-8") == "old",
            "the old file is kept")
+
+
+def check_small_address_spaces(folder):
+    """A run with too little of it fails in a line; OpenBLAS would ask for its memory without end."""
+    seen = set()
+    for mebibytes in (60, 150, 300, 420, 540, 660, 900, 2000):
+        def limit(size=mebibytes << 20):
+            resource.setrlimit(resource.RLIMIT_AS, (size, size))
+        try:
+            done = run(folder, "--steps", "2", "--mesh", "2x1x1", preexec_fn=limit)
+        except subprocess.TimeoutExpired:
+            expect(False, f"{mebibytes} MiB of address space: ends")
+            continue
+        ends = done.returncode == 0 or done.stderr.count(b"\n") == 1
+        expect(ends, f"{mebibytes} MiB of address space: ends, and with one line if it fails: {done.returncode}", done)
+        seen.add((done.returncode, b"ulimit -v" in done.stderr))
+    expect({(0, False), (1, True)} <= seen, f"some are too small, and one is not: {seen}")
 
 
 def check_special_files(folder):
@@ -162,7 +204,7 @@ def check_plan(folder):
 
 
 def main():
-    for check in (check_lines, check_files, check_pictures, check_unfinished, check_special_files, check_plan):
+    for check in (check_lines, check_collectives, check_files, check_pictures, check_unfinished, check_small_address_spaces, check_special_files, check_plan):
         with tempfile.TemporaryDirectory(prefix="shardkit-train-gpt-") as name:
             check(pathlib.Path(name).resolve())
     sys.exit(1 if wrong else 0)

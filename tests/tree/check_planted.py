@@ -23,6 +23,7 @@ PLANTS = [
     ("lists", "tests/unit/core/planted_test.cpp", HEADER, "lacks unit/core/planted_test.cpp"),
     ("lists", "tests/compile_fail/planted.cpp", HEADER, "lacks compile_fail/planted.cpp"),
     ("lists", "examples/99_planted.cpp", HEADER, "lacks 99_planted.cpp"),
+    ("lists", "examples/99_planted.cpp", HEADER, "99_planted.cpp does not say how it is built"),
     ("lists", "tests/list.txt", "zz/absent_test.cpp\n", "names zz/absent_test.cpp, which does not exist"),
     ("umbrella", "include/shardkit/core/planted.hpp", HEADER + PUBLIC, "does not reach shardkit/core/planted.hpp"),
     ("umbrella", "include/shardkit/backend/mpi/planted.hpp", HEADER + PUBLIC, "mpi.hpp does not reach"),

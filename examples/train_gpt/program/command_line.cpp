@@ -36,7 +36,7 @@ void add_flags(program::Flags& flags) {
     flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1]");
     flags.add("--seed", "N", "decides first values, data order and samples [1]");
     flags.add("--text", "FILE", "what to train on [this repository's headers and documentation]");
-    flags.add("--json", "FILE", "write the results as one JSON object");
+    flags.add("--json", "FILE", "write the results as one JSON object; of an interrupted run what it reached");
     flags.add("--plot", "FILE", "draw the loss curve, .png or .svg");
     flags.add("--sample", "N", "generate N bytes after training [0]");
 }

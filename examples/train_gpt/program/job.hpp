@@ -16,6 +16,7 @@ struct StepReport {
     std::size_t step;  // from 0
     double loss;
     double grad_norm;
+    double tokens_per_second;  // so far; from the second step on without the first
 };
 
 enum class KeepParameters : std::uint8_t { no, yes };

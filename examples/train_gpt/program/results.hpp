@@ -45,8 +45,7 @@ struct Results {
     std::uint64_t allocations_per_steady_step = 0;  // rounded up
     Work work;
     std::vector<CollectiveCount> collectives;  // of the last step, the mean over the ranks, as the plan has it
-    std::vector<CollectiveCount> collectives_of_rank;  // of the last step of rank 0
-    std::vector<FinalParameter> parameters;            // where asked for
+    std::vector<FinalParameter> parameters;    // where asked for
     std::string sample;
 };
 

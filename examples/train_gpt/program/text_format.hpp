@@ -17,10 +17,21 @@ inline std::string grouped(std::uint64_t number) {
     return digits;
 }
 
-/// "m:ss"
+/// "m:ss", or "h:mm:ss"
 inline std::string duration_text(double seconds) {
     const auto whole = std::lround(seconds);
-    return program::formatted("%ld:%02ld", whole / 60, whole % 60);
+    return whole < 3600 ? program::formatted("%ld:%02ld", whole / 60, whole % 60)
+                        : program::formatted("%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+/// Bytes that a model wrote, for a terminal: what is no printable ASCII, line break or tab as \xNN.
+inline std::string printable(const std::string& bytes) {
+    std::string text;
+    for (const char c : bytes) {
+        const bool prints = (c >= ' ' && c <= '~') || c == '\n' || c == '\t';
+        text += prints ? std::string(1, c) : program::formatted("\\x%02x", static_cast<unsigned char>(c));
+    }
+    return text;
 }
 
 inline std::string table_row(const char* name, const std::string& value) {

@@ -131,36 +131,25 @@ class Trainer {
     Workspace<T> work_;
 };
 
-/// What a rank communicated since the log was cleared: this one, and the mean over the ranks. The sum of a few
-/// numbers has no part for every rank, so that one of them moves more bytes than the others. Collective over the
-/// world.
-struct RankAndMean {
-    std::vector<CollectiveCount> rank;
-    std::vector<CollectiveCount> mean;
-};
+/// What a rank communicated since the log was cleared, as the mean over the ranks: the sum of a few numbers has no
+/// part for every rank, so that one of them moves more bytes than the others. Collective over the world.
 template <class Engine>
-RankAndMean count_collectives(sk::Context<Engine>& context) {
+std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
     constexpr std::size_t fields = 3;
     const auto rows = context.traffic().rows();
-    std::vector<std::uint64_t> counts;
-    for (const auto& row : rows) { counts.insert(counts.end(), {row.calls, row.moved.value, row.payload.value}); }
-    std::vector<std::uint64_t> means = counts;
+    std::vector<std::uint64_t> means;
+    for (const auto& row : rows) { means.insert(means.end(), {row.calls, row.moved.value, row.payload.value}); }
     sk::all_reduce_in_place(context.world(), sk::ReduceOp::sum, std::span<std::uint64_t>(means),
                             context.compute_stream());
     const std::size_t world = context.world_size();
     for (std::uint64_t& mean : means) { mean = (2 * mean + world) / (2 * world); }
-    const auto listed = [&](const std::vector<std::uint64_t>& of) {
-        std::vector<CollectiveCount> list;
-        for (std::size_t r = 0; r < rows.size(); ++r) {
-            const std::uint64_t* const row = of.data() + fields * r;
-            if (row[0] > 0) {
-                list.push_back({std::string(name(rows[r].verb)), rows[r].axes, row[0], row[1], row[2]});
-            }
-        }
-        std::sort(list.begin(), list.end());
-        return list;
-    };
-    return {listed(counts), listed(means)};
+    std::vector<CollectiveCount> list;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        const std::uint64_t* const row = means.data() + fields * r;
+        if (row[0] > 0) { list.push_back({std::string(name(rows[r].verb)), rows[r].axes, row[0], row[1], row[2]}); }
+    }
+    std::sort(list.begin(), list.end());
+    return list;
 }
 
 /// Refuses to train on with numbers that mean nothing any more; the same on every rank.
@@ -201,6 +190,11 @@ void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& result
     std::uint64_t allocations = 0;
     MultiplyAdds multiply_adds_before;
     auto start = Clock::now();
+    // Of a run of several steps the first is not timed: it takes memory.
+    const auto tokens_per_second = [&](std::size_t step) {
+        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+        return static_cast<double>(std::max<std::size_t>(step, 1) * job.options.tokens_per_step()) / seconds;
+    };
     for (std::size_t s = 0; s < steps; ++s) {
         if (s + 1 == steps) {
             context.traffic().clear();
@@ -213,24 +207,21 @@ void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& result
         if (reports) {
             results.losses[s] = loss;
             results.grad_norms[s] = grad_norm;
-            if (s == 0 && steps > 1) { start = Clock::now(); }
-            if (job.after_step) { job.after_step({s, loss, grad_norm}); }
+            results.tokens_per_second = tokens_per_second(s);
+            if (job.after_step) { job.after_step({s, loss, grad_norm, results.tokens_per_second}); }
+            if (s == 0) { start = Clock::now(); }
         }
     }
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     std::uint64_t peak = counted.peak_bytes();
-    auto counts = count_collectives(context);
+    auto collectives = mean_collectives(context);
     const Work work = work_of_ranks(context, multiply_adds_before);
     sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<std::uint64_t>(&peak, 1),
                             context.compute_stream());
     if (reports) {
-        const std::size_t timed = steps > 1 ? steps - 1 : 1;
-        results.tokens_per_second = static_cast<double>(timed * job.options.tokens_per_step()) / seconds;
         results.peak_bytes_per_rank = peak;
         results.allocations_per_steady_step = (allocations + steps - warm_up - 1) / (steps - warm_up);
         results.work = work;
-        results.collectives = std::move(counts.mean);
-        results.collectives_of_rank = std::move(counts.rank);
+        results.collectives = std::move(collectives);
     }
     if (job.options.sample > 0) {
         std::string text = trainer.sample(job.options.sample);

@@ -85,11 +85,11 @@ std::size_t data_ranks(const Groups<T...>& groups) {
     return ranks;
 }
 
-/// Which model it is that gradients are accumulated of.
+/// Which model it is.
 template <class... T>
-ModelName first_group(const Accumulation<T...>& accumulation, SourceLocation where) {
+ModelName first_group(const Groups<T...>& groups) {
     ModelName model;
-    Access::groups(accumulation, where).for_each([&](auto& layer) {
+    groups.for_each([&](auto& layer) {
         if (model.identity == 0) { model = {Access::state(layer).identity(), layer.path()}; }
     });
     return model;
@@ -99,6 +99,14 @@ template <class... T, Divisor D>
 Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScaleState* loss_scale, SourceLocation where) {
     StepScope<T...> scope = Access::finish(std::move(accumulation), where);
     const double scale = 1 / divisor.divisor(data_ranks(scope.groups()));
+    return Access::make<Reduced<T...>>(std::move(scope), scale, loss_scale);
+}
+template <class... T, Divisor D>
+Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, LossScaleState* loss_scale,
+                             SourceLocation where) {
+    StepScope<T...> scope(groups, where);
+    groups.for_each([](auto& layer) { Access::state(layer).step().assume_reduced(); });
+    const double scale = 1 / divisor.divisor(data_ranks(groups));
     return Access::make<Reduced<T...>>(std::move(scope), scale, loss_scale);
 }
 }  // namespace detail
@@ -130,7 +138,7 @@ auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::
 template <class... T, Divisor D, class Engine>
 Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Engine>& loss_scale,
                      SourceLocation where = SourceLocation::current()) {
-    detail::Access::bind(loss_scale, detail::first_group(accumulation, where), where);
+    detail::Access::bind(loss_scale, detail::first_group(detail::Access::groups(accumulation, where)), where);
     return detail::reduce(std::move(accumulation), divisor, detail::Access::loss_scale(loss_scale), where);
 }
 
@@ -140,10 +148,17 @@ Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Eng
 template <class... T, Divisor D = Sum>
 Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
                              SourceLocation where = SourceLocation::current()) {
-    detail::StepScope<T...> scope(groups, where);
-    groups.for_each([](auto& layer) { detail::Access::state(layer).step().assume_reduced(); });
-    const double scale = 1 / divisor.divisor(detail::data_ranks(groups));
-    return detail::Access::make<Reduced<T...>>(std::move(scope), scale, nullptr);
+    return detail::assume_reduced(groups, divisor, nullptr, where);
+}
+
+/// The same for a loss that was multiplied by `loss_scale`, as in `reduce`: the memory holds sums of scaled
+/// gradients.
+/// @throws  UsageError when `loss_scale` was used with another model
+template <class... T, Divisor D, class Engine>
+Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, LossScale<Engine>& loss_scale,
+                             SourceLocation where = SourceLocation::current()) {
+    detail::Access::bind(loss_scale, detail::first_group(groups), where);
+    return detail::assume_reduced(groups, divisor, detail::Access::loss_scale(loss_scale), where);
 }
 
 /// The memory that holds this rank's reduced gradients of `layer` (its shard, or everything where gradients

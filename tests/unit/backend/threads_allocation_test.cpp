@@ -8,8 +8,11 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/threads/engine.hpp>
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/comm/split.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
@@ -18,21 +21,27 @@ namespace {
 
 // Per thread, because doctest and other ranks may allocate whenever they like.
 thread_local std::size_t allocations = 0;
+std::atomic<std::ptrdiff_t> living = 0;  // of all threads
 
 void* counted(std::size_t size) {
     ++allocations;
+    ++living;
     if (void* memory = std::malloc(size == 0 ? 1 : size)) { return memory; }
     throw std::bad_alloc();
+}
+void freed(void* memory) noexcept {
+    if (memory != nullptr) { --living; }
+    std::free(memory);
 }
 
 }  // namespace
 
 void* operator new(std::size_t size) { return counted(size); }
 void* operator new[](std::size_t size) { return counted(size); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { freed(memory); }
+void operator delete[](void* memory) noexcept { freed(memory); }
+void operator delete(void* memory, std::size_t) noexcept { freed(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { freed(memory); }
 
 TEST_CASE("threads: verbs allocate nothing, not even on their first call") {
     using namespace shardkit;
@@ -63,4 +72,36 @@ TEST_CASE("threads: verbs allocate nothing, not even on their first call") {
         barrier(dp, {});
         rank_checks::expect(allocations == before, "no allocation, got ", allocations - before);
     });
+}
+
+TEST_CASE("threads: what splits and ranks in a loop take is given back, and handles may live longer than a World") {
+    using namespace shardkit;
+    std::vector<threads::Communicator> kept;
+    std::ptrdiff_t after_few = 0;
+    threads::launch(4, [&](const threads::Communicator& world) {
+        const auto loop = [&](int times) {
+            for (int i = 0; i < times; ++i) {
+                const threads::Communicator half = split(world, world.rank() % 2, 0, "half");
+                const threads::Communicator copy = half.named("copy");
+                const threads::Communicator alone = split(half, half.rank(), 0, "alone");
+                Rank<threads::Engine, DeviceMesh<2, 2>> rank{DeviceMesh<2, 2>{}, world};
+                barrier(rank.template sub_mesh<Axes<Dp>>(), {});
+                barrier(copy, {});
+            }
+            barrier(world, {});
+        };
+        loop(3);
+        const threads::Communicator last = split(world, 0, 0, "last");
+        if (world.rank() == 0) {
+            kept.push_back(last);
+            after_few = living;
+        }
+        barrier(world, {});
+        loop(50);
+        if (world.rank() == 0) {
+            rank_checks::expect(living < after_few + 10, "everything is given back, not ", living - after_few);
+        }
+        barrier(world, {});
+    });
+    kept.clear();
 }

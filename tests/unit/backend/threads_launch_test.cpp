@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/memory/memory_error.hpp>
 
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
@@ -96,12 +98,18 @@ TEST_CASE("threads: ranks may take their communicator by value, by reference, an
     });
 }
 
-TEST_CASE("threads: when a thread cannot be made, no rank runs and the caller gets the error") {
+TEST_CASE("threads: when there are too many ranks, none runs and the caller is told what one costs") {
     if (rank_checks::sanitized) { return; }  // sanitizers need the address space themselves
     std::atomic<int> runs{0};
     {
         const AddressSpaceLimit limit(std::size_t{64} << 20U);  // room for a few stacks
-        CHECK_THROWS_AS(threads::launch(64, [&](const Comm&) { ++runs; }), std::system_error);
+        CHECK_THROWS_WITH_AS(threads::launch(64, [&](const Comm&) { ++runs; }),
+                             doctest::Contains("of 64 ranks: each takes a thread with "), std::system_error);
+    }
+    for (const std::size_t ranks : {std::size_t{100'000}, std::size_t{1} << 40U}) {
+        CHECK_THROWS_WITH_AS(
+            threads::launch(ranks, [&](const Comm&) { ++runs; }),
+            doctest::Contains((" bytes of " + std::to_string(ranks) + " ranks: each takes ").c_str()), MemoryError);
     }
     CHECK(runs == 0);
     threads::launch(64, [&](const Comm&) { ++runs; });

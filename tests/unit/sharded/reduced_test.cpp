@@ -17,6 +17,7 @@
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/step/loss_scale.hpp>
 
 #include "unit/sharded/custom_policies.hpp"
 #include "unit/sharded/linear_layer.hpp"
@@ -169,6 +170,18 @@ TEST_CASE("gradients that the user's own kernels have reduced take part as they 
             values.resize(7);
             layer.read_full(Bias{}, std::span(values));
             for (std::size_t i = 0; i < 7; ++i) { CHECK(values[i] == 100 + static_cast<double>(i) - 2); }
+            // A loss scale is divided out, and an overflow on rank 0 leaves everything as it is.
+            sk::LossScale scale(rank, {.initial = 8});
+            for (const double first : {16.0, std::numeric_limits<double>::infinity()}) {
+                std::fill(gradient.begin(), gradient.end(), 16.0);
+                if (origin == 0) { gradient[0] = first; }
+                auto scaled = sk::assume_reduced(model, sk::mean, scale);
+                CHECK(read(scaled, layer, Bias{}, 7) == std::vector<double>(7, 1.0));
+                optimizer.step(std::move(scaled));
+                layer.read_full(Bias{}, std::span(values));
+                for (std::size_t i = 0; i < 7; ++i) { CHECK(values[i] == 100 + static_cast<double>(i) - 3); }
+                CHECK(scale.value() == (std::isinf(first) ? 4 : 8));
+            }
             // Undivided without a divisor.
             std::fill(gradient.begin(), gradient.end(), 2.0);
             const auto plain = sk::assume_reduced(model);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -49,10 +50,10 @@ class Communicator {
     Communicator named(std::string_view axes) const { return Communicator(*world_, *group_, axes); }
 
     Communicator split(std::size_t color, std::size_t key, std::string_view axes, const shardkit::Call& what) const {
-        detail::Group made;
+        detail::Group* made = nullptr;
         run(what, Stream(),
-            [&made, color, key](const detail::Call& call) { made = detail::split_group(call, color, key); });
-        return Communicator(*world_, world_->add_group(std::move(made)), axes);
+            [&made, color, key](const detail::Call& call) { made = &detail::split_group(call, color, key); });
+        return Communicator(*world_, *made, axes);
     }
 
     void barrier(const Stream& stream, const shardkit::Call& what) const {
@@ -152,14 +153,13 @@ class Communicator {
 
   private:
     Communicator(World& world, detail::Group& group, std::string_view axes)
-        : world_(&world), group_(&group), label_(&world.journal().label(axes)) {}
+        : world_(&world), group_(&group), handle_(group.handles), label_(&world.journal().label(axes)) {}
 
     /// Everything that collectives have in common; `body(call)` moves the data.
     template <class Body>
     void run(const shardkit::Call& what, const Stream& stream, const Body& body) const {
-        world_->execute(stream, what.where, [self = *this, what, body] {
-            detail::Call call{*self.world_,   *self.group_, self.label_->axes,
-                              what.signature, what.where,   what.subject};
+        world_->execute(stream, what.where, [world = world_, group = group_, label = label_, what, body] {
+            detail::Call call{*world, *group, label->axes, what.signature, what.where, what.subject};
             detail::enter(call);
             body(static_cast<const detail::Call&>(call));
         });
@@ -167,9 +167,8 @@ class Communicator {
     /// The same for messages, which only their two ends have in common; `fill(message)` says what goes where.
     template <class T, class Fill>
     void pass(const shardkit::Call& what, const Stream& stream, const Fill& fill) const {
-        world_->execute(stream, what.where, [self = *this, what, fill] {
-            const detail::Call call{*self.world_,   *self.group_, self.label_->axes,
-                                    what.signature, what.where,   what.subject};
+        world_->execute(stream, what.where, [world = world_, group = group_, label = label_, what, fill] {
+            const detail::Call call{*world, *group, label->axes, what.signature, what.where, what.subject};
             detail::Message<T> message(call);
             fill(message);
             message.pass();
@@ -210,6 +209,7 @@ class Communicator {
 
     World* world_;
     detail::Group* group_;
+    std::shared_ptr<const char> handle_;
     const CommunicatorLabel* label_;
 };
 

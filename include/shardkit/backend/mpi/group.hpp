@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,9 @@ class OwnedComm {
     MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
+/// Of some groups: how ranks tell each other which they could use again.
+using GroupNumbers = std::array<std::uint64_t, 8>;
+
 /// What a rank keeps for one group of ranks, at an address that stays.
 struct Group {
     MPI_Comm comm = MPI_COMM_NULL;
@@ -52,6 +56,9 @@ struct Group {
     std::size_t rank = 0;
     std::vector<std::size_t> world_ranks;
     std::uint64_t calls = 0;  ///< collectives that this rank has entered
+    /// Held by this rank's communicators too: without any, the group may be given out again.
+    std::shared_ptr<const char> handles = std::make_shared<const char>();
+    bool is_idle() const noexcept { return handles.use_count() == 1; }
 
     /// The digest of the call and its complement, reduced over the ranks. Here, because a reduction that is given
     /// up still writes to it.

@@ -5,7 +5,9 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,9 +17,31 @@
 
 namespace shardkit::mpi::detail {
 
+/// For each of `count` groups the number of one that all of its members have idle, or 0; `group_of[q]` is rank q's
+/// group.
+inline std::vector<std::uint64_t> idle_for_all(const std::vector<std::size_t>& group_of, std::size_t count,
+                                               const std::vector<GroupNumbers>& idle) {
+    std::vector<std::optional<GroupNumbers>> common(count);
+    for (std::size_t q = 0; q < idle.size(); ++q) {
+        auto& numbers = common[group_of[q]];
+        if (!numbers) { numbers = idle[q]; }
+        for (std::uint64_t& number : *numbers) {
+            if (std::find(idle[q].begin(), idle[q].end(), number) == idle[q].end()) { number = 0; }
+        }
+    }
+    std::vector<std::uint64_t> chosen;
+    for (const auto& numbers : common) {
+        const auto found = std::find_if(numbers->begin(), numbers->end(), [](std::uint64_t n) { return n != 0; });
+        chosen.push_back(found == numbers->end() ? 0 : *found);
+    }
+    return chosen;
+}
+
 /// Collective over `call.group`: ranks with the same color form a group, ordered by key, then by rank.
-/// Cost:    an all-gather of 24 bytes per rank, and MPI_Comm_split.
-inline Group split_group(const Call& call, std::size_t color, std::size_t key) {
+/// A group that none of its members uses any more is given out again: communicators of MPI are few, and to free one
+/// takes all of its ranks, who need not come to it at the same time.
+/// Cost:    all-gathers of 24 and 64 bytes per rank, and MPI_Comm_split where a group is new.
+inline Group& split_group(const Call& call, std::size_t color, std::size_t key) {
     struct Wish {
         std::uint64_t color;
         std::uint64_t key;
@@ -29,13 +53,18 @@ inline Group split_group(const Call& call, std::size_t color, std::size_t key) {
         auto operator<=>(const Place&) const = default;
     };
     Group& parent = call.group;
-    const std::span<Wish> wishes = parent.records<Wish>(parent.size());
-    wishes[parent.rank] = {color, key, call.world.groups_made()};
-    constexpr int bytes = sizeof(Wish);
-    call.world.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
-        return MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, wishes.data(), bytes, MPI_BYTE, parent.comm,
-                              request);
-    });
+    const auto gathered = [&](const auto& own) {
+        using Record = std::remove_cvref_t<decltype(own)>;
+        const std::span<Record> records = parent.records<Record>(parent.size());
+        records[parent.rank] = own;
+        constexpr int bytes = sizeof(Record);
+        call.world.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
+            return MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, records.data(), bytes, MPI_BYTE, parent.comm,
+                                  request);
+        });
+        return std::vector<Record>(records.begin(), records.end());
+    };
+    const std::vector<Wish> wishes = gathered(Wish{color, key, call.world.groups_made()});
 
     std::vector<std::uint64_t> colors;
     std::vector<Place> members;
@@ -52,15 +81,27 @@ inline Group split_group(const Call& call, std::size_t color, std::size_t key) {
     made.rank = static_cast<std::size_t>(std::find(members.begin(), members.end(), Place{key, parent.rank}) -
                                          members.begin());
     made.number = (made.world_ranks.front() + 1) << 32U | wishes[members.front().rank].groups;
+
     // MPI's colors are ints, so the order of the colors stands for them.
-    const auto color_index = std::lower_bound(colors.begin(), colors.end(), color) - colors.begin();
+    const auto color_index = [&](std::uint64_t of) {
+        return static_cast<std::size_t>(std::lower_bound(colors.begin(), colors.end(), of) - colors.begin());
+    };
+    std::vector<std::size_t> groups;  // of each rank
+    for (const Wish& wish : wishes) { groups.push_back(color_index(wish.color)); }
+    const auto reused = idle_for_all(groups, colors.size(), gathered(call.world.idle_groups(made.world_ranks)));
+    const std::uint64_t own = reused[color_index(color)];
+    if (std::find(reused.begin(), reused.end(), std::uint64_t{0}) == reused.end()) {
+        return call.world.group_of(own);
+    }
     MPI_Comm comm = MPI_COMM_NULL;
-    call.check(MPI_Comm_split(parent.comm, static_cast<int>(color_index), static_cast<int>(made.rank), &comm),
+    call.check(MPI_Comm_split(parent.comm, own != 0 ? MPI_UNDEFINED : static_cast<int>(color_index(color)),
+                              static_cast<int>(made.rank), &comm),
                "MPI_Comm_split");
+    if (own != 0) { return call.world.group_of(own); }
     made.owned = OwnedComm(comm);
     made.comm = comm;
     call.check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    return made;
+    return call.world.add_group(std::move(made));
 }
 
 }  // namespace shardkit::mpi::detail

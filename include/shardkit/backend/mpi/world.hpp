@@ -72,6 +72,21 @@ class World {
     Journal& journal() noexcept { return journal_; }
     detail::Group& add_group(detail::Group group) { return groups_.emplace_back(std::move(group)); }
     std::uint64_t groups_made() const noexcept { return groups_.size(); }
+    /// The latest groups of these ranks, in this order, that no communicator of this rank uses any more, by their
+    /// numbers, which are not 0; zeros behind them. The world's is never among them.
+    detail::GroupNumbers idle_groups(const std::vector<std::size_t>& world_ranks) const noexcept {
+        detail::GroupNumbers numbers{};
+        std::size_t found = 0;
+        for (std::size_t i = groups_.size() - 1; i > 0 && found < numbers.size(); --i) {
+            const detail::Group& group = groups_[i];
+            if (group.is_idle() && group.world_ranks == world_ranks) { numbers[found++] = group.number; }
+        }
+        return numbers;
+    }
+    detail::Group& group_of(std::uint64_t number) noexcept {
+        return *std::find_if(groups_.begin(), groups_.end(),
+                             [&](const auto& group) { return group.number == number; });
+    }
 
     /// The stream on which verbs overlap with the rank's own work; an inline stream without Options::overlap.
     host::HostStream communication_stream() const noexcept {

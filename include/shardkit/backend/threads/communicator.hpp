@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
@@ -24,7 +26,8 @@ namespace shardkit::threads {
 /// A rank's end of a group of ranks that are threads of this process. Verbs publish pointers, read the peers' memory
 /// directly and reduce in rank order; no staging copy, no allocation. They return when the data is there.
 ///
-/// A cheap handle, valid until the function given to `launch` returns, used by its rank's thread only. The verbs'
+/// A cheap handle, valid until the function given to `launch` returns, used by its rank's thread only. What a split
+/// made is freed with the last handles of its members. The verbs'
 /// contracts are those of the functions in comm/, which also check the sizes.
 /// Errors: PeerError when a rank failed, returned early or all ranks wait for each other; CommError, on every rank
 /// and before any output is written, when the ranks' calls disagree in verb, type, count, operation or root.
@@ -33,7 +36,7 @@ class Communicator {
     using Stream = InlineStream;
 
     Communicator(detail::World& world, detail::Group& group, std::size_t rank, std::string_view axes)
-        : handle_{&world, &group, rank, &world.state(group.world_ranks()[rank]).journal.label(axes)} {}
+        : Communicator(world, group, rank, axes, nullptr) {}
 
     std::size_t rank() const noexcept { return handle_.rank; }
     std::size_t size() const noexcept { return handle_.group->size(); }
@@ -50,7 +53,7 @@ class Communicator {
 
     Communicator split(std::size_t color, std::size_t key, std::string_view axes, const shardkit::Call& call) const {
         const detail::SplitResult result = detail::split_group(handle_, color, key, call);
-        return Communicator(*handle_.world, *result.group, result.rank, axes);
+        return Communicator(*handle_.world, *result.group, result.rank, axes, result.group);
     }
 
     void barrier(Stream, const shardkit::Call& call) const {
@@ -160,6 +163,11 @@ class Communicator {
     }
 
   private:
+    Communicator(detail::World& world, detail::Group& group, std::size_t rank, std::string_view axes,
+                 std::shared_ptr<detail::Group> kept)
+        : handle_{&world, &group, rank, &world.state(group.world_ranks()[rank]).journal.label(axes),
+                  std::move(kept)} {}
+
     /// Everything that collectives have in common; `copy(round)` moves the data. Returns what it returns.
     template <class Copy>
     std::invoke_result_t<Copy, const detail::Round&> collective(const shardkit::Call& call, const void* input,

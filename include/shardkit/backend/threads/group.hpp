@@ -44,8 +44,8 @@ class Group {
     explicit Group(std::vector<std::size_t> world_ranks)
         : world_ranks_(std::move(world_ranks)),
           size_(world_ranks_.size()),
-          members_(std::make_unique<Member[]>(size())),
-          channels_(std::make_unique<Channel[]>(size() * size())) {}
+          channels_(std::make_unique<Channel[]>(size() * size())),
+          members_(std::make_unique<Member[]>(size())) {}
 
     std::size_t size() const noexcept { return size_; }
     /// The world's numbers of the members, in the group's order.
@@ -76,8 +76,8 @@ class Group {
     alignas(padding) WaitWord word_;
     alignas(padding) std::vector<std::size_t> world_ranks_;
     std::size_t size_;
+    std::unique_ptr<Channel[]> channels_;  // before the members: the first that is too much for too many ranks
     std::unique_ptr<Member[]> members_;
-    std::unique_ptr<Channel[]> channels_;
 };
 
 /// One rank's end of a group, under one of its names.
@@ -86,6 +86,7 @@ struct GroupHandle {
     Group* group;
     std::size_t rank;
     const CommunicatorLabel* label;
+    std::shared_ptr<Group> kept;  ///< the group, unless it is the world's
 
     const std::string& axes() const noexcept { return label->axes; }
     std::size_t world_rank(std::size_t member) const noexcept { return group->world_ranks()[member]; }

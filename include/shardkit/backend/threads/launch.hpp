@@ -1,18 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include <shardkit/backend/threads/communicator.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/world.hpp>
+#include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/human_bytes.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/memory/memory_error.hpp>
 
 namespace shardkit::threads {
 
@@ -41,6 +51,9 @@ class StartGate {
 
     std::atomic<std::uint32_t> state_{closed};
 };
+
+/// More have no number of bytes for what each pair of them shares.
+inline constexpr std::size_t max_ranks = std::size_t{1} << 28U;
 
 /// What every rank runs, without its type: what launches it is compiled once for all of them.
 class RankBody {
@@ -88,11 +101,38 @@ inline bool is_peer_error(const std::exception_ptr& error) noexcept {
     }
 }
 
+/// What so many ranks take, for who asks for too many.
+inline std::string cost_of(std::size_t ranks) {
+    std::size_t stack = 0;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) == 0) {
+        pthread_attr_getstacksize(&attributes, &stack);
+        pthread_attr_destroy(&attributes);
+    }
+    const auto bytes = [](std::size_t count) { return shardkit::detail::human_bytes(ByteCount(count)); };
+    return shardkit::detail::concat(ranks, " ranks: each takes a thread with ", bytes(stack),
+                                    " of address space for its stack, ", bytes(sizeof(RankState) + sizeof(Member)),
+                                    " of memory and ", sizeof(Channel), " B for each of the ranks, ",
+                                    bytes(sizeof(Channel) * ranks + sizeof(RankState) + sizeof(Member)));
+}
+
+/// What a launch shares, or, where there is no memory for it, what its ranks cost.
+inline std::unique_ptr<World> make_world(std::size_t ranks, const LaunchOptions& options, SourceLocation where) {
+    const auto too_many = [&] {
+        return MemoryError("threads::launch", sizeof(Channel) * ranks * ranks, cost_of(ranks));
+    };
+    if (ranks > max_ranks) { throw too_many(); }
+    try {
+        return std::make_unique<World>(ranks, options, where);
+    } catch (const std::bad_alloc&) { throw too_many(); }
+}
+
 /// launch_and_collect(), instantiated for RankBody alone.
 template <class Body>
 std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const LaunchOptions& options,
                                         SourceLocation where) {
-    World world(ranks, options, where);
+    const std::unique_ptr<World> made = make_world(ranks, options, where);
+    World& world = *made;
     std::vector<std::exception_ptr> errors(ranks);
     StartGate gate;
     std::vector<std::thread> threads;
@@ -100,15 +140,22 @@ std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const Laun
     const auto join_all = [&]() noexcept {
         for (std::thread& thread : threads) { thread.join(); }
     };
+    const auto give_up = [&]() noexcept {
+        gate.cancel();
+        join_all();
+    };
     try {
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             threads.emplace_back([&, rank] {
                 if (gate.wait()) { errors[rank] = run_rank(world, rank, body); }
             });
         }
+    } catch (const std::system_error& error) {
+        give_up();
+        throw std::system_error(error.code(), shardkit::detail::concat("threads::launch: thread ", threads.size(),
+                                                                       " of ", cost_of(ranks)));
     } catch (...) {
-        gate.cancel();
-        join_all();
+        give_up();
         throw;
     }
     gate.open();
@@ -135,8 +182,8 @@ void collect_and_throw(std::size_t ranks, Body body, const LaunchOptions& option
 /// all. Returns what each rank threw, null where it returned. `f` is shared by the ranks: it is called on all threads
 /// at once.
 /// A rank that throws, or returns while others wait for it, ends the others with a PeerError.
-/// @throws std::invalid_argument for zero ranks; std::system_error when a thread cannot be made (`f` has not run
-/// then)
+/// @throws std::invalid_argument for zero ranks; std::system_error when a thread cannot be made and MemoryError when
+///         there is no memory for so many, both with what a rank costs (`f` has not run then)
 template <class F>
 std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, const LaunchOptions& options = {},
                                                    SourceLocation where = SourceLocation::current()) {

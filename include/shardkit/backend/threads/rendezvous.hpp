@@ -128,7 +128,8 @@ class Round {
         where);
 }
 
-/// A message that this rank has offered to another; it is taken back if the offer's scope is left by an exception.
+/// A message that this rank has offered to another, through a handle that outlives it; it is taken back if the
+/// offer's scope is left by an exception.
 class Post {
   public:
     /// Returns at once. @throws PeerError when the receiver cannot come any more
@@ -162,7 +163,7 @@ class Post {
     SpinBudget& budget() const noexcept { return handle_.world->state(handle_.world_rank(handle_.rank)).spins; }
     std::span<const std::size_t> needed() const noexcept { return handle_.group->world_ranks().subspan(to_, 1); }
 
-    GroupHandle handle_;
+    const GroupHandle& handle_;
     std::size_t to_;
     Channel& channel_;
     std::uint32_t base_;

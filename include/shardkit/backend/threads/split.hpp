@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <compare>
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace shardkit::threads::detail {
 
 /// Where a rank finds itself after a split.
 struct SplitResult {
-    Group* group = nullptr;
+    std::shared_ptr<Group> group;
     std::size_t rank = 0;
 };
 
@@ -58,13 +59,15 @@ inline SplitResult split_group(const GroupHandle& handle, std::size_t color, std
     const std::size_t first = members.front().rank;
     result.rank = static_cast<std::size_t>(std::find(members.begin(), members.end(), Place{key, handle.rank}) -
                                            members.begin());
+    Made made{nullptr};
     if (first == handle.rank) {
         std::vector<std::size_t> world_ranks;
         for (const Place& member : members) { world_ranks.push_back(handle.world_rank(member.rank)); }
-        result.group = &handle.world->make_group(std::move(world_ranks));
+        made.group = &handle.world->make_group(std::move(world_ranks));
     }
-    const Made made{result.group};
-    exchange(made, [&](const Round& round) { result.group = static_cast<const Made*>(round.input(first))->group; });
+    const Group* group = nullptr;
+    exchange(made, [&](const Round& round) { group = static_cast<const Made*>(round.input(first))->group; });
+    result.group = handle.world->take_group(*group);
     return result;
 }
 

@@ -18,6 +18,7 @@
 #include <shardkit/backend/host/processor.hpp>
 #include <shardkit/backend/threads/deadlock_watch.hpp>
 #include <shardkit/backend/threads/group.hpp>
+#include <shardkit/backend/threads/group_list.hpp>
 #include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
@@ -35,28 +36,29 @@ class World {
     World(std::size_t ranks, const LaunchOptions& options, SourceLocation where)
         : ranks_(checked_size(ranks, options, where)),
           options_(options),
+          world_group_(std::make_unique<Group>(everybody(ranks))),
           states_(std::make_unique<RankState[]>(ranks)),
           running_(ranks) {
         const SpinBudget spins(spins_for(ranks, options.waiting));
         for (std::size_t rank = 0; rank < ranks; ++rank) { states_[rank].spins = spins; }
-        std::vector<std::size_t> everybody(ranks);
-        std::iota(everybody.begin(), everybody.end(), std::size_t{0});
-        groups_.push_back(std::make_unique<Group>(std::move(everybody)));
-        world_group_ = groups_.back().get();
     }
+    World(const World&) = delete;
+    World& operator=(const World&) = delete;
+    ~World() { groups_->close(); }
 
     std::size_t size() const noexcept { return ranks_; }
     Group& world_group() const noexcept { return *world_group_; }
     RankState& state(std::size_t rank) const noexcept { return states_[rank]; }
 
-    /// A group for good; it is born poisoned if a rank has failed already. Called by one of its members.
+    /// A group that its members take; it is born poisoned if a rank has failed already. Called by one of its members.
     Group& make_group(std::vector<std::size_t> world_ranks) {
         auto group = std::make_unique<Group>(std::move(world_ranks));
         const std::lock_guard lock(mutex_);
         if (failure_) { group->poison(); }
-        groups_.push_back(std::move(group));
-        return *groups_.back();
+        return GroupList::add(groups_, std::move(group));
     }
+    /// Called once by each member; the group lives as long as they hold what it returns.
+    std::shared_ptr<Group> take_group(const Group& group) { return groups_->take(group); }
 
     /// Waits on behalf of `rank` until `word` reaches `target`.
     /// @throws PeerError when that cannot happen any more, because one of `needed` has returned or any rank failed
@@ -83,7 +85,8 @@ class World {
     /// The rank's function has ended; what its peers still expect of it will not come.
     void rank_returned(std::size_t rank) noexcept {
         const std::lock_guard lock(mutex_);
-        for (const auto& group : groups_) { group->poison_calls_with(rank); }
+        world_group_->poison_calls_with(rank);
+        groups_->for_each([&](Group& group) { group.poison_calls_with(rank); });
         end(rank, Fate::returned);
     }
 
@@ -138,6 +141,12 @@ class World {
         return ranks;
     }
 
+    static std::vector<std::size_t> everybody(std::size_t ranks) {
+        std::vector<std::size_t> all(ranks);
+        std::iota(all.begin(), all.end(), std::size_t{0});
+        return all;
+    }
+
     static std::uint32_t spins_for(std::size_t ranks, WaitMode mode) noexcept {
         constexpr std::uint32_t brief = 8000;  // about 100 microseconds: what a wake-up costs at its worst
         if (mode == WaitMode::automatic) { return ranks <= host::detail::allowed_cpus() ? brief : 0; }
@@ -166,7 +175,8 @@ class World {
     }
 
     void poison_all() noexcept {
-        for (const auto& group : groups_) { group->poison(); }
+        world_group_->poison();
+        groups_->for_each([](Group& group) { group.poison(); });
     }
 
     void end(std::size_t rank, Fate fate) noexcept {
@@ -177,12 +187,12 @@ class World {
 
     std::size_t ranks_;
     LaunchOptions options_;
+    std::unique_ptr<Group> world_group_;
     std::unique_ptr<RankState[]> states_;
-    Group* world_group_ = nullptr;
+    std::shared_ptr<GroupList> groups_ = std::make_shared<GroupList>();
 
-    std::mutex mutex_;  // guards everything below, and fate and stopped_by of every state
+    std::mutex& mutex_ = groups_->mutex;  // guards everything below, and fate and stopped_by of every state
     std::condition_variable ended_;
-    std::vector<std::unique_ptr<Group>> groups_;
     std::optional<Failure> failure_;
     std::size_t running_;
 };

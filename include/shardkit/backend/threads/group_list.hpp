@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/threads/group.hpp>
+
+namespace shardkit::threads::detail {
+
+/// The groups that ranks of one World were split into. A group is freed with the last handle of the last of its
+/// members, which may be later than the World's end; one that not all members have taken, with the World.
+class GroupList {
+  public:
+    /// The World's: it guards the list and what the World says it does. A group is freed by who has held it, so that
+    /// who looks at groups in use sees none that is freed.
+    std::mutex mutex;
+
+    /// Calls visit(group) for every group. @pre the caller holds the mutex
+    template <class Visit>
+    void for_each(Visit visit) const {
+        for (const auto& group : groups_) { visit(*group); }
+    }
+
+    /// A group that each of its members takes once. @pre the caller holds the mutex of `list`
+    static Group& add(const std::shared_ptr<GroupList>& list, std::unique_ptr<Group> made) {
+        Group& group = *made;
+        list->groups_.reserve(list->groups_.size() + 1);
+        list->untaken_.reserve(list->untaken_.size() + 1);
+        std::shared_ptr<Group> handle(&group, Free{list});
+        list->groups_.push_back(std::move(made));
+        list->untaken_.push_back({std::move(handle), group.size()});
+        return group;
+    }
+
+    /// A member's first handle.
+    std::shared_ptr<Group> take(const Group& group) {
+        const std::lock_guard lock(mutex);
+        const auto found = std::find_if(untaken_.begin(), untaken_.end(),
+                                        [&](const Untaken& untaken) { return untaken.group.get() == &group; });
+        std::shared_ptr<Group> handle = found->group;
+        if (--found->members == 0) { untaken_.erase(found); }
+        return handle;
+    }
+
+    /// At the World's end: nobody takes a group any more.
+    void close() noexcept {
+        std::vector<Untaken> untaken;
+        const std::lock_guard lock(mutex);
+        untaken.swap(untaken_);
+    }
+
+  private:
+    /// Keeps the list as long as there are handles.
+    struct Free {
+        std::shared_ptr<GroupList> list;
+        void operator()(const Group* group) const noexcept { list->free(group); }
+    };
+    struct Untaken {
+        std::shared_ptr<Group> group;
+        std::size_t members;
+    };
+
+    void free(const Group* group) noexcept {
+        std::unique_ptr<Group> freed;
+        const std::lock_guard lock(mutex);
+        const auto found =
+            std::find_if(groups_.begin(), groups_.end(), [&](const auto& kept) { return kept.get() == group; });
+        if (found == groups_.end()) { return; }
+        freed = std::move(*found);
+        groups_.erase(found);
+    }
+
+    std::vector<std::unique_ptr<Group>> groups_;
+    std::vector<Untaken> untaken_;
+};
+
+}  // namespace shardkit::threads::detail
