@@ -85,6 +85,12 @@ class GroupState {
     /// Makes the reductions that are left; collective over the data ranks and tp.
     void finish_gradients(SourceLocation where);
 
+    /// What the step's sums are to be divided by: said beside everything that moves the group's values from now on,
+    /// so that ranks which give different divisors find out in the next call.
+    void set_divisor(double divisor) noexcept {
+        gradients_.set_divisor(divisor);
+        parameters_.set_divisor(divisor);
+    }
     /// Before an optimizer's update. @throws UsageError when a window is open
     void begin_update(SourceLocation where) const;
 
@@ -149,7 +155,8 @@ class GroupState {
         if (full.size() != geometry_.buffer_numel) {
             gathered = group_buffer<Reduction>(context_, path(), "gathered gradients", geometry_.buffer_numel);
             const std::string what = concat("'", path(), "' reduced gradients");
-            all_gather(comms_.shards, full, gathered.span(), stream, {where, subject_of(comms_.shards, what)});
+            all_gather(comms_.shards, full, gathered.span(), stream,
+                       {where, subject_of(comms_.shards, what), gradients_.divisor()});
             full = gathered.span();
         }
         const WholeTensor<Engine, Reduction> whole(context_, comms_.tp, geometry_, parameter, full, stream, where);

@@ -139,6 +139,8 @@ class ParameterStore {
         updated_ = context_->compute_stream().record();
         if (gathers_beside_) { stale_ = true; }
     }
+    /// What the gradients of the last update were divided by: ranks compare it with each gather.
+    void set_divisor(double divisor) noexcept { divisor_ = divisor; }
     /// After an update. `updated`: behind it in the compute stream, one for all groups of a launch; `capture`: which
     /// it was given to.
     void end_update(const typename Engine::Stream::Event& updated, unsigned long long capture) {
@@ -179,9 +181,10 @@ class ParameterStore {
         stream.wait(updated_);
         const std::span<Gather> full(full_, geometry_->buffer_numel);
         if (gather_->in_place()) {
-            all_gather_in_place(gather_ranks_, full, stream, {where, subject_});
+            all_gather_in_place(gather_ranks_, full, stream, {where, subject_, divisor_});
         } else {
-            all_gather(gather_ranks_, std::span<const Gather>(shard_.span()), full, stream, {where, subject_});
+            all_gather(gather_ranks_, std::span<const Gather>(shard_.span()), full, stream,
+                       {where, subject_, divisor_});
         }
         gathered_ = stream.record();
     }
@@ -214,6 +217,7 @@ class ParameterStore {
     Event gathered_{};
     std::uint64_t generation_ = 0;
     std::size_t windows_ = 0;
+    double divisor_ = 0;
     SourceLocation opened_{};
     bool gathers_beside_ = false;  // into another buffer than the one that is true between steps
     bool leases_full_ = false;

@@ -26,8 +26,9 @@ class [[nodiscard]] Reduced {
         }
         return scope_.groups();
     }
+    double divisor() const noexcept { return divisor_; }
     /// One over the divisor; the loss scale comes on top where there is one.
-    double divisor_scale() const noexcept { return divisor_scale_; }
+    double divisor_scale() const noexcept { return 1 / divisor_; }
     bool has_loss_scale() const noexcept { return loss_scale_ != nullptr; }
     /// Tells these gradients from those of any other step or model of the process.
     std::uint64_t identity() const noexcept { return identity_; }
@@ -43,23 +44,23 @@ class [[nodiscard]] Reduced {
                       "Reduced: this Sharded is not one of the model's groups");
         static_cast<void>(groups(where));
         auto& state = detail::Access::state(layer);
-        double scale = divisor_scale_;
+        double scale = divisor_scale();
         if (loss_scale_ != nullptr) {
             const LossScaleState now = layer.context().read(loss_scale_);
-            scale = detail::unscale(divisor_scale_, &now);
+            scale = detail::unscale(divisor_scale(), &now);
         }
         state.read_full_gradient(layer.number_of(parameter, where), scale, values, where);
     }
 
   private:
     friend detail::Access;
-    Reduced(detail::StepScope<T...> scope, double divisor_scale, LossScaleState* loss_scale) noexcept
-        : scope_(std::move(scope)), divisor_scale_(divisor_scale), loss_scale_(loss_scale) {}
+    Reduced(detail::StepScope<T...> scope, double divisor, LossScaleState* loss_scale) noexcept
+        : scope_(std::move(scope)), divisor_(divisor), loss_scale_(loss_scale) {}
     /// In the engine's memory; null without one.
     LossScaleState* loss_scale() const noexcept { return loss_scale_; }
 
     detail::StepScope<T...> scope_;
-    double divisor_scale_;
+    double divisor_;
     LossScaleState* loss_scale_;
     std::uint64_t identity_ = detail::new_identity();
 };
@@ -78,11 +79,14 @@ struct IsReduced : std::false_type {};
 template <class... T>
 struct IsReduced<Reduced<T...>> : std::true_type {};
 
-template <class... T>
-std::size_t data_ranks(const Groups<T...>& groups) {
+/// What `divisor` is for these groups, which say it beside what they communicate from now on.
+template <class... T, Divisor D>
+double set_divisor(const Groups<T...>& groups, const D& divisor) {
     std::size_t ranks = 1;
     groups.for_each([&](auto& layer) { ranks = Access::state(layer).data_ranks(); });
-    return ranks;
+    const double number = divisor.divisor(ranks);
+    groups.for_each([&](auto& layer) { Access::state(layer).set_divisor(number); });
+    return number;
 }
 
 /// Which model it is that gradients are accumulated of.
@@ -97,9 +101,8 @@ ModelName first_group(const Accumulation<T...>& accumulation, SourceLocation whe
 
 template <class... T, Divisor D>
 Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScaleState* loss_scale, SourceLocation where) {
-    StepScope<T...> scope = Access::finish(std::move(accumulation), where);
-    const double scale = 1 / divisor.divisor(data_ranks(scope.groups()));
-    return Access::make<Reduced<T...>>(std::move(scope), scale, loss_scale);
+    const double number = set_divisor(Access::groups(accumulation, where), divisor);
+    return Access::make<Reduced<T...>>(Access::finish(std::move(accumulation), where), number, loss_scale);
 }
 }  // namespace detail
 
@@ -107,7 +110,11 @@ Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScaleStat
 /// left after the microbatches (an all-reduce, a reduce-scatter, an all-reduce across replicas, or nothing).
 /// `divisor`: sum, mean or divide_by(n), the same number for every policy.
 /// Order:   stream-ordered. Collective over the data ranks.
-/// @throws  UsageError when a group got no gradient, a handle is still out, or the accumulation was reduced
+/// Cost:    ranks compare the divisor within the next call that they make anyway: what is left to reduce, the norm,
+/// the
+///          next window's gather, or the next step's reduction
+/// @throws  CommError, there and on every rank, when ranks give different divisors, where the engine compares calls;
+///          UsageError when a group got no gradient, a handle is still out, or the accumulation was reduced
 template <class X, Divisor D>
 auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::current()) {
     using Given = std::remove_cvref_t<X>;
@@ -142,8 +149,8 @@ Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
                              SourceLocation where = SourceLocation::current()) {
     detail::StepScope<T...> scope(groups, where);
     groups.for_each([](auto& layer) { detail::Access::state(layer).step().assume_reduced(); });
-    const double scale = 1 / divisor.divisor(detail::data_ranks(groups));
-    return detail::Access::make<Reduced<T...>>(std::move(scope), scale, nullptr);
+    const double number = detail::set_divisor(groups, divisor);
+    return detail::Access::make<Reduced<T...>>(std::move(scope), number, nullptr);
 }
 
 /// The memory that holds this rank's reduced gradients of `layer` (its shard, or everything where gradients
