@@ -38,7 +38,7 @@ struct Streams {
 
 /// What a rank is made with besides its mesh.
 struct RankOptions {
-    /// Buffers per layout size that windows (and likewise gradients) take turns in: prefetch depth + 1.
+    /// Buffers that windows (and likewise gradients) of groups of the same shapes take turns in: prefetch depth + 1.
     std::size_t in_flight = 2;
 };
 

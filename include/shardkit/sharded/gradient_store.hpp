@@ -48,8 +48,7 @@ class GradientStore {
         }
         leases_full_ = gradients->held == Held::leased;
         if (leases_full_) {
-            lease_ =
-                group_lease(context, geometry.path, SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
+            lease_ = group_lease(context, geometry, SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", geometry.buffer_numel);
             full_ = full_memory_.data();
@@ -156,7 +155,7 @@ class GradientStore {
     }
     std::span<Reduction> borrowed_addend(SourceLocation where) {
         if (!addend_joined_) {
-            addend_ = group_lease(*context_, geometry_->path, SlotPurpose::reduce, reduced().size_bytes());
+            addend_ = group_lease(*context_, *geometry_, SlotPurpose::reduce, reduced().size_bytes());
             addend_joined_ = true;
         }
         addend_.acquire(geometry_->path, where);  // last used in this stream

@@ -48,7 +48,7 @@ class ParameterStore {
         gathers_beside_ = gathered != nullptr;
         leases_full_ = gathers_beside_ && gathered->held == Held::leased;
         if (leases_full_) {
-            lease_ = group_lease(context, geometry.path, SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
+            lease_ = group_lease(context, geometry, SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gather>(context, geometry.path, "full parameters", geometry.buffer_numel);
             full_ = full_memory_.data();

@@ -116,7 +116,7 @@ TEST_CASE("traffic per step is the closed form of each policy") {
     }
 }
 
-TEST_CASE("buffers: slots are shared by groups of one size, up to in_flight") {
+TEST_CASE("buffers: slots are shared by groups of the same shapes, up to in_flight") {
     const auto grid = sk::DeviceMesh{std::size_t{4}}.grid();
     const auto group = [&](std::string_view path, std::size_t numel) {
         using W = Weight<float>;
