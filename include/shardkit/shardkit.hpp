@@ -52,6 +52,7 @@
 #include <shardkit/step/groups.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/step/summon_full_params.hpp>
 
 // Optimizers, the norm of gradients and clipping.
 #include <shardkit/optim/adamw.hpp>

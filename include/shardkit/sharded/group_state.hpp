@@ -68,7 +68,9 @@ class GroupState {
     }
 
     /// Opens a window; the gather is under way until `parameters().wait()`.
-    void open_window(SourceLocation where);
+    void open_window(Gathers gathers, SourceLocation where);
+    /// The same in memory of its own, so that all groups of a model can be open at once.
+    void summon_window(SourceLocation where);
     /// Closes one; local work only.
     void close_window() noexcept;
 
@@ -132,7 +134,7 @@ class GroupState {
     template <FloatingElement T>
     void read_full(std::size_t parameter, bool wanted, std::span<T> values, SourceLocation where) {
         if (wanted) { check_values("read_full", parameter, std::span<const T>(values), where); }
-        open_window(where);
+        open_window(Gathers::when_stale, where);
         const auto window = Access::make<PendingWindow<GroupState>>(*this, where).wait();
         const WholeTensor<Engine, Gather> whole(context_, comms_.tp, geometry_, parameter, parameters_.full(),
                                                 context_.compute_stream(), where);

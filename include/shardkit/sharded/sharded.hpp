@@ -140,9 +140,16 @@ class Sharded {
     /// @throws  UsageError when no gather buffer is free; CommError when the engine fails
     Window<State> unshard(SourceLocation where = SourceLocation::current()) { return begin_unshard(where).wait(); }
 
+    /// The same for work that not all ranks do: with Gathers::never it is local, whatever the policy.
+    /// @throws  UsageError when it would have to gather; see summon_full_params
+    Window<State> unshard(Gathers gathers, SourceLocation where = SourceLocation::current()) {
+        live(where).open_window(gathers, where);
+        return detail::Access::make<PendingWindow<State>>(*state_, where).wait();
+    }
+
     /// Starts the gather; `std::move(pending).wait()` gives the window.
     PendingWindow<State> begin_unshard(SourceLocation where = SourceLocation::current()) {
-        live(where).open_window(where);
+        live(where).open_window(Gathers::when_stale, where);
         return detail::Access::make<PendingWindow<State>>(*state_, where);
     }
 

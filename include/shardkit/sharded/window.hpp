@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -9,6 +10,13 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/consumable.hpp>
+
+namespace shardkit {
+
+/// Whether a window may communicate: it gathers where the full copy is out of date, or is refused there.
+enum class Gathers : std::uint8_t { when_stale, never };
+
+}  // namespace shardkit
 
 namespace shardkit::inline SHARDKIT_BUILD {
 
