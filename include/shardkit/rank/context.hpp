@@ -96,6 +96,12 @@ class Context {
         return communicator(grid_, AxisSet{}, where);
     }
 
+    /// The same: rank.sub_mesh(Axes<Dp>{}).
+    template <class AxisSet>
+    Communicator sub_mesh(AxisSet axes, SourceLocation where = SourceLocation::current()) {
+        return communicator(grid_, axes, where);
+    }
+
     /// What this rank has communicated so far. Empty for engines that do not count.
     TrafficLog& traffic() {
         if constexpr (CountsTraffic<Communicator>) {

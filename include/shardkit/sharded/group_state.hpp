@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -120,11 +121,11 @@ class GroupState {
     }
     /// Sets one parameter from its full values.
     /// @throws std::invalid_argument when their number is not the parameter's; UsageError when a window is open
-    template <FloatingElement T>
-    void load(std::size_t parameter, std::span<const T> values, SourceLocation where) {
-        check_values("load", parameter, values, where);
+    template <class T>
+    void load(std::size_t parameter, std::span<T> values, SourceLocation where) {
+        check_values("load", parameter, std::span<const T>(values), where);
         const auto value_at = [&](std::size_t i) {
-            return static_cast<double>(static_cast<Arithmetic<T>>(values[i]));
+            return static_cast<double>(static_cast<Arithmetic<std::remove_const_t<T>>>(values[i]));
         };
         write(parameter, ValuesAt::of(value_at), where);
     }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <shardkit/comm/barrier.hpp>
+#include <shardkit/core/elements.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/rank/engine.hpp>
@@ -28,10 +29,11 @@ struct FullValues {
     std::span<const T> values;
     SourceLocation where;
 };
-/// The full values of parameter P, for Sharded::from_full.
-template <ParamType P, FloatingElement T>
-FullValues<P, T> full_values(std::span<const T> values, SourceLocation where = SourceLocation::current()) {
-    return {values, where};
+/// The full values of parameter P, for Sharded::from_full: an array, a vector, a span.
+template <ParamType P, class Values>
+auto full_values(const Values& values, SourceLocation where = SourceLocation::current()) {
+    static_assert(detail::ValuesRules<const Values>::are_read);
+    return FullValues<P, detail::ElementIn<const Values>>{detail::elements_of(values), where};
 }
 
 /// The user's own memory for Sharded::adopt: full flat buffers in the layout's order.
@@ -53,6 +55,7 @@ inline namespace SHARDKIT_BUILD {
 template <class ParamOrGroup, class PolicyType, class EngineType,
           class PrecisionType = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 class Sharded {
+    static_assert(detail::PolicyMembers<PolicyType>::are_there);
     static constexpr bool is_policy = ShardPolicy<PolicyType>;
     static_assert(is_policy, "Sharded<Param, Policy>: Policy must satisfy ShardPolicy; see policy/shard_policy.hpp");
     static_assert(detail::StepRules<EngineType, PrecisionType>::are_stated);
@@ -102,7 +105,6 @@ class Sharded {
     template <detail::ForwardRange Values>
     static Sharded from_full(Context<Engine>& context, std::string path, Tensors tensors, Options options,
                              const Values& values, SourceLocation where = SourceLocation::current()) {
-        using Value = detail::RangeValue<detail::RangeValue<Values>>;
         Sharded made(context, std::move(path), std::move(tensors), std::move(options), where);
         const auto given =
             static_cast<std::size_t>(std::ranges::distance(std::ranges::begin(values), std::ranges::end(values)));
@@ -111,7 +113,7 @@ class Sharded {
                                    " parameters, expected ", made.parameters().size());
         }
         std::size_t number = 0;
-        for (const auto& each : values) { made.load(number++, std::span<const Value>(each), where); }
+        for (const auto& each : values) { made.load(number++, each, where); }
         return made;
     }
 
@@ -171,29 +173,35 @@ class Sharded {
     }
 
     /// Sets one parameter (its type, its name or its number) from its full values, the same on every rank; each rank
-    /// keeps its shard. Local work.
+    /// keeps its shard. Local work. `values`: an array, a vector, a span of floating elements.
     /// @throws std::invalid_argument when the size is not the parameter's, or the group has none of that name or
     ///         number; UsageError when a window is open
-    template <class P, FloatingElement T>
-    void load(const P& parameter, std::span<const T> values, SourceLocation where = SourceLocation::current()) {
-        live(where).load(number_of(parameter, where), values, where);
+    template <class P, class Values>
+    void load(const P& parameter, const Values& values, SourceLocation where = SourceLocation::current()) {
+        if constexpr (detail::ValuesRules<const Values>::are_read) {
+            live(where).load(number_of(parameter, where), detail::elements_of(values), where);
+        }
     }
 
     /// Copies one whole parameter (its type, its name or its number) into `values` on every rank. Collective as
     /// unshard.
-    template <class P, FloatingElement T>
-    void read_full(const P& parameter, std::span<T> values, SourceLocation where = SourceLocation::current()) {
-        live(where).read_full(number_of(parameter, where), true, values, where);
+    template <class P, class Values>
+    void read_full(const P& parameter, Values&& values, SourceLocation where = SourceLocation::current()) {
+        if constexpr (detail::TargetRules<Values>::are_written) {
+            live(where).read_full(number_of(parameter, where), true, detail::elements_of(values), where);
+        }
     }
     /// The same on world rank `root` alone; the others pass an empty span. Collective as unshard.
-    template <class P, FloatingElement T>
-    void read_full_on(std::size_t root, const P& parameter, std::span<T> values,
+    template <class P, class Values>
+    void read_full_on(std::size_t root, const P& parameter, Values&& values,
                       SourceLocation where = SourceLocation::current()) {
+        static_assert(detail::TargetRules<Values>::are_written);
         if (root >= live(where).context().world_size()) {
             throw_invalid_argument(where, "'", path(), "': read_full_on root ", root, ", expected a rank below ",
                                    state_->context().world_size());
         }
-        state_->read_full(number_of(parameter, where), state_->context().rank() == root, values, where);
+        state_->read_full(number_of(parameter, where), state_->context().rank() == root, detail::elements_of(values),
+                          where);
     }
 
     /// What this rank holds of each parameter and its master copy.
@@ -207,6 +215,13 @@ class Sharded {
     /// Name, shape, attributes and place of each parameter, in order.
     std::span<const PlacedParameter> parameters(SourceLocation where = SourceLocation::current()) const {
         return live(where).geometry().parameters;
+    }
+    /// f(place, number) for each parameter, in order: a PlacedParameter and what window.view(number), load(number,
+    /// ...) and the like take; as named_parameters() of PyTorch.
+    template <class F>
+    void for_each_parameter(F&& f, SourceLocation where = SourceLocation::current()) const {
+        std::size_t number = 0;
+        for (const PlacedParameter& parameter : parameters(where)) { f(parameter, number++); }
     }
     /// The number of a parameter from its type, its name or that number.
     /// @throws std::invalid_argument when the group has none of that name or number

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/core/elements.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/divisor.hpp>
@@ -37,9 +38,10 @@ class [[nodiscard]] Reduced {
     /// Collective over the data ranks; for inspection: it allocates a full buffer.
     /// @throws std::invalid_argument when the size is not the parameter's, or the group has none of that name or
     ///         number; UsageError for a skipped or frozen group
-    template <class Layer, class P, FloatingElement V>
-    void read_full(Layer& layer, const P& parameter, std::span<V> values,
+    template <class Layer, class P, class Values>
+    void read_full(Layer& layer, const P& parameter, Values&& values,
                    SourceLocation where = SourceLocation::current()) const {
+        static_assert(detail::TargetRules<Values>::are_written);
         static_assert(Groups<T...>::template contains<Layer>,
                       "Reduced: this Sharded is not one of the model's groups");
         static_cast<void>(groups(where));
@@ -49,7 +51,7 @@ class [[nodiscard]] Reduced {
             const LossScaleState now = layer.context().read(loss_scale_);
             scale = detail::unscale(divisor_scale(), &now);
         }
-        state.read_full_gradient(layer.number_of(parameter, where), scale, values, where);
+        state.read_full_gradient(layer.number_of(parameter, where), scale, detail::elements_of(values), where);
     }
 
   private:
