@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/hide_macros.inc>
+
 // Everything that needs nothing but a C++20 compiler and threads, by the headers that a reader begins with; what they
 // need they include. docs/reference.md lists the public names. Engines that need a library: mpi.hpp, nccl.hpp.
 
@@ -81,3 +83,5 @@
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
+
+#include <shardkit/detail/show_macros.inc>

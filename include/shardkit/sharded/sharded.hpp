@@ -140,17 +140,19 @@ class Sharded {
     /// Full parameters, gathered if the full copy is stale. Collective over the shard group when it is.
     /// Cost:    (n - 1) / n of the group's gathered bytes received where it gathers; else nothing.
     /// @throws  UsageError when no gather buffer is free; CommError when the engine fails
-    Window<State> unshard(SourceLocation where = SourceLocation::current()) { return begin_unshard(where).wait(); }
+    [[nodiscard]] Window<State> unshard(SourceLocation where = SourceLocation::current()) {
+        return begin_unshard(where).wait();
+    }
 
     /// The same for work that not all ranks do: with Gathers::never it is local, whatever the policy.
     /// @throws  UsageError when it would have to gather; see summon_full_params
-    Window<State> unshard(Gathers gathers, SourceLocation where = SourceLocation::current()) {
+    [[nodiscard]] Window<State> unshard(Gathers gathers, SourceLocation where = SourceLocation::current()) {
         live(where).open_window(gathers, where);
         return detail::Access::make<PendingWindow<State>>(*state_, where).wait();
     }
 
     /// Starts the gather; `std::move(pending).wait()` gives the window.
-    PendingWindow<State> begin_unshard(SourceLocation where = SourceLocation::current()) {
+    [[nodiscard]] PendingWindow<State> begin_unshard(SourceLocation where = SourceLocation::current()) {
         live(where).open_window(Gathers::when_stale, where);
         return detail::Access::make<PendingWindow<State>>(*state_, where);
     }

@@ -26,7 +26,7 @@ class PendingWindow;
 /// Full parameters, readable while the window is open. Ends by `reshard(std::move(window))` or by leaving
 /// scope; both are local work, no collective runs in a destructor. Several windows of one group may be open.
 template <class State>
-class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
+class SHARDKIT_CONSUMABLE Window {
   public:
     Window(Window&& other) noexcept : state_(std::exchange(other.state_, nullptr)), opened_(other.opened_) {}
     Window& operator=(Window&& other) noexcept {
@@ -88,7 +88,7 @@ class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
 
 /// A window whose gather is under way: `wait()` gives the window. Dropping it ends it.
 template <class State>
-class [[nodiscard]] PendingWindow {
+class PendingWindow {
   public:
     PendingWindow(PendingWindow&&) noexcept = default;
     PendingWindow& operator=(PendingWindow&& other) noexcept {
@@ -103,7 +103,7 @@ class [[nodiscard]] PendingWindow {
     }
 
     /// Order: later work on the compute stream sees the full parameters; the host does not wait.
-    Window<State> wait() && {
+    [[nodiscard]] Window<State> wait() && {
         state_->parameters().wait();
         return std::move(window_);
     }

@@ -19,7 +19,7 @@ namespace shardkit::inline SHARDKIT_BUILD {
 /// The memory holds sums; one over the divisor and the loss scale is applied by every reader, so no accessor shows an
 /// undivided sum. Ends the step when it is consumed or destroyed.
 template <class... T>
-class [[nodiscard]] Reduced {
+class Reduced {
   public:
     const Groups<T...>& groups(SourceLocation where = SourceLocation::current()) const {
         if (!scope_.live()) {
@@ -118,7 +118,7 @@ Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScaleStat
 /// @throws  CommError, there and on every rank, when ranks give different divisors, where the engine compares calls;
 ///          UsageError when a group got no gradient, a handle is still out, or the accumulation was reduced
 template <class X, Divisor D>
-auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::current()) {
     using Given = std::remove_cvref_t<X>;
     constexpr bool not_reduced = !detail::IsReduced<Given>::value;
     static_assert(not_reduced, "reduce: these gradients are already reduced");
@@ -137,8 +137,8 @@ auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::
 /// @throws  UsageError when `loss_scale` was used with another model: each would adapt it, and the second divide by
 ///          what the first has changed
 template <class... T, Divisor D, class Engine>
-Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Engine>& loss_scale,
-                     SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Engine>& loss_scale,
+                                   SourceLocation where = SourceLocation::current()) {
     detail::Access::bind(loss_scale, detail::first_group(accumulation, where), where);
     return detail::reduce(std::move(accumulation), divisor, detail::Access::loss_scale(loss_scale), where);
 }
@@ -147,8 +147,8 @@ Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Eng
 /// memory (NoShard: the full buffers; sharded gradients: `gradient_shard`) to hold the reduced sums.
 /// No communication. `divisor` says what is still to be divided by; `sum` if nothing is.
 template <class... T, Divisor D = Sum>
-Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
-                             SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
+                                           SourceLocation where = SourceLocation::current()) {
     detail::StepScope<T...> scope(groups, where);
     groups.for_each([](auto& layer) { detail::Access::state(layer).step().assume_reduced(); });
     const double number = detail::set_divisor(groups, divisor);

@@ -16,7 +16,7 @@ namespace shardkit::inline SHARDKIT_BUILD {
 /// A model's full parameters, current on every rank while this lives: windows of its groups open without
 /// communication, on any rank and in any order. Move-only; its end is local work.
 template <class... T>
-class [[nodiscard]] FullParams {
+class FullParams {
   public:
     FullParams(FullParams&&) noexcept = default;
     FullParams& operator=(FullParams&&) noexcept = default;
@@ -55,7 +55,8 @@ class [[nodiscard]] FullParams {
 ///          are sharded at rest, taken here and given back with the last window
 /// @throws  MemoryError when there is none; CommError when the engine fails
 template <class... T>
-FullParams<T...> summon_full_params(const Groups<T...>& groups, SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] FullParams<T...> summon_full_params(const Groups<T...>& groups,
+                                                  SourceLocation where = SourceLocation::current()) {
     static_cast<void>(groups.context(where));
     return detail::Access::make<FullParams<T...>>(groups, where);
 }
