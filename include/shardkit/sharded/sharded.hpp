@@ -18,30 +18,11 @@
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/sharded/given_values.hpp>
 #include <shardkit/sharded/sharded_state.hpp>
 #include <shardkit/sharded/window.hpp>
 
 namespace shardkit {
-
-/// Full values of parameter P for Sharded::from_full.
-template <ParamType P, FloatingElement T>
-struct FullValues {
-    std::span<const T> values;
-    SourceLocation where;
-};
-/// The full values of parameter P, for Sharded::from_full: an array, a vector, a span.
-template <ParamType P, class Values>
-auto full_values(const Values& values, SourceLocation where = SourceLocation::current()) {
-    static_assert(detail::ValuesRules<const Values>::are_read);
-    return FullValues<P, detail::ElementIn<const Values>>{detail::elements_of(values), where};
-}
-
-/// The user's own memory for Sharded::adopt: full flat buffers in the layout's order.
-template <class Gather, class Gradient>
-struct AdoptedMemory {
-    std::span<Gather> parameters;
-    std::span<Gradient> gradients;  ///< may be empty: then the library keeps its own
-};
 
 inline namespace SHARDKIT_BUILD {
 
@@ -117,24 +98,53 @@ class Sharded {
         return made;
     }
 
-    /// Works on the user's own parameter and gradient memory in place, without a copy; policies that replicate
-    /// everything only. The memory must outlive the Sharded. A master copy (16-bit parameters) is made from the
-    /// parameters here; what the user writes into them later does not reach it: use `load`.
-    /// Shapes:  parameters (and gradients, unless empty) hold exactly the layout's buffer: with Packing::exact
-    ///          the parameters one behind the other without padding.
-    /// @throws std::invalid_argument when a span has another size, or a DynamicPolicy shards; nothing is touched
+    /// Works on the user's own parameter and gradient memory in place, without a copy; policies that keep whole
+    /// parameters on every rank only. The memory must outlive the Sharded. A master copy (16-bit parameters) is made
+    /// from the parameters here; what the user writes into them later does not reach it: use `load`. Where the
+    /// optimizer is sharded, the parameters of other ranks' shards come with the next window after a step.
+    /// Shapes:  parameters (and gradients, unless empty) hold `buffer_numel` elements, one parameter behind the
+    /// other;
+    ///          where the policy shards, padding follows the last one.
+    /// @pre     the same parameters on every rank
+    /// @throws std::invalid_argument when a span has another size, or the policy shards parameters or keeps no full
+    ///         gradients that could be adopted; nothing is touched
     static Sharded adopt(Context<Engine>& context, std::string path, Tensors tensors,
-                         AdoptedMemory<Gather, Gradient> memory, Options options = {.packing = Packing::exact},
+                         AdoptedMemory<Gather, Gradient> memory, Options options = adopting(),
                          SourceLocation where = SourceLocation::current()) {
         if constexpr (StaticPolicy<Policy>) {
-            constexpr bool replicates =
-                Policy::parameters == Placement::replicated && Policy::optimizer == Placement::replicated;
-            static_assert(replicates, "Sharded::adopt: only a policy that replicates everything works in place");
+            constexpr bool whole = Policy::parameters == Placement::replicated;
+            static_assert(whole, "Sharded::adopt: only a policy that keeps whole parameters works in place");
         }
         check_adopted(context, path, tensors, memory, options, where);
         context.require_memory(memory.parameters.data(), memory.parameters.size_bytes(), "adopted parameters", where);
         context.require_memory(memory.gradients.data(), memory.gradients.size_bytes(), "adopted gradients", where);
         return Sharded(make(context, std::move(path), tensors, options, memory, where));
+    }
+    /// Elements of such a group's full buffer, padding included: how much to allocate for `adopt`.
+    /// Cost:    arithmetic; no communication
+    /// @throws  as the constructor
+    static std::size_t buffer_numel(const Context<Engine>& context, std::string_view path, const Tensors& tensors,
+                                    const Options& options = adopting(),
+                                    SourceLocation where = SourceLocation::current()) {
+        const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name), where);
+        const std::size_t shards =
+            detail::ranks_over(detail::Over::shards, policy, detail::split_mesh(context.grid(), policy, path, where));
+        auto parameters = detail::chosen_parameters<Group, Policy>(path, tensors, options, where);
+        const AxisGrid& mesh = context.grid();
+        return detail::place_parameters(path, parameters,
+                                        {mesh.extent(Tp::name), mesh.coordinate(Tp::name, context.rank()), shards,
+                                         alignment_for(Precision::narrowest), options.packing},
+                                        where)
+            .buffer_numel();
+    }
+    /// What adopted memory is laid out as: no padding between parameters, and behind them only where the policy
+    /// shards.
+    static Options adopting() {
+        if constexpr (StaticPolicy<Policy>) {
+            return {.packing = Policy::optimizer == Placement::replicated ? Packing::exact : Packing::packed};
+        } else {
+            return {.packing = Packing::exact};
+        }
     }
 
     /// Full parameters, gathered if the full copy is stale. Collective over the shard group when it is.
@@ -263,20 +273,16 @@ class Sharded {
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
                               SourceLocation where) {
         const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name), where);
-        if (policy.parameters != Placement::replicated || policy.optimizer != Placement::replicated) {
+        if (policy.parameters != Placement::replicated) {
             throw_invalid_argument(where, "'", path, "': adopt with policy ", policy.name,
-                                   ", expected one that replicates everything: no other works in place");
+                                   ", expected one that keeps whole parameters: no other works in place");
         }
-        const std::size_t shards =
-            detail::ranks_over(detail::Over::shards, policy, detail::split_mesh(context.grid(), policy, path, where));
-        auto parameters = detail::chosen_parameters<Group, Policy>(path, tensors, options, where);
-        const AxisGrid& mesh = context.grid();
-        const std::size_t expected =
-            detail::place_parameters(path, parameters,
-                                     {mesh.extent(Tp::name), mesh.coordinate(Tp::name, context.rank()), shards,
-                                      alignment_for(Precision::narrowest), options.packing},
-                                     where)
-                .buffer_numel();
+        if (policy.accumulate == Accumulate::reduced && !memory.gradients.empty()) {
+            throw_invalid_argument(where, "'", path, "': adopted gradients with policy ", policy.name,
+                                   ", expected none: it reduces every microbatch out of a buffer that groups take "
+                                   "turns in");
+        }
+        const std::size_t expected = buffer_numel(context, path, tensors, options, where);
         const auto check = [&](std::string_view what, std::size_t given) {
             if (given == expected) { return; }
             throw_invalid_argument(where, "'", path, "': adopted ", what, " hold ", given, " elements, expected ",
