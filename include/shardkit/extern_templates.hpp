@@ -51,7 +51,7 @@
     prefix template std::span<double> shardkit::detail::begin_norm(shardkit::Context<Engine>&, std::size_t, double, \
                                                                    const shardkit::LossScaleState*);                \
     prefix template shardkit::GlobalNorm<Engine> shardkit::detail::finish_norm(                                     \
-        shardkit::Context<Engine>&, std::span<double>, std::uint64_t, shardkit::SourceLocation);                    \
+        shardkit::Context<Engine>&, std::span<double>, double, std::uint64_t, shardkit::SourceLocation);            \
     prefix template void shardkit::all_reduce_in_place(const Engine::Communicator&, shardkit::ReduceOp,             \
                                                        std::span<float>, Engine::Stream, shardkit::CallSite);       \
     prefix template void shardkit::all_reduce_in_place(const Engine::Communicator&, shardkit::ReduceOp,             \

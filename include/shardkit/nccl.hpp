@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/hide_macros.inc>
+
 // The engine that runs each rank on a GPU of its own, over NCCL; it needs <nccl.h> and the CUDA runtime, and kernels
 // of a step are launched where nvcc compiles (docs/cuda_engine.md).
 
@@ -9,3 +11,5 @@
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/nccl/share_unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
+
+#include <shardkit/detail/show_macros.inc>

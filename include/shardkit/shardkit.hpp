@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/hide_macros.inc>
+
 // Everything that needs nothing but a C++20 compiler and threads, by the headers that a reader begins with; what they
 // need they include. docs/reference.md lists the public names. Engines that need a library: mpi.hpp, nccl.hpp.
 
@@ -52,6 +54,7 @@
 #include <shardkit/step/groups.hpp>
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/reduce.hpp>
+#include <shardkit/step/summon_full_params.hpp>
 
 // Optimizers, the norm of gradients and clipping.
 #include <shardkit/optim/adamw.hpp>
@@ -80,3 +83,5 @@
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
+
+#include <shardkit/detail/show_macros.inc>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: Sharded::adopt: only a policy that replicates everything works in place
+// expected-error: Sharded::adopt: only a policy that keeps whole parameters works in place
 #include "model.hpp"
 
 #ifdef REJECT

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: Sharded<Param, Policy>: Policy must satisfy ShardPolicy; see policy/shard_policy.hpp
+// expected-error: ShardPolicy: `release` is missing, expected a Release
 #include "model.hpp"
 
 /// FullShard without `release`.

@@ -33,6 +33,13 @@ CASES = [
     ("low_level", [], [], True),
     ("low_level", ["overlap"], ["rank RANK caught: ... Options::overlap needs MPI_THREAD_SERIALIZED, MPI was "
                                 "initialised with MPI_THREAD_SINGLE"], False),
+    ("globals", [], [], True),
+    ("globals", ["overlap"], [], True),
+    ("exit_in_main", [], [], False),
+    ("exit_outside", [], ["rank 1 of 3: an mpi::World ended without finish()"], False),
+    ("exit_outside", ["overlap"], ["rank 1 of 3: an mpi::World ended without finish()"], False),
+    ("exit_in_a_window", [], ["so far so good", "'layer' ended or was assigned to while 1 window(s)"], False),
+    ("no_finish", [], ["an mpi::World ended without finish()"], False),
     ("plain_init", [], ["rank RANK: the sum is 3"], True),
 ]
 STACK_TRACES = ("received signal", "terminate called", "backtrace")

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,9 @@
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/sharded/sharded.hpp>
 
 namespace {
 
@@ -70,6 +74,46 @@ void lend() {
     MPI_Finalize();
 }
 
+/// A C-like program: its objects are globals, made and ended by functions, and any function may call exit().
+struct Globals {
+    sk::mpi::Environment mpi;
+    sk::mpi::World world;
+    sk::Rank<sk::mpi::Engine<>, sk::DeviceMesh<sk::dynamic>> rank;
+    sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::mpi::Engine<>> layer;
+
+    explicit Globals(bool overlap)
+        : world(MPI_COMM_WORLD, {.overlap = overlap, .timeout = std::chrono::seconds(40)}),
+          rank(sk::DeviceMesh<sk::dynamic>(sk::mpi::Environment::size()), sk::mpi::Communicator<>(world), {},
+               {{}, world.communication_stream()}),
+          layer(rank, "layer", {{"w", {64}}}) {}
+};
+std::optional<Globals> globals;
+
+void step(bool exits) {
+    const auto window = globals->layer.unshard();
+    if (exits) {
+        std::puts("so far so good");
+        std::exit(1);
+    }
+}
+/// With objects of its own in place of run(): rank 1 may exit in the middle of a step, under a window.
+int c_like(std::string_view how, bool overlap) {
+    if (how == "exit_in_main") {
+        const Globals in_main(overlap);
+        if (in_main.world.world_group().rank == culprit) { std::exit(1); }
+        std::this_thread::sleep_for(std::chrono::seconds(40));
+        return EXIT_SUCCESS;
+    }
+    globals.emplace(overlap);
+    const bool mine = globals->rank.rank() == culprit;
+    for (int i = 0; i < 3; ++i) { step(false); }
+    if (how == "exit_outside" && mine) { std::exit(1); }
+    for (int i = 0; i < 3; ++i) { step(how == "exit_in_a_window" && mine); }
+    if (how == "no_finish") { return EXIT_SUCCESS; }
+    globals->world.finish();
+    return EXIT_SUCCESS;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -91,6 +135,10 @@ int main(int count, char** arguments) {
         if (how == "plain_init") {
             lend();
             return EXIT_SUCCESS;
+        }
+        for (const std::string_view each :
+             {"globals", "exit_in_main", "exit_outside", "exit_in_a_window", "no_finish"}) {
+            if (how == each) { return c_like(how, overlap); }
         }
         const sk::mpi::Environment mpi(how == "low_level" ? ThreadLevel::single : ThreadLevel::serialized);
         try {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -13,6 +14,7 @@
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 
+#include "unit/sharded/one_rank_cases.hpp"
 #include "unit/sharded/oracle_checks.hpp"
 #include "with_world.hpp"
 
@@ -95,4 +97,19 @@ TEST_CASE("mpi: a mesh of another size than the job is refused on every rank, an
     CHECK_THROWS_WITH_AS(sk::mpi::run(toy::Mesh(n + 1, 1, 1), [](auto&) {}),
                          doctest::Contains("start it with mpirun -n"), std::invalid_argument);
     CHECK_NOTHROW(sk::mpi::run(toy::Mesh(n, 1, 1), [](auto&) {}));
+}
+
+TEST_CASE("mpi: one rank alone works on summoned parameters, under every policy") {
+    for (const bool overlap : {false, true}) {
+        sk::mpi::Options options;
+        options.overlap = overlap;
+        sk::mpi::run<sk::mpi::Exchange>(
+            sk::DeviceMesh{sk::mpi::Environment::size()},
+            [](auto& rank) {
+                for (const auto& policy : one_rank::policies) {
+                    for (const std::string& wrong : one_rank::failures(rank, policy)) { FAIL_CHECK(wrong); }
+                }
+            },
+            {}, mpi_test::patient(options));
+    }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <string_view>
 
@@ -27,13 +29,17 @@ struct CallSubject {
     }
 };
 
-/// Where a verb is called, and what for where that is said: what verbs take as their last argument.
+/// Where a verb is called, and what for where that is said: what verbs take as their last argument. `divisor`: what
+/// the step's gradients are divided by, which no buffer shows; 0: nothing is said.
 struct CallSite {
     SourceLocation where;
     const CallSubject* subject = nullptr;
+    double divisor = 0;
 
-    constexpr CallSite(SourceLocation at, const CallSubject* what = nullptr) noexcept : where(at), subject(what) {}
+    constexpr CallSite(SourceLocation at, const CallSubject* what = nullptr, double divided_by = 0) noexcept
+        : where(at), subject(what), divisor(divided_by) {}
     constexpr std::uint32_t hash() const noexcept { return subject == nullptr ? 0 : subject->hash; }
+    constexpr std::uint64_t argument() const noexcept { return std::bit_cast<std::uint64_t>(divisor); }
 };
 
 /// What all ranks of one collective must say alike.
@@ -44,7 +50,8 @@ struct Signature {
     ReduceOp op = ReduceOp::sum;
     std::uint32_t subject = 0;  ///< CallSubject::hash; 0: nothing was said
     std::size_t count = 0;      ///< elements of the span that is equal on all ranks
-    std::size_t root = 0;
+    /// The root of a broadcast; of what moves a step's values the bits of CallSite::divisor.
+    std::uint64_t argument = 0;
 
     friend bool operator==(const Signature&, const Signature&) = default;
 };
@@ -70,8 +77,13 @@ inline std::string describe(const Signature& s, SourceLocation where, std::strin
         text += detail::concat(" of ", s.count, " ", name(s.in));
     }
     if (reduces && s.in != s.out) { text += detail::concat(" into ", name(s.out)); }
-    if (s.verb == Verb::broadcast) { text += detail::concat(" from root ", s.root); }
+    if (s.verb == Verb::broadcast) { text += detail::concat(" from root ", s.argument); }
     if (!subject.empty()) { text += detail::concat(" for ", subject); }
+    if (s.verb != Verb::broadcast && s.argument != 0) {
+        char divisor[40];
+        std::snprintf(divisor, sizeof divisor, " with divisor %.17g", std::bit_cast<double>(s.argument));
+        text += divisor;
+    }
     return text + detail::concat(" at ", where.file, ":", where.line);
 }
 
@@ -90,7 +102,7 @@ constexpr std::uint64_t call_hash(const Signature& s, std::uint64_t before) noex
                                    static_cast<std::uint64_t>(s.out),
                                    static_cast<std::uint64_t>(s.op),
                                    s.count,
-                                   s.root,
+                                   s.argument,
                                    s.subject,
                                    before};
     std::uint64_t hash = 0xcbf29ce484222325ULL;

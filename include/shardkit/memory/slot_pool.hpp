@@ -13,7 +13,7 @@
 
 namespace shardkit::detail {
 
-/// Equal buffers that groups of one layout size take turns in. Group k prefers slot k mod in_flight, so that
+/// Equal buffers that groups that are alike take turns in. Group k prefers slot k mod in_flight, so that
 /// the same schedule gives the same addresses in every step.
 /// Cost:    at most min(groups, in_flight) slots of `slot_bytes`; leasing allocates nothing.
 /// Order:   a slot remembers the event of its last use; whoever writes to it next waits for that event.
@@ -102,7 +102,8 @@ constexpr std::string_view name(SlotPurpose purpose) noexcept {
     return purpose == SlotPurpose::gather ? "gather" : purpose == SlotPurpose::gradient ? "gradient" : "reduce";
 }
 
-/// A rank's pools, one per purpose and buffer size.
+/// A rank's pools: one for each purpose and each kind of group, so that which windows fit together depends on what
+/// the program asks for and not on the sizes that padding makes of it.
 template <class Engine>
 class SlotPools {
   public:
@@ -110,18 +111,22 @@ class SlotPools {
 
     explicit SlotPools(std::size_t in_flight, Source source = {}) : in_flight_(in_flight), source_(source) {}
 
-    /// The pool for buffers of `bytes`; made on first use, kept at its address.
-    SlotPool<Engine>& pool(SlotPurpose purpose, std::size_t bytes) {
+    /// The pool for buffers of `bytes` of groups that are `alike`, see likeness; made on first use, kept at its
+    /// address.
+    SlotPool<Engine>& pool(SlotPurpose purpose, std::size_t bytes, std::uint64_t alike) {
         for (Entry& entry : entries_) {
-            if (entry.purpose == purpose && entry.pool.slot_bytes() == bytes) { return entry.pool; }
+            if (entry.purpose == purpose && entry.alike == alike && entry.pool.slot_bytes() == bytes) {
+                return entry.pool;
+            }
         }
-        entries_.push_front({purpose, SlotPool<Engine>(bytes, in_flight_, source_)});
+        entries_.push_front({purpose, alike, SlotPool<Engine>(bytes, in_flight_, source_)});
         return entries_.front().pool;
     }
 
   private:
     struct Entry {
         SlotPurpose purpose;
+        std::uint64_t alike;
         SlotPool<Engine> pool;
     };
     std::size_t in_flight_;
@@ -136,8 +141,8 @@ class SlotLease {
     using Event = typename Engine::Stream::Event;
 
     SlotLease() noexcept = default;
-    SlotLease(SlotPools<Engine>& pools, SlotPurpose purpose, std::size_t bytes)
-        : pool_(&pools.pool(purpose, bytes)), purpose_(purpose), ordinal_(pool_->join()) {}
+    SlotLease(SlotPools<Engine>& pools, SlotPurpose purpose, std::size_t bytes, std::uint64_t alike = 0)
+        : pool_(&pools.pool(purpose, bytes, alike)), purpose_(purpose), ordinal_(pool_->join()) {}
     SlotLease(SlotLease&& other) noexcept
         : pool_(std::exchange(other.pool_, nullptr)),
           slot_(std::exchange(other.slot_, none)),

@@ -164,13 +164,13 @@ std::span<double> begin_norm(Context<Engine>& context, std::size_t shards, doubl
 }
 /// Its end, once every group has added its share: the sum over all ranks. Collective over the world.
 template <class Engine>
-GlobalNorm<Engine> finish_norm(Context<Engine>& context, std::span<double> partials, std::uint64_t gradients,
-                               SourceLocation where) {
+GlobalNorm<Engine> finish_norm(Context<Engine>& context, std::span<double> partials, double divisor,
+                               std::uint64_t gradients, SourceLocation where) {
     auto& memory = context.template kept<NormMemory<Engine>>();
     const auto compute = context.compute_stream();
     const auto communication = context.communication_stream();
     communication.wait(compute.record());
-    all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, {where, memory.subject()});
+    all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, {where, memory.subject(), divisor});
     compute.wait(communication.record());
     double* const total = memory.take_total();
     Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
@@ -227,7 +227,7 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
         (add_parts_of(std::integral_constant<std::size_t, I>{}), ...);
     }
     (std::index_sequence_for<T...>{});
-    return finish_norm(context, partials, reduced.identity(), where);
+    return finish_norm(context, partials, reduced.divisor(), reduced.identity(), where);
 }
 
 }  // namespace detail

@@ -92,11 +92,14 @@ class Optimizer {
     /// Updates every group from its reduced gradients and writes the next gather's source, in one pass.
     /// With a loss scale, a step whose gradients overflowed changes nothing but the scale; without a clip
     /// coefficient the norm is computed for that. Local work then; collective over the world otherwise.
+    /// A step that is refused leaves the gradients to the caller: they can be given again once the reason is gone.
     /// @throws UsageError when the gradients are another model's, were consumed, or a window is open
     template <class X>
     void step(X&& reduced, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
         if constexpr (accepts<X>) {
+            // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
+            check_step(reduced, where);
             step(std::forward<X>(reduced),
                  reduced.has_loss_scale() ? no_clip(global_norm(reduced, where), where) : ClipCoefficient{}, where);
         }
@@ -105,15 +108,11 @@ class Optimizer {
     void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
         if constexpr (accepts<X>) {
+            check_step(reduced, where);
+            check_coefficient(coefficient, reduced, where);
             const Reduced<T...> consumed(std::forward<X>(reduced));
-            if (!(consumed.groups(where) == groups_)) {
-                throw_usage_error(where, "optimizer step: these gradients belong to another model of the same type");
-            }
-            check_coefficient(coefficient, consumed, where);
-            check_parts(std::index_sequence_for<T...>{}, where);
             auto& context = groups_.context();
             context.compare_calls(where);
-            groups_.for_each([&](auto& layer) { detail::Access::state(layer).begin_update(where); });
             numbers_.begin_step(context, consumed.divisor_scale(), coefficient, detail::Access::loss_scale(consumed));
             list_groups();
             for_each_table([&](auto& table) {
@@ -161,6 +160,14 @@ class Optimizer {
                       "optimizer step consumes the gradients: write step(std::move(reduced), ...)");
     }
 
+    /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
+    void check_step(const Reduced<T...>& reduced, SourceLocation where) const {
+        if (!(reduced.groups(where) == groups_)) {
+            throw_usage_error(where, "optimizer step: these gradients belong to another model of the same type");
+        }
+        check_parts(std::index_sequence_for<T...>{}, where);
+        groups_.for_each([&](auto& layer) { detail::Access::state(layer).begin_update(where); });
+    }
     template <std::size_t... I>
     void check_parts(std::index_sequence<I...>, SourceLocation where) const {
         if (((groups_.template part_size<I>() != std::get<I>(group_optimizers_).size()) || ...)) {

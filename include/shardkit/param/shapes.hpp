@@ -4,9 +4,11 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
+#include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/param/parameter_record.hpp>
 #include <shardkit/param/params.hpp>
@@ -24,6 +26,19 @@ template <ParamType P, std::convertible_to<std::size_t>... N>
 constexpr ShapeOf<P> shape(N... extents) {
     static_assert(sizeof...(N) == P::rank, "shape<P>(...): one extent for each dimension of P");
     return {{static_cast<std::size_t>(extents)...}};
+}
+
+/// The same from an array or span of extents that a program has: shape<Weight>(dims).
+template <ParamType P, class Extents>
+requires requires(const Extents& extents) { std::data(extents); }
+constexpr ShapeOf<P> shape(const Extents& extents, SourceLocation where = SourceLocation::current()) {
+    if (std::size(extents) != P::rank) {
+        throw_invalid_argument(where, "shape of '", static_cast<std::string_view>(P::name), "': ", std::size(extents),
+                               " extents, expected ", std::size_t{P::rank});
+    }
+    ShapeOf<P> made;
+    for (std::size_t d = 0; d < P::rank; ++d) { made.extents[d] = static_cast<std::size_t>(std::data(extents)[d]); }
+    return made;
 }
 
 namespace detail {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <initializer_list>
@@ -30,15 +29,21 @@ class NamedTensor {
                 SourceLocation where = SourceLocation::current())
         : NamedTensor(std::move(name), std::span<const std::size_t>(extents.begin(), extents.size()), attributes,
                       where) {}
-    NamedTensor(std::string name, std::span<const std::size_t> extents, ParameterAttributes attributes = {},
+    /// From an array or span of extents of any whole type, as C code has them.
+    template <class Extents>
+    requires requires(const Extents& extents) { std::data(extents); }
+    NamedTensor(std::string name, const Extents& extents, ParameterAttributes attributes = {},
                 SourceLocation where = SourceLocation::current())
         : name_(std::move(name)), attributes_(attributes) {
-        if (extents.size() > TensorShape::max_rank) {
-            throw_invalid_argument(where, "tensor '", name_, "': ", extents.size(), " extents, expected at most ",
+        const std::size_t rank = std::size(extents);
+        if (rank > TensorShape::max_rank) {
+            throw_invalid_argument(where, "tensor '", name_, "': ", rank, " extents, expected at most ",
                                    TensorShape::max_rank);
         }
-        shape_.rank = extents.size();
-        std::copy(extents.begin(), extents.end(), shape_.extents.begin());
+        shape_.rank = rank;
+        for (std::size_t d = 0; d < rank; ++d) {
+            shape_.extents[d] = static_cast<std::size_t>(std::data(extents)[d]);
+        }
     }
 
     const std::string& name() const noexcept { return name_; }

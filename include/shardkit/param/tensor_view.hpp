@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <type_traits>
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/core/error.hpp>
@@ -23,6 +25,7 @@ class GenerationCheck {
             throw_usage_error(opened_, "view used after the end of its window, which was opened here");
         }
     }
+    SourceLocation opened() const noexcept { return opened_; }
 
   private:
     const std::uint64_t* current_;
@@ -33,6 +36,7 @@ class GenerationCheck {
 struct NoCheck {
     NoCheck(const std::uint64_t& /*current*/, SourceLocation /*opened*/) noexcept {}
     void operator()() const noexcept {}
+    SourceLocation opened() const noexcept { return {}; }
 };
 }  // namespace detail
 
@@ -62,9 +66,33 @@ class TensorView {
     T& operator[](I i) const {
         return data()[i];
     }
+    /// The element at row-major indices, one for each dimension: view(i, j).
+    /// @throws UsageError, in checked builds, for another number of indices, or one outside of its extent
+    template <std::integral... I>
+    requires(sizeof...(I) > 0) T& operator()(I... indices) const {
+        const std::size_t at[] = {static_cast<std::size_t>(indices)...};
+        if constexpr (checked) { check_indices(at); }
+        std::size_t offset = 0;
+        for (std::size_t d = 0; d < sizeof...(I); ++d) { offset = offset * shape_->extents[d] + at[d]; }
+        return data()[offset];
+    }
+    /// For C functions that take `float*` and promise not to write: what they write anyway is a window's memory,
+    /// which no rank expects to change.
+    std::remove_const_t<T>* const_cast_data() const { return const_cast<std::remove_const_t<T>*>(data()); }
     operator T*() const { return data(); }  // NOLINT(google-explicit-constructor): plain memory is the point
 
   private:
+    template <std::size_t N>
+    void check_indices(const std::size_t (&at)[N]) const {
+        bool inside = N == shape_->rank;
+        for (std::size_t d = 0; d < N && inside; ++d) { inside = at[d] < shape_->extents[d]; }
+        if (inside) { return; }
+        std::string given;
+        for (std::size_t d = 0; d < N; ++d) { given += detail::concat(d == 0 ? "" : ", ", at[d]); }
+        throw_usage_error(check_.opened(), "view(", given, ") of a tensor of shape ", shape_->describe(),
+                          "; its window or handle was opened here");
+    }
+
     using Check = std::conditional_t<checked, detail::GenerationCheck, detail::NoCheck>;
 
     T* data_;

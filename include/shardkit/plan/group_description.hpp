@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -33,6 +34,7 @@ struct PlanOptions {
 struct GroupDescription {
     std::string_view path;         ///< must outlive the description
     std::size_t numel = 0;         ///< distinct elements of all parameters, over all of tp
+    std::uint64_t alike = 0;       ///< of groups that take turns in slots; see detail::likeness
     std::size_t buffer_numel = 0;  ///< full flat buffer, padding included
     std::size_t shard_numel = 0;
     std::size_t shards = 1;
@@ -81,6 +83,7 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
     group.shard_numel = layout.shard_numel();
     detail::describe_placed(parameters, tp, group);
     group.sizes = detail::element_sizes<Precision>();
+    group.alike = detail::likeness(parameters, Packing::aligned, group.policy, group.sizes);
     return group;
 }
 
@@ -91,6 +94,7 @@ GroupDescription describe_group(const Layer& layer) {
     GroupDescription group;
     group.path = geometry.path;
     group.policy = geometry.policy;
+    group.alike = geometry.alike;
     group.buffer_numel = geometry.buffer_numel;
     group.shard_numel = geometry.shard_numel;
     group.shards = geometry.shards;

@@ -64,13 +64,13 @@ constexpr std::size_t slot_bytes(Role role, const GroupDescription& group) {
     const BufferRow* const row = table.find(role);
     return row != nullptr && row->held == Held::leased ? bytes_of(*row, group) : 0;
 }
-/// Whether a group behind `earlier` adds a slot of so many bytes to the pool of `role`: of groups with slots of one
-/// size the first in_flight do.
-constexpr bool adds_slot(std::span<const GroupDescription> earlier, Role role, std::size_t bytes,
-                         std::size_t in_flight) {
+/// Whether `group`, behind `earlier`, adds a slot of so many bytes to the pool of `role`: of groups that are alike
+/// the first in_flight do.
+constexpr bool adds_slot(std::span<const GroupDescription> earlier, const GroupDescription& group, Role role,
+                         std::size_t bytes, std::size_t in_flight) {
     std::size_t same = 0;
     for (std::size_t i = 0; i < earlier.size() && same < in_flight; ++i) {
-        same += slot_bytes(role, earlier[i]) == bytes ? 1U : 0U;
+        same += earlier[i].alike == group.alike && slot_bytes(role, earlier[i]) == bytes ? 1U : 0U;
     }
     return same < in_flight;
 }
@@ -88,7 +88,7 @@ constexpr MemoryPlan plan_memory(std::span<const GroupDescription> groups, const
             const std::size_t bytes = detail::bytes_of(row, groups[i]);
             if (row.role == detail::Role::addend && options.microbatches == 1) { continue; }
             if (row.held == detail::Held::leased &&
-                !detail::adds_slot(groups.first(i), row.role, bytes, options.in_flight)) {
+                !detail::adds_slot(groups.first(i), groups[i], row.role, bytes, options.in_flight)) {
                 continue;
             }
             const std::size_t times = row.role == detail::Role::states ? options.optimizer_states : 1;

@@ -38,7 +38,7 @@ struct Streams {
 
 /// What a rank is made with besides its mesh.
 struct RankOptions {
-    /// Buffers per layout size that windows (and likewise gradients) take turns in: prefetch depth + 1.
+    /// Buffers that windows (and likewise gradients) of groups of the same shapes take turns in: prefetch depth + 1.
     std::size_t in_flight = 2;
 };
 
@@ -94,6 +94,12 @@ class Context {
     template <class AxisSet>
     Communicator sub_mesh(SourceLocation where = SourceLocation::current()) {
         return communicator(grid_, AxisSet{}, where);
+    }
+
+    /// The same: rank.sub_mesh(Axes<Dp>{}).
+    template <class AxisSet>
+    Communicator sub_mesh(AxisSet axes, SourceLocation where = SourceLocation::current()) {
+        return communicator(grid_, axes, where);
     }
 
     /// What this rank has communicated so far. Empty for engines that do not count.

@@ -1,12 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
 #include <shardkit/rank/context.hpp>
 
 namespace shardkit {
+
+/// What ranks are arranged as: DeviceMesh, with extents that the compiler knows or not.
+template <class M>
+concept MeshType = requires(const M mesh, SourceLocation where) {
+    { mesh.grid(where) } -> std::convertible_to<AxisGrid>;
+    { mesh.size() } -> std::convertible_to<std::size_t>;
+};
+
+namespace detail {
+/// Where a mesh is expected: one sentence instead of what follows from another type.
+template <class M>
+struct MeshRules {
+    static constexpr bool is_mesh = MeshType<M>;
+    static_assert(is_mesh,
+                  "run(mesh, f): the first argument is a mesh, as DeviceMesh<4>{} or DeviceMesh{number_of_ranks}");
+};
+}  // namespace detail
 
 /// What one rank of a job works with: its context, and the mesh with its static extents, so that what does not
 /// fit the mesh is refused by the compiler.

@@ -48,8 +48,7 @@ class GradientStore {
         }
         leases_full_ = gradients->held == Held::leased;
         if (leases_full_) {
-            lease_ =
-                group_lease(context, geometry.path, SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
+            lease_ = group_lease(context, geometry, SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", geometry.buffer_numel);
             full_ = full_memory_.data();
@@ -111,6 +110,9 @@ class GradientStore {
     std::span<Gradient> full() const noexcept { return {full_, geometry_->buffer_numel}; }
 
     std::size_t microbatches() const noexcept { return microbatches_; }
+    /// What the last step's sums are divided by: ranks compare it with each reduction.
+    void set_divisor(double divisor) noexcept { divisor_ = divisor; }
+    double divisor() const noexcept { return divisor_; }
     /// Forgets an abandoned step: a reduction that failed has kept its buffers.
     void restart() noexcept {
         microbatches_ = 0;
@@ -129,7 +131,7 @@ class GradientStore {
 
     /// One collective of the table. A row of a part sums reduced values where they lie.
     void reduce(const CollectiveRow& row, typename Engine::Stream stream, SourceLocation where) {
-        const CallSite site{where, subject_};
+        const CallSite site{where, subject_, divisor_};
         if (row.extent == Extent::tp_sum) {
             const std::span<Reduction> part = reduced().subspan(tp_sum_.begin, tp_sum_.size());
             all_reduce_in_place(comms_[row.over], ReduceOp::sum, part, stream, site);
@@ -153,7 +155,7 @@ class GradientStore {
     }
     std::span<Reduction> borrowed_addend(SourceLocation where) {
         if (!addend_joined_) {
-            addend_ = group_lease(*context_, geometry_->path, SlotPurpose::reduce, reduced().size_bytes());
+            addend_ = group_lease(*context_, *geometry_, SlotPurpose::reduce, reduced().size_bytes());
             addend_joined_ = true;
         }
         addend_.acquire(geometry_->path, where);  // last used in this stream
@@ -187,6 +189,7 @@ class GradientStore {
     Event written_{};
     Event reduced_ready_{};
     std::size_t microbatches_ = 0;
+    double divisor_ = 0;
     std::span<const CollectiveRow> first_;  // of each moment, the table's rows
     std::span<const CollectiveRow> later_;
     std::span<const CollectiveRow> last_;

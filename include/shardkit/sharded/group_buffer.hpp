@@ -9,6 +9,7 @@
 #include <shardkit/memory/memory_error.hpp>
 #include <shardkit/memory/slot_pool.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
 
 namespace shardkit::detail {
 
@@ -22,14 +23,14 @@ typename Engine::template Buffer<T> group_buffer(const Context<Engine>& context,
     } catch (const std::bad_alloc&) { throw MemoryError(path, n * sizeof(T), what); }
 }
 
-/// A membership in a pool of the context, for the group at `path`.
+/// A membership in the pool of the groups that are alike.
 /// @throws MemoryError when there is no memory
 template <class Engine>
-SlotLease<Engine> group_lease(Context<Engine>& context, std::string_view path, SlotPurpose purpose,
+SlotLease<Engine> group_lease(Context<Engine>& context, const GroupGeometry& group, SlotPurpose purpose,
                               std::size_t bytes) {
     try {
-        return SlotLease<Engine>(Access::pools(context), purpose, bytes);
-    } catch (const std::bad_alloc&) { throw MemoryError(path, bytes, concat(name(purpose), " buffer")); }
+        return SlotLease<Engine>(Access::pools(context), purpose, bytes, group.alike);
+    } catch (const std::bad_alloc&) { throw MemoryError(group.path, bytes, concat(name(purpose), " buffer")); }
 }
 
 }  // namespace shardkit::detail

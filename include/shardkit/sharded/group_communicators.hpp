@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
+#include <shardkit/detail/fnv.hpp>
 #include <shardkit/policy/split_mesh.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
@@ -52,9 +53,7 @@ GroupCommunicators<Engine> make_communicators(Context<Engine>& context, std::str
 
 /// What ranks compare of a group: how many parameters of how many elements, and a hash of everything that all ranks
 /// must agree on.
-/// Source:  FNV-1a, 64 bits
-struct GroupFingerprint {
-    std::uint64_t hash = 14695981039346656037U;
+struct GroupFingerprint : Fnv {
     std::uint64_t parameters = 0;
     std::uint64_t numel = 0;
 
@@ -73,16 +72,6 @@ struct GroupFingerprint {
             ++parameters;
             numel += p.shape.numel();
         }
-    }
-
-  private:
-    void add_byte(std::uint64_t byte) noexcept { hash = (hash ^ byte) * 1099511628211U; }
-    void add(std::string_view text) noexcept {
-        for (const char c : text) { add_byte(static_cast<unsigned char>(c)); }
-        add(text.size());
-    }
-    void add(std::uint64_t number) noexcept {
-        for (unsigned shift = 0; shift < 64; shift += 8) { add_byte(number >> shift & 0xFFU); }
     }
 };
 

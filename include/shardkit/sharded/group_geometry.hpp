@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,12 +11,32 @@
 #include <vector>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/fnv.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/policy/placement_table.hpp>
 
 namespace shardkit::detail {
+
+/// Equal for groups whose buffers are of one size on every mesh: the same shapes, elements and cut. Such groups take
+/// turns in slots; that two others come to one padded size on some mesh says nothing.
+constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Packing packing,
+                                 const PolicyValues& policy, const ElementSizes& sizes) noexcept {
+    Fnv alike;
+    for (const PlacedParameter& p : parameters) {
+        for (std::size_t d = 0; d < p.shape.rank; ++d) { alike.add(p.shape.extents[d]); }
+        alike.add(p.shape.rank);
+        alike.add(p.split_over_tp() ? 1 + p.tp.dimension : 0);
+    }
+    alike.add(static_cast<std::uint64_t>(packing));
+    alike.add(policy.name);
+    for (const std::string_view axis : policy.shard_axes.span()) { alike.add(axis); }
+    for (const std::size_t bytes : {sizes.gather, sizes.gradient, sizes.reduction, sizes.master}) {
+        alike.add(bytes);
+    }
+    return alike.hash;
+}
 
 /// One group's parameters and the sizes of its buffers on one rank, in elements; free of types, so that what works on
 /// it is compiled once for all groups.
@@ -26,6 +47,7 @@ struct GroupGeometry {
     std::vector<PlacedParameter> parameters;
     std::vector<std::string> owned_names;    ///< where `parameters` refers to names that no type holds
     std::span<const ParameterName> aliases;  ///< further names; a type's
+    std::uint64_t alike = 0;                 ///< see likeness
     std::size_t buffer_numel = 0;            ///< full buffer, padding included
     std::size_t shard_numel = 0;             ///< one shard
     std::size_t shards = 1;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -68,7 +69,9 @@ class GroupState {
     }
 
     /// Opens a window; the gather is under way until `parameters().wait()`.
-    void open_window(SourceLocation where);
+    void open_window(Gathers gathers, SourceLocation where);
+    /// The same in memory of its own, so that all groups of a model can be open at once.
+    void summon_window(SourceLocation where);
     /// Closes one; local work only.
     void close_window() noexcept;
 
@@ -85,6 +88,12 @@ class GroupState {
     /// Makes the reductions that are left; collective over the data ranks and tp.
     void finish_gradients(SourceLocation where);
 
+    /// What the step's sums are to be divided by: said beside everything that moves the group's values from now on,
+    /// so that ranks which give different divisors find out in the next call.
+    void set_divisor(double divisor) noexcept {
+        gradients_.set_divisor(divisor);
+        parameters_.set_divisor(divisor);
+    }
     /// Before an optimizer's update. @throws UsageError when a window is open
     void begin_update(SourceLocation where) const;
 
@@ -112,11 +121,11 @@ class GroupState {
     }
     /// Sets one parameter from its full values.
     /// @throws std::invalid_argument when their number is not the parameter's; UsageError when a window is open
-    template <FloatingElement T>
-    void load(std::size_t parameter, std::span<const T> values, SourceLocation where) {
-        check_values("load", parameter, values, where);
+    template <class T>
+    void load(std::size_t parameter, std::span<T> values, SourceLocation where) {
+        check_values("load", parameter, std::span<const T>(values), where);
         const auto value_at = [&](std::size_t i) {
-            return static_cast<double>(static_cast<Arithmetic<T>>(values[i]));
+            return static_cast<double>(static_cast<Arithmetic<std::remove_const_t<T>>>(values[i]));
         };
         write(parameter, ValuesAt::of(value_at), where);
     }
@@ -126,7 +135,7 @@ class GroupState {
     template <FloatingElement T>
     void read_full(std::size_t parameter, bool wanted, std::span<T> values, SourceLocation where) {
         if (wanted) { check_values("read_full", parameter, std::span<const T>(values), where); }
-        open_window(where);
+        open_window(Gathers::when_stale, where);
         const auto window = Access::make<PendingWindow<GroupState>>(*this, where).wait();
         const WholeTensor<Engine, Gather> whole(context_, comms_.tp, geometry_, parameter, parameters_.full(),
                                                 context_.compute_stream(), where);
@@ -149,7 +158,8 @@ class GroupState {
         if (full.size() != geometry_.buffer_numel) {
             gathered = group_buffer<Reduction>(context_, path(), "gathered gradients", geometry_.buffer_numel);
             const std::string what = concat("'", path(), "' reduced gradients");
-            all_gather(comms_.shards, full, gathered.span(), stream, {where, subject_of(comms_.shards, what)});
+            all_gather(comms_.shards, full, gathered.span(), stream,
+                       {where, subject_of(comms_.shards, what), gradients_.divisor()});
             full = gathered.span();
         }
         const WholeTensor<Engine, Reduction> whole(context_, comms_.tp, geometry_, parameter, full, stream, where);

@@ -51,8 +51,13 @@ GroupState<Engine, Precision>::~GroupState() {
 }
 
 template <class Engine, class Precision>
-void GroupState<Engine, Precision>::open_window(SourceLocation where) {
-    parameters_.open(where);
+void GroupState<Engine, Precision>::open_window(Gathers gathers, SourceLocation where) {
+    parameters_.open(gathers, where);
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::summon_window(SourceLocation where) {
+    parameters_.summon(where);
 }
 
 template <class Engine, class Precision>

@@ -14,6 +14,7 @@
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/window.hpp>
 
 namespace shardkit::detail::inline SHARDKIT_BUILD {
 
@@ -48,7 +49,7 @@ class ParameterStore {
         gathers_beside_ = gathered != nullptr;
         leases_full_ = gathers_beside_ && gathered->held == Held::leased;
         if (leases_full_) {
-            lease_ = group_lease(context, geometry.path, SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
+            lease_ = group_lease(context, geometry, SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gather>(context, geometry.path, "full parameters", geometry.buffer_numel);
             full_ = full_memory_.data();
@@ -69,8 +70,14 @@ class ParameterStore {
     }
 
     /// Opens a window: leases a full buffer and gathers into it where the full copy is stale.
-    void open(SourceLocation where) {
-        if (leases_full_) {
+    /// @throws UsageError when it would gather and must not, or no slot is free
+    void open(Gathers gathers, SourceLocation where) {
+        if (gathers == Gathers::never && is_stale()) {
+            throw_usage_error(where, "'", geometry_->path,
+                              "': this window would gather, and Gathers::never was given; call summon_full_params on "
+                              "all ranks before, and keep what it gives");
+        }
+        if (leases_full_ && full_ == nullptr) {
             context_->communication_stream().wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gather*>(lease_.data());
         }
@@ -86,6 +93,17 @@ class ParameterStore {
         }
         ++windows_;
         opened_ = where;
+    }
+    /// The same, in memory of the group's own where it would take turns in slots, until its last window ends: all
+    /// groups of a model can be open at once.
+    /// @throws MemoryError when there is no memory
+    void summon(SourceLocation where) {
+        if (leases_full_ && full_ == nullptr) {
+            summoned_ =
+                group_buffer<Gather>(*context_, geometry_->path, "summoned parameters", geometry_->buffer_numel);
+            full_ = summoned_.data();
+        }
+        open(Gathers::when_stale, where);
     }
     std::size_t windows() const noexcept { return windows_; }
     /// Where the last window was opened.
@@ -139,6 +157,8 @@ class ParameterStore {
         updated_ = context_->compute_stream().record();
         if (gathers_beside_) { stale_ = true; }
     }
+    /// What the gradients of the last update were divided by: ranks compare it with each gather.
+    void set_divisor(double divisor) noexcept { divisor_ = divisor; }
     /// After an update. `updated`: behind it in the compute stream, one for all groups of a launch; `capture`: which
     /// it was given to.
     void end_update(const typename Engine::Stream::Event& updated, unsigned long long capture) {
@@ -179,9 +199,10 @@ class ParameterStore {
         stream.wait(updated_);
         const std::span<Gather> full(full_, geometry_->buffer_numel);
         if (gather_->in_place()) {
-            all_gather_in_place(gather_ranks_, full, stream, {where, subject_});
+            all_gather_in_place(gather_ranks_, full, stream, {where, subject_, divisor_});
         } else {
-            all_gather(gather_ranks_, std::span<const Gather>(shard_.span()), full, stream, {where, subject_});
+            all_gather(gather_ranks_, std::span<const Gather>(shard_.span()), full, stream,
+                       {where, subject_, divisor_});
         }
         gathered_ = stream.record();
     }
@@ -192,10 +213,23 @@ class ParameterStore {
                 constexpr auto nan = std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
                 Kernels::fill(stream, std::span<Gather>(full_, geometry_->buffer_numel), static_cast<Gather>(nan));
             }
-            lease_.release(stream.record());
+            if (summoned_.size() > 0) {
+                give_back_summoned();
+            } else {
+                lease_.release(stream.record());
+            }
             full_ = nullptr;
             stale_ = true;
         }
+    }
+
+    /// Once nothing reads it any more: it may be handed out again at once.
+    void give_back_summoned() noexcept {
+        try {
+            context_->communication_stream().synchronize();
+            context_->compute_stream().synchronize();
+        } catch (...) {}  // NOLINT(bugprone-empty-catch): a window's end has nobody to tell
+        summoned_ = {};
     }
 
     using Event = typename Engine::Stream::Event;
@@ -207,6 +241,7 @@ class ParameterStore {
     const CallSubject* subject_;  // of gathers
     Gather* full_ = nullptr;
     Buffer<Gather> full_memory_;
+    Buffer<Gather> summoned_;
     Buffer<Gather> shard_;
     Buffer<Master> master_;
     SlotLease<Engine> lease_;
@@ -214,6 +249,7 @@ class ParameterStore {
     Event gathered_{};
     std::uint64_t generation_ = 0;
     std::size_t windows_ = 0;
+    double divisor_ = 0;
     SourceLocation opened_{};
     bool gathers_beside_ = false;  // into another buffer than the one that is true between steps
     bool leases_full_ = false;

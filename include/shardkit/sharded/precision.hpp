@@ -31,6 +31,12 @@ struct Precision {
 template <FloatingElement E>
 using DefaultPrecision = Precision<E>;
 
+/// 16-bit parameters, gradients and reductions with fp32 master weights: what llm.c keeps and moves. Gradients are
+/// summed in 16 bits, in place; DefaultPrecision sums them in fp32, in 4 bytes more for each element that a rank
+/// reduces.
+template <FloatingElement E>
+requires(sizeof(E) == 2) using Reduce16 = Precision<E, E, E, float>;
+
 namespace detail {
 
 /// The element sizes of a Precision.

@@ -13,33 +13,16 @@
 #include <vector>
 
 #include <shardkit/comm/barrier.hpp>
+#include <shardkit/core/elements.hpp>
 #include <shardkit/detail/range.hpp>
 #include <shardkit/param/shapes.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/sharded/given_values.hpp>
 #include <shardkit/sharded/sharded_state.hpp>
 #include <shardkit/sharded/window.hpp>
 
 namespace shardkit {
-
-/// Full values of parameter P for Sharded::from_full.
-template <ParamType P, FloatingElement T>
-struct FullValues {
-    std::span<const T> values;
-    SourceLocation where;
-};
-/// The full values of parameter P, for Sharded::from_full.
-template <ParamType P, FloatingElement T>
-FullValues<P, T> full_values(std::span<const T> values, SourceLocation where = SourceLocation::current()) {
-    return {values, where};
-}
-
-/// The user's own memory for Sharded::adopt: full flat buffers in the layout's order.
-template <class Gather, class Gradient>
-struct AdoptedMemory {
-    std::span<Gather> parameters;
-    std::span<Gradient> gradients;  ///< may be empty: then the library keeps its own
-};
 
 inline namespace SHARDKIT_BUILD {
 
@@ -53,6 +36,7 @@ inline namespace SHARDKIT_BUILD {
 template <class ParamOrGroup, class PolicyType, class EngineType,
           class PrecisionType = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 class Sharded {
+    static_assert(detail::PolicyMembers<PolicyType>::are_there);
     static constexpr bool is_policy = ShardPolicy<PolicyType>;
     static_assert(is_policy, "Sharded<Param, Policy>: Policy must satisfy ShardPolicy; see policy/shard_policy.hpp");
     static_assert(detail::StepRules<EngineType, PrecisionType>::are_stated);
@@ -102,7 +86,6 @@ class Sharded {
     template <detail::ForwardRange Values>
     static Sharded from_full(Context<Engine>& context, std::string path, Tensors tensors, Options options,
                              const Values& values, SourceLocation where = SourceLocation::current()) {
-        using Value = detail::RangeValue<detail::RangeValue<Values>>;
         Sharded made(context, std::move(path), std::move(tensors), std::move(options), where);
         const auto given =
             static_cast<std::size_t>(std::ranges::distance(std::ranges::begin(values), std::ranges::end(values)));
@@ -111,38 +94,76 @@ class Sharded {
                                    " parameters, expected ", made.parameters().size());
         }
         std::size_t number = 0;
-        for (const auto& each : values) { made.load(number++, std::span<const Value>(each), where); }
+        for (const auto& each : values) { made.load(number++, each, where); }
         return made;
     }
 
-    /// Works on the user's own parameter and gradient memory in place, without a copy; policies that replicate
-    /// everything only. The memory must outlive the Sharded. A master copy (16-bit parameters) is made from the
-    /// parameters here; what the user writes into them later does not reach it: use `load`.
-    /// Shapes:  parameters (and gradients, unless empty) hold exactly the layout's buffer: with Packing::exact
-    ///          the parameters one behind the other without padding.
-    /// @throws std::invalid_argument when a span has another size, or a DynamicPolicy shards; nothing is touched
+    /// Works on the user's own parameter and gradient memory in place, without a copy; policies that keep whole
+    /// parameters on every rank only. The memory must outlive the Sharded. A master copy (16-bit parameters) is made
+    /// from the parameters here; what the user writes into them later does not reach it: use `load`. Where the
+    /// optimizer is sharded, the parameters of other ranks' shards come with the next window after a step.
+    /// Shapes:  parameters (and gradients, unless empty) hold `buffer_numel` elements, one parameter behind the
+    /// other;
+    ///          where the policy shards, padding follows the last one.
+    /// @pre     the same parameters on every rank
+    /// @throws std::invalid_argument when a span has another size, or the policy shards parameters or keeps no full
+    ///         gradients that could be adopted; nothing is touched
     static Sharded adopt(Context<Engine>& context, std::string path, Tensors tensors,
-                         AdoptedMemory<Gather, Gradient> memory, Options options = {.packing = Packing::exact},
+                         AdoptedMemory<Gather, Gradient> memory, Options options = adopting(),
                          SourceLocation where = SourceLocation::current()) {
         if constexpr (StaticPolicy<Policy>) {
-            constexpr bool replicates =
-                Policy::parameters == Placement::replicated && Policy::optimizer == Placement::replicated;
-            static_assert(replicates, "Sharded::adopt: only a policy that replicates everything works in place");
+            constexpr bool whole = Policy::parameters == Placement::replicated;
+            static_assert(whole, "Sharded::adopt: only a policy that keeps whole parameters works in place");
         }
         check_adopted(context, path, tensors, memory, options, where);
         context.require_memory(memory.parameters.data(), memory.parameters.size_bytes(), "adopted parameters", where);
         context.require_memory(memory.gradients.data(), memory.gradients.size_bytes(), "adopted gradients", where);
         return Sharded(make(context, std::move(path), tensors, options, memory, where));
     }
+    /// Elements of such a group's full buffer, padding included: how much to allocate for `adopt`.
+    /// Cost:    arithmetic; no communication
+    /// @throws  as the constructor
+    static std::size_t buffer_numel(const Context<Engine>& context, std::string_view path, const Tensors& tensors,
+                                    const Options& options = adopting(),
+                                    SourceLocation where = SourceLocation::current()) {
+        const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name), where);
+        const std::size_t shards =
+            detail::ranks_over(detail::Over::shards, policy, detail::split_mesh(context.grid(), policy, path, where));
+        auto parameters = detail::chosen_parameters<Group, Policy>(path, tensors, options, where);
+        const AxisGrid& mesh = context.grid();
+        return detail::place_parameters(path, parameters,
+                                        {mesh.extent(Tp::name), mesh.coordinate(Tp::name, context.rank()), shards,
+                                         alignment_for(Precision::narrowest), options.packing},
+                                        where)
+            .buffer_numel();
+    }
+    /// What adopted memory is laid out as: no padding between parameters, and behind them only where the policy
+    /// shards.
+    static Options adopting() {
+        if constexpr (StaticPolicy<Policy>) {
+            return {.packing = Policy::optimizer == Placement::replicated ? Packing::exact : Packing::packed};
+        } else {
+            return {.packing = Packing::exact};
+        }
+    }
 
     /// Full parameters, gathered if the full copy is stale. Collective over the shard group when it is.
     /// Cost:    (n - 1) / n of the group's gathered bytes received where it gathers; else nothing.
     /// @throws  UsageError when no gather buffer is free; CommError when the engine fails
-    Window<State> unshard(SourceLocation where = SourceLocation::current()) { return begin_unshard(where).wait(); }
+    [[nodiscard]] Window<State> unshard(SourceLocation where = SourceLocation::current()) {
+        return begin_unshard(where).wait();
+    }
+
+    /// The same for work that not all ranks do: with Gathers::never it is local, whatever the policy.
+    /// @throws  UsageError when it would have to gather; see summon_full_params
+    [[nodiscard]] Window<State> unshard(Gathers gathers, SourceLocation where = SourceLocation::current()) {
+        live(where).open_window(gathers, where);
+        return detail::Access::make<PendingWindow<State>>(*state_, where).wait();
+    }
 
     /// Starts the gather; `std::move(pending).wait()` gives the window.
-    PendingWindow<State> begin_unshard(SourceLocation where = SourceLocation::current()) {
-        live(where).open_window(where);
+    [[nodiscard]] PendingWindow<State> begin_unshard(SourceLocation where = SourceLocation::current()) {
+        live(where).open_window(Gathers::when_stale, where);
         return detail::Access::make<PendingWindow<State>>(*state_, where);
     }
 
@@ -164,29 +185,35 @@ class Sharded {
     }
 
     /// Sets one parameter (its type, its name or its number) from its full values, the same on every rank; each rank
-    /// keeps its shard. Local work.
+    /// keeps its shard. Local work. `values`: an array, a vector, a span of floating elements.
     /// @throws std::invalid_argument when the size is not the parameter's, or the group has none of that name or
     ///         number; UsageError when a window is open
-    template <class P, FloatingElement T>
-    void load(const P& parameter, std::span<const T> values, SourceLocation where = SourceLocation::current()) {
-        live(where).load(number_of(parameter, where), values, where);
+    template <class P, class Values>
+    void load(const P& parameter, const Values& values, SourceLocation where = SourceLocation::current()) {
+        if constexpr (detail::ValuesRules<const Values>::are_read) {
+            live(where).load(number_of(parameter, where), detail::elements_of(values), where);
+        }
     }
 
     /// Copies one whole parameter (its type, its name or its number) into `values` on every rank. Collective as
     /// unshard.
-    template <class P, FloatingElement T>
-    void read_full(const P& parameter, std::span<T> values, SourceLocation where = SourceLocation::current()) {
-        live(where).read_full(number_of(parameter, where), true, values, where);
+    template <class P, class Values>
+    void read_full(const P& parameter, Values&& values, SourceLocation where = SourceLocation::current()) {
+        if constexpr (detail::TargetRules<Values>::are_written) {
+            live(where).read_full(number_of(parameter, where), true, detail::elements_of(values), where);
+        }
     }
     /// The same on world rank `root` alone; the others pass an empty span. Collective as unshard.
-    template <class P, FloatingElement T>
-    void read_full_on(std::size_t root, const P& parameter, std::span<T> values,
+    template <class P, class Values>
+    void read_full_on(std::size_t root, const P& parameter, Values&& values,
                       SourceLocation where = SourceLocation::current()) {
+        static_assert(detail::TargetRules<Values>::are_written);
         if (root >= live(where).context().world_size()) {
             throw_invalid_argument(where, "'", path(), "': read_full_on root ", root, ", expected a rank below ",
                                    state_->context().world_size());
         }
-        state_->read_full(number_of(parameter, where), state_->context().rank() == root, values, where);
+        state_->read_full(number_of(parameter, where), state_->context().rank() == root, detail::elements_of(values),
+                          where);
     }
 
     /// What this rank holds of each parameter and its master copy.
@@ -200,6 +227,13 @@ class Sharded {
     /// Name, shape, attributes and place of each parameter, in order.
     std::span<const PlacedParameter> parameters(SourceLocation where = SourceLocation::current()) const {
         return live(where).geometry().parameters;
+    }
+    /// f(place, number) for each parameter, in order: a PlacedParameter and what window.view(number), load(number,
+    /// ...) and the like take; as named_parameters() of PyTorch.
+    template <class F>
+    void for_each_parameter(F&& f, SourceLocation where = SourceLocation::current()) const {
+        std::size_t number = 0;
+        for (const PlacedParameter& parameter : parameters(where)) { f(parameter, number++); }
     }
     /// The number of a parameter from its type, its name or that number.
     /// @throws std::invalid_argument when the group has none of that name or number
@@ -239,20 +273,16 @@ class Sharded {
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,
                               SourceLocation where) {
         const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name), where);
-        if (policy.parameters != Placement::replicated || policy.optimizer != Placement::replicated) {
+        if (policy.parameters != Placement::replicated) {
             throw_invalid_argument(where, "'", path, "': adopt with policy ", policy.name,
-                                   ", expected one that replicates everything: no other works in place");
+                                   ", expected one that keeps whole parameters: no other works in place");
         }
-        const std::size_t shards =
-            detail::ranks_over(detail::Over::shards, policy, detail::split_mesh(context.grid(), policy, path, where));
-        auto parameters = detail::chosen_parameters<Group, Policy>(path, tensors, options, where);
-        const AxisGrid& mesh = context.grid();
-        const std::size_t expected =
-            detail::place_parameters(path, parameters,
-                                     {mesh.extent(Tp::name), mesh.coordinate(Tp::name, context.rank()), shards,
-                                      alignment_for(Precision::narrowest), options.packing},
-                                     where)
-                .buffer_numel();
+        if (policy.accumulate == Accumulate::reduced && !memory.gradients.empty()) {
+            throw_invalid_argument(where, "'", path, "': adopted gradients with policy ", policy.name,
+                                   ", expected none: it reduces every microbatch out of a buffer that groups take "
+                                   "turns in");
+        }
+        const std::size_t expected = buffer_numel(context, path, tensors, options, where);
         const auto check = [&](std::string_view what, std::size_t given) {
             if (given == expected) { return; }
             throw_invalid_argument(where, "'", path, "': adopted ", what, " hold ", given, " elements, expected ",

@@ -78,6 +78,7 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
     }
     g.trainable = trainable(g.parameters);
     g.table = placement_table(g.policy, element_sizes<Precision>(), g.trainable);
+    g.alike = likeness(g.parameters, values.packing, g.policy, element_sizes<Precision>());
     g.buffer_numel = layout.buffer_numel();
     g.shard_numel = layout.shard_numel();
     g.shards = layout.shards();

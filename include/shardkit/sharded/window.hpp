@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -9,6 +10,13 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/consumable.hpp>
+
+namespace shardkit {
+
+/// Whether a window may communicate: it gathers where the full copy is out of date, or is refused there.
+enum class Gathers : std::uint8_t { when_stale, never };
+
+}  // namespace shardkit
 
 namespace shardkit::inline SHARDKIT_BUILD {
 
@@ -18,7 +26,7 @@ class PendingWindow;
 /// Full parameters, readable while the window is open. Ends by `reshard(std::move(window))` or by leaving
 /// scope; both are local work, no collective runs in a destructor. Several windows of one group may be open.
 template <class State>
-class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
+class SHARDKIT_CONSUMABLE Window {
   public:
     Window(Window&& other) noexcept : state_(std::exchange(other.state_, nullptr)), opened_(other.opened_) {}
     Window& operator=(Window&& other) noexcept {
@@ -80,7 +88,7 @@ class SHARDKIT_CONSUMABLE [[nodiscard]] Window {
 
 /// A window whose gather is under way: `wait()` gives the window. Dropping it ends it.
 template <class State>
-class [[nodiscard]] PendingWindow {
+class PendingWindow {
   public:
     PendingWindow(PendingWindow&&) noexcept = default;
     PendingWindow& operator=(PendingWindow&& other) noexcept {
@@ -95,7 +103,7 @@ class [[nodiscard]] PendingWindow {
     }
 
     /// Order: later work on the compute stream sees the full parameters; the host does not wait.
-    Window<State> wait() && {
+    [[nodiscard]] Window<State> wait() && {
         state_->parameters().wait();
         return std::move(window_);
     }

@@ -72,17 +72,17 @@ namespace shardkit::inline SHARDKIT_BUILD {
 /// `add_zero` or `skip` says that it is meant.
 /// Order:   `add` runs the policy's reductions, so every data rank adds the same groups in the same order.
 template <class... T>
-class [[nodiscard]] Accumulation {
+class Accumulation {
   public:
     /// @throws UsageError when another accumulation over one of the groups has not ended
-    explicit Accumulation(const Groups<T...>& groups, SourceLocation where = SourceLocation::current())
+    [[nodiscard]] explicit Accumulation(const Groups<T...>& groups, SourceLocation where = SourceLocation::current())
         : scope_(groups, where) {}
 
     /// A gradient handle of one microbatch for `layer`; the backward pass adds to its zeroed (or, where the
     /// policy adds unreduced gradients, running) values.
     /// @throws UsageError when the last handle was not added, or the layer is frozen or finished
     template <class Layer>
-    auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
+    [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
         constexpr bool known = Groups<T...>::template contains<Layer>;
         static_assert(known, "Accumulation::gradients: this Sharded is not one of the accumulation's groups");
         if constexpr (known) {

@@ -22,7 +22,7 @@ inline namespace SHARDKIT_BUILD {
 /// which axes they are still partial, so they fit neither an optimizer nor a norm; hand them back with
 /// `accumulation.add(std::move(gradients))`.
 template <class State, class Placement>
-class [[nodiscard]] Gradients {
+class Gradients {
   public:
     using owed = typename Placement::owed;
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/core/elements.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/divisor.hpp>
@@ -18,7 +19,7 @@ namespace shardkit::inline SHARDKIT_BUILD {
 /// The memory holds sums; one over the divisor and the loss scale is applied by every reader, so no accessor shows an
 /// undivided sum. Ends the step when it is consumed or destroyed.
 template <class... T>
-class [[nodiscard]] Reduced {
+class Reduced {
   public:
     const Groups<T...>& groups(SourceLocation where = SourceLocation::current()) const {
         if (!scope_.live()) {
@@ -26,8 +27,9 @@ class [[nodiscard]] Reduced {
         }
         return scope_.groups();
     }
+    double divisor() const noexcept { return divisor_; }
     /// One over the divisor; the loss scale comes on top where there is one.
-    double divisor_scale() const noexcept { return divisor_scale_; }
+    double divisor_scale() const noexcept { return 1 / divisor_; }
     bool has_loss_scale() const noexcept { return loss_scale_ != nullptr; }
     /// Tells these gradients from those of any other step or model of the process.
     std::uint64_t identity() const noexcept { return identity_; }
@@ -36,30 +38,31 @@ class [[nodiscard]] Reduced {
     /// Collective over the data ranks; for inspection: it allocates a full buffer.
     /// @throws std::invalid_argument when the size is not the parameter's, or the group has none of that name or
     ///         number; UsageError for a skipped or frozen group
-    template <class Layer, class P, FloatingElement V>
-    void read_full(Layer& layer, const P& parameter, std::span<V> values,
+    template <class Layer, class P, class Values>
+    void read_full(Layer& layer, const P& parameter, Values&& values,
                    SourceLocation where = SourceLocation::current()) const {
+        static_assert(detail::TargetRules<Values>::are_written);
         static_assert(Groups<T...>::template contains<Layer>,
                       "Reduced: this Sharded is not one of the model's groups");
         static_cast<void>(groups(where));
         auto& state = detail::Access::state(layer);
-        double scale = divisor_scale_;
+        double scale = divisor_scale();
         if (loss_scale_ != nullptr) {
             const LossScaleState now = layer.context().read(loss_scale_);
-            scale = detail::unscale(divisor_scale_, &now);
+            scale = detail::unscale(divisor_scale(), &now);
         }
-        state.read_full_gradient(layer.number_of(parameter, where), scale, values, where);
+        state.read_full_gradient(layer.number_of(parameter, where), scale, detail::elements_of(values), where);
     }
 
   private:
     friend detail::Access;
-    Reduced(detail::StepScope<T...> scope, double divisor_scale, LossScaleState* loss_scale) noexcept
-        : scope_(std::move(scope)), divisor_scale_(divisor_scale), loss_scale_(loss_scale) {}
+    Reduced(detail::StepScope<T...> scope, double divisor, LossScaleState* loss_scale) noexcept
+        : scope_(std::move(scope)), divisor_(divisor), loss_scale_(loss_scale) {}
     /// In the engine's memory; null without one.
     LossScaleState* loss_scale() const noexcept { return loss_scale_; }
 
     detail::StepScope<T...> scope_;
-    double divisor_scale_;
+    double divisor_;
     LossScaleState* loss_scale_;
     std::uint64_t identity_ = detail::new_identity();
 };
@@ -78,11 +81,14 @@ struct IsReduced : std::false_type {};
 template <class... T>
 struct IsReduced<Reduced<T...>> : std::true_type {};
 
-template <class... T>
-std::size_t data_ranks(const Groups<T...>& groups) {
+/// What `divisor` is for these groups, which say it beside what they communicate from now on.
+template <class... T, Divisor D>
+double set_divisor(const Groups<T...>& groups, const D& divisor) {
     std::size_t ranks = 1;
     groups.for_each([&](auto& layer) { ranks = Access::state(layer).data_ranks(); });
-    return ranks;
+    const double number = divisor.divisor(ranks);
+    groups.for_each([&](auto& layer) { Access::state(layer).set_divisor(number); });
+    return number;
 }
 
 /// Which model it is.
@@ -97,17 +103,16 @@ ModelName first_group(const Groups<T...>& groups) {
 
 template <class... T, Divisor D>
 Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScaleState* loss_scale, SourceLocation where) {
-    StepScope<T...> scope = Access::finish(std::move(accumulation), where);
-    const double scale = 1 / divisor.divisor(data_ranks(scope.groups()));
-    return Access::make<Reduced<T...>>(std::move(scope), scale, loss_scale);
+    const double number = set_divisor(Access::groups(accumulation, where), divisor);
+    return Access::make<Reduced<T...>>(Access::finish(std::move(accumulation), where), number, loss_scale);
 }
 template <class... T, Divisor D>
 Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, LossScaleState* loss_scale,
                              SourceLocation where) {
     StepScope<T...> scope(groups, where);
     groups.for_each([](auto& layer) { Access::state(layer).step().assume_reduced(); });
-    const double scale = 1 / divisor.divisor(data_ranks(groups));
-    return Access::make<Reduced<T...>>(std::move(scope), scale, loss_scale);
+    const double number = set_divisor(groups, divisor);
+    return Access::make<Reduced<T...>>(std::move(scope), number, loss_scale);
 }
 }  // namespace detail
 
@@ -115,9 +120,13 @@ Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, LossScaleSta
 /// left after the microbatches (an all-reduce, a reduce-scatter, an all-reduce across replicas, or nothing).
 /// `divisor`: sum, mean or divide_by(n), the same number for every policy.
 /// Order:   stream-ordered. Collective over the data ranks.
-/// @throws  UsageError when a group got no gradient, a handle is still out, or the accumulation was reduced
+/// Cost:    ranks compare the divisor within the next call that they make anyway: what is left to reduce, the norm,
+/// the
+///          next window's gather, or the next step's reduction
+/// @throws  CommError, there and on every rank, when ranks give different divisors, where the engine compares calls;
+///          UsageError when a group got no gradient, a handle is still out, or the accumulation was reduced
 template <class X, Divisor D>
-auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::current()) {
     using Given = std::remove_cvref_t<X>;
     constexpr bool not_reduced = !detail::IsReduced<Given>::value;
     static_assert(not_reduced, "reduce: these gradients are already reduced");
@@ -136,8 +145,8 @@ auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::
 /// @throws  UsageError when `loss_scale` was used with another model: each would adapt it, and the second divide by
 ///          what the first has changed
 template <class... T, Divisor D, class Engine>
-Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Engine>& loss_scale,
-                     SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Engine>& loss_scale,
+                                   SourceLocation where = SourceLocation::current()) {
     detail::Access::bind(loss_scale, detail::first_group(detail::Access::groups(accumulation, where)), where);
     return detail::reduce(std::move(accumulation), divisor, detail::Access::loss_scale(loss_scale), where);
 }
@@ -146,8 +155,8 @@ Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Eng
 /// memory (NoShard: the full buffers; sharded gradients: `gradient_shard`) to hold the reduced sums.
 /// No communication. `divisor` says what is still to be divided by; `sum` if nothing is.
 template <class... T, Divisor D = Sum>
-Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
-                             SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
+                                           SourceLocation where = SourceLocation::current()) {
     return detail::assume_reduced(groups, divisor, nullptr, where);
 }
 
@@ -155,8 +164,8 @@ Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
 /// gradients.
 /// @throws  UsageError when `loss_scale` was used with another model
 template <class... T, Divisor D, class Engine>
-Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, LossScale<Engine>& loss_scale,
-                             SourceLocation where = SourceLocation::current()) {
+[[nodiscard]] Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, LossScale<Engine>& loss_scale,
+                                           SourceLocation where = SourceLocation::current()) {
     detail::Access::bind(loss_scale, detail::first_group(groups), where);
     return detail::assume_reduced(groups, divisor, detail::Access::loss_scale(loss_scale), where);
 }

@@ -63,7 +63,7 @@ TEST_CASE("Journal: the last calls, the oldest first, 64 at most") {
     CHECK(recent_calls_table(journal.recent_calls()) == "  (nothing)\n");
     const CommunicatorLabel& dp = journal.label("dp");
     for (std::size_t i = 0; i < 100; ++i) {
-        journal.begin(dp, {{.verb = Verb::broadcast, .in = ElementType::fp32, .count = i, .root = 1}, 0, noted});
+        journal.begin(dp, {{.verb = Verb::broadcast, .in = ElementType::fp32, .count = i, .argument = 1}, 0, noted});
     }
     const std::vector<RecentCall> calls = journal.recent_calls();
     REQUIRE(calls.size() == 64);

@@ -144,15 +144,16 @@ TEST_CASE("SlotPool: the last group to leave takes the memory with it") {
     pool.leave();
 }
 
-TEST_CASE("SlotPools: one pool per purpose and size, at a stable address") {
+TEST_CASE("SlotPools: one pool per purpose and kind of group, at a stable address") {
     Pools pools(2);
-    auto* const gather = &pools.pool(detail::SlotPurpose::gather, 128);
-    auto* const gradient = &pools.pool(detail::SlotPurpose::gradient, 128);
+    auto* const gather = &pools.pool(detail::SlotPurpose::gather, 128, 0);
+    auto* const gradient = &pools.pool(detail::SlotPurpose::gradient, 128, 0);
     CHECK(gather != gradient);
-    for (std::size_t size = 1; size < 100; ++size) { pools.pool(detail::SlotPurpose::reduce, size * 64); }
-    CHECK(&pools.pool(detail::SlotPurpose::gather, 128) == gather);
-    CHECK(&pools.pool(detail::SlotPurpose::gradient, 128) == gradient);
-    CHECK(&pools.pool(detail::SlotPurpose::gather, 256) != gather);
+    for (std::size_t size = 1; size < 100; ++size) { pools.pool(detail::SlotPurpose::reduce, size * 64, 0); }
+    CHECK(&pools.pool(detail::SlotPurpose::gather, 128, 0) == gather);
+    CHECK(&pools.pool(detail::SlotPurpose::gradient, 128, 0) == gradient);
+    CHECK(&pools.pool(detail::SlotPurpose::gather, 256, 0) != gather);
+    CHECK(&pools.pool(detail::SlotPurpose::gather, 128, 1) != gather);
     CHECK(gather->slot_bytes() == 128);
     CHECK(name(detail::SlotPurpose::gather) == "gather");
     CHECK(name(detail::SlotPurpose::gradient) == "gradient");

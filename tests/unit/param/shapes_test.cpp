@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <stdexcept>
 #include <type_traits>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -81,4 +82,12 @@ TEST_CASE("Shapes: refused, with the group's path, the parameter, what was given
     CHECK(message(Shapes<Weight>{shape<Weight>(-1, 2)}) ==
           "'blocks.3' parameter 'weight': the element count of shape [18446744073709551615, 2] overflows 64 bits");
     CHECK_NOTHROW(Shapes<Weight>{shape<Weight>(-1, 1)}.check("blocks.3"));
+}
+
+TEST_CASE("Shapes: extents from arrays and vectors that a program has") {
+    const int dims[] = {2, 3};
+    const Shapes<Linear> shapes{shape<Weight>(dims), shape<Bias>(std::vector<std::size_t>{9})};
+    CHECK(shapes.numels()[0] == 6);
+    CHECK(shapes.numels()[1] == 9);
+    CHECK_INVALID_ARGUMENT(shape<Bias>(dims), "shape of 'bias': 2 extents, expected 1");
 }

@@ -53,6 +53,30 @@ TEST_CASE("TensorView: memory, shape and conversions to plain memory") {
     CHECK(sum == 111.0F);
 }
 
+TEST_CASE("TensorView: elements by their indices, and a pointer for C functions") {
+    std::vector<float> memory(24);
+    std::iota(memory.begin(), memory.end(), 0.0F);
+    const TensorShape shape{3, {2, 3, 4}};
+    const std::uint64_t generation = 0;
+    const SourceLocation opened{"train.cpp", 12};
+    const TensorView<float> view(memory.data(), shape, generation, opened);
+    CHECK(view(0, 0, 0) == 0.0F);
+    CHECK(view(1, 2, std::size_t{3}) == 23.0F);
+    CHECK(view(1, 0, 2) == 14.0F);
+    view(0, 1, 0) = 50.0F;
+    CHECK(memory[4] == 50.0F);
+    const TensorView<const float> read_only(memory.data(), shape, generation, opened);
+    static_assert(std::is_same_v<decltype(read_only.data()), const float*>);
+    static_assert(std::is_same_v<decltype(read_only.const_cast_data()), float*>);
+    CHECK(read_only.const_cast_data() == memory.data());
+    if constexpr (checked) {
+        CHECK_USAGE_ERROR_FROM(opened, view(1, 3, 0),
+                               "view(1, 3, 0) of a tensor of shape [2, 3, 4]; its window or handle was opened here");
+        CHECK_USAGE_ERROR_FROM(opened, view(1, 2),
+                               "view(1, 2) of a tensor of shape [2, 3, 4]; its window or handle was opened here");
+    }
+}
+
 TEST_CASE("TensorView: checked builds refuse a view of an earlier generation") {
     std::vector<float> memory(3);
     const TensorShape shape{1, {3}};

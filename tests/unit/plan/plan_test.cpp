@@ -116,7 +116,7 @@ TEST_CASE("traffic per step is the closed form of each policy") {
     }
 }
 
-TEST_CASE("buffers: slots are shared by groups of one size, up to in_flight") {
+TEST_CASE("buffers: slots are shared by groups of the same shapes, up to in_flight") {
     const auto grid = sk::DeviceMesh{std::size_t{4}}.grid();
     const auto group = [&](std::string_view path, std::size_t numel) {
         using W = Weight<float>;
@@ -131,6 +131,21 @@ TEST_CASE("buffers: slots are shared by groups of one size, up to in_flight") {
     CHECK(buffers(9).gather_buffers.value == (3 * 1024 + 4096) * 4);
     CHECK(buffers(2).gradient_buffers == buffers(2).gather_buffers);
     CHECK(buffers(2).reduce_buffers.value == 0);
+}
+
+TEST_CASE("bytes per parameter of Reduce16, by hand: llm.c's, on 8 ranks") {
+    const auto grid = sk::DeviceMesh{std::size_t{8}}.grid();
+    constexpr std::size_t numel = std::size_t{1} << 20U;
+    const auto halves_per_parameter = [&](const auto& policy) {
+        using W = Weight<sk::bf16>;
+        const sk::Shapes<sk::Params<W>> shapes{sk::shape<W>(numel)};
+        const std::array model{
+            sk::describe_group<W, std::remove_cvref_t<decltype(policy)>, sk::Reduce16<sk::bf16>>("a", shapes, grid)};
+        return 2 * sk::plan_memory(model, {.norms_per_step = 0}).total().value / numel;
+    };
+    CHECK(halves_per_parameter(sk::NoShard{}) == 2 * (2 + 2 + 4 + 8));              // 16.00
+    CHECK(halves_per_parameter(sk::ShardOptimizer{}) == 2 * (2 + 2) + 2 * 12 / 8);  // 5.50
+    static_assert(sk::Reduce16<sk::fp16>::has_master && sk::Reduce16<sk::fp16>::reduces_in_place);
 }
 
 TEST_CASE("a frozen group has parameters and gathers, and nothing else") {

@@ -58,7 +58,7 @@ std::vector<std::string_view> names_of(Axes<A...>) {
 template <class AxisSet, class Mesh>
 void check_sub_mesh(const Mesh& mesh) {
     std::vector<Seen> seen(mesh.size());
-    threads::run(mesh, [&](auto& rank) { seen[rank.rank()] = look(rank.template sub_mesh<AxisSet>(), rank.rank()); });
+    threads::run(mesh, [&](auto& rank) { seen[rank.rank()] = look(rank.sub_mesh(AxisSet{}), rank.rank()); });
     const Arange oracle(mesh.grid());
     for (std::size_t r = 0; r < mesh.size(); ++r) {
         const auto expected = wide(oracle.group(names_of(AxisSet{}), r));

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/policy/shard_over.hpp>
 
 #include "unit/sharded/linear_layer.hpp"
@@ -166,5 +170,86 @@ TEST_CASE("a layout without padding cannot be sharded") {
             Layer(rank, "mine", toy::linear_shapes(), {{}, sk::Packing::exact, {}}),
             doctest::Contains("'mine': Packing::exact given, but full_shard shards; expected aligned or packed"),
             std::invalid_argument);
+    });
+}
+
+namespace {
+
+/// Three steps of AdamW on memory of the user's, and on memory of the library's: the same bits in the same layout,
+/// and no copy of the user's.
+template <class Policy, class T>
+void check_adopted(std::size_t world, bool gradients_too) {
+    CAPTURE(Policy::name);
+    CAPTURE(world);
+    sk::threads::run(Flat{world}, [&](auto& rank) {
+        using Layer = toy::LinearLayer<Policy, sk::EngineOf<decltype(rank)>, sk::Precision<T>>;
+        const std::size_t numel = Layer::buffer_numel(rank, "mine", toy::linear_shapes());
+        CHECK(numel >= 42);
+        CHECK(numel % world == 0);
+        std::vector<T> memory(numel + 1, T(-1.0F));
+        std::vector<T> gradients(gradients_too ? numel + 1 : 0, T(-2.0F));
+        const auto parameters = std::span(memory).first(numel);
+        auto mine = Layer::adopt(rank, "mine", toy::linear_shapes(),
+                                 {parameters, std::span(gradients).first(gradients_too ? numel : 0)});
+        Layer own(rank, "own", toy::linear_shapes(), Layer::adopting());
+        CHECK(mine.layout().buffer_numel() == numel);
+        toy::number(mine);
+        toy::number(own);
+        const auto train = [&](auto& layer) {
+            auto model = sk::groups(layer);
+            sk::AdamW optimizer{model, {.learning_rate = 0.125}};
+            for (int step = 0; step < 3; ++step) {
+                sk::Accumulation accumulation{model};
+                for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
+                    toy::add(accumulation, layer, 0.25 * static_cast<double>(rank.rank() + 1), microbatch);
+                }
+                auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+                const auto norm = sk::global_norm(reduced);
+                optimizer.step(std::move(reduced), sk::clip(norm, 1));
+            }
+        };
+        train(mine);
+        train(own);
+        const auto in_mine = mine.unshard();
+        const auto in_own = own.unshard();
+        CHECK(in_mine[Weight{}].data() == memory.data());
+        CHECK(in_mine[Bias{}].data() == memory.data() + 35);
+        for (std::size_t i = 0; i < 42; ++i) {
+            CHECK(static_cast<float>(memory[i]) == static_cast<float>(in_own[Weight{}].data()[i]));
+        }
+        CHECK(static_cast<float>(memory[34]) < 34);
+        CHECK(static_cast<float>(memory[numel]) == -1);  // behind the end
+        if (gradients_too) {
+            CHECK(static_cast<float>(gradients[numel]) == -2);
+            CHECK(static_cast<float>(gradients[0]) != -2);  // worked in
+        }
+    });
+}
+
+}  // namespace
+
+TEST_CASE("a sharded optimizer works on the user's parameters and gradients in place") {
+    for (const std::size_t world : {1U, 2U, 3U}) {
+        check_adopted<sk::ShardOptimizer, float>(world, true);
+        check_adopted<sk::ShardOptimizer, sk::bf16>(world, true);
+        check_adopted<sk::ShardOptimizer, float>(world, false);
+        check_adopted<sk::ShardGradOp, float>(world, false);
+        check_adopted<sk::NoShard, float>(world, true);
+    }
+}
+
+TEST_CASE("adopting what a sharding policy cannot is refused with what it expects") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        using Layer = toy::LinearLayer<sk::ShardGradOp, sk::EngineOf<decltype(rank)>, sk::Precision<float>>;
+        const auto shapes = toy::linear_shapes();
+        std::vector<float> memory(Layer::buffer_numel(rank, "mine", shapes));
+        CHECK(memory.size() == 64);  // 42, cut into two shards of a multiple of 32
+        std::vector<float> gradients(memory.size());
+        CHECK_THROWS_WITH_AS(Layer::adopt(rank, "mine", shapes, {memory, gradients}),
+                             doctest::Contains("'mine': adopted gradients with policy shard_grad_op, expected none"),
+                             std::invalid_argument);
+        CHECK_THROWS_WITH_AS(Layer::adopt(rank, "mine", shapes, {std::span(memory).first(42), {}}),
+                             doctest::Contains("'mine': adopted parameters hold 42 elements, expected 64"),
+                             std::invalid_argument);
     });
 }

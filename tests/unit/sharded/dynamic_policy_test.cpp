@@ -64,7 +64,7 @@ TEST_CASE("what a policy's type refuses, a policy chosen at run time refuses by 
         std::vector<float> memory(42);
         CHECK(thrown_message<std::invalid_argument>([&] {
                   Layer::adopt(rank, "mine", shapes, {memory, {}}, exact);
-              }).find("'mine': adopt with policy full_shard, expected one that replicates everything") !=
+              }).find("'mine': adopt with policy full_shard, expected one that keeps whole parameters") !=
               std::string::npos);
         const Layer::Options pairs{sk::DynamicPolicy(sk::HybridShard<sk::dynamic>{2}), {}, {}};
         CHECK(thrown_message<std::invalid_argument>([&] {

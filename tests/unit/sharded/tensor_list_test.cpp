@@ -318,6 +318,14 @@ TEST_CASE("TensorList: from arrays of names and sizes") {
           "TensorList: 3 names and 2 sizes, expected one size for each name");
 }
 
+TEST_CASE("TensorList: extents from arrays and vectors") {
+    const int dims[] = {3, 4};
+    const sk::TensorList<float> list{{"w", dims}, {"b", std::vector<std::size_t>{5}}, {"c", {2, 2}}};
+    CHECK(list[0].shape() == sk::TensorShape{2, {3, 4}});
+    CHECK(list[1].shape() == sk::TensorShape{1, {5}});
+    CHECK(list[2].shape() == sk::TensorShape{2, {2, 2}});
+}
+
 TEST_CASE("TensorList: refused, with what was given and what was expected") {
     CHECK(refused([] {
               const sk::NamedTensor nine("nine", {1, 1, 1, 1, 1, 1, 1, 1, 1});

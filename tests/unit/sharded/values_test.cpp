@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -16,6 +20,7 @@
 
 #include "unit/sharded/custom_policies.hpp"
 #include "unit/sharded/linear_layer.hpp"
+#include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
 using toy::Bias;
@@ -188,5 +193,49 @@ TEST_CASE("a parameter alone is a group of one, and an alias is another name of 
         CHECK(window[Tied{}].size() == 36);
         CHECK(read<double>(pair, Tied{}, 36) == counting(36, 0));
         for (const auto& shard : pair.shards()) { CHECK(shard.parameter != "tied"); }
+    });
+}
+
+TEST_CASE("values are arrays, vectors and spans, and every parameter can be walked over") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        auto layer = toy::linear_layer(rank, "layer", sk::DynamicPolicy(sk::FullShard{}));
+        const float array[7] = {7, 6, 5, 4, 3, 2, 1};
+        layer.load(Bias{}, array);
+        double read_back[7] = {};
+        layer.read_full(Bias{}, read_back);
+        CHECK(read_back[1] == 6);
+        layer.load("weight", counting(35, 1000));
+        std::vector<double> weight(35);
+        layer.read_full("weight", weight);
+        CHECK(weight == counting(35, 1000));
+        layer.read_full(0, std::span(weight));
+        std::vector<double> root(rank.rank() == 1 ? 7 : 0);
+        layer.read_full_on(1, Bias{}, root);
+        if (rank.rank() == 1) { CHECK(root[6] == 1); }
+        CHECK_INVALID_ARGUMENT(layer.load(Bias{}, counting(6, 0)),
+                               "'layer' parameter 'bias': load with 6 elements, expected 7");
+
+        const auto window = layer.unshard();
+        std::vector<std::string> seen;
+        layer.for_each_parameter([&](const sk::PlacedParameter& parameter, std::size_t number) {
+            const auto view = window.view(number);
+            seen.push_back(std::string(parameter.name) + " " + parameter.shape.describe());
+            CHECK(view.size() == parameter.shape.numel());
+        });
+        CHECK(seen == std::vector<std::string>{"weight [7, 5]", "bias [7]"});
+        CHECK(window[Weight{}](6, 4) == 1034);
+        static_assert(std::is_same_v<decltype(window[Weight{}].const_cast_data()), double*>);
+    });
+}
+
+TEST_CASE("a reduced gradient is read into a vector") {
+    sk::threads::run(Flat{2}, [](auto& rank) {
+        auto layer = toy::linear_layer<sk::FullShard>(rank);
+        auto model = sk::groups(layer);
+        sk::Accumulation accumulation{model};
+        toy::add(accumulation, layer, 1);
+        std::vector<float> bias(7);
+        sk::reduce(std::move(accumulation), sk::mean).read_full(layer, Bias{}, bias);
+        CHECK(bias[6] == 7);
     });
 }

@@ -101,7 +101,7 @@ TEST_CASE("windows gather only what is stale") {
     });
 }
 
-TEST_CASE("as many groups of one size are open at once as in_flight says") {
+TEST_CASE("as many groups of the same shapes are open at once as in_flight says") {
     const auto train = [](std::size_t in_flight) {
         sk::threads::run(Flat{2},
                          [&](auto& rank) {
@@ -124,6 +124,31 @@ TEST_CASE("as many groups of one size are open at once as in_flight says") {
     };
     SUBCASE("1") { train(1); }
     SUBCASE("2") { train(2); }
+}
+
+TEST_CASE("which windows fit together does not depend on the number of ranks") {
+    using One = sk::TensorList<float>;
+    for (const std::size_t ranks : {1U, 2U, 5U}) {
+        CAPTURE(ranks);
+        sk::threads::run(Flat{ranks}, [](auto& rank) {
+            using Group = sk::Sharded<One, sk::FullShard, sk::EngineOf<decltype(rank)>>;
+            // Padded to one size on 5 ranks, to two or three on fewer.
+            Group a{rank, "a", {{"w", {100}}}};
+            Group b{rank, "b", {{"w", {120}}}};
+            Group c{rank, "c", {{"w", {140}}}};
+            const auto first = a.unshard();
+            const auto second = b.unshard();
+            CHECK_NOTHROW(static_cast<void>(c.unshard()));
+            // Groups of the same shapes take turns on any number of ranks.
+            Group like_a{rank, "like a", {{"v", {100}}}};
+            Group also_like_a{rank, "also like a", {{"u", {100}}}};
+            const auto third = like_a.unshard();
+            CHECK_USAGE_ERROR(
+                also_like_a.unshard(),
+                "'also like a': no gather buffer is free, 2 are held by 'a', 'like a'; end a window first "
+                "or raise RankOptions::in_flight");
+        });
+    }
 }
 
 TEST_CASE("addresses repeat: group k uses slot k mod in_flight, in every round") {

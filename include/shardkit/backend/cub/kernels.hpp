@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// What kernels call is constexpr and not __device__: without the flag each call is an error of its own.
+#if defined(__CUDACC__) && !defined(__CUDACC_RELAXED_CONSTEXPR__)
+#error "shardkit needs nvcc's --expt-relaxed-constexpr"
+#endif
+
+#include <shardkit/detail/hide_macros.inc>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -129,3 +136,5 @@ static_assert(StepKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
 static_assert(IndexKernels<shardkit::detail::KernelsOn<Kernels, TimelineRef>>);
 
 }  // namespace shardkit::gpu
+
+#include <shardkit/detail/show_macros.inc>

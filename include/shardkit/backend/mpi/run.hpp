@@ -21,6 +21,7 @@ namespace shardkit::mpi {
 template <class Sums = Exchange, class Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options = {},
          SourceLocation where = SourceLocation::current()) {
+    static_assert(shardkit::detail::MeshRules<Mesh>::is_mesh);
     World world(MPI_COMM_WORLD, options, where);
     const std::size_t processes = world.world_group().size();
     if (mesh.size() != processes) {

@@ -5,7 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -47,7 +50,18 @@ class World {
         : World(borrowed.comm, false, options, where) {}
     World(const World&) = delete;
     World& operator=(const World&) = delete;
-    ~World() = default;
+    /// Ends the job by MPI_Abort, and says so, when `finish` was not called and no exception is under way: what
+    /// exit() does to a World with static storage. Its peers would wait for this rank, and MPI_Finalize for them.
+    ~World() {
+        if (finished_ || std::uncaught_exceptions() > exceptions_) { return; }
+        std::fflush(stdout);
+        std::fprintf(stderr,
+                     "shardkit: rank %zu of %zu: an mpi::World ended without finish(), by exit() perhaps; the job "
+                     "ends\n",
+                     world_group().rank, world_group().size());
+        std::fflush(stderr);
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    }
 
     /// The last call: waits until every rank has made it, then frees what MPI holds for this World. Collective.
     /// A rank that fails must not come here but end its job with MPI_Abort, as mpi::run does.
@@ -63,6 +77,7 @@ class World {
                               "finish", where);
             }
         });
+        finished_ = true;
     }
 
     detail::Group& world_group() noexcept { return groups_.front(); }
@@ -260,6 +275,8 @@ class World {
 
     Options options_;
     std::uint32_t spins_;
+    int exceptions_ = std::uncaught_exceptions();
+    bool finished_ = false;
     std::deque<detail::Group> groups_;  // a deque, because communicators point into it
     Journal journal_;
     detail::Farewells farewells_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/hide_macros.inc>
+
 #include <shardkit/backend/cub/kernels.cuh>
 
 #include <cstddef>
@@ -68,3 +70,5 @@ struct KernelsFor {
 };
 
 }  // namespace shardkit::nccl
+
+#include <shardkit/detail/show_macros.inc>

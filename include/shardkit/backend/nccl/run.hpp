@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardkit/detail/hide_macros.inc>
+
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
@@ -44,3 +46,5 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
 }
 
 }  // namespace shardkit::nccl
+
+#include <shardkit/detail/show_macros.inc>

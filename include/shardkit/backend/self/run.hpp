@@ -11,9 +11,11 @@ namespace shardkit::self {
 /// @throws std::invalid_argument when the mesh has more than one rank; whatever f throws
 template <class Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions options = {}, SourceLocation where = SourceLocation::current()) {
-    World world;
-    Rank<Engine, Mesh> rank{mesh, Communicator(world), options, {}, where};
-    f(rank);
+    if constexpr (shardkit::detail::MeshRules<Mesh>::is_mesh) {
+        World world;
+        Rank<Engine, Mesh> rank{mesh, Communicator(world), options, {}, where};
+        f(rank);
+    }
 }
 
 }  // namespace shardkit::self

@@ -18,11 +18,13 @@ namespace shardkit::threads {
 template <class Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions options = {}, const LaunchOptions& launch_options = {},
          SourceLocation where = SourceLocation::current()) {
-    const auto body = [&](const Communicator& world) {
-        Rank<Engine, Mesh> rank{mesh, world, options, {}, where};
-        f(rank);
-    };
-    launch(static_cast<std::size_t>(mesh.size()), body, launch_options, where);
+    if constexpr (shardkit::detail::MeshRules<Mesh>::is_mesh) {
+        const auto body = [&](const Communicator& world) {
+            Rank<Engine, Mesh> rank{mesh, world, options, {}, where};
+            f(rank);
+        };
+        launch(static_cast<std::size_t>(mesh.size()), body, launch_options, where);
+    }
 }
 
 }  // namespace shardkit::threads

@@ -2,6 +2,8 @@
 // The containers on the NCCL engine: the same source as on the threads engine, the same bits, whenever each stream
 // runs. NCCL's sums are made in rank order by the stand-in, so that bits can be compared.
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -11,8 +13,10 @@
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 
+#include "paced_ranks.hpp"
 #include "small_trainer_runs.hpp"
 #include "test_size.hpp"
+#include "unit/sharded/one_rank_cases.hpp"
 
 namespace {
 
@@ -76,4 +80,21 @@ TEST_CASE("nccl: a step that overflows under a loss scale is skipped without the
     const Training fp16{.microbatches = 1, .steps = 4, .loss_scale = true};
     check<sk::fp16, sk::NoShard>(Mesh(2, 1, 1), fp16);
     check<sk::fp16, sk::FullShard>(Mesh(2, 1, 1), fp16);
+}
+
+TEST_CASE("nccl: one rank alone works on summoned parameters, under every policy") {
+    for (const paced_ranks::Paces paces : paced_ranks::all_paces) {
+        std::vector<std::string> wrong[2];
+        const std::string error = paced_ranks::run(Mesh(2, 1, 1), paces, {}, [&](auto& rank, const auto&) {
+            for (const auto& policy : one_rank::policies) {
+                for (const std::string& each : one_rank::failures(rank, policy)) {
+                    wrong[rank.rank()].push_back(each);
+                }
+            }
+        });
+        CHECK(error == "");
+        for (const auto& of_rank : wrong) {
+            for (const std::string& each : of_rank) { FAIL_CHECK(each); }
+        }
+    }
 }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <iterator>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <shardkit/core/element.hpp>
+
+namespace shardkit::detail {
+
+/// Values that lie one behind the other: an array, a vector, a span, a TensorView.
+template <class V>
+concept Contiguous = requires(V& values) {
+    std::data(values);
+    std::size(values);
+};
+
+template <class V>
+constexpr auto elements_of(V& values) {
+    return std::span(std::data(values), std::size(values));
+}
+/// The type of the elements, without const.
+template <Contiguous V>
+using ElementIn = std::remove_const_t<std::remove_pointer_t<decltype(std::data(std::declval<V&>()))>>;
+
+template <class V>
+constexpr bool holds_elements() noexcept {
+    if constexpr (Contiguous<V>) {
+        return FloatingElement<ElementIn<V>>;
+    } else {
+        return false;
+    }
+}
+template <class V>
+constexpr bool can_be_written() noexcept {
+    if constexpr (Contiguous<V>) {
+        return !std::is_const_v<std::remove_pointer_t<decltype(std::data(std::declval<V&>()))>>;
+    } else {
+        return true;
+    }
+}
+
+/// What full values of a parameter are given as, in one sentence each.
+template <class V>
+struct ValuesRules {
+    static constexpr bool are_read = holds_elements<std::remove_reference_t<V>>();
+    static_assert(are_read, "values: expected an array, a vector or a span of floating elements");
+    static constexpr bool can_be_written = detail::can_be_written<std::remove_reference_t<V>>();
+    static constexpr bool are_written = are_read && can_be_written;
+};
+/// The same where the library writes to them.
+template <class V>
+struct TargetRules : ValuesRules<V> {
+    static_assert(ValuesRules<V>::can_be_written, "read_full: the values are const, expected memory to write to");
+};
+
+}  // namespace shardkit::detail

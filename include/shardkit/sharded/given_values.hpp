@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/elements.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/param/param.hpp>
+
+namespace shardkit {
+
+/// Full values of parameter P for Sharded::from_full.
+template <ParamType P, FloatingElement T>
+struct FullValues {
+    std::span<const T> values;
+    SourceLocation where;
+};
+/// The full values of parameter P, for Sharded::from_full: an array, a vector, a span.
+template <ParamType P, class Values>
+auto full_values(const Values& values, SourceLocation where = SourceLocation::current()) {
+    static_assert(detail::ValuesRules<const Values>::are_read);
+    return FullValues<P, detail::ElementIn<const Values>>{detail::elements_of(values), where};
+}
+
+/// The user's own memory for Sharded::adopt: full flat buffers in the layout's order.
+template <class Gather, class Gradient>
+struct AdoptedMemory {
+    std::span<Gather> parameters;
+    std::span<Gradient> gradients;  ///< may be empty: then the library keeps its own
+};
+
+}  // namespace shardkit

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// expected-error: groups(...): the groups of one model must be of one engine
+#include "model.hpp"
+
+#include <shardkit/backend/self/engine.hpp>
+#include <shardkit/backend/threads/engine.hpp>
+
+#ifdef REJECT
+using Other = sk::self::Engine;
+#else
+using Other = sk::threads::Engine;
+#endif
+void collect(sk::Sharded<Weight, sk::FullShard, sk::threads::Engine>& a,
+             sk::Sharded<Weight, sk::FullShard, Other>& b) {
+    auto model = sk::groups(a, b);
+}
