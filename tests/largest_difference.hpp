@@ -22,3 +22,10 @@ double largest_difference(const Given& given, const Expected& expected) {
     }
     return largest;
 }
+
+/// Whether two figures agree to `bound`, of their size where they are large; what is no finite number agrees with
+/// such.
+inline bool agrees(double given, double expected, double bound) {
+    if (!std::isfinite(given) || !std::isfinite(expected)) { return std::isfinite(given) == std::isfinite(expected); }
+    return std::abs(given - expected) <= bound * (1 + std::abs(expected));
+}

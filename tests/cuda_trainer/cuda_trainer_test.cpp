@@ -9,7 +9,9 @@
 
 #include <doctest/doctest.h>
 
+#include "../unit/backend/rank_checks.hpp"
 #include "largest_difference.hpp"
+#include "test_size.hpp"
 #include "trainer_ranks.hpp"
 
 namespace {
@@ -76,9 +78,11 @@ TEST_CASE("cuda_trainer: every policy on any number of ranks gives the losses of
                     const Run given = run(ranks, options, sharded());
                     check_clean();
                     CHECK(largest_difference(given.all(), alone) < rounding);
-                    // The sums over ranks and the norm's partial sums are the same ones.
+                    // Two ranks have no other order of their sums.
                     if (microbatches == 1 && policy == "no_shard") { of_no_shard = given.all(); }
-                    if (microbatches == 1 && policy != "hybrid_shard") { CHECK(given.all() == of_no_shard); }
+                    if (ranks < 4 && microbatches == 1 && policy != "hybrid_shard") {
+                        CHECK(given.all() == of_no_shard);
+                    }
                 }
             }
         }
@@ -278,6 +282,41 @@ TEST_CASE("cuda_trainer: a rank that gives up is an error of the others, not a h
             }
             CHECK(standin::live() == standin::Live{});
             CHECK(standin::hangs() == 0);
+        }
+    }
+}
+
+TEST_CASE("cuda_trainer: a rank that is gone at any of its calls ends the others, plain and in graphs") {
+    if (rank_checks::sanitized) { return; }  // what a lent communicator's hung work uses would be reported as a leak
+    shardkit::nccl::Options nccl = small_and_patient();
+    nccl.timeout = std::chrono::milliseconds(60);
+    // Not hybrid_shard, where a rank that is left may wait in the end of the lent communicator: not understood yet.
+    for (const std::string& policy : {policies[0], policies[1], policies[2], policies[3]}) {
+        for (const bool graph : {false, true}) {
+            CAPTURE(policy);
+            CAPTURE(graph);
+            Options options = small_options();
+            options.policy = policy;
+            options.graph = graph;
+            options.clip = 1;
+            options.steps = 3;
+            constexpr std::size_t ranks = 2;
+            std::size_t call = 0;
+            for (bool all_done = false; !all_done; call += test_size::reduced() ? 8U : 2U) {
+                CAPTURE(call);
+                restart();
+                const Run given = run(ranks, options, sharded_with(nccl), [&](std::size_t rank, std::size_t step) {
+                    if (rank == 1 && step == 1) { standin::kill_device_at(1, call); }
+                });
+                CHECK(standin::hangs() == 0);
+                all_done = given.errors[1].empty();
+                for (std::size_t rank = 0; rank < ranks && !all_done; ++rank) {
+                    CAPTURE(given.errors[rank]);
+                    const bool through = given.losses[rank].size() == options.steps;
+                    CHECK((through || given.errors[rank].find("nccl") != std::string::npos));
+                }
+            }
+            CHECK(call > 1);
         }
     }
 }

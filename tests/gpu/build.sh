@@ -53,13 +53,13 @@ program() {
 }
 
 # timed KIND NAME COMMAND...: runs it, keeps its output as a log, and notes the result, with what it says in lines
-# "skipped: REASON" or "failed: REASON".
+# "skipped: REASON", "failed: REASON" or "measured: FIGURES".
 timed() {
     local kind=$1 name=$2 log=$out/$1.$2.log begin=$EPOCHREALTIME status=0 result=passed reason
     shift 2
     "$@" >"$log" 2>&1 || status=$?
     if [ $status -eq 77 ]; then result=skipped; elif [ $status -ne 0 ]; then result=failed; fi
-    reason=$(sed -n "s/^$result: //p" "$log" | awk '!seen[$0]++ { printf "%s%s", semicolon, $0; semicolon = "; " }')
+    reason=$(sed -n "s/^$result: //p; s/^measured: //p" "$log" | awk '!seen[$0]++ { printf "%s%s", semicolon, $0; semicolon = "; " }')
     note "$result" "$kind" "$name" "$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')" \
         ${reason:+"$reason"}
     [ $result != failed ] || tail -n 30 "$log"

@@ -6,11 +6,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
+#include <cuda_runtime_api.h>
+
 #include <shardkit/backend/cub/kernels.hpp>
+#include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/nccl/run.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/backend/threads/run.hpp>
@@ -103,6 +108,53 @@ TEST_CASE("a rank: training" * doctest::skip()) {
     world.finish();
 }
 
+TEST_CASE("a rank: memory" * doctest::skip()) {
+    const Place place = Place::read();
+    sk::gpu::check(cudaSetDevice(place.options().device), "cudaSetDevice");
+    sk::gpu::check(cudaFree(nullptr), "cudaFree");  // makes CUDA's context
+    // Of all ranks on this GPU, which stand still meanwhile.
+    const auto mebibytes_taken = [] {
+        constexpr std::chrono::milliseconds others_get_here(500);
+        std::this_thread::sleep_for(others_get_here);
+        std::size_t left = 0;
+        std::size_t all = 0;
+        sk::gpu::check(cudaMemGetInfo(&left, &all), "cudaMemGetInfo");
+        std::this_thread::sleep_for(others_get_here);
+        return static_cast<double>(all - left) / (1U << 20U);
+    };
+    std::vector<double> taken{mebibytes_taken()};
+    sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
+    taken.push_back(mebibytes_taken());
+    const Engine::Communicator comm(world);
+    const auto values = world.buffer<float>(1000);
+    sk::all_reduce_in_place(comm, sk::ReduceOp::sum, values.span(), world.streams().communication);
+    world.streams().communication.synchronize();
+    taken.push_back(mebibytes_taken());
+    sk::Rank<Engine, Mesh> rank(Mesh(place.ranks, 1, 1), comm, {}, world.streams());
+    step_trainer::Trainer<float, decltype(rank)> trainer(rank, sk::DynamicPolicy(sk::FullShard{}),
+                                                         Settings{.microbatches = 2});
+    taken.push_back(mebibytes_taken());
+    const auto steps = [&](int count) {
+        for (int step = 0; step < count; ++step) { trainer.step(); }
+        static_cast<void>(trainer.outcome());
+        taken.push_back(mebibytes_taken());
+    };
+    steps(1);
+    steps(10);
+    CHECK(taken[5] == taken[4]);  // what NCCL takes at a first verb of a kind it takes once
+    if (place.rank == 0) {
+        const std::size_t sharing = (place.ranks + static_cast<std::size_t>(sk::gpu::device_count()) - 1) /
+                                    static_cast<std::size_t>(sk::gpu::device_count());
+        std::printf(
+            "measured: MiB of a GPU with %zu of %zu ranks: World %.0f, first verb %.0f, containers %.0f, first step "
+            "%.0f, ten more %.0f\n",
+            sharing, place.ranks, taken[1] - taken[0], taken[2] - taken[1], taken[3] - taken[2], taken[4] - taken[3],
+            taken[5] - taken[4]);
+        std::fflush(stdout);
+    }
+    world.finish();
+}
+
 TEST_CASE("a rank: failure" * doctest::skip()) {
     const Place place = Place::read();
     const bool fails = place.rank + 1 == place.ranks;
@@ -131,6 +183,10 @@ TEST_CASE("every verb gives its closed form on several ranks") { on_ranks("a ran
 
 TEST_CASE("training on several ranks, plain and in graphs, is training on the host's threads") {
     on_ranks("a rank: training");
+}
+
+TEST_CASE("memory that NCCL takes at a first verb and a first step stays as it is") {
+    on_ranks("a rank: memory", {2U});
 }
 
 TEST_CASE("a rank that throws ends the others with an error, in time") { on_ranks("a rank: failure"); }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""waits.py [--compiler g++] [--jobs N]: takes away every wait between the compute and the communication stream, one at
-a time, and builds and runs a trainer, or ring attention, on the NCCL engine over the CUDA stand-in, which must fail.
+"""waits.py [--compiler g++] [--jobs N]: takes away every wait of a stream for another, one at a time, and builds and runs a
+trainer, ring attention, or sums on the NCCL engine over the CUDA stand-in, which must fail.
 Prints site and what killed the mutant; fails on a survivor.
 """
 import argparse
@@ -58,6 +58,7 @@ def main():
             Waits("containers", ROOT / "include", ["sharded", "optim", "mesh", "memory"], "waits_killer.cpp", objects,
                   [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ring", ROOT / "include", ["context_parallel"], "ring_killer.cpp", objects, flags),
+            Waits("sums", ROOT / "include", ["backend/nccl"], "sums_killer.cpp", objects, flags),
         ], options))
 
 

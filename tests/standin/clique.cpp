@@ -35,7 +35,7 @@ bool complete(State& s, const Batch::Part& part) {
     for (const auto& party : rendezvous.parties) {
         if (!party.arrived || stuck(s, clique, party.rank)) { return false; }
     }
-    move_data(rendezvous);
+    move_data(rendezvous, s.same_bits);
     rendezvous.done = true;
     s.dirty = true;
     clique.open.erase(rendezvous.key);

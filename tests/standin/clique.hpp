@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -75,6 +77,12 @@ struct Division {
     bool complete() const { return !places.empty(); }
 };
 
+/// A window that all ranks of a communicator make: the n-th of each.
+struct WindowMeeting {
+    std::size_t bytes = 0;
+    std::size_t come = 0;
+};
+
 /// What the ranks of a communicator share.
 struct Clique {
     struct Member {
@@ -87,6 +95,7 @@ struct Clique {
         std::string text;
         std::uint64_t collectives = 0;
         std::uint64_t divisions = 0;
+        std::uint64_t windows = 0;
     };
     std::uint64_t id = 0;
     std::vector<Member> members;
@@ -94,6 +103,7 @@ struct Clique {
     std::map<Key, std::shared_ptr<Rendezvous>> open;
     std::map<std::pair<int, int>, std::uint64_t> sends, receives;
     std::map<std::uint64_t, std::shared_ptr<Division>> divisions;
+    std::map<std::uint64_t, std::shared_ptr<WindowMeeting>> windows;
 
     Member& member(int rank) { return members[static_cast<std::size_t>(rank)]; }
     bool complete() const { return joined == members.size(); }
@@ -127,8 +137,9 @@ const char* name(Kind kind);
 /// The memory that a rank's part in a communication reads and writes.
 std::vector<Range> ranges(const Signature& signature, std::size_t ranks, bool is_root, const void* send,
                           void* receive);
-/// Moves the data of a communication at which all parties have arrived.
-void move_data(const Rendezvous& rendezvous);
+/// Moves the data of a communication at which all parties have arrived. `same_bits`: all-reduces add in one order for
+/// all ranks.
+void move_data(const Rendezvous& rendezvous, bool same_bits);
 /// An error that all ranks see: nothing of this clique completes any more.
 void fail_all(State& state, Clique& clique, ncclResult_t code, const std::string& text);
 /// Whether that rank's operations no longer take part.
@@ -145,6 +156,27 @@ struct Launch {
     };
     std::vector<Call> calls;
     std::vector<ncclComm_t> comms;
+};
+
+/// The thread in which NCCL goes on with what a non-blocking communicator was asked to make. It writes the new handle
+/// where the user wants it, under no lock: who reads that before a poll has said that all is over has a data race.
+class LateWrite {
+  public:
+    template <class T>
+    LateWrite(T* where, T value) {
+        thread_ = std::thread([this, where, value] {
+            *where = value;
+            over_.store(true, std::memory_order_release);
+        });
+    }
+    LateWrite(const LateWrite&) = delete;
+    LateWrite& operator=(const LateWrite&) = delete;
+    ~LateWrite() { thread_.join(); }
+    bool over() const { return over_.load(std::memory_order_acquire); }
+
+  private:
+    std::atomic<bool> over_ = false;
+    std::thread thread_;
 };
 
 }  // namespace standin
@@ -166,7 +198,14 @@ struct ncclComm {
     std::vector<std::shared_ptr<standin::Mark>> outstanding;
     std::map<void*, standin::Range> registrations;  // by handle
     std::map<void*, standin::Range> windows;
-    std::vector<std::pair<ncclWindow_t*, ncclWindow_t>> unwritten;  // windows under way, and where they will be told
+    /// A window under way, and where its handle goes.
+    struct Window {
+        std::shared_ptr<standin::WindowMeeting> meeting;
+        ncclWindow_t* where;
+        ncclWindow_t handle;
+    };
+    std::vector<Window> unwritten;
+    std::vector<std::unique_ptr<standin::LateWrite>> writes;
 
     standin::Clique::Member& member() const { return clique->member(rank); }
 };

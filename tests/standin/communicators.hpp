@@ -9,7 +9,9 @@ namespace standin {
 ncclResult_t check_ready(State& state, ncclComm_t comm);
 /// Blocks until a communicator is there, or what is being made out of it, and hands that out.
 ncclResult_t await_creation(State& state, Lock& lock, ncclComm_t comm);
-/// Writes the windows that are under way where the user wants them.
+/// Whether all ranks have made the windows that this one has under way.
+bool have_all_windows(const ncclComm& comm);
+/// Writes the windows that are under way where the user wants them: a communicator that does not block, later.
 void write_windows(ncclComm& comm);
 /// Ends the outermost group of the thread: queues its calls.
 ncclResult_t end_group(State& state, Lock& lock, ThreadState& thread);

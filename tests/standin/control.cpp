@@ -77,6 +77,9 @@ void set_in_progress_polls(int polls) {
 void set_compares_calls(bool compares) {
     with_state([&](State& s) { s.compares_calls = compares; });
 }
+void set_same_bits(bool same) {
+    with_state([&](State& s) { s.same_bits = same; });
+}
 void set_launch_queue(std::size_t most) {
     with_state([&](State& s) { s.launch_queue = most; });
 }
@@ -130,11 +133,10 @@ void kill_rank(ncclComm_t comm) {
     });
 }
 void kill_device(int device) {
-    with_state([&](State& s) {
-        for (const auto& comm : s.comms.all()) {
-            if (comm->member().device == device) { comm->member().killed = true; }
-        }
-    });
+    with_state([&](State& s) { kill(s, device); });
+}
+void kill_device_at(int device, std::size_t call) {
+    with_state([&](State& s) { s.calls_to_live[device] = call; });
 }
 
 std::size_t calls(std::string_view name) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -58,48 +59,54 @@ T combine(ncclRedOp_t op, T a, T b) {
     }
 }
 
-/// Elements [begin, begin + count) of all parties combined in rank order.
+/// All elements of all parties combined, those of the ranks one after the other as in `order`.
 template <class T>
-void reduce(const Rendezvous& rendezvous, std::size_t begin, std::size_t count, std::byte* to) {
+void reduce(const Rendezvous& rendezvous, const std::vector<std::size_t>& order, std::size_t count, std::byte* to) {
     for (std::size_t i = 0; i < count; ++i) {
         T total{};
-        for (std::size_t rank = 0; rank < rendezvous.parties.size(); ++rank) {
+        for (const std::size_t rank : order) {
             T value;
-            std::memcpy(&value,
-                        static_cast<const std::byte*>(rendezvous.parties[rank].send) + (begin + i) * sizeof(T),
+            std::memcpy(&value, static_cast<const std::byte*>(rendezvous.parties[rank].send) + i * sizeof(T),
                         sizeof(T));
-            total = rank == 0 ? value : combine(rendezvous.signature.op, total, value);
+            total = rank == order.front() ? value : combine(rendezvous.signature.op, total, value);
         }
         if (rendezvous.signature.op == ncclAvg) { total = average(total, rendezvous.parties.size()); }
         std::memcpy(to + i * sizeof(T), &total, sizeof(T));
     }
 }
 
-void reduce(const Rendezvous& rendezvous, std::size_t begin, std::size_t count, std::byte* to) {
+void reduce(const Rendezvous& rendezvous, const std::vector<std::size_t>& order, std::size_t count, std::byte* to) {
     switch (rendezvous.signature.type) {
         case ncclInt8:
-            return reduce<std::int8_t>(rendezvous, begin, count, to);
+            return reduce<std::int8_t>(rendezvous, order, count, to);
         case ncclUint8:
-            return reduce<std::uint8_t>(rendezvous, begin, count, to);
+            return reduce<std::uint8_t>(rendezvous, order, count, to);
         case ncclInt32:
-            return reduce<std::int32_t>(rendezvous, begin, count, to);
+            return reduce<std::int32_t>(rendezvous, order, count, to);
         case ncclUint32:
-            return reduce<std::uint32_t>(rendezvous, begin, count, to);
+            return reduce<std::uint32_t>(rendezvous, order, count, to);
         case ncclInt64:
-            return reduce<std::int64_t>(rendezvous, begin, count, to);
+            return reduce<std::int64_t>(rendezvous, order, count, to);
         case ncclUint64:
-            return reduce<std::uint64_t>(rendezvous, begin, count, to);
+            return reduce<std::uint64_t>(rendezvous, order, count, to);
         case ncclFloat16:
-            return reduce<shardkit::fp16>(rendezvous, begin, count, to);
+            return reduce<shardkit::fp16>(rendezvous, order, count, to);
         case ncclFloat32:
-            return reduce<float>(rendezvous, begin, count, to);
+            return reduce<float>(rendezvous, order, count, to);
         case ncclFloat64:
-            return reduce<double>(rendezvous, begin, count, to);
+            return reduce<double>(rendezvous, order, count, to);
         case ncclBfloat16:
-            return reduce<shardkit::bf16>(rendezvous, begin, count, to);
+            return reduce<shardkit::bf16>(rendezvous, order, count, to);
         default:
             return;  // refused at the call
     }
+}
+
+/// All ranks, from `from` on downwards.
+std::vector<std::size_t> downwards(std::size_t ranks, std::size_t from) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < ranks; ++i) { order.push_back((from + ranks - i) % ranks); }
+    return order;
 }
 
 Bytes copy_of(const void* from, std::size_t bytes) {
@@ -149,7 +156,7 @@ std::vector<Range> ranges(const Signature& signature, std::size_t ranks, bool is
 }
 
 // Results are made aside first: receive buffers may be the send buffers.
-void move_data(const Rendezvous& rendezvous) {
+void move_data(const Rendezvous& rendezvous, bool same_bits) {
     const Signature& signature = rendezvous.signature;
     const auto& parties = rendezvous.parties;
     const std::size_t bytes = signature.count * element_bytes(signature.type);
@@ -164,14 +171,20 @@ void move_data(const Rendezvous& rendezvous) {
                 result.insert(result.end(), shard.begin(), shard.end());
             }
             break;
-        case Kind::reduce_scatter:
+        case Kind::reduce_scatter: {
             stride = bytes;
             result.resize(bytes * parties.size());
-            reduce(rendezvous, 0, signature.count * parties.size(), result.data());
+            std::vector<std::size_t> upwards(parties.size());
+            std::iota(upwards.begin(), upwards.end(), std::size_t{0});
+            reduce(rendezvous, upwards, signature.count * parties.size(), result.data());
             break;
+        }
         case Kind::all_reduce:
-            result.resize(bytes);
-            reduce(rendezvous, 0, signature.count, result.data());
+            stride = same_bits ? 0 : bytes;
+            result.resize(same_bits ? bytes : bytes * parties.size());
+            for (std::size_t rank = same_bits ? parties.size() - 1 : 0; rank < parties.size(); ++rank) {
+                reduce(rendezvous, downwards(parties.size(), rank), signature.count, result.data() + rank * stride);
+            }
             break;
         case Kind::broadcast:
             result = copy_of(parties[static_cast<std::size_t>(signature.root)].send, bytes);

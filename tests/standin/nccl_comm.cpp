@@ -11,8 +11,8 @@ namespace standin {
 namespace {
 
 bool is_in_progress(const ncclComm& comm) {
-    return comm.polls_left > 0 || comm.launch || comm.division || !comm.unwritten.empty() || comm.finalizing ||
-           !comm.clique->complete();
+    return comm.polls_left > 0 || comm.launch || comm.division || !comm.unwritten.empty() || !comm.writes.empty() ||
+           comm.finalizing || !comm.clique->complete();
 }
 
 bool all_done(State& s, const ncclComm& comm) {
@@ -20,19 +20,28 @@ bool all_done(State& s, const ncclComm& comm) {
                        [&](const auto& mark) { return advance(s, *mark); });
 }
 
+/// Now, or by a thread of NCCL's.
+template <class T>
+void write(ncclComm& comm, T* where, T value) {
+    if (comm.blocking) {
+        *where = value;
+    } else {
+        comm.writes.push_back(std::make_unique<LateWrite>(where, value));
+    }
+}
+
 /// Makes the communicator that a complete division has for this rank.
 void hand_out(State& s, ncclComm& comm) {
     const auto place = comm.division->places[static_cast<std::size_t>(comm.rank)];
     comm.division.reset();
-    *comm.made = nullptr;
-    if (!place.clique) { return; }
+    if (!place.clique) { return write<ncclComm_t>(comm, comm.made, nullptr); }
     auto made = std::make_unique<ncclComm>();
     made->clique = place.clique;
     made->rank = place.rank;
     made->blocking = comm.made_blocking;
     made->config = comm.made_config;
     made->polls_left = made->blocking ? 0 : s.in_progress_polls;
-    *comm.made = s.comms.add(std::move(made));
+    write<ncclComm_t>(comm, comm.made, s.comms.add(std::move(made)));
 }
 
 /// Waits until all that was queued is done.
@@ -48,8 +57,14 @@ ncclResult_t flush(State& s, Lock& lock, ncclComm_t comm) {
 
 }  // namespace
 
+bool have_all_windows(const ncclComm& comm) {
+    return std::all_of(comm.unwritten.begin(), comm.unwritten.end(), [&](const ncclComm::Window& each) {
+        return each.meeting->come == comm.clique->members.size();
+    });
+}
+
 void write_windows(ncclComm& comm) {
-    for (const auto& [where, window] : std::exchange(comm.unwritten, {})) { *where = window; }
+    for (const ncclComm::Window& each : std::exchange(comm.unwritten, {})) { write(comm, each.where, each.handle); }
 }
 
 ncclResult_t check_ready(State& s, ncclComm_t comm) {
@@ -118,6 +133,8 @@ ncclResult_t await_end(State& s, Lock& lock, const Ending& ending) {
 
 ncclResult_t end_communicator(State& s, Lock& lock, ThreadState& thread, ncclComm_t comm) {
     Ending ending{comm->clique, comm->rank, comm->outstanding};
+    // NCCL's thread, which is waited for here, writes a handle also where nothing was made.
+    if (comm->division && !comm->blocking) { *comm->made = nullptr; }
     leave(s, comm);
     if (thread.group_depth > 0 && s.nccl_version >= 22200) {
         thread.group_ended.push_back(std::move(ending));
@@ -149,8 +166,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
             return ncclSuccess;
         }
         if (!comm->clique->complete() || (comm->division && !comm->division->complete())) { return ncclSuccess; }
+        if (!standin::have_all_windows(*comm)) { return ncclSuccess; }
         if (comm->division) { standin::hand_out(s, *comm); }
         standin::write_windows(*comm);
+        const auto is_over = [](const auto& each) { return each->over(); };
+        if (!std::all_of(comm->writes.begin(), comm->writes.end(), is_over)) { return ncclSuccess; }
+        comm->writes.clear();
         if (comm->launch && !standin::has_room(s, *comm->launch)) { return ncclSuccess; }
         if (const auto launch = std::exchange(comm->launch, nullptr)) {
             for (ncclComm_t other : launch->comms) {

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
 #include "communicators.hpp"
 #include "state.hpp"
 
@@ -20,6 +25,35 @@ ncclResult_t result_of(State& s, cudaError_t error) {
             return nccl_error(s, ncclUnhandledCudaError,
                               std::string("Cuda failure '") + cudaGetErrorString(error) + "'");
     }
+}
+
+/// This rank comes to its next window. NCCL maps a peer's memory in the size of the rank's own.
+std::shared_ptr<standin::WindowMeeting> meet(State& s, const ncclComm& comm, std::size_t bytes) {
+    standin::Clique& clique = *comm.clique;
+    const std::uint64_t number = comm.member().windows++;
+    auto& place = clique.windows[number];
+    if (!place) { place = std::make_shared<standin::WindowMeeting>(standin::WindowMeeting{bytes, 0}); }
+    const auto meeting = place;
+    if (meeting->bytes != bytes) {
+        standin::fail_all(s, clique, ncclInvalidUsage, "the ranks make a window of different sizes");
+    }
+    if (++meeting->come == clique.members.size()) { clique.windows.erase(number); }
+    return meeting;
+}
+
+ncclResult_t await_window(State& s, Lock& lock, ncclComm_t comm) {
+    const bool done = standin::block_until(s, lock, [&] {
+        return s.comms.find(comm) == nullptr || comm->member().error != ncclSuccess ||
+               standin::have_all_windows(*comm);
+    });
+    if (s.comms.find(comm) == nullptr) { return nccl_error(s, ncclInvalidUsage, "the communicator was aborted"); }
+    if (comm->member().error != ncclSuccess) { return nccl_error(s, comm->member().error, comm->member().text); }
+    if (!done) {
+        comm->unwritten.clear();
+        return nccl_error(s, ncclSystemError, "not all ranks made the window in time");
+    }
+    standin::write_windows(*comm);
+    return ncclSuccess;
 }
 
 /// A handle that is not null and never used again.
@@ -59,7 +93,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
 }
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t size, ncclWindow_t* window, int) {
-    return nccl_call("ncclCommWindowRegister", [&](State& s, Lock&, ThreadState&) {
+    return nccl_call("ncclCommWindowRegister", [&](State& s, Lock& lock, ThreadState&) {
         if (const ncclResult_t ready = standin::check_ready(s, comm); ready != ncclSuccess) { return ready; }
         const standin::Allocation* const found = standin::find_allocation(s, buffer, size);
         if (window == nullptr || size == 0 || found == nullptr || !found->by_nccl ||
@@ -70,11 +104,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t s
         void* const handle = new_handle(s);
         comm->windows.emplace(handle, standin::Range{buffer, size});
         *window = nullptr;
-        comm->unwritten.emplace_back(window, static_cast<ncclWindow_t>(handle));
-        if (comm->blocking) {
-            standin::write_windows(*comm);
-            return ncclSuccess;
-        }
+        comm->unwritten.push_back({meet(s, *comm, size), window, static_cast<ncclWindow_t>(handle)});
+        s.dirty = true;
+        if (comm->blocking) { return await_window(s, lock, comm); }
         // As ncclCommWindowRegister of dev_runtime.cc does from 2.28 on: success, although it is in progress.
         comm->polls_left = s.in_progress_polls;
         return s.nccl_version >= 22800 ? ncclSuccess : ncclInProgress;

@@ -20,15 +20,16 @@
 ///
 /// Stricter than the real thing: the default streams are refused; copies to and from ordinary host memory are as late
 /// as those of pinned memory; new memory holds 0xff bytes; communications take device or pinned memory only, their
-/// buffers overlap only in the documented in-place forms, and 16-bit sums are rounded at every addition in rank
-/// order; a communicator with an error must be aborted, not destroyed; a non-blocking call's work is queued at a
-/// poll. As NCCL has it: the end of a communicator, ncclCommAbort's too, waits until streams have come to the end of
-/// its work and no graph holds any, in a group from 2.22 on only once all are told; ncclCommSplit and ncclCommShrink
-/// on a non-blocking communicator, and from 2.28 on ncclCommWindowRegister, return ncclSuccess while they are in
-/// progress, and write the new handle when the communicator is polled to its end. Not modelled: time, priorities,
-/// memory pools, child graphs, waits for external events, the order in which NCCL runs one communicator's work of
-/// different streams, reductions of 8-bit floats, user-defined reduction operations, access of host code to device
-/// memory (it works), and data races (host functions run one at a time).
+/// buffers overlap only in the documented in-place forms, and 16-bit sums are rounded at every addition, in rank
+/// order by a reduce-scatter and in the opposite one by an all-reduce; a communicator with an error must be aborted,
+/// not destroyed; a non-blocking call's work is queued at a poll. As NCCL has it: the end of a communicator,
+/// ncclCommAbort's too, waits until streams have come to the end of its work and no graph holds any, in a group from
+/// 2.22 on only once all are told; ncclCommSplit and ncclCommShrink on a non-blocking communicator, and from 2.28 on
+/// ncclCommWindowRegister, return ncclSuccess while they are in progress, and write the new handle from a thread of
+/// NCCL's, after all ranks have come. Not modelled: time, priorities, memory pools, child graphs, waits for external
+/// events, the order in which NCCL runs one communicator's work of different streams, reductions of 8-bit floats,
+/// user-defined reduction operations, access of host code to device memory (it works), and data races (host functions
+/// run one at a time).
 namespace standin {
 
 /// When queued work runs.
@@ -70,6 +71,9 @@ void set_in_progress_polls(int polls);
 /// Whether ranks whose NCCL calls disagree get an error. Otherwise such calls never complete, which is the better of
 /// what NCCL does. Default true.
 void set_compares_calls(bool compares);
+/// Whether an all-reduce gives all ranks the same bits, which NCCL does not promise. Otherwise each rank adds in an
+/// order of its own, which shows with three ranks or more. Default true.
+void set_same_bits(bool same);
 /// How much a stream takes before a call that gives it more blocks, until some of it is done: kernels, copies, events
 /// and waits each count as one. Default 1000, about what CUDA takes.
 void set_launch_queue(std::size_t most);
@@ -109,6 +113,10 @@ void fail_proxy(ncclComm_t comm, ncclResult_t code);
 void kill_rank(ncclComm_t comm);
 /// Likewise all communicators that the device has now: a process that ended.
 void kill_device(int device);
+
+/// Likewise before the device's `call`-th call of NCCL that does more than ask (0: the next one), which fails as all
+/// later ones of that device do, CUDA's too: a process that ends in the middle.
+void kill_device_at(int device, std::size_t call);
 
 /// How often the function of that name was called since reset() or reset_calls(), failed calls included.
 std::size_t calls(std::string_view name);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The NCCL half of the stand-in; ranks are threads, each with a device of its own.
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -199,11 +200,36 @@ TEST_CASE("16-bit sums are rounded at every addition") {
     const Fresh fresh;
     with_ranks(3, [](const Rank& r) {
         DeviceArray<bf16> value(1);
-        value[0] = bf16(r.rank == 0 ? 256.0F : 1.0F);  // 256 + 1 + 1: 258 in float
+        value[0] = bf16(r.rank == 2 ? 256.0F : 1.0F);  // 256 + 1 + 1: 258 in float
         CHECK(ncclAllReduce(value.data, value.data, 1, ncclBfloat16, ncclSum, r.comm, r.stream) == ncclSuccess);
         CHECK(cudaStreamSynchronize(r.stream) == cudaSuccess);
         CHECK(static_cast<float>(value[0]) == 256.0F);
     });
+}
+
+TEST_CASE("an all-reduce adds in another order than a reduce-scatter, and may give ranks other bits") {
+    for (const bool same : {true, false}) {
+        const Fresh fresh;
+        standin::set_same_bits(same);
+        std::array<float, 3> all{};
+        std::array<float, 3> scattered{};
+        with_ranks(3, [&](const Rank& r) {
+            // 1 + 2^-24 is 1 in fp32, 2^-24 + 2^-24 is exact.
+            const float addends[] = {1, 0x1p-24F, 0x1p-24F};
+            DeviceArray<float> values(3);
+            DeviceArray<float> sum(1);
+            for (int i = 0; i < 3; ++i) { values[static_cast<std::size_t>(i)] = addends[r.rank]; }
+            CHECK(ncclReduceScatter(values.data, sum.data, 1, ncclFloat32, ncclSum, r.comm, r.stream) == ncclSuccess);
+            CHECK(cudaStreamSynchronize(r.stream) == cudaSuccess);
+            scattered[static_cast<std::size_t>(r.rank)] = sum[0];
+            CHECK(ncclAllReduce(values.data, values.data, 1, ncclFloat32, ncclSum, r.comm, r.stream) == ncclSuccess);
+            CHECK(cudaStreamSynchronize(r.stream) == cudaSuccess);
+            all[static_cast<std::size_t>(r.rank)] = values[0];
+        });
+        CHECK(scattered == std::array<float, 3>{1, 1, 1});
+        const float other = 1 + 0x1p-23F;
+        CHECK(all == (same ? std::array<float, 3>{other, other, other} : std::array<float, 3>{1, 1, other}));
+    }
 }
 
 TEST_CASE("a rank's wait drives its peers no further than the collective") {
@@ -502,6 +528,37 @@ TEST_CASE("a window of a non-blocking communicator is written when that is ready
             CHECK(ncclMemFree(memory) == ncclSuccess);
         });
     }
+}
+
+TEST_CASE("a window is there once all ranks have come to it, in the same size") {
+    const Fresh fresh;
+    const ncclUniqueId id = new_id();
+    std::atomic<bool> second_comes = false;
+    on_ranks(2, [&](int rank) {
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        ncclComm_t comm = nullptr;
+        CHECK(ncclCommInitRankConfig(&comm, 2, id, rank, &config) == ncclInProgress);
+        CHECK(poll(comm) == ncclSuccess);
+        void* memory = nullptr;
+        ncclWindow_t window = nullptr;
+        CHECK(ncclMemAlloc(&memory, 8192) == ncclSuccess);
+        if (rank == 1) {
+            while (!second_comes) { std::this_thread::yield(); }
+        }
+        CHECK(ncclCommWindowRegister(comm, memory, 4096, &window, 0) == ncclSuccess);
+        if (rank == 0) {
+            for (int i = 0; i < 20; ++i) { CHECK(async_error(comm) == ncclInProgress); }
+            second_comes = true;
+        }
+        CHECK(poll(comm) == ncclSuccess);
+        CHECK(window != nullptr);
+        CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess);
+        CHECK(ncclCommWindowRegister(comm, memory, rank == 0 ? 4096 : 8192, &window, 0) == ncclSuccess);
+        CHECK(poll(comm) == ncclInvalidUsage);
+        CHECK(ncclCommAbort(comm) == ncclSuccess);
+        CHECK(ncclMemFree(memory) == ncclSuccess);
+    });
 }
 
 TEST_CASE("a rank that never comes: in progress until the abort, and its id can be used again") {

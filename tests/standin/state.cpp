@@ -28,6 +28,27 @@ ThreadState& this_thread(const State& state) {
     return thread;
 }
 
+void kill(State& state, int device) {
+    for (const auto& comm : state.comms.all()) {
+        if (comm->member().device == device) { comm->member().killed = true; }
+    }
+}
+
+bool has_ended(State& state, std::string_view name) {
+    const auto at = state.calls_to_live.find(this_thread(state).device);
+    if (at == state.calls_to_live.end()) { return false; }
+    const bool asks = name.rfind("ncclCommGet", 0) == 0 || name.rfind("ncclGet", 0) == 0;
+    if (at->second > 0) {
+        at->second -= asks ? 0U : 1U;
+        return false;
+    }
+    if (asks) { return false; }
+    kill(state, at->first);
+    state.broken[at->first] = cudaErrorUnknown;
+    state.dirty = true;
+    return true;
+}
+
 int count_call(State& state, std::string_view name) {
     const auto counter = state.calls.try_emplace(std::string(name)).first;
     ++counter->second;

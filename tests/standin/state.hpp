@@ -48,12 +48,14 @@ struct Model {
     int query_delay = 0;
     int in_progress_polls = 1;
     bool compares_calls = true;
+    bool same_bits = true;
     std::chrono::milliseconds patience{60000};
     std::size_t launch_queue = 1000;
 
     std::map<std::string, std::vector<Injected>, std::less<>> injected;
     std::map<std::string, std::size_t, std::less<>> calls;
     std::map<int, cudaError_t> broken;
+    std::map<int, std::size_t> calls_to_live;  // of devices whose process ends
     std::size_t hangs = 0;
     std::vector<std::string> frees_in_use;
 
@@ -107,6 +109,10 @@ bool& in_host_function();
 inline constexpr int forgotten = -1;
 /// Counts the call; the code that was injected for it, or 0.
 int count_call(State& state, std::string_view name);
+/// Whether the process that the thread stands for has ended, at this call of NCCL or before.
+bool has_ended(State& state, std::string_view name);
+/// Kills all communicators of the device.
+void kill(State& state, int device);
 
 /// Runs the stream's queue until `position` operations are done, or as far as is possible without blocking.
 bool advance(State& state, CUstream_st& stream, std::uint64_t position);
@@ -179,6 +185,7 @@ ncclResult_t nccl_call(std::string_view name, const Body& body) {
     State& s = state();
     Lock lock(s.mutex);
     ThreadState& thread = this_thread(s);
+    if (has_ended(s, name)) { return ncclSystemError; }
     const int injected = count_call(s, name);
     if (injected == forgotten) { return ncclSuccess; }
     if (injected != 0) {

@@ -106,7 +106,7 @@ void check_all_reduce(const C& comm, std::size_t count, std::size_t offset) {
         all_reduce(comm, op, values.view(), result.span(), stream);
         if constexpr (std::is_same_v<In, Out>) { all_reduce_in_place(comm, op, values.span(), stream); }
         for (std::size_t i = 0; i < count; ++i) {
-            const Out expected = reduced<In, Out>(op, comm.size(), i);
+            const Out expected = reduced<In, Out>(op, comm.size(), i, Bench<C>::all_reduce_order);
             expect(same_bits(result[i], expected), "all_reduce ", name(op), " of ", count, ", element ", i);
             if constexpr (std::is_same_v<In, Out>) {
                 expect(same_bits(values[i], expected), "all_reduce_in_place ", name(op), ", element ", i);

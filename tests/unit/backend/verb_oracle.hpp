@@ -37,9 +37,12 @@ T value(std::size_t rank, std::size_t index) {
     }
 }
 
-/// The reduction of element `index` over ranks 0, 1, ..., in that order, rounded once.
+/// In which order an engine adds the ranks' elements.
+enum class Order { upwards, downwards };
+
+/// The reduction of element `index` over the ranks in that order, rounded once.
 template <class In, class Out>
-Out reduced(shardkit::ReduceOp op, std::size_t ranks, std::size_t index) {
+Out reduced(shardkit::ReduceOp op, std::size_t ranks, std::size_t index, Order order = Order::upwards) {
     if constexpr (std::integral<In>) {
         using Wide = std::conditional_t<std::is_signed_v<In>, std::int64_t, std::uint64_t>;
         Wide result = value<In>(0, index);
@@ -54,7 +57,8 @@ Out reduced(shardkit::ReduceOp op, std::size_t ranks, std::size_t index) {
         return static_cast<Out>(result);  // modulo 2^bits
     } else {
         using A = shardkit::Arithmetic<Out>;
-        const auto widened = [&](std::size_t q) {
+        const auto widened = [&](std::size_t place) {
+            const std::size_t q = order == Order::upwards ? place : ranks - 1 - place;
             return static_cast<A>(static_cast<shardkit::Arithmetic<In>>(value<In>(q, index)));
         };
         A result = widened(0);

@@ -10,11 +10,13 @@
 namespace verb_values {
 
 /// An engine whose streams have a default and whose memory is the host's. Specialise it for another engine: `stream`,
-/// and a Memory<T> of the host span's size in the engine's memory, whose `write` copies the host's values into it,
-/// and whose `read` copies them back once the verbs that were given to the stream are done.
+/// the order of an all-reduce's sums, and a Memory<T> of the host span's size in the engine's memory, whose `write`
+/// copies the host's values into it, and whose `read` copies them back once the verbs that were given to the stream
+/// are done.
 template <class C>
 struct Bench {
     static typename C::Stream stream(const C&) { return {}; }
+    static constexpr verb_oracle::Order all_reduce_order = verb_oracle::Order::upwards;
 
     template <class T>
     class Memory {

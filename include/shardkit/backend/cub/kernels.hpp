@@ -50,6 +50,12 @@ struct Kernels {
                         SourceLocation where = SourceLocation::current()) {
         gpu::convert(DeviceLaunch(stream), from, to, where);
     }
+    /// Rows of `columns` elements that lie `stride` apart, packed and rounded.
+    template <FloatingElement From, FloatingElement To>
+    static void convert_rows(const Stream& stream, const From* from, std::size_t stride, std::span<To> to,
+                             std::size_t columns) {
+        gpu::convert_rows(DeviceLaunch(stream), from, stride, to, columns);
+    }
     template <FloatingElement Addend, FloatingElement Sum>
     static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total,
                            SourceLocation where = SourceLocation::current()) {

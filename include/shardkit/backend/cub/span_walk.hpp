@@ -127,7 +127,7 @@ namespace detail {
 
 /// Elements from the last address before `at` (or from `at` itself) where a pack may lie.
 template <std::size_t Lanes, class T>
-std::uint32_t elements_past_pack(const T* at) noexcept {
+constexpr std::uint32_t elements_past_pack(const T* at) noexcept {
     constexpr std::size_t alignment = alignof(AlignedPack<T, Lanes>);
     return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at) % alignment / sizeof(T));
 }
@@ -137,7 +137,7 @@ std::uint32_t elements_past_pack(const T* at) noexcept {
 /// The tiling of `count` elements of spans that start at `starts`; null stands for a span that the pass leaves out.
 /// Spans whose starts are unlike within a pack, in elements, are not `aligned`.
 template <std::size_t Lanes, std::size_t Vectors = 1, class First, class... T>
-Tiling<Lanes, Vectors> tile(std::uint64_t count, const First* first, const T*... starts) noexcept {
+constexpr Tiling<Lanes, Vectors> tile(std::uint64_t count, const First* first, const T*... starts) noexcept {
     const std::uint32_t shift = detail::elements_past_pack<Lanes>(first);
     [[maybe_unused]] const auto agrees = [&](const auto* at) {
         return at == nullptr || detail::elements_past_pack<Lanes>(at) == shift;

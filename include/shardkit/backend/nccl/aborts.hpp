@@ -25,6 +25,8 @@ class Aborts {
   public:
     explicit Aborts(int device) : device_(device), pending_(std::make_shared<Pending>()) {}
 
+    /// What NCCL may write until the aborts to come are over.
+    void keep(std::shared_ptr<void> written) { kept_.push_back(std::move(written)); }
     /// Returns at once. A communicator for which no thread can be had is left behind.
     void begin(std::vector<ncclComm_t> comms) noexcept {
         if (comms.empty()) { return; }
@@ -63,7 +65,7 @@ class Aborts {
             ++pending_->threads;
         }
         try {
-            std::thread([comms = std::move(comms), device = device_, pending = pending_] {
+            std::thread([comms = std::move(comms), device = device_, pending = pending_, kept = kept_] {
                 static_cast<void>(cudaSetDevice(device));
                 static_cast<void>(ncclGroupStart());
                 for (ncclComm_t comm : comms) { static_cast<void>(ncclCommAbort(comm)); }
@@ -80,6 +82,7 @@ class Aborts {
     }
 
     int device_;
+    std::vector<std::shared_ptr<void>> kept_;
     std::shared_ptr<Pending> pending_;  // outlives this where an abort takes for ever
 };
 

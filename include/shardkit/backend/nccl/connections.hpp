@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <deque>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,25 +34,30 @@ namespace shardkit::nccl::detail {
 class Connections : private gpu::Watch {
   public:
     Connections(std::chrono::milliseconds timeout, bool survivable, int device)
-        : timeout_(timeout), survivable_(survivable), aborts_(device) {}
+        : timeout_(timeout), survivable_(survivable), aborts_(device) {
+        aborts_.keep(places_);
+    }
     Connections(const Connections&) = delete;
     Connections& operator=(const Connections&) = delete;
 
     /// Of verbs as they are given to a stream.
     Journal& journal() noexcept { return journal_; }
 
-    Group& world_group() noexcept { return groups_.front(); }
-    const Group& world_group() const noexcept { return groups_.front(); }
+    Group& world_group() noexcept { return groups().front(); }
+    const Group& world_group() const noexcept { return places_->groups.front(); }
     /// Ends this rank's part, without its peers: their verbs fail, at the latest after their timeout. Returns at
     /// once; NCCL ends what is under way beside.
-    void abort() noexcept { abort(groups_.begin()); }
+    void abort() noexcept { abort(groups().begin()); }
     /// The same, but the World's communicator stays to be shrunk to the ranks that are left: see Survivors. What it
     /// has under way ends at once where NCCL can revoke communicators (2.28.7), else when that is done.
     void revoke() noexcept {
-        if (finished_ || groups_.empty()) { return; }
+        if (finished_ || groups().empty()) { return; }
         // First: the children's kernels may sit behind one of the World's.
-        revoke_world();
-        abort(std::next(groups_.begin()));
+        Group& world = world_group();
+        if (!revoked_ && world.owner == Group::Owner::world && world.comm != nullptr) {
+            revoked_ = detail::revoke(world.comm);
+        }
+        abort(std::next(groups().begin()));
     }
 
     /// Throws what this World failed with, if it did.
@@ -66,7 +72,7 @@ class Connections : private gpu::Watch {
 
     /// A place for a communicator that is about to be made.
     Group& add_group(std::string_view made_as) {
-        Group& group = groups_.emplace_back();
+        Group& group = groups().emplace_back();
         group.made_as = made_as;
         return group;
     }
@@ -75,7 +81,7 @@ class Connections : private gpu::Watch {
     void complete(const Group& group, std::string_view nccl_call, ncclResult_t code, std::string_view doing,
                   SourceLocation where) {
         if (code == ncclSuccess) { return; }
-        if (code != ncclInProgress) { fail(doing, describe(code, nccl_call, group.comm), where); }
+        require_begun(group, code, nccl_call, doing, where);
         await(group, nccl_call, doing, where);
     }
     void complete(const Call& call, const Group& group, std::string_view nccl_call, ncclResult_t code) {
@@ -85,15 +91,15 @@ class Connections : private gpu::Watch {
         complete(call, call.group, nccl_call, code);
     }
     /// After a call that makes `made` out of `parent`, a group of `of`. NCCL returns ncclSuccess while it is still at
-    /// it where the parent does not block, and writes the new communicator only when the parent is ready again.
-    /// Source:  ncclCommInitChildComm in NCCL's init.cc, 2.18 to 2.30; NCCL issue 1472
+    /// it where the parent does not block, and writes the new communicator when the parent is ready again, or
+    /// aborted. Source:  ncclCommInitChildComm in NCCL's init.cc, 2.18 to 2.30; NCCL issue 1472
     /// @throws CommError, after aborting, unless there is a communicator that can be used
-    void complete_made(Connections& of, const Group& parent, const Group& made, std::string_view nccl_call,
+    void complete_made(Connections& of, const Group& parent, Group& made, std::string_view nccl_call,
                        ncclResult_t code, Made expected, std::string_view doing, SourceLocation where) {
-        if (code != ncclSuccess && code != ncclInProgress) {
-            fail(doing, describe(code, nccl_call, parent.comm), where);
-        }
+        require_begun(parent, code, nccl_call, doing, where);
+        made.being_made = true;
         of.await(parent, nccl_call, doing, where);
+        made.being_made = false;
         if (expected == Made::none) { return; }
         if (made.comm == nullptr) {
             fail(doing, shardkit::detail::concat(nccl_call, " is over and has made no communicator"), where);
@@ -106,11 +112,7 @@ class Connections : private gpu::Watch {
         if (failure_.empty()) {
             failure_ = shardkit::detail::concat(doing, " at ", where.file, ":", where.line, ": ", what);
         }
-        if (survivable_) {
-            revoke();
-        } else {
-            abort();
-        }
+        survivable_ ? revoke() : abort();
         throw CommError("nccl", doing, what, where);
     }
 
@@ -120,9 +122,10 @@ class Connections : private gpu::Watch {
     /// Before memory is freed: communicators of the user's live on.
     /// @throws CommError
     void deregister_borrowed(SourceLocation where) {
-        while (!registrations_.empty()) {
-            if (registrations_.back().group().owner == Group::Owner::user) { registrations_.back().undo(where); }
-            registrations_.pop_back();
+        std::deque<Registered>& registrations = places_->registrations;
+        while (!registrations.empty()) {
+            if (registrations.back().group().owner == Group::Owner::user) { registrations.back().undo(where); }
+            registrations.pop_back();
         }
     }
 
@@ -130,7 +133,7 @@ class Connections : private gpu::Watch {
     bool failed() const noexcept { return !failure_.empty(); }
     /// Whether NCCL has ended all that was aborted, within the timeout.
     bool aborts_over() const noexcept { return aborts_.over(timeout_); }
-    std::deque<Group>& groups() noexcept { return groups_; }
+    std::deque<Group>& groups() noexcept { return places_->groups; }
     /// For the streams whose waiting is to end when a peer fails.
     gpu::Watch& watch() noexcept { return *this; }
 
@@ -161,39 +164,28 @@ class Connections : private gpu::Watch {
     void close(SourceLocation where) {
         deregister_borrowed(where);
         // All are told before one is waited for: ranks may have made them in different orders.
-        for (Group& group : groups_) {
-            if (group.owner != Group::Owner::world || group.comm == nullptr) { continue; }
-            const ncclResult_t code = ncclCommFinalize(group.comm);
-            if (code != ncclSuccess && code != ncclInProgress) {
-                fail("finish", describe(code, "ncclCommFinalize", group.comm), where);
-            }
-        }
-        for (Group& group : groups_) {
-            if (group.owner != Group::Owner::world || group.comm == nullptr) { continue; }
-            await(group, "ncclCommFinalize", "finish", where);
-        }
-        for (Group& group : groups_) {
-            if (group.owner != Group::Owner::world || group.comm == nullptr) { continue; }
-            const ncclComm_t comm = std::exchange(group.comm, nullptr);
-            check(ncclCommDestroy(comm), "ncclCommDestroy", "finish", where);
-        }
+        for_each_own([&](Group& group) {
+            require_begun(group, ncclCommFinalize(group.comm), "ncclCommFinalize", "finish", where);
+        });
+        for_each_own([&](Group& group) { await(group, "ncclCommFinalize", "finish", where); });
+        for_each_own([&](Group& group) {
+            check(ncclCommDestroy(std::exchange(group.comm, nullptr)), "ncclCommDestroy", "finish", where);
+        });
         finished_ = true;
     }
 
     /// Registers the chunks that are new, with every communicator; does nothing for Registration::none.
     void register_chunks(std::span<const gpu::Arena::Chunk> chunks, Registration registration, SourceLocation where) {
         if (registration == Registration::none) { return; }
-        for (Group& group : groups_) {
+        for (Group& group : groups()) {
             if (group.comm == nullptr || group.only_compares) { continue; }
             for (std::size_t c = 0; c < chunks.size(); ++c) {
-                const bool known =
-                    std::ranges::any_of(registrations_, [&](const Registered& made) { return made.is(group, c); });
-                if (known) { continue; }
-                Registered& made = registrations_.emplace_back(group, c, registration);
-                const ncclResult_t code = made.make(chunks[c]);
-                if (code != ncclSuccess && code != ncclInProgress) {
-                    fail("registration", describe(code, made.call(), group.comm), where);
+                std::deque<Registered>& known = places_->registrations;
+                if (std::ranges::any_of(known, [&](const Registered& each) { return each.is(group, c); })) {
+                    continue;
                 }
+                Registered& made = known.emplace_back(group, c, registration);
+                require_begun(group, made.make(chunks[c]), made.call(), "registration", where);
                 // ncclCommWindowRegister returns ncclSuccess while it is still at it (dev_runtime.cc, from 2.28).
                 await(group, made.call(), "registration", where);
             }
@@ -213,6 +205,7 @@ class Connections : private gpu::Watch {
         const bool under_way = old.failed() && !old.revoked_;
         if (old.failure_.empty()) { old.failure_ = "its survivors have a World of their own"; }
         Group& made = add_group("world");
+        old.aborts_.keep(places_);
         const ncclResult_t code = shrink(from.comm, lost, under_way, config, &made.comm);
         if (code != ncclSuccess && code != ncclInProgress && (state != ncclSuccess || under_way)) {
             fail(doing,
@@ -228,6 +221,20 @@ class Connections : private gpu::Watch {
   private:
     using Clock = std::chrono::steady_clock;
 
+    template <class F>
+    void for_each_own(const F& f) {
+        for (Group& group : groups()) {
+            if (group.owner == Group::Owner::world && group.comm != nullptr) { f(group); }
+        }
+    }
+    /// What NCCL answers when it goes on with a call by itself is no error.
+    void require_begun(const Group& group, ncclResult_t code, std::string_view nccl_call, std::string_view doing,
+                       SourceLocation where) {
+        if (code != ncclSuccess && code != ncclInProgress) {
+            fail(doing, describe(code, nccl_call, group.comm), where);
+        }
+    }
+
     /// Whether the GPU has done anything of this World's since this was asked last.
     virtual bool progressed() noexcept = 0;
 
@@ -236,7 +243,7 @@ class Connections : private gpu::Watch {
         constexpr const char* doing = "synchronize";
         require_usable(doing, where);
         if (progressed()) { wait_began_ = Clock::now(); }
-        for (const Group& group : groups_) {
+        for (const Group& group : groups()) {
             if (group.comm == nullptr) { continue; }
             ncclResult_t state = ncclSuccess;
             const ncclResult_t code = ncclCommGetAsyncError(group.comm, &state);
@@ -257,27 +264,14 @@ class Connections : private gpu::Watch {
         }
     }
 
-    void revoke_world() noexcept {
-#if NCCL_VERSION_CODE >= 22807
-        int version = 0;
-        const bool can = ncclGetVersion(&version) == ncclSuccess && version >= 22807;
-        if (!can || revoked_ || world_group().owner != Group::Owner::world || world_group().comm == nullptr) {
-            return;
-        }
-        const ncclResult_t code = ncclCommRevoke(world_group().comm, NCCL_REVOKE_DEFAULT);
-        revoked_ = code == ncclSuccess || code == ncclInProgress;
-#endif
-    }
-
     void abort(std::deque<Group>::iterator first) noexcept {
         if (finished_) { return; }
         if (failure_.empty()) { failure_ = "this rank gave up"; }
-        std::erase_if(registrations_,
-                      [](const Registered& made) { return made.group().owner != Group::Owner::user; });
         std::vector<ncclComm_t> comms;
         try {
-            for (; first != groups_.end(); ++first) {
-                if (first->owner != Group::Owner::world || first->comm == nullptr) { continue; }
+            for (; first != groups().end(); ++first) {
+                // One that is being made is NCCL's to write, while its parent's abort ends that.
+                if (first->owner != Group::Owner::world || first->being_made || first->comm == nullptr) { continue; }
                 comms.push_back(first->comm);
                 first->comm = nullptr;
             }
@@ -292,8 +286,12 @@ class Connections : private gpu::Watch {
     bool revoked_ = false;
     bool finished_ = false;
     std::string failure_;
-    std::deque<Group> groups_;  // a deque, because communicators point into it
-    std::deque<Registered> registrations_;
+    /// Where NCCL may write until what it is at is aborted: deques, because communicators point into them.
+    struct Places {
+        std::deque<Group> groups;
+        std::deque<Registered> registrations;
+    };
+    std::shared_ptr<Places> places_ = std::make_shared<Places>();
     Clock::time_point wait_began_;
 };
 

@@ -15,6 +15,7 @@ struct Group {
     enum class Owner { world, user };
 
     ncclComm_t comm = nullptr;  ///< null until it is made, after it was destroyed or aborted, and for one rank alone
+    bool being_made = false;    ///< NCCL may write `comm` at any time
     Owner owner = Owner::world;
     std::size_t rank = 0;
     std::size_t size = 1;

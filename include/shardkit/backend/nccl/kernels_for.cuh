@@ -56,6 +56,7 @@ struct KernelsFor {
     using OfUpdates = typename decltype(detail::update_launches<Rule, Precision>())::type;
     using OfReductions =
         gpu::Launches<gpu::ConvertPass<Gradient, Arithmetic<Reduction>>,
+                      gpu::ConvertRowsPass<Gradient, Arithmetic<Reduction>>,
                       gpu::ConvertPass<Arithmetic<Reduction>, Reduction>, detail::Extreme<Gradient, Reduction>,
                       detail::Extreme<Reduction, Reduction>, detail::Extreme<double, double>>;
 

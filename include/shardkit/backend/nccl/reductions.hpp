@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <type_traits>
@@ -13,6 +12,7 @@
 #include <shardkit/backend/nccl/datatype.hpp>
 #include <shardkit/backend/nccl/extreme.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
+#include <shardkit/backend/nccl/staged_pieces.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/reduce_op.hpp>
@@ -44,7 +44,7 @@ struct Reductions {
         } else if constexpr (same<In, Out>) {
             if (k > 0) { scatter(call, stream, op, full, shard, k); }
         } else {
-            scatter_widened(call, stream, full, k, shard);
+            StagedPieces<Arithmetic<Out>>(call, stream, ranks).summed(k, ScatteredSum<In, Out>{call, full, k, shard});
         }
         return (ranks - 1) * k * sizeof(Arithmetic<Out>);
     }
@@ -61,7 +61,7 @@ struct Reductions {
         } else if constexpr (same<In, Out>) {
             if (count > 0) { reduce(call, stream, op, input, output, count); }
         } else {
-            reduce_widened(call, stream, input, count, output);
+            StagedPieces<Arithmetic<Out>>(call, stream, 1).summed(count, WholeSum<In, Out>{call, input, output});
         }
         return 2 * shardkit::detail::part_from_peers(count * sizeof(Arithmetic<Out>), ranks);
     }
@@ -81,55 +81,69 @@ struct Reductions {
         }
     }
 
+    /// Of each rank's row of k addends into this rank's shard.
     template <class In, class Out>
-    static void scatter_widened(const Call& call, const gpu::TimelineRef& stream, const In* full, std::size_t k,
-                                Out* shard) {
+    struct ScatteredSum {
         using A = Arithmetic<Out>;
-        const std::size_t ranks = call.group.size;
-        const std::size_t rank = call.group.rank;
-        A* const staging = staged<A>(call);
-        for_each_piece<A>(call, k, [&](std::size_t at, std::size_t size) {
-            if (size == k) {  // packed already
-                convert(stream, full, staging, ranks * k);
-            } else {
-                for (std::size_t q = 0; q < ranks; ++q) {
-                    convert(stream, full + q * k + at, staging + q * size, size);
-                }
-            }
-            if constexpr (std::is_same_v<Out, A>) {
-                scatter(call, stream, ReduceOp::sum, staging, shard + at, size);
-            } else {
-                A* const sums = staging + rank * size;
-                scatter(call, stream, ReduceOp::sum, staging, sums, size);
-                convert(stream, sums, shard + at, size);
-            }
-        });
-    }
+        const Call& call;
+        const In* full;
+        std::size_t k;
+        Out* shard;
 
+        void widen(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
+            const std::span<A> to(staging, call.group.size * size);
+            if (size == k) {  // packed already
+                Kernels::template convert<In, A>(stream, std::span<const In>(full, to.size()), to);
+            } else {
+                Kernels::template convert_rows<In, A>(stream, full + at, k, to, size);
+            }
+        }
+        void add(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
+            scatter(call, stream, ReduceOp::sum, staging, sums(staging, at, size), size);
+        }
+        void narrow(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
+            if constexpr (!std::is_same_v<Out, A>) { convert(stream, sums(staging, at, size), shard + at, size); }
+        }
+
+      private:
+        /// Into the shard, or in place where they are narrowed then.
+        A* sums(A* staging, std::size_t at, std::size_t size) const {
+            if constexpr (std::is_same_v<Out, A>) {
+                return shard + at;
+            } else {
+                return staging + call.group.rank * size;
+            }
+        }
+    };
+
+    /// Of all addends into the whole output.
     template <class In, class Out>
-    static void reduce_widened(const Call& call, const gpu::TimelineRef& stream, const In* input, std::size_t count,
-                               Out* output) {
+    struct WholeSum {
         using A = Arithmetic<Out>;
-        A* const staging = staged<A>(call);
-        const std::size_t most = staging_elements<A>(call);
-        for (std::size_t at = 0; at < count; at += most) {
-            const std::size_t size = std::min(most, count - at);
+        const Call& call;
+        const In* input;
+        Out* output;
+
+        void widen(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
             convert(stream, input + at, staging, size);
+        }
+        void add(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
             if constexpr (std::is_same_v<Out, A>) {
                 reduce(call, stream, ReduceOp::sum, staging, output + at, size);
             } else {
                 reduce(call, stream, ReduceOp::sum, staging, staging, size);
-                convert(stream, staging, output + at, size);
             }
         }
-    }
+        void narrow(const gpu::TimelineRef& stream, A* staging, std::size_t at, std::size_t size) const {
+            if constexpr (!std::is_same_v<Out, A>) { convert(stream, staging, output + at, size); }
+        }
+    };
 
     template <class In, class Out>
     static void scatter_extremes(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* full,
                                  std::size_t k, Out* shard) {
-        In* const staging = staged<In>(call);
         const Group& group = call.group;
-        for_each_piece<In>(call, k, [&](std::size_t at, std::size_t size) {
+        StagedPieces<In>(call, stream, group.size).one_after_the_other(k, [&](In* staging, auto at, auto size) {
             GroupGuard together(call);
             for (std::size_t q = 0; q < group.size; ++q) {
                 const int peer = static_cast<int>(q);
@@ -146,34 +160,13 @@ struct Reductions {
     template <class In, class Out>
     static void reduce_extremes(const Call& call, const gpu::TimelineRef& stream, ReduceOp op, const In* input,
                                 std::size_t count, Out* output) {
-        In* const staging = staged<In>(call);
-        for_each_piece<In>(call, count, [&](std::size_t at, std::size_t size) {
+        const std::size_t ranks = call.group.size;
+        StagedPieces<In>(call, stream, ranks).one_after_the_other(count, [&](In* staging, auto at, auto size) {
             call.world.complete(
                 call, "ncclAllGather",
                 ncclAllGather(input + at, staging, size, datatype<In>(), call.group.comm, stream.native()));
-            Kernels::for_each_index(stream, size, Extreme<In, Out>{op, staging, call.group.size, size, output + at});
+            Kernels::for_each_index(stream, size, Extreme<In, Out>{op, staging, ranks, size, output + at});
         });
-    }
-
-    /// f(offset, size) for consecutive pieces of [0, k) of which one per rank fits into the staging memory.
-    template <class T, class F>
-    static void for_each_piece(const Call& call, std::size_t k, const F& f) {
-        const std::size_t most = aligned<T>(staging_elements<T>(call) / call.group.size);
-        for (std::size_t at = 0; at < k; at += most) { f(at, std::min(most, k - at)); }
-    }
-    template <class T>
-    static T* staged(const Call& call) noexcept {
-        return reinterpret_cast<T*>(call.world.staging().data());
-    }
-    template <class T>
-    static std::size_t staging_elements(const Call& call) noexcept {
-        return aligned<T>(call.world.staging().size() / sizeof(T));
-    }
-    /// Rounded down, so that all pieces begin where NCCL's and the kernels' wide loads can.
-    template <class T>
-    static constexpr std::size_t aligned(std::size_t count) noexcept {
-        constexpr std::size_t bytes = 128;
-        return count / (bytes / sizeof(T)) * (bytes / sizeof(T));
     }
 
     template <class T>

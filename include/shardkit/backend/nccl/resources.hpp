@@ -23,12 +23,16 @@ namespace shardkit::nccl::detail {
 struct Resources {
     /// Staging memory per rank: at least so much that pieces are aligned.
     static constexpr std::size_t staging_bytes_per_rank = 1024;
+    /// Each is waited for as soon as it is recorded.
+    static constexpr std::size_t conversion_events = 1;
 
     Resources(const Options& options, int device, std::size_t ranks, gpu::Watch& watch, SourceLocation where)
         : compute(stream(options.compute, own_compute, gpu::Priority::usual, where),
                   {.device = device, .watch = &watch}, where),
           communication(stream(options.communication, own_communication, gpu::Priority::greatest, where),
                         {.device = device, .watch = &watch}, where),
+          conversion(own_conversion.ref(where),
+                     {.events = conversion_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
           chunks(options.registration == Registration::none
                      ? std::unique_ptr<gpu::ChunkSource>(new gpu::DeviceChunks(device))
                      : std::make_unique<NcclChunks>(device)),
@@ -38,8 +42,10 @@ struct Resources {
 
     /// Whether work is still under way on one of the streams.
     bool busy() noexcept {
-        const bool result = cudaStreamQuery(compute.ref().native()) == cudaErrorNotReady ||
-                            cudaStreamQuery(communication.ref().native()) == cudaErrorNotReady;
+        const auto is_busy = [](gpu::Timeline& each) {
+            return cudaStreamQuery(each.ref().native()) == cudaErrorNotReady;
+        };
+        const bool result = is_busy(compute) || is_busy(communication) || is_busy(conversion);
         static_cast<void>(cudaGetLastError());
         return result;
     }
@@ -47,8 +53,11 @@ struct Resources {
     std::optional<gpu::Stream> own_compute;
     /// Of the greatest priority: a collective that starts late holds up all its peers.
     std::optional<gpu::Stream> own_communication;
+    /// Of sums that do not fit into the staging memory: see StagedPieces.
+    gpu::Stream own_conversion{gpu::Priority::greatest};
     gpu::Timeline compute;
     gpu::Timeline communication;
+    gpu::Timeline conversion;
     std::unique_ptr<gpu::ChunkSource> chunks;
     gpu::Arena arena;
     gpu::ArenaBuffer<std::uint8_t> staging;   ///< of the first chunk, so that NCCL knows it where it knows the chunks

@@ -23,4 +23,16 @@ inline ncclResult_t shrink([[maybe_unused]] ncclComm_t parent, [[maybe_unused]] 
 #endif
 }
 
+/// ncclCommRevoke, from NCCL 2.28.7 on: ends at once what the communicator has under way. False where it does not.
+inline bool revoke([[maybe_unused]] ncclComm_t comm) noexcept {
+#if NCCL_VERSION_CODE >= 22807
+    int version = 0;
+    if (ncclGetVersion(&version) == ncclSuccess && version >= 22807) {
+        const ncclResult_t code = ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT);
+        return code == ncclSuccess || code == ncclInProgress;
+    }
+#endif
+    return false;
+}
+
 }  // namespace shardkit::nccl::detail

@@ -139,6 +139,8 @@ class World final : public detail::Connections {
 
     /// For verbs: scratch memory of the device, used in the order in which verbs are given.
     std::span<std::byte> staging() const noexcept { return std::as_writable_bytes(resources_->staging.span()); }
+    /// Where a verb converts what it stages while NCCL moves something else; in that order too.
+    gpu::TimelineRef conversions() const noexcept { return resources_->conversion.ref(); }
     /// Pinned memory, two words for every rank of the World.
     std::span<std::uint64_t> wishes() const noexcept { return resources_->wishes.span(); }
 

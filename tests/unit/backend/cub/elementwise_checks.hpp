@@ -59,6 +59,30 @@ void check_convert(M& machine) {
     }
 }
 
+template <class From, class To, class M>
+void check_convert_rows(M& machine) {
+    constexpr std::size_t rows = 3;
+    for (const std::size_t columns : sizes()) {
+        for (const Offsets& at : offsets()) {
+            for (const std::size_t stride : {columns, columns + 1, columns + 8, 2 * columns + 24}) {
+                if (columns == 0) { continue; }
+                machine.clear();
+                const std::vector<From> values = hard_elements<From>(rows * stride, 5);
+                std::vector<To> expected(rows * columns);
+                for (std::size_t row = 0; row < rows; ++row) {
+                    detail::HostKernels::convert(InlineStream{},
+                                                 std::span<const From>(values).subspan(row * stride, columns),
+                                                 std::span<To>(expected).subspan(row * columns, columns));
+                }
+                const auto from = array(machine, values, at[0]);
+                const auto to = array(machine, std::vector<To>(rows * columns), at[1]);
+                M::Kernels::convert_rows(machine.stream(), from.view().data(), stride, to.span(), columns);
+                CHECK(same_bits(to.values(), expected));
+            }
+        }
+    }
+}
+
 template <class Addend, class Sum, class M>
 void check_accumulate(M& machine) {
     for (const std::size_t size : sizes()) {
@@ -133,6 +157,11 @@ void check_elementwise(M& machine) {
         each_floating([&]<class From>(Type<From>) {
             each_floating([&]<class To>(Type<To>) { check_convert<From, To>(machine); });
         });
+    }
+    SUBCASE("convert rows") {
+        check_convert_rows<bf16, float>(machine);
+        check_convert_rows<fp16, double>(machine);
+        check_convert_rows<float, double>(machine);
     }
     SUBCASE("accumulate") {
         each_floating([&]<class Addend>(Type<Addend>) {

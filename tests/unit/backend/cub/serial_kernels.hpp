@@ -40,6 +40,11 @@ struct SerialKernels {
                         SourceLocation where = SourceLocation::current()) {
         gpu::convert(launch, from, to, where);
     }
+    template <FloatingElement From, FloatingElement To>
+    static void convert_rows(Stream launch, const From* from, std::size_t stride, std::span<To> to,
+                             std::size_t columns) {
+        gpu::convert_rows(launch, from, stride, to, columns);
+    }
     template <FloatingElement Addend, FloatingElement Sum>
     static void accumulate(Stream launch, std::span<const Addend> addend, std::span<Sum> total,
                            SourceLocation where = SourceLocation::current()) {

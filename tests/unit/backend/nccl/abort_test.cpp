@@ -13,9 +13,18 @@
 #include <shardkit/backend/nccl/borrow.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/split.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "captured_step.hpp"
 #include "gpu_ranks.hpp"
+#include "step_trainer.hpp"
+#include "test_size.hpp"
 
 namespace {
 
@@ -50,6 +59,51 @@ void check_ends(std::size_t ranks, std::size_t gone, const F& f) {
         CAPTURE(rank);
         CAPTURE(outcomes[rank].text);
         CHECK(outcomes[rank].kind == (rank == gone ? Kind::none : Kind::comm));
+    }
+}
+
+/// Two steps, the second one captured and launched where `graph` says so.
+void train(nccl::World& world, const DynamicPolicy& policy, bool graph) {
+    using Mesh = DeviceMesh<dynamic, dynamic, dynamic>;
+    const Mesh mesh(world.world_group().size, 1, 1);
+    std::optional<CapturedStep> captured;
+    Rank<gpu_ranks::Engine, Mesh> rank(mesh, Comm(world), {}, world.streams());
+    step_trainer::Trainer<float, decltype(rank)> trainer(rank, policy, {.microbatches = 1});
+    trainer.step();
+    if (graph) {
+        captured.emplace(world.streams(), [&] { trainer.step(); });
+        captured->launch();
+    } else {
+        trainer.step();
+    }
+    static_cast<void>(trainer.outcome());
+    captured.reset();
+    world.finish();
+}
+
+/// Rank 1 is gone at each of its calls of NCCL, one after the other: the others end with an error, in time, unless it
+/// had made all the calls that they wait for. How many calls there were.
+std::size_t check_every_call(std::size_t ranks, const DynamicPolicy& policy, bool graph, std::size_t stride) {
+    for (std::size_t call = 0;; call += stride) {
+        CAPTURE(call);
+        restart();
+        nccl::Options options = gpu_ranks::impatient();
+        options.timeout = std::chrono::milliseconds(rank_checks::sanitized ? 300 : 60);
+        standin::kill_device_at(1, call);
+        const nccl::UniqueId id = nccl::UniqueId::create();
+        std::vector<char> through(ranks);
+        const auto outcomes = gpu_ranks::each_in_a_thread(ranks, [&](std::size_t rank) {
+            nccl::World world(id, ranks, rank, options);
+            train(world, policy, graph);
+            through[rank] = 1;
+        });
+        CHECK(standin::hangs() == 0);
+        if (outcomes[1].kind == Kind::none) { return call; }
+        CHECK(outcomes[1].kind == Kind::comm);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            CAPTURE(outcomes[rank].text);
+            CHECK((outcomes[rank].kind == Kind::comm || through[rank] == 1));
+        }
     }
 }
 
@@ -158,4 +212,16 @@ TEST_CASE(
     await_aborts();
     CHECK(ncclCommAbort(users[1]) == ncclSuccess);
     CHECK(standin::hangs() == 0);
+}
+
+TEST_CASE("nccl: a rank that is gone at any of its calls ends the others, on every policy, plain and in graphs") {
+    if (rank_checks::sanitized && test_size::reduced()) { return; }  // hundreds of runs that wait for a timeout
+    const std::size_t stride = test_size::reduced() ? 5 : 1;
+    CHECK(check_every_call(2, DynamicPolicy(FullShard{}), false, stride) > 30);
+    for (const DynamicPolicy& policy : {DynamicPolicy(NoShard{}), DynamicPolicy(ShardOptimizer{}),
+                                        DynamicPolicy(ShardGradOp{}), DynamicPolicy(FullShard{})}) {
+        CAPTURE(policy.name());
+        CHECK(check_every_call(2, policy, true, 4 * stride) >= 20);
+    }
+    CHECK(check_every_call(4, DynamicPolicy(HybridShard<2>{}), true, 4 * stride) >= 20);
 }

@@ -99,6 +99,7 @@ inline constexpr standin::Pace paces[] = {standin::Pace::lazy, standin::Pace::ea
 template <>
 struct verb_values::Bench<gpu_ranks::Comm> {
     static gpu_ranks::Comm::Stream stream(const gpu_ranks::Comm& comm) { return comm.streams().communication; }
+    static constexpr verb_oracle::Order all_reduce_order = verb_oracle::Order::downwards;
 
     template <class T>
     class Memory {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps as CUDA graphs, one graph per rank: launched, they compute what the same number of plain steps does,
-// bit for bit, whenever each stream runs.
+// Training steps as CUDA graphs, one graph per rank: launched, they compute what the same number of plain steps
+// does on threads, whenever each stream runs.
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "alone.hpp"
 #include "captured_step.hpp"
 #include "gpu_ranks.hpp"
+#include "largest_difference.hpp"
 #include "small_trainer_runs.hpp"
 #include "step_trainer.hpp"
 #include "test_size.hpp"
@@ -41,6 +43,12 @@ std::vector<Outcome> on_threads(std::size_t ranks, const sk::DynamicPolicy& poli
         outcomes[rank.rank()] = step_trainer::follow<T>(rank, policy, settings, plan, step_trainer::Repeat{});
     });
     return outcomes;
+}
+
+/// To a few roundings: NCCL adds in another order than threads do.
+bool close(const Outcome& given, const Outcome& expected, double bound) {
+    return largest_difference(given.parameters, expected.parameters) <= bound &&
+           std::ranges::equal(given.log, expected.log, [&](double x, double y) { return agrees(x, y, bound); });
 }
 
 /// f(rank, streams) on every rank. Empty when every rank ended well, and the stand-in saw nothing that would break on
@@ -72,7 +80,7 @@ void check(std::size_t ranks, const sk::DynamicPolicy& policy, const Settings& s
                 rank, policy, settings, plan, [&](const auto& step) { return CapturedStep(streams, step); });
         });
         CHECK(error == "");
-        for (std::size_t r = 0; r < ranks; ++r) { CHECK(step_trainer::same(given[r], expected[r])); }
+        for (std::size_t r = 0; r < ranks; ++r) { CHECK(close(given[r], expected[r], sizeof(T) == 2 ? 1e-2 : 1e-4)); }
     }
 }
 

@@ -5,12 +5,16 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/host/kernels.hpp>
+#include <shardkit/comm/stream.hpp>
+#include <shardkit/core/element.hpp>
 
 #include "../host/batched_kernels.hpp"
 
@@ -64,6 +68,18 @@ class LaunchedStream {
 /// As many workers for a row as on a GPU, and batches as there.
 struct Kernels : shardkit::test::BatchedKernels<LaunchedStream> {
     static constexpr std::size_t row_workers = 32;
+
+    template <shardkit::FloatingElement From, shardkit::FloatingElement To>
+    static void convert_rows(const LaunchedStream& stream, const From* from, std::size_t stride, std::span<To> to,
+                             std::size_t columns) {
+        stream.submit([=] {
+            for (std::size_t row = 0; row < to.size() / columns; ++row) {
+                shardkit::detail::HostKernels::convert(shardkit::InlineStream{},
+                                                       std::span<const From>(from + row * stride, columns),
+                                                       to.subspan(row * columns, columns));
+            }
+        });
+    }
 };
 
 }  // namespace host_functions

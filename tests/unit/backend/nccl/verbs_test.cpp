@@ -192,7 +192,8 @@ TEST_CASE("nccl: verbs on two streams run in the order in which they are given")
             all_reduce_in_place(world, ReduceOp::sum, values.span(), streams.communication);
             const auto tripled = [](float x) { return (x + x) + x; };
             for (std::size_t i = 0; i < 100; ++i) {
-                const float sum = reduced<float, float>(ReduceOp::sum, world.size(), i);
+                const float sum =
+                    reduced<float, float>(ReduceOp::sum, world.size(), i, verb_values::Bench<Comm>::all_reduce_order);
                 expect(same_bits(values[i], tripled(tripled(sum))), "element ", i);
             }
         });
@@ -220,8 +221,8 @@ TEST_CASE("nccl: a World's GPU need not be the one that its thread has selected"
 TEST_CASE("nccl: verbs are captured in a CUDA graph and run at every launch") {
     for (const standin::Pace pace : gpu_ranks::paces) {
         gpu_ranks::restart(pace);
-        const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::patient(), [](const Comm& world, nccl::World&) {
-            constexpr std::size_t count = 300;
+        const auto outcomes = gpu_ranks::with_world(2, little_staging(), [](const Comm& world, nccl::World&) {
+            constexpr std::size_t count = 2000;  // in pieces, on two streams
             const auto stream = verb_values::Bench<Comm>::stream(world);
             Values<bf16, Comm> values = verb_values::input<bf16>(world, world.rank(), count, 1);
             Values<bf16, Comm> sums(world, count, 2);
