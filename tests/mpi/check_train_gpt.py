@@ -2,7 +2,9 @@
 """check_train_gpt.py PROGRAM -- LAUNCHER...: train_gpt on processes gives what it gives on threads, bit for bit, prints
 once, and refuses bad input once."""
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -60,6 +62,24 @@ def check_models_that_differ():
     expect(done.returncode != 0 and "train_gpt: error" in done.stderr, "processes with other models are refused", done)
 
 
+def check_interrupted(folder):
+    """Ctrl-C ends mpirun, which leaves its processes the time that examples/run asks for."""
+    version = run([LAUNCHER[0], "--version"]).stdout
+    if "OpenRTE" not in version and "Open MPI" not in version:
+        print("left out, no Open MPI: an interrupted job")
+        return
+    path = folder / "interrupted.json"
+    with subprocess.Popen([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", *SMALL[2:], "--steps", "100000000", "--json",
+                           path],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, "OMPI_MCA_odls_base_sigkill_timeout": "3"}) as started:
+        next((line for line in started.stdout if line.startswith("step")), None)
+        started.send_signal(signal.SIGINT)
+        done = subprocess.CompletedProcess([], 0, *started.communicate(timeout=60))
+    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    expect(report.get("interrupted") and report["losses"], "an interrupted job writes what it reached", done)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="shardkit-mpi-") as name:
         folder = pathlib.Path(name)
@@ -68,6 +88,7 @@ def main():
         check_training(folder, 4, ["--policy", "hybrid_shard:2", "--dtype", "fp64", "--optimizer", "sgd"])
         check_training(folder, 2, ["--policy", "full_shard", "--dtype", "bf16"])
         check_models_that_differ()
+        check_interrupted(folder)
         check_training(folder, 1, ["--policy", "full_shard"])
         check_training(folder, 4, ["--sequence-parallel", "on", "--context", "ring"], "1x2x2")
         check_training(folder, 4, ["--policy", "no_shard", "--context", "gather", "--microbatches", "3"], "2x1x2")
