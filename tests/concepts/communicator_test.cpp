@@ -18,6 +18,8 @@
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/core/element.hpp>
 
+namespace communicator_test {
+
 namespace {
 
 using namespace shardkit;
@@ -134,3 +136,5 @@ TEST_CASE("Communicator: a minimal model is enough for the verbs that it has") {
     CHECK_NOTHROW(all_gather(comm, std::span<const float>(&shard, 1), std::span<float>(&full, 1), {}));
     CHECK_THROWS(all_gather(comm, std::span<const float>(&shard, 1), std::span<float>{}, {}));
 }
+
+}  // namespace communicator_test

@@ -20,6 +20,8 @@
 
 #include "least_engine.hpp"
 
+namespace engine_test {
+
 namespace {
 
 using namespace shardkit;
@@ -204,3 +206,5 @@ TEST_CASE("Engine: one without kernels makes ranks that communicate") {
     CHECK(rank.buffer<double>(4).size() == 0);
     CHECK_NOTHROW(barrier(rank.world(), rank.communication_stream()));
 }
+
+}  // namespace engine_test

@@ -9,6 +9,8 @@
 #include <shardkit/param/params.hpp>
 #include <shardkit/step/divisor.hpp>
 
+namespace param_type_test {
+
 namespace {
 
 using namespace shardkit;
@@ -73,3 +75,5 @@ TEST_CASE("MeshAxis: names of a user's axes are text in a set of axes") {
     CHECK(Axes<Expert, Cp>::names[0] == "expert");
     CHECK(Axes<Expert, Cp>::names[1] == "cp");
 }
+
+}  // namespace param_type_test

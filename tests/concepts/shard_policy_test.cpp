@@ -14,6 +14,8 @@
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/policy/shard_over.hpp>
 
+namespace shard_policy_test {
+
 namespace {
 
 using namespace shardkit;
@@ -110,3 +112,5 @@ TEST_CASE("ShardPolicy: shard_group may depend on the object") {
     chosen.ranks = 6;
     CHECK(policy_values(chosen, 12).shard_group == 6);
 }
+
+}  // namespace shard_policy_test

@@ -3,6 +3,8 @@
 
 #include <shardkit/comm/stream.hpp>
 
+namespace stream_test {
+
 namespace {
 
 using shardkit::InlineStream;
@@ -56,3 +58,5 @@ TEST_CASE("InlineStream: work is done before the call returns, so every event ha
     CHECK_NOTHROW(stream.wait(InlineStream::Event{}));
     CHECK_NOTHROW(stream.synchronize());
 }
+
+}  // namespace stream_test

@@ -14,6 +14,8 @@
 #include "test_size.hpp"
 #include "trainer_ranks.hpp"
 
+namespace cuda_trainer_test {
+
 namespace {
 
 using namespace trainer_ranks;
@@ -320,3 +322,5 @@ TEST_CASE("cuda_trainer: a rank that is gone at any of its calls ends the others
         }
     }
 }
+
+}  // namespace cuda_trainer_test

@@ -10,6 +10,8 @@
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/backend/cuda/host_work.hpp"
 
+namespace graph_test {
+
 namespace {
 
 using cuda_trainer::after::StepGraph;
@@ -111,3 +113,5 @@ TEST_CASE("StepGraph: a step that throws is not captured, and the streams go on"
     compute.synchronize();
     CHECK(clock == 2);
 }
+
+}  // namespace graph_test

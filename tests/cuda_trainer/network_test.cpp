@@ -13,6 +13,8 @@
 #include "launch_loop.hpp"
 #include "standin.hpp"
 
+namespace network_test {
+
 namespace {
 
 using namespace cuda_trainer;
@@ -155,3 +157,5 @@ TEST_CASE("network: gradients are added to, and in fp32 they are those of double
     CHECK(worst < 1e-5 * greatest);
     CHECK(greatest > 0.01);
 }
+
+}  // namespace network_test

@@ -14,6 +14,8 @@
 #include "../../examples/cuda_trainer/program.hpp"
 #include "trainer_ranks.hpp"
 
+namespace program_test {
+
 namespace {
 
 using namespace trainer_ranks;
@@ -177,3 +179,5 @@ TEST_CASE("cuda_trainer: a launcher's environment") {
     CHECK_THROWS_WITH_AS(device_of(given), "LOCAL_RANK=1 is not below the number of GPUs, 1", InputError);
     standin::reset();
 }
+
+}  // namespace program_test

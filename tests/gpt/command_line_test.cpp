@@ -13,6 +13,8 @@
 
 using namespace train_gpt;
 
+namespace command_line_test {
+
 namespace {
 
 /// Splits at blanks; '' is an empty argument.
@@ -187,3 +189,5 @@ TEST_SUITE("gpt.command_line") {
         }
     }
 }
+
+}  // namespace command_line_test

@@ -15,6 +15,8 @@
 using namespace train_gpt;
 using namespace train_gpt::test;
 
+namespace golden_test {
+
 namespace {
 
 nlohmann::json golden() {
@@ -88,3 +90,5 @@ TEST_SUITE("gpt.golden") {
         }
     }
 }
+
+}  // namespace golden_test

@@ -16,6 +16,8 @@
 
 using namespace train_gpt;
 
+namespace golden_training_test {
+
 namespace {
 
 struct Ranks {
@@ -117,3 +119,5 @@ TEST_SUITE("gpt.golden_training") {
         }
     }
 }
+
+}  // namespace golden_training_test

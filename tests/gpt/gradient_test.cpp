@@ -14,6 +14,8 @@
 using namespace train_gpt;
 using namespace train_gpt::test;
 
+namespace gradient_test {
+
 namespace {
 
 /// Weights away from the first values: every norm weight and bias is moved too, so that no term of a
@@ -159,3 +161,5 @@ TEST_SUITE("gpt.gradient") {
         check(shardkit::bf16{});
     }
 }
+
+}  // namespace gradient_test

@@ -16,6 +16,8 @@
 
 using namespace train_gpt;
 
+namespace kernels_test {
+
 TEST_SUITE("gpt.kernels") {
     TEST_CASE("the exponential is the library's within 2 ulp over the whole range of normal results") {
         const auto check = [](auto zero, double lowest, double highest) {
@@ -147,3 +149,5 @@ TEST_SUITE("gpt.kernels") {
         CHECK(init("a", "qkv_weight", 1) == Initialiser(42, 8)("a", "qkv_weight", 1));
     }
 }
+
+}  // namespace kernels_test

@@ -11,6 +11,8 @@
 using namespace train_gpt;
 using namespace train_gpt::test;
 
+namespace meshes_test {
+
 namespace {
 
 Options base_of_meshes() {
@@ -168,3 +170,5 @@ TEST_SUITE("gpt.meshes") {
         }
     }
 }
+
+}  // namespace meshes_test

@@ -13,6 +13,8 @@
 using namespace train_gpt;
 using namespace train_gpt::test;
 
+namespace pass_test {
+
 namespace {
 
 template <class T>
@@ -131,3 +133,5 @@ TEST_SUITE("gpt.pass") {
         CHECK(multiply_adds().all - before == batch.tokens() * per_token);
     }
 }
+
+}  // namespace pass_test

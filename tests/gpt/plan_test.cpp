@@ -9,6 +9,8 @@
 using namespace train_gpt;
 using namespace train_gpt::test;
 
+namespace plan_test {
+
 namespace {
 
 /// The default model, for 3 steps on `ranks` of dp.
@@ -42,3 +44,5 @@ TEST_SUITE("gpt.plan") {
         }
     }
 }
+
+}  // namespace plan_test

@@ -11,6 +11,8 @@
 using namespace train_gpt;
 using namespace train_gpt::test;
 
+namespace policies_test {
+
 namespace {
 
 /// f(options) for every policy on `world` data-parallel ranks.
@@ -171,3 +173,5 @@ TEST_SUITE("gpt.policies") {
         }
     }
 }
+
+}  // namespace policies_test

@@ -31,6 +31,8 @@
 using namespace train_gpt;
 namespace fs = std::filesystem;
 
+namespace program_test {
+
 namespace {
 
 /// A folder of its own, removed at the end.
@@ -240,3 +242,5 @@ TEST_SUITE("gpt.program") {
         CHECK(object.at("collectives").at("reduce_scatter").at("bytes").get<std::uint64_t>() > 0);
     }
 }
+
+}  // namespace program_test

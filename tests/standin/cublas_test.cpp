@@ -6,6 +6,8 @@
 
 #include "cuda_fixture.hpp"
 
+namespace cublas_test {
+
 namespace {
 
 constexpr std::size_t workspace_bytes = 1024;
@@ -93,3 +95,5 @@ TEST_CASE("cuBLAS: a workspace is memory of the device, at a multiple of 256 byt
     CHECK(cublasSetWorkspace(blas.handle, workspace.data + 256, 512) == CUBLAS_STATUS_SUCCESS);
     CHECK(cublasSetWorkspace(blas.handle, nullptr, 0) == CUBLAS_STATUS_SUCCESS);
 }
+
+}  // namespace cublas_test

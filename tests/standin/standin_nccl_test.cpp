@@ -15,6 +15,8 @@
 
 #include "cuda_fixture.hpp"
 
+namespace standin_nccl_test {
+
 using shardkit::bf16;
 using shardkit::fp16;
 using standin::Pace;
@@ -857,3 +859,5 @@ TEST_CASE("NCCL memory, registrations and windows") {
     void* memory = nullptr;
     CHECK(ncclMemAlloc(&memory, 1) == ncclUnhandledCudaError);
 }
+
+}  // namespace standin_nccl_test

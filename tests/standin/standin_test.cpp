@@ -7,6 +7,8 @@
 
 #include "cuda_fixture.hpp"
 
+namespace standin_test {
+
 using standin::Pace;
 
 TEST_CASE("lazy: work runs in order, and only when somebody waits for it") {
@@ -503,3 +505,5 @@ TEST_CASE("a full launch queue blocks whoever gives the stream more, until some 
     CHECK(ran == std::vector{0, 1});
     CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
 }
+
+}  // namespace standin_test

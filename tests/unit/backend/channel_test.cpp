@@ -7,6 +7,8 @@
 
 #include <shardkit/backend/threads/channel.hpp>
 
+namespace channel_test {
+
 using shardkit::threads::detail::Channel;
 using shardkit::threads::detail::Message;
 
@@ -73,3 +75,5 @@ TEST_CASE("channel: poison refuses posting and claiming, and an unclaimed messag
     fresh.word().poison();
     CHECK_FALSE(fresh.post(fresh.base(), message));
 }
+
+}  // namespace channel_test

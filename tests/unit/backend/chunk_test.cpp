@@ -5,6 +5,8 @@
 
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 
+namespace chunk_test {
+
 using shardkit::host::detail::Chunk;
 using shardkit::host::detail::chunk_of;
 
@@ -41,3 +43,5 @@ TEST_CASE("chunk: equal chunks when the count divides, also past 2^32 elements")
     static_assert(chunk_of(count, 4, 7, 8).end == count);
     CHECK(chunk_of(count, 2, 3, 8).size() == count / 8);
 }
+
+}  // namespace chunk_test

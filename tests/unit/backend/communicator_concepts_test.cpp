@@ -17,6 +17,8 @@
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/rank/context.hpp>
 
+namespace communicator_concepts_test {
+
 namespace {
 
 using namespace shardkit;
@@ -161,3 +163,5 @@ TEST_CASE("communicator concepts: the minimal model can be called through every 
     CHECK_NOTHROW(send_receive(comm, in, 0, out, 0, {}));
     CHECK_NOTHROW(barrier(comm, {}));
 }
+
+}  // namespace communicator_concepts_test

@@ -9,6 +9,9 @@
 #include "verb_oracle.hpp"
 
 using namespace shardkit;
+
+namespace copy_elements_test {
+
 using verb_oracle::Guarded;
 
 TEST_CASE("stream elements: every size and alignment is copied, and nothing beside it") {
@@ -33,3 +36,5 @@ TEST_CASE("stream elements: only what exceeds the caches is streamed") {
     CHECK(host::detail::store_for(host::detail::streaming_bytes) == host::detail::Store::cached);
     CHECK(host::detail::store_for(host::detail::streaming_bytes + 1) == host::detail::Store::streaming);
 }
+
+}  // namespace copy_elements_test

@@ -9,6 +9,8 @@
 
 #include "rank_checks.hpp"
 
+namespace deadlock_watch_test {
+
 namespace {
 
 using namespace shardkit;
@@ -92,3 +94,5 @@ TEST_CASE("deadlock watch: ranks that stand still at different times are no dead
     w.wait(1);
     CHECK_FALSE(w.watch.look().has_value());
 }
+
+}  // namespace deadlock_watch_test

@@ -13,6 +13,8 @@
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
 
+namespace self_test {
+
 namespace {
 
 using namespace shardkit;
@@ -70,3 +72,5 @@ TEST_CASE("self: messages that could only wait for ever are errors") {
                     CommError);
     CHECK_THROWS_AS(send(comm, std::span<const float>(values), 1, {}), std::invalid_argument);
 }
+
+}  // namespace self_test

@@ -13,6 +13,8 @@
 #include "rank_checks.hpp"
 #include "verb_suite.hpp"
 
+namespace threads_carried_test {
+
 namespace {
 
 using namespace shardkit;
@@ -93,3 +95,5 @@ TEST_CASE("threads: calls of which some travel and some do not disagree on every
         }
     });
 }
+
+}  // namespace threads_carried_test

@@ -14,6 +14,8 @@
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
 
+namespace threads_deadlock_test {
+
 namespace {
 
 using namespace shardkit;
@@ -120,3 +122,5 @@ TEST_CASE("threads: ranks that wait often and briefly are no deadlock") {
                     },
                     {.waiting = threads::WaitMode::block, .deadlock_check = std::chrono::milliseconds(1)});
 }
+
+}  // namespace threads_deadlock_test

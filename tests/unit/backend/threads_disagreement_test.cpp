@@ -16,6 +16,8 @@
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
 
+namespace threads_disagreement_test {
+
 namespace {
 
 using namespace shardkit;
@@ -179,3 +181,5 @@ TEST_CASE("threads: sender and receiver that disagree are both told, and nothing
     check(exchange(1.0F, 10, std::int32_t{1}, 10), "10 fp32", "10 int32");
     check(exchange(1.0, 0, 1.0, 1), "0 fp64", "1 fp64");
 }
+
+}  // namespace threads_disagreement_test

@@ -19,6 +19,8 @@
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
 
+namespace threads_failure_test {
+
 namespace {
 
 using namespace shardkit;
@@ -333,3 +335,5 @@ TEST_CASE("threads: failures that race with running verbs end every rank and fre
         }
     }
 }
+
+}  // namespace threads_failure_test

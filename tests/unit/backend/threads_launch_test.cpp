@@ -21,6 +21,8 @@
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
 
+namespace threads_launch_test {
+
 namespace {
 
 using namespace shardkit;
@@ -115,3 +117,5 @@ TEST_CASE("threads: when there are too many ranks, none runs and the caller is t
     threads::launch(64, [&](const Comm&) { ++runs; });
     CHECK(runs == 64);
 }
+
+}  // namespace threads_launch_test

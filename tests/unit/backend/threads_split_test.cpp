@@ -11,6 +11,8 @@
 
 #include "verb_suite.hpp"
 
+namespace threads_split_test {
+
 namespace {
 
 using namespace shardkit;
@@ -61,3 +63,5 @@ TEST_CASE("threads: colors from 2^63 on are refused") {
     CHECK_NOTHROW(threads::launch(
         2, [](const Comm& world) { split(world, (std::size_t{1} << 63U) - 1, ~std::size_t{0}, "x"); }));
 }
+
+}  // namespace threads_split_test

@@ -12,6 +12,8 @@
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
 
+namespace threads_traffic_test {
+
 namespace {
 
 using namespace shardkit;
@@ -111,3 +113,5 @@ TEST_CASE("threads: a split of four ranks costs 16 bytes from each peer") {
         expect_row(world.traffic().entries().at(0), Verb::split, "world", 1, 64, 48);
     });
 }
+
+}  // namespace threads_traffic_test

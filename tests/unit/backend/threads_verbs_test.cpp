@@ -9,6 +9,8 @@
 
 #include "verb_suite.hpp"
 
+namespace threads_verbs_test {
+
 namespace {
 
 using namespace shardkit;
@@ -83,3 +85,5 @@ TEST_CASE("threads: results do not depend on the run or on how ranks wait") {
 TEST_CASE("threads: sizes that do not fit are refused before anything is communicated") {
     threads::launch(2, [](const Comm& world) { sizes_that_do_not_fit_are_refused(world); });
 }
+
+}  // namespace threads_verbs_test

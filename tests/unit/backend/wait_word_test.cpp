@@ -6,6 +6,8 @@
 
 #include <shardkit/backend/threads/wait_word.hpp>
 
+namespace wait_word_test {
+
 namespace {
 
 using shardkit::threads::detail::Progress;
@@ -117,3 +119,5 @@ TEST_CASE("wait word: looks that were in vain make the budget smaller, those tha
     none.came();
     CHECK(none.looks() == 0);
 }
+
+}  // namespace wait_word_test

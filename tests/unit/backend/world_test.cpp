@@ -9,6 +9,8 @@
 
 #include "rank_checks.hpp"
 
+namespace world_test {
+
 namespace {
 
 using namespace shardkit;
@@ -82,3 +84,5 @@ TEST_CASE("world: a PeerError of the user's own making counts as the rank's own 
     CHECK(heard.rank() == 0);
     CHECK(contains(heard.what(), "rank 0 failed: mine: call"));
 }
+
+}  // namespace world_test

@@ -14,6 +14,8 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 
+namespace compare_calls_test {
+
 namespace {
 
 using namespace shardkit;
@@ -102,3 +104,5 @@ TEST_CASE("compare_calls: what is longer ago than ranks remember is said to be")
               "the ranks disagree in call 744 or before: rank 0 calls nothing more, rank 1 calls all_gather of 744 "
               "fp32 at train.cpp:1");
 }
+
+}  // namespace compare_calls_test

@@ -16,6 +16,8 @@
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/comm/split.hpp>
 
+namespace journal_test {
+
 namespace {
 
 using namespace shardkit;
@@ -140,3 +142,5 @@ TEST_CASE("CallObserver: sees the verbs of a rank alone as well, which leave no 
                                                    "after broadcast over world out 4"});
     CHECK(world.journal().recent_calls().empty());
 }
+
+}  // namespace journal_test

@@ -6,6 +6,8 @@
 
 #include <shardkit/comm/traffic_log.hpp>
 
+namespace traffic_log_test {
+
 namespace {
 
 using namespace shardkit;
@@ -84,3 +86,5 @@ static_assert(name(Verb::all_gather) == "all_gather" && name(Verb::reduce_scatte
 static_assert(name(Verb::all_reduce) == "all_reduce" && name(Verb::broadcast) == "broadcast");
 static_assert(name(Verb::all_to_all) == "all_to_all" && name(Verb::send) == "send");
 static_assert(name(Verb::receive) == "receive" && name(Verb::barrier) == "barrier" && name(Verb::split) == "split");
+
+}  // namespace traffic_log_test

@@ -21,6 +21,8 @@
 #include "../thrown_message.hpp"
 #include "recording_communicator.hpp"
 
+namespace verbs_test {
+
 namespace {
 
 using namespace shardkit;
@@ -229,3 +231,5 @@ TEST_CASE("verbs on one rank refuse wrong sizes with the same sentences") {
     CHECK(message([&] { receive(comm, out, 1, {}, here); }) ==
           refused("receive over dp: peer 1, expected a rank below 1"));
 }
+
+}  // namespace verbs_test

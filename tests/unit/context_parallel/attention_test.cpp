@@ -19,6 +19,8 @@
 
 namespace sk = shardkit;
 
+namespace attention_test {
+
 namespace {
 
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
@@ -280,3 +282,5 @@ TEST_CASE("cp: sizes that do not fit are refused by name") {
                              std::invalid_argument);
     });
 }
+
+}  // namespace attention_test

@@ -12,6 +12,8 @@
 namespace sk = shardkit;
 namespace test = shardkit::test;
 
+namespace bf16_test {
+
 TEST_CASE("bf16: every bit pattern widens to its value and returns unchanged") {
     test::check_every_pattern<sk::bf16>(test::bf16_format);
 }
@@ -43,3 +45,5 @@ static_assert(static_cast<float>(sk::bf16(-1.5F)) == -1.5F);
 static_assert(std::is_trivially_copyable_v<sk::bf16> && sizeof(sk::bf16) == 2);
 static_assert(!std::is_convertible_v<float, sk::bf16> && !std::is_convertible_v<sk::bf16, float>,
               "no silent loss of precision");
+
+}  // namespace bf16_test

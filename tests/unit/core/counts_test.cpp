@@ -8,6 +8,8 @@
 
 namespace sk = shardkit;
 
+namespace counts_test {
+
 namespace {
 
 template <class A, class B>
@@ -44,3 +46,5 @@ static_assert(Adds<sk::ElementCount, sk::ElementCount>);
 static_assert(!Adds<sk::ElementCount, sk::ByteCount> && !Adds<sk::ElementCount, int>, "kinds do not mix");
 static_assert(!Compares<sk::ElementCount, sk::ByteCount>);
 static_assert(!std::convertible_to<std::uint64_t, sk::ElementCount>, "a bare number has no kind");
+
+}  // namespace counts_test

@@ -12,6 +12,8 @@
 
 namespace sk = shardkit;
 
+namespace error_test {
+
 namespace {
 
 sk::SourceLocation here(sk::SourceLocation where = sk::SourceLocation::current()) { return where; }
@@ -72,3 +74,5 @@ TEST_CASE("concat: texts and numbers of every kind") {
 
 static_assert(std::is_base_of_v<std::logic_error, sk::UsageError>);
 static_assert(std::is_base_of_v<std::runtime_error, sk::CommError>);
+
+}  // namespace error_test

@@ -9,6 +9,8 @@
 
 namespace sk = shardkit;
 
+namespace factor_test {
+
 TEST_CASE("Factor: a number in range is one float, and changes no bits") {
     for (const double number : {1.0, 1.0 / 3, -0.7, 0x1p-126, 0x1p127}) {
         const sk::Factor<float> factor(number);
@@ -35,3 +37,5 @@ TEST_CASE("Factor: beyond the range of float") {
     constexpr sk::Factor<float> known(0x1p-140);
     static_assert(known * 0x1p120F == 0x1p-20F);
 }
+
+}  // namespace factor_test

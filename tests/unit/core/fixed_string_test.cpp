@@ -7,6 +7,8 @@
 
 #include <shardkit/core/fixed_string.hpp>
 
+namespace fixed_string_test {
+
 namespace {
 
 template <shardkit::FixedString Name>
@@ -27,3 +29,5 @@ TEST_CASE("FixedString: the literal outlives the expression that named it") {
     CHECK(std::string(name) == "blocks.3.attention.key.bias");
     CHECK(name.data() == Named<"blocks.3.attention.key.bias">::name.data());
 }
+
+}  // namespace fixed_string_test

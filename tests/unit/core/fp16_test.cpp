@@ -12,6 +12,8 @@
 namespace sk = shardkit;
 namespace test = shardkit::test;
 
+namespace fp16_test {
+
 TEST_CASE("fp16: every bit pattern widens to its value and returns unchanged") {
     test::check_every_pattern<sk::fp16>(test::fp16_format);
 }
@@ -47,3 +49,5 @@ static_assert(static_cast<float>(sk::fp16(-1.5F)) == -1.5F);
 static_assert(std::is_trivially_copyable_v<sk::fp16> && sizeof(sk::fp16) == 2);
 static_assert(!std::is_convertible_v<float, sk::fp16> && !std::is_convertible_v<sk::fp16, float>,
               "no silent loss of precision");
+
+}  // namespace fp16_test

@@ -8,6 +8,8 @@
 
 #include <shardkit/layout/boxes.hpp>
 
+namespace boxes_test {
+
 namespace {
 
 using namespace shardkit;
@@ -139,3 +141,5 @@ static_assert([] {
     for_each_box(shape, {2, 11}, [&](const Box& box) { elements += box.extents[0] * box.extents[1]; });
     return elements;
 }() == 9);
+
+}  // namespace boxes_test

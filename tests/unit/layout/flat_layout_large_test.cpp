@@ -14,6 +14,8 @@
 #include "../thrown_message.hpp"
 #include "laid_out.hpp"
 
+namespace flat_layout_large_test {
+
 namespace {
 
 using namespace shardkit;
@@ -146,3 +148,5 @@ TEST_CASE("FlatLayout: random sizes of every magnitude, against 128-bit arithmet
     }
     CHECK(accepted > 5000);
 }
+
+}  // namespace flat_layout_large_test

@@ -12,6 +12,8 @@
 #include "laid_out.hpp"
 #include "layout_oracle.hpp"
 
+namespace flat_layout_test {
+
 namespace {
 
 using namespace shardkit;
@@ -126,3 +128,5 @@ TEST_CASE("alignment_for: a multiple of it starts on a 128-byte boundary in ever
     }
     static_assert(alignment_for(sizeof(bf16)) == 64 && alignment_for(4) == 32 && alignment_for(8) == 16);
 }
+
+}  // namespace flat_layout_test

@@ -5,6 +5,8 @@
 
 #include <shardkit/layout/index_range.hpp>
 
+namespace index_range_test {
+
 namespace {
 
 using shardkit::IndexRange;
@@ -60,3 +62,5 @@ TEST_CASE("relative_to: the same elements counted from the origin") {
 static_assert(IndexRange{}.empty() && IndexRange{}.size() == 0);
 static_assert(IndexRange{3, 7}.size() == 4 && !IndexRange{3, 7}.empty() && IndexRange{3, 3}.empty());
 static_assert(IndexRange{3, 7} == IndexRange{3, 7} && !(IndexRange{3, 7} == IndexRange{3, 6}));
+
+}  // namespace index_range_test

@@ -10,6 +10,8 @@
 #include "laid_out.hpp"
 #include "layout_oracle.hpp"
 
+namespace segments_test {
+
 namespace {
 
 using namespace shardkit;
@@ -98,3 +100,5 @@ TEST_CASE("for_each_segment: past 2^32") {
     CHECK(found[1].parameter == 1);
     CHECK(found[1].flat == IndexRange{6'000'000'000, 6'000'000'005});
 }
+
+}  // namespace segments_test

@@ -8,6 +8,8 @@
 
 #include <shardkit/layout/shard_range.hpp>
 
+namespace shard_range_test {
+
 namespace {
 
 using namespace shardkit;
@@ -129,3 +131,5 @@ TEST_CASE("chunk_range: torch.chunk's rule for every small case, and min(r c, d0
         }
     }
 }
+
+}  // namespace shard_range_test

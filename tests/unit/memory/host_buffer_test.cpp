@@ -15,6 +15,8 @@
 
 #include "../thrown_message.hpp"
 
+namespace host_buffer_test {
+
 namespace {
 
 using namespace shardkit;
@@ -87,3 +89,5 @@ TEST_CASE("HostBuffer: sizes beyond the address space are refused before anythin
     // 4 * 2^62 bytes would wrap to none.
     CHECK_THROWS_AS(HostBuffer<float>{std::size_t{1} << 62U}, std::length_error);
 }
+
+}  // namespace host_buffer_test

@@ -13,6 +13,8 @@
 
 #include "../thrown_message.hpp"
 
+namespace slot_pool_test {
+
 namespace {
 
 using namespace shardkit;
@@ -257,3 +259,5 @@ TEST_CASE("SlotLease: acquire returns the event after which the slot may be writ
     a.release({17});
     CHECK(b.acquire("b", here).number == 17);
 }
+
+}  // namespace slot_pool_test

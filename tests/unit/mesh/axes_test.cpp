@@ -10,6 +10,8 @@
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 
+namespace axes_test {
+
 namespace {
 
 using namespace shardkit;
@@ -98,3 +100,5 @@ TEST_CASE("axes_label: of axes that the program chooses, and the names that stan
     CHECK(named_axes(split(1, 4, 1, 1), DataAxes{}) == Axes<Dp>{});
     CHECK(named_axes(split(1, 1, 1, 1), DataAxes{}) == Axes<>{});
 }
+
+}  // namespace axes_test

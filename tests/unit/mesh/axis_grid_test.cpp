@@ -18,6 +18,8 @@
 #include "../thrown_message.hpp"
 #include "arange.hpp"
 
+namespace axis_grid_test {
+
 namespace {
 
 using mesh_oracle::Arange;
@@ -198,3 +200,5 @@ static_assert(AxisGrid{{"dp", 2}, {"tp", 3}}.size() == 6);
 static_assert(AxisGrid{{"dp", 2}, {"tp", 3}}.coordinate("tp", 5) == 2);
 static_assert(AxisGrid{{"dp", 8}}.split_axis("dp", 4, "replicate", "shard").extent("replicate") == 2);
 static_assert(AxisGrid{{"dp", 2}, {"cp", 3}}.has("cp") && !AxisGrid{{"dp", 2}}.has("cp"));
+
+}  // namespace axis_grid_test

@@ -15,6 +15,8 @@
 #include "../thrown_message.hpp"
 #include "arange.hpp"
 
+namespace device_mesh_test {
+
 namespace {
 
 using namespace shardkit;
@@ -167,3 +169,5 @@ static_assert(DeviceMesh<4, 2, 3>{}.extent<Cp>() == 3 && DeviceMesh<dynamic>{9}.
 static_assert(DeviceMesh<4, 2, dynamic>::static_dp == 4 && DeviceMesh<4, 2, dynamic>::static_cp == dynamic);
 static_assert(DefaultMade<DeviceMesh<4, 2, 1>>);
 static_assert(!DefaultMade<DeviceMesh<dynamic, 2, 1>> && !DefaultMade<DeviceMesh<4, 2, dynamic>>);
+
+}  // namespace device_mesh_test

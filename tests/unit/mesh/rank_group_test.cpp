@@ -7,6 +7,8 @@
 
 #include <shardkit/mesh/axis_grid.hpp>
 
+namespace rank_group_test {
+
 namespace {
 
 using shardkit::AxisGrid;
@@ -47,3 +49,5 @@ TEST_CASE("RankGroup: groups that stem from different meshes compare by ranks al
 
 static_assert(grid.group(ac, 7).color() == 0 && grid.group(ac, 7).index() == 3);
 static_assert(grid.group(b, 8).member(1) == 8 && grid.group(b, 8).color() == 6);
+
+}  // namespace rank_group_test

@@ -16,6 +16,8 @@
 namespace sk = shardkit;
 namespace test = shardkit::test;
 
+namespace adamw_test {
+
 namespace {
 
 sk::AdamWOptions options_of(const nlohmann::json& golden) {
@@ -138,3 +140,5 @@ TEST_CASE("adamw_update: constants are made in double and rounded once") {
     CHECK(update.inverse_root == static_cast<float>(1 / std::sqrt(1 - power2)));
     CHECK(update.gradient_scale == sk::Factor<float>(1.0 / 3));
 }
+
+}  // namespace adamw_test

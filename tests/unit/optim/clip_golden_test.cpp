@@ -16,6 +16,8 @@
 namespace sk = shardkit;
 namespace test = shardkit::test;
 
+namespace clip_golden_test {
+
 TEST_CASE_TEMPLATE("norm_partial: PyTorch's clip_grad_norm_, norm and clipped gradients", A, float, double) {
     const double tolerance = sizeof(A) == 4 ? 5e-7 : 1e-15;
     const auto cases = test::golden_cases<A>("clip");
@@ -46,3 +48,5 @@ TEST_CASE_TEMPLATE("norm_partial: PyTorch's clip_grad_norm_, norm and clipped gr
         CHECK(worst <= tolerance);
     }
 }
+
+}  // namespace clip_golden_test

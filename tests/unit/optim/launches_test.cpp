@@ -26,6 +26,9 @@
 #include "counting_engine.hpp"
 
 namespace sk = shardkit;
+
+namespace launches_test {
+
 using counting::launches;
 using counting::on_one_rank;
 
@@ -249,3 +252,5 @@ TEST_CASE("launches: a model whose group was exchanged has a norm's table of its
         }
     });
 }
+
+}  // namespace launches_test

@@ -23,6 +23,9 @@
 #include "unit/sharded/linear_layer.hpp"
 
 namespace sk = shardkit;
+
+namespace lion_step_test {
+
 using toy::Bias;
 using toy::Flat;
 using toy::Weight;
@@ -239,3 +242,5 @@ TEST_CASE("Lion: wrong hyper-parameters are refused by name") {
         CHECK(optimizer.options() == sk::LionOptions{});
     });
 }
+
+}  // namespace lion_step_test

@@ -16,6 +16,8 @@
 namespace sk = shardkit;
 namespace test = shardkit::test;
 
+namespace lion_test {
+
 namespace {
 
 sk::LionOptions options_of(const nlohmann::json& golden) {
@@ -160,3 +162,5 @@ constexpr double after_one_constant_step() {
 }  // namespace
 
 static_assert(after_one_constant_step() == 1, "usable in constant expressions");
+
+}  // namespace lion_test

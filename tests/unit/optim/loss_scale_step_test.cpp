@@ -20,6 +20,9 @@
 #include "unit/sharded/linear_layer.hpp"
 
 namespace sk = shardkit;
+
+namespace loss_scale_step_test {
+
 using toy::Bias;
 using toy::Flat;
 
@@ -135,3 +138,5 @@ TEST_CASE("a scale that is a power of two changes no bit of the result") {
     CHECK(train(64) == plain);
     CHECK(train(0.25) == plain);
 }
+
+}  // namespace loss_scale_step_test

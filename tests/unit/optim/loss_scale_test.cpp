@@ -14,6 +14,8 @@
 namespace sk = shardkit;
 namespace test = shardkit::test;
 
+namespace loss_scale_test {
+
 TEST_CASE("LossScaleState: PyTorch's sequences of scales") {
     const auto& cases = test::optimizer_golden().at("loss_scale");
     REQUIRE(cases.size() == 3);
@@ -55,3 +57,5 @@ TEST_CASE("found_inf: any nonfinite count is a yes, an overflowed sum alone is n
     total += {.sum_of_squares = 4};
     CHECK(total == sk::detail::NormPartial{7, 3});
 }
+
+}  // namespace loss_scale_test

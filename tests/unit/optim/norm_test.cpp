@@ -16,6 +16,8 @@
 
 namespace sk = shardkit;
 
+namespace norm_test {
+
 namespace {
 
 struct Weight : sk::Param<"weight", double, 3> {};
@@ -81,3 +83,5 @@ TEST_CASE("GlobalNorm: refused once its memory belongs to a later norm") {
                           "GlobalNorm: 16 more norms were taken before this one was used, expected fewer than 16");
     });
 }
+
+}  // namespace norm_test

@@ -21,6 +21,9 @@
 #include "unit/sharded/linear_layer.hpp"
 
 namespace sk = shardkit;
+
+namespace optimizer_step_test {
+
 using toy::Bias;
 using toy::Flat;
 using toy::Weight;
@@ -240,3 +243,5 @@ TEST_CASE("wrong hyper-parameters, paths and parameter groups are refused by nam
         }
     });
 }
+
+}  // namespace optimizer_step_test

@@ -15,6 +15,8 @@
 
 namespace sk = shardkit;
 
+namespace options_test {
+
 namespace {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
@@ -111,3 +113,5 @@ TEST_CASE("LossScaleOptions: bad numbers are named") {
         CHECK_THROWS_AS((sk::LossScale{rank, {.initial = -1}}), std::invalid_argument);
     });
 }
+
+}  // namespace options_test

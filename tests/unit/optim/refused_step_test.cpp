@@ -21,6 +21,9 @@
 // Steps that are refused: both sides are named, and the gradients are still the caller's.
 
 namespace sk = shardkit;
+
+namespace refused_step_test {
+
 using toy::Flat;
 
 namespace {
@@ -179,3 +182,5 @@ TEST_CASE("a step refused because the model's vector has changed leaves the grad
         CHECK_NOTHROW(optimizer.step(std::move(given)));
     });
 }
+
+}  // namespace refused_step_test

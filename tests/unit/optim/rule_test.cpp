@@ -20,6 +20,9 @@
 #include "unit/sharded/linear_layer.hpp"
 
 namespace sk = shardkit;
+
+namespace rule_test {
+
 using toy::Bias;
 using toy::Flat;
 using toy::Weight;
@@ -190,3 +193,5 @@ TEST_CASE("a rule may use fewer states than it has, and only numbers that its up
                              std::logic_error);
     });
 }
+
+}  // namespace rule_test

@@ -15,6 +15,8 @@
 namespace sk = shardkit;
 namespace test = shardkit::test;
 
+namespace sgd_test {
+
 namespace {
 
 sk::SgdOptions options_of(const nlohmann::json& golden) {
@@ -118,3 +120,5 @@ constexpr double after_one_constant_step() {
 }  // namespace
 
 static_assert(after_one_constant_step() == -0.5, "usable in constant expressions");
+
+}  // namespace sgd_test

@@ -21,6 +21,8 @@
 
 namespace sk = shardkit;
 
+namespace step_work_test {
+
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -122,3 +124,5 @@ TEST_CASE("a model without groups has no norm and no optimizer") {
     auto model = sk::groups(none);
     CHECK_USAGE_ERROR((sk::SGD{model, {}}), "groups(...): this model has no groups: every range is empty");
 }
+
+}  // namespace step_work_test

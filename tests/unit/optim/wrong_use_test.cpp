@@ -20,6 +20,9 @@
 // Uses that compile and would give a wrong number: each is an error that names both sides.
 
 namespace sk = shardkit;
+
+namespace wrong_use_test {
+
 using toy::Flat;
 
 namespace {
@@ -196,3 +199,5 @@ TEST_CASE("divisors and loss scales whose reciprocal no float holds") {
         });
     }
 }
+
+}  // namespace wrong_use_test

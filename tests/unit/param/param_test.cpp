@@ -7,6 +7,8 @@
 
 #include <shardkit/param/param.hpp>
 
+namespace param_test {
+
 namespace {
 
 using namespace shardkit;
@@ -38,3 +40,5 @@ TEST_CASE("Param: names are views of static storage") {
     CHECK(Weight::name.data() == Other::name.data());
     CHECK(std::string_view(Deep::name) == "deep");
 }
+
+}  // namespace param_test

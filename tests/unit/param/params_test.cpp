@@ -9,6 +9,8 @@
 
 #include <shardkit/param/params.hpp>
 
+namespace params_test {
+
 namespace {
 
 using namespace shardkit;
@@ -56,3 +58,5 @@ TEST_CASE("Params: masks name parameters, aliases stand for their target") {
     CHECK(Tied::mask<TiedA, A>().count() == 1);
     CHECK(Group::mask<B>().size() == 3);
 }
+
+}  // namespace params_test

@@ -11,6 +11,8 @@
 
 #include "../thrown_message.hpp"
 
+namespace shapes_test {
+
 namespace {
 
 using namespace shardkit;
@@ -91,3 +93,5 @@ TEST_CASE("Shapes: extents from arrays and vectors that a program has") {
     CHECK(shapes.numels()[1] == 9);
     CHECK_INVALID_ARGUMENT(shape<Bias>(dims), "shape of 'bias': 2 extents, expected 1");
 }
+
+}  // namespace shapes_test

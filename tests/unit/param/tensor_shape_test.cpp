@@ -6,6 +6,8 @@
 
 #include <shardkit/param/tensor_shape.hpp>
 
+namespace tensor_shape_test {
+
 namespace {
 
 using shardkit::TensorShape;
@@ -29,3 +31,5 @@ TEST_CASE("TensorShape: described as a list of extents") {
     CHECK(TensorShape{2, {768, 3072}}.describe() == "[768, 3072]");
     CHECK(TensorShape{3, {1, largest, 2}}.describe() == "[1, 18446744073709551615, 2]");
 }
+
+}  // namespace tensor_shape_test

@@ -13,6 +13,8 @@
 
 #include "unit/thrown_message.hpp"
 
+namespace tensor_view_test {
+
 namespace {
 
 using namespace shardkit;
@@ -97,3 +99,5 @@ TEST_CASE("TensorView: checked builds refuse a view of an earlier generation") {
         CHECK_NOTHROW(before.data());
     }
 }
+
+}  // namespace tensor_view_test

@@ -19,6 +19,8 @@
 
 namespace sk = shardkit;
 
+namespace labels_test {
+
 namespace {
 
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
@@ -109,3 +111,5 @@ TEST_CASE("groups that shard over cp as well have their own labels, in plan and 
     CHECK(table.find("  all_gather      dp_shard x cp          12 calls") == 0);
     CHECK(table.find("  all_reduce      dp_replicate            3 calls") != std::string::npos);
 }
+
+}  // namespace labels_test

@@ -16,6 +16,8 @@
 
 namespace sk = shardkit;
 
+namespace plan_test {
+
 namespace {
 
 template <class E>
@@ -248,3 +250,5 @@ TEST_CASE("the traffic plan is what the engine counts") {
         compare_policies<sk::Precision<sk::bf16>>(4, 1, microbatches);
     }
 }
+
+}  // namespace plan_test

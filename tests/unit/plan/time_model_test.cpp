@@ -19,6 +19,8 @@
 
 namespace sk = shardkit;
 
+namespace time_model_test {
+
 namespace {
 
 /// 1 us and 1 GB/s within a node, 10 us and 0.1 GB/s across.
@@ -105,3 +107,5 @@ TEST_CASE("the norm's all-reduce runs over the world; a message is counted where
     const double expected = 6e-5 + 96 / 1e8 + 2e-6 + 2000 / 1e9;
     CHECK(sk::communication_seconds(plan, mesh, model(2)) == doctest::Approx(expected).epsilon(1e-12));
 }
+
+}  // namespace time_model_test

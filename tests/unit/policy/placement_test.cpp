@@ -7,6 +7,8 @@
 
 #include "../thrown_message.hpp"
 
+namespace placement_test {
+
 namespace {
 
 using enum shardkit::Placement;
@@ -39,3 +41,5 @@ TEST_CASE("transition: the table at run time") {
     CHECK(transition(replicated, sharded) == Transition::slice);
     CHECK(transition(partial, partial) == Transition::none);
 }
+
+}  // namespace placement_test

@@ -22,6 +22,8 @@
 
 #include "../thrown_message.hpp"
 
+namespace policies_test {
+
 namespace {
 
 using namespace shardkit;
@@ -267,3 +269,5 @@ TEST_CASE("HybridShard: a group of no ranks is refused") {
     CHECK(HybridShard<dynamic>{5}.shard_group(10) == 5);
     CHECK(HybridShard<2>{}.shard_group(10) == 2);
 }
+
+}  // namespace policies_test

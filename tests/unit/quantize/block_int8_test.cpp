@@ -8,6 +8,8 @@
 
 #include <shardkit/quantize/block_int8.hpp>
 
+namespace block_int8_test {
+
 using Format = shardkit::BlockInt8<>;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
@@ -55,3 +57,5 @@ TEST_CASE("a scale too small for fp32 gives zeros, not garbage") {
     CHECK(Format::scale(smallest) == 0);
     CHECK(Format::encode(smallest, Format::scale(smallest)) == 0);
 }
+
+}  // namespace block_int8_test

@@ -19,6 +19,8 @@
 namespace sk = shardkit;
 namespace test = shardkit::test;
 
+namespace quantize_test {
+
 namespace {
 
 template <class T, std::size_t Block>
@@ -87,3 +89,5 @@ TEST_CASE("sizes that disagree are named") {
                          "dequantize: 0 elements and 2 scales for 64 codes, expected 64 and 1 (user.cpp:3)",
                          std::invalid_argument);
 }
+
+}  // namespace quantize_test

@@ -21,6 +21,8 @@
 #include "../mesh/arange.hpp"
 #include "../thrown_message.hpp"
 
+namespace context_test {
+
 namespace {
 
 using namespace shardkit;
@@ -367,3 +369,5 @@ TEST_CASE("Context: an adopted communicator of the wrong size or order is refuse
                          std::to_string(rank.rank())) != std::string::npos);
     });
 }
+
+}  // namespace context_test

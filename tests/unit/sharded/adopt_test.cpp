@@ -18,6 +18,9 @@
 #include "unit/sharded/linear_layer.hpp"
 
 namespace sk = shardkit;
+
+namespace adopt_test {
+
 using toy::Bias;
 using toy::Flat;
 using toy::Weight;
@@ -253,3 +256,5 @@ TEST_CASE("adopting what a sharding policy cannot is refused with what it expect
                              std::invalid_argument);
     });
 }
+
+}  // namespace adopt_test

@@ -20,6 +20,8 @@
 
 namespace sk = shardkit;
 
+namespace attributes_test {
+
 namespace {
 
 struct Weight : sk::Param<"weight", float, 40, 3> {};
@@ -114,3 +116,5 @@ TEST_CASE("the records of a group say what was stated, on its type and in its op
         CHECK(records[1].part.shape() == records[1].shape);
     });
 }
+
+}  // namespace attributes_test

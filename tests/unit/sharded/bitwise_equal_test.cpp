@@ -11,6 +11,8 @@
 
 namespace sk = shardkit;
 
+namespace bitwise_equal_test {
+
 namespace {
 
 /// One microbatch: every policy then adds the same numbers in the same order. Clipping that bites included.
@@ -41,6 +43,8 @@ void check_bitwise() {
 
 }  // namespace
 
+}  // namespace bitwise_equal_test
+
 namespace toy::inline SHARDKIT_BUILD {
 template Ranks train_as<sk::Precision<float>>(Mesh, const sk::DynamicPolicy&, const Training&, const Hooks&,
                                               sk::RankOptions);
@@ -48,7 +52,11 @@ template Ranks train_as<sk::Precision<sk::bf16>>(Mesh, const sk::DynamicPolicy&,
                                                  sk::RankOptions);
 }  // namespace toy::inline SHARDKIT_BUILD
 
+namespace bitwise_equal_test {
+
 TEST_CASE("the four plain policies give the same bits with one microbatch, clipping included, on every rank") {
     SUBCASE("fp32") { check_bitwise<sk::Precision<float>>(); }
     SUBCASE("bf16 with fp32 master and reduction") { check_bitwise<sk::Precision<sk::bf16>>(); }
 }
+
+}  // namespace bitwise_equal_test

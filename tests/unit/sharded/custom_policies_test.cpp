@@ -8,6 +8,8 @@
 
 namespace sk = shardkit;
 
+namespace custom_policies_test {
+
 static_assert(sk::ShardPolicy<toy::KeepUntilUpdate> && sk::PolicyRules<toy::KeepUntilUpdate>::hold);
 static_assert(sk::ShardPolicy<toy::ReplicateGradients> && sk::PolicyRules<toy::ReplicateGradients>::hold);
 static_assert(sk::ShardPolicy<toy::ReduceOnce> && sk::PolicyRules<toy::ReduceOnce>::hold);
@@ -19,3 +21,5 @@ TEST_CASE("a user's policies train as one rank does, in fp64 to 1e-12") {
     SUBCASE("sharded parameters, one reduction") { toy::check_in_fp64<toy::ReduceOnce>(); }
     SUBCASE("sharded gradients within pairs") { toy::check_in_fp64<toy::PairedGradOp>(); }
 }
+
+}  // namespace custom_policies_test

@@ -18,6 +18,9 @@
 #include "unit/sharded/linear_layer.hpp"
 
 namespace sk = shardkit;
+
+namespace disjoint_memory_test {
+
 using toy::Flat;
 
 namespace {
@@ -93,3 +96,5 @@ TEST_CASE("no rank's memory overlaps another's") {
     check<sk::Precision<sk::bf16>>(sk::DynamicPolicy(sk::ShardGradOp{}));
     check<sk::Precision<sk::bf16>>(sk::DynamicPolicy(sk::HybridShard<2>{}));
 }
+
+}  // namespace disjoint_memory_test

@@ -17,6 +17,8 @@
 
 namespace sk = shardkit;
 
+namespace dynamic_policy_test {
+
 namespace {
 
 // What cannot be chosen is refused where it is chosen.
@@ -78,3 +80,5 @@ TEST_CASE("what a policy's type refuses, a policy chosen at run time refuses by 
         CHECK(window[toy::Weight{}].data() == memory.data());
     });
 }
+
+}  // namespace dynamic_policy_test

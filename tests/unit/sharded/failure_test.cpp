@@ -15,6 +15,9 @@
 #include "unit/sharded/trainer.hpp"
 
 namespace sk = shardkit;
+
+namespace failure_test {
+
 using rank_checks::Kind;
 
 namespace {
@@ -127,3 +130,5 @@ TEST_CASE("so does a rank that ends while the others make their containers") {
         check(victim, Ending::early_return);
     }
 }
+
+}  // namespace failure_test

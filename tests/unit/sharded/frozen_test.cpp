@@ -20,6 +20,9 @@
 #include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
+
+namespace frozen_test {
+
 using toy::Bias;
 using toy::Flat;
 using toy::Weight;
@@ -187,3 +190,5 @@ TEST_CASE("a group that is frozen as a whole has no gradients, master or states,
     check_frozen_group(sk::DynamicPolicy(sk::ShardGradOp{}));
     check_frozen_group(sk::DynamicPolicy(sk::FullShard{}));
 }
+
+}  // namespace frozen_test

@@ -18,6 +18,8 @@ template Ranks train_as<sk::Precision<double>>(Mesh, const FullOverBoth&, const 
                                                sk::RankOptions);
 }  // namespace toy::inline SHARDKIT_BUILD
 
+namespace hybrid_policies_test {
+
 TEST_CASE("hybrid sharding trains as one rank does, in fp64 to 1e-12") {
     using Dynamic = sk::HybridShard<sk::dynamic>;
     SUBCASE("groups of 2, static, where 2 divides dp") {
@@ -59,3 +61,5 @@ TEST_CASE("a hybrid group that does not divide dp is refused with both numbers")
         std::invalid_argument);
     CHECK_INVALID_ARGUMENT(sk::HybridShard<sk::dynamic>{0}, "HybridShard: group of 0 ranks, expected at least 1");
 }
+
+}  // namespace hybrid_policies_test

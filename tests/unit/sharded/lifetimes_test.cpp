@@ -18,6 +18,9 @@
 #include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
+
+namespace lifetimes_test {
+
 using toy::Bias;
 using toy::Flat;
 
@@ -121,3 +124,5 @@ TEST_CASE("a container that outlives its rank") {
     CHECK(has(words, "rank 0 of mesh "));
     CHECK(has(words, "ended before 'carried' made with it"));
 }
+
+}  // namespace lifetimes_test

@@ -17,6 +17,8 @@
 
 namespace sk = shardkit;
 
+namespace one_rank_test {
+
 TEST_CASE("one rank alone works on summoned parameters, under every policy") {
     const auto check = [](auto& rank) {
         for (const auto& policy : one_rank::policies) {
@@ -60,3 +62,5 @@ TEST_CASE("summoned parameters: calls, memory and what a step says") {
         CHECK_NOTHROW(static_cast<void>(b.unshard(sk::Gathers::never)));
     });
 }
+
+}  // namespace one_rank_test

@@ -13,6 +13,8 @@
 
 namespace sk = shardkit;
 
+namespace precision_test {
+
 static_assert(std::is_same_v<sk::Precision<sk::bf16>, sk::Precision<sk::bf16, sk::bf16, float, float>>);
 static_assert(std::is_same_v<sk::Precision<sk::bf16, float>, sk::Precision<sk::bf16, float, float, float>>);
 static_assert(std::is_same_v<sk::Precision<double>, sk::Precision<double, double, double, double>>);
@@ -66,3 +68,5 @@ TEST_CASE("every precision trains as fp64 does, within its own rounding") {
         check<sk::Precision<float, float, double, double>>(sk::FullShard{}, 2e-6);
     }
 }
+
+}  // namespace precision_test

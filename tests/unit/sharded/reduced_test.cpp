@@ -24,6 +24,9 @@
 #include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
+
+namespace reduced_test {
+
 using toy::Bias;
 using toy::Flat;
 using toy::Weight;
@@ -194,3 +197,5 @@ TEST_CASE("gradients that the user's own kernels have reduced take part as they 
     check(sk::DynamicPolicy(sk::FullShard{}));
     check(sk::DynamicPolicy(toy::ReplicateGradients{}));
 }
+
+}  // namespace reduced_test

@@ -22,6 +22,8 @@
 
 namespace sk = shardkit;
 
+namespace shards_test {
+
 namespace {
 
 /// One run as it was listed, its values read through its pointer by the rank that listed it.
@@ -173,3 +175,5 @@ TEST_CASE("the same on meshes of more axes") {
     check<sk::Precision<double>>(2, 1, 2, sk::ShardOver<sk::FullShard, sk::Axes<sk::DpShard, sk::Cp>>{});
     check<sk::Precision<sk::bf16>>(2, 2, 1, sk::ShardOptimizer{});
 }
+
+}  // namespace shards_test

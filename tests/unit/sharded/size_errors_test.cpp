@@ -22,6 +22,8 @@
 
 #include "../thrown_message.hpp"
 
+namespace size_errors_test {
+
 namespace {
 
 namespace sk = shardkit;
@@ -133,3 +135,5 @@ TEST_CASE("sizes: memory that cannot be had names the group, the bytes and the b
                 none("2048 bytes of full gradients"), none("4096 bytes of reduced gradients"),
                 none("4096 bytes of exp_avg"), none("4096 bytes of exp_avg_sq")});
 }
+
+}  // namespace size_errors_test

@@ -20,6 +20,9 @@
 #include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
+
+namespace step_state_test {
+
 using toy::Bias;
 using toy::Flat;
 using toy::Weight;
@@ -375,3 +378,5 @@ TEST_CASE("skip: no collective, and parameters, states and step count stay") {
     SUBCASE("shard_optimizer") { check(sk::DynamicPolicy(sk::ShardOptimizer{})); }
     SUBCASE("full_shard") { check(sk::DynamicPolicy(sk::FullShard{})); }
 }
+
+}  // namespace step_state_test

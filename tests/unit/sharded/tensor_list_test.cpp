@@ -31,6 +31,8 @@
 
 namespace sk = shardkit;
 
+namespace tensor_list_test {
+
 namespace {
 
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
@@ -458,3 +460,5 @@ TEST_CASE("TensorList: a description without a rank is that of the group that ex
     const List frozen{{"a", {5}, {.frozen = true}}, {"b", {6}, {.frozen = true}}};
     CHECK_FALSE(sk::describe_group<List, sk::NoShard>("b", frozen, Mesh(1, 1, 1).grid()).trainable);
 }
+
+}  // namespace tensor_list_test

@@ -28,6 +28,8 @@
 
 namespace sk = shardkit;
 
+namespace tensor_parallel_test {
+
 namespace {
 
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
@@ -390,3 +392,5 @@ TEST_CASE("tp: what is planned is what is measured: bytes, calls, and memory of 
     CHECK(at(4).buffer_numel == 1280);
     CHECK(at(4).numel == 5120);
 }
+
+}  // namespace tensor_parallel_test

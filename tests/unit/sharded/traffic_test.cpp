@@ -19,6 +19,8 @@
 
 namespace sk = shardkit;
 
+namespace traffic_test {
+
 namespace {
 
 /// Verb and axes -> calls of one rank, bytes over all ranks.
@@ -168,3 +170,5 @@ TEST_CASE("one rank communicates nothing") {
     CHECK(measured<sk::Precision<double>>({1}, sk::FullShard{}, 3).empty());
     CHECK(measured<sk::Precision<double>>({1}, sk::ShardOptimizer{}, 3).empty());
 }
+
+}  // namespace traffic_test

@@ -23,6 +23,9 @@
 #include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
+
+namespace values_test {
+
 using toy::Bias;
 using toy::Flat;
 using toy::Weight;
@@ -239,3 +242,5 @@ TEST_CASE("a reduced gradient is read into a vector") {
         CHECK(bias[6] == 7);
     });
 }
+
+}  // namespace values_test

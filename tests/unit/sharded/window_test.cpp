@@ -20,6 +20,9 @@
 #include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
+
+namespace window_test {
+
 using toy::Bias;
 using toy::Flat;
 using toy::Weight;
@@ -297,3 +300,5 @@ TEST_CASE("nothing updates or loads parameters under an open window") {
     SUBCASE("no_shard") { check(sk::DynamicPolicy(sk::NoShard{})); }
     SUBCASE("full_shard") { check(sk::DynamicPolicy(sk::FullShard{})); }
 }
+
+}  // namespace window_test

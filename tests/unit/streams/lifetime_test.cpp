@@ -18,6 +18,8 @@
 
 #include "lazy_engine.hpp"
 
+namespace lifetime_test {
+
 namespace {
 
 namespace sk = shardkit;
@@ -136,3 +138,5 @@ TEST_CASE("a loss scale that was moved from waits for nothing, one that was assi
     CHECK(seen_second == 8);
     CHECK(moved.value() == 8);
 }
+
+}  // namespace lifetime_test

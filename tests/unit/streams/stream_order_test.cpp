@@ -22,6 +22,8 @@
 
 #include "lazy_engine.hpp"
 
+namespace stream_order_test {
+
 namespace {
 
 namespace sk = shardkit;
@@ -186,3 +188,5 @@ TEST_CASE("NoShard: the streams are ordered") { check_policy<sk::NoShard>(); }
 TEST_CASE("ShardOptimizer: the streams are ordered") { check_policy<sk::ShardOptimizer>(); }
 TEST_CASE("ShardGradOp: the streams are ordered") { check_policy<sk::ShardGradOp>(); }
 TEST_CASE("FullShard: the streams are ordered") { check_policy<sk::FullShard>(); }
+
+}  // namespace stream_order_test

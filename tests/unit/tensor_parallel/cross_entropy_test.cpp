@@ -17,6 +17,8 @@
 
 namespace sk = shardkit;
 
+namespace cross_entropy_test {
+
 namespace {
 
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
@@ -146,3 +148,5 @@ TEST_CASE("tp: cross-entropy refuses sizes that disagree, and a padding that tp 
         std::invalid_argument);
     CHECK_THROWS_AS(static_cast<void>(sk::tp::VocabularyPart::of(250, 248, 4, 0)), std::invalid_argument);
 }
+
+}  // namespace cross_entropy_test

@@ -21,6 +21,9 @@
 #include "largest_difference.hpp"
 
 namespace sk = shardkit;
+
+namespace layers_test {
+
 using sk::tp::SequenceParallel;
 
 namespace {
@@ -233,3 +236,5 @@ TEST_CASE("tp: sizes that disagree are refused") {
                         std::invalid_argument);
     });
 }
+
+}  // namespace layers_test

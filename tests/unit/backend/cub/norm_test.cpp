@@ -4,7 +4,11 @@
 #include "norm_checks.hpp"
 #include "serial_kernels.hpp"
 
+namespace norm_test {
+
 TEST_CASE("CUB's norm pass, run by a loop") {
     shardkit::test::SerialMachine machine;
     shardkit::test::check_norm(machine);
 }
+
+}  // namespace norm_test

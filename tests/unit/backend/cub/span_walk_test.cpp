@@ -13,6 +13,8 @@
 namespace sk = shardkit;
 namespace gpu = shardkit::gpu;
 
+namespace span_walk_test {
+
 static_assert(gpu::lanes_for<float, float, float> == 4);
 static_assert(gpu::lanes_for<double> == 2);
 static_assert(gpu::lanes_for<sk::bf16> == 8);
@@ -213,3 +215,5 @@ TEST_CASE("exactly the positions in ranges are visited, whole vectors inside of 
     CHECK(visit(gpu::Tiling<4>{40, 0, true}, runs).packs == 3 + 4);
     CHECK(visit(gpu::Tiling<4>{40, 0, true}, std::vector<sk::UpdateRange>()).all.empty());
 }
+
+}  // namespace span_walk_test

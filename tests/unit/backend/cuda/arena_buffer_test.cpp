@@ -22,6 +22,8 @@
 #include "unit/backend/cuda/fake_chunks.hpp"
 #include "unit/thrown_message.hpp"
 
+namespace arena_buffer_test {
+
 using shardkit::gpu::Arena;
 using shardkit::gpu::ArenaBuffer;
 using shardkit::gpu::current_device;
@@ -144,3 +146,5 @@ TEST_CASE("ArenaBuffer: a failure of the source or of the zeroing reaches the us
     Arena empty(none, 512);
     CHECK_THROWS_AS(ArenaBuffer<float>(empty, 8, f.timeline.ref()), std::bad_alloc);
 }
+
+}  // namespace arena_buffer_test

@@ -19,6 +19,8 @@
 #include "unit/backend/cuda/fake_chunks.hpp"
 #include "unit/thrown_message.hpp"
 
+namespace arena_test {
+
 namespace {
 
 using shardkit::SourceLocation;
@@ -213,3 +215,5 @@ TEST_CASE("DeviceChunks: no memory left is an error with the user's line") {
     });
     CHECK(message.find("cuda: cudaMalloc of 8192 bytes at train.cpp:12: cudaErrorMemoryAllocation: ") == 0);
 }
+
+}  // namespace arena_test

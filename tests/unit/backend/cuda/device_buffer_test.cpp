@@ -17,6 +17,8 @@
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/thrown_message.hpp"
 
+namespace device_buffer_test {
+
 using shardkit::gpu::DeviceBuffer;
 using shardkit::gpu::Error;
 using shardkit::gpu::PinnedBuffer;
@@ -119,3 +121,5 @@ TEST_CASE("DeviceBuffer and PinnedBuffer: errors name the call, and nothing is l
           }).find("cuda: cudaMemsetAsync at ") == 0);
     CHECK(standin::live().device_allocations == 0);
 }
+
+}  // namespace device_buffer_test

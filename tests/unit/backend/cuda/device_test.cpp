@@ -9,6 +9,8 @@
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/thrown_message.hpp"
 
+namespace device_test {
+
 using shardkit::gpu::current_device;
 using shardkit::gpu::device_count;
 using shardkit::gpu::DeviceGuard;
@@ -82,3 +84,5 @@ TEST_CASE("local_device: a machine without a GPU says so in the runtime's words"
     CHECK(thrown_message<Error>([] { local_device(0); }).find("cudaErrorNoDevice") != std::string::npos);
     standin::reset();
 }
+
+}  // namespace device_test

@@ -8,6 +8,8 @@
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/thrown_message.hpp"
 
+namespace error_test {
+
 using shardkit::SourceLocation;
 using shardkit::gpu::check;
 using shardkit::gpu::Error;
@@ -45,3 +47,5 @@ TEST_CASE("gpu::check: the runtime's last error is cleared, so that nobody finds
     CHECK_THROWS_AS(check(code, "cudaMalloc"), Error);
     CHECK(cudaPeekAtLastError() == cudaSuccess);
 }
+
+}  // namespace error_test

@@ -14,6 +14,8 @@
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/thrown_message.hpp"
 
+namespace memory_kind_test {
+
 using shardkit::gpu::DeviceBuffer;
 using shardkit::gpu::DeviceGuard;
 using shardkit::gpu::PinnedBuffer;
@@ -89,3 +91,5 @@ TEST_CASE("memory kinds: zero bytes pass without a look at the pointer") {
     CHECK_NOTHROW(require_host_memory(nullptr, 0, "values"));
     CHECK(standin::calls("cudaPointerGetAttributes") == 0);
 }
+
+}  // namespace memory_kind_test

@@ -13,6 +13,8 @@
 #include "unit/backend/cuda/host_work.hpp"
 #include "unit/thrown_message.hpp"
 
+namespace stream_test {
+
 using shardkit::gpu::Error;
 using shardkit::gpu::Event;
 using shardkit::gpu::EventRef;
@@ -135,3 +137,5 @@ TEST_CASE("StreamRef and EventRef: each failed call is named") {
               event.ref().synchronize();
           }).find("cuda: cudaEventSynchronize at ") == 0);
 }
+
+}  // namespace stream_test

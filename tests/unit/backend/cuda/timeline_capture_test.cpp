@@ -11,6 +11,8 @@
 #include "unit/backend/cuda/clean_machine.hpp"
 #include "unit/backend/cuda/host_work.hpp"
 
+namespace timeline_capture_test {
+
 using shardkit::gpu::Stream;
 using shardkit::gpu::Timeline;
 using shardkit::gpu::TimelineRef;
@@ -173,3 +175,5 @@ TEST_CASE("Timeline: a capture that was spoilt leaves the timelines as they were
         t.check_sequence(3);
     }
 }
+
+}  // namespace timeline_capture_test

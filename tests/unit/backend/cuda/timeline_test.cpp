@@ -17,6 +17,8 @@
 #include "unit/backend/cuda/host_work.hpp"
 #include "unit/thrown_message.hpp"
 
+namespace timeline_test {
+
 using shardkit::SourceLocation;
 using shardkit::gpu::DeviceGuard;
 using shardkit::gpu::Error;
@@ -345,3 +347,5 @@ TEST_CASE("Timeline: the host waits for one event and no further, and sees which
         CHECK(done == 2);
     }
 }
+
+}  // namespace timeline_test

@@ -10,6 +10,8 @@
 
 #include <shardkit/backend/host/host_stream.hpp>
 
+namespace command_queue_test {
+
 namespace {
 
 using shardkit::host::HostStream;
@@ -152,3 +154,5 @@ TEST_CASE("HostStream: an inline stream that waits for an event is told of the f
     CHECK_THROWS_AS(here.wait(stream.record()), Planted);
     CHECK_NOTHROW(stream.synchronize());
 }
+
+}  // namespace command_queue_test

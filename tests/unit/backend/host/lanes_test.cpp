@@ -17,6 +17,8 @@ namespace sk = shardkit;
 namespace host = shardkit::host;
 namespace test = shardkit::test;
 
+namespace lanes_test {
+
 namespace {
 
 /// A whole number of the widest registers, so that the loops can be called directly.
@@ -183,3 +185,5 @@ TEST_CASE_TEMPLATE("lanes: operators do what they do on values", A, float, doubl
         }
     }
 }
+
+}  // namespace lanes_test

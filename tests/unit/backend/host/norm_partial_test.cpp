@@ -15,6 +15,8 @@
 namespace sk = shardkit;
 namespace test = shardkit::test;
 
+namespace norm_partial_test {
+
 namespace {
 
 constexpr std::size_t lengths[] = {0, 1, 2, 31, 32, 33, 4095, 4096, 4097, 10000};
@@ -148,3 +150,5 @@ TEST_CASE("norm_partial: a square that overflows is no nonfinite element") {
     CHECK(norm_of(std::span<const sk::fp16>(halves)).sum_of_squares ==
           doctest::Approx(100 * 65504.0 * 65504.0).epsilon(1e-6));
 }
+
+}  // namespace norm_partial_test

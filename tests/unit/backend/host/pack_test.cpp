@@ -13,6 +13,8 @@
 
 using namespace shardkit;
 
+namespace pack_test {
+
 namespace {
 
 struct InlineKernels : host::EnqueuedKernels<InlineStream> {
@@ -43,3 +45,5 @@ TEST_CASE("host: a flat buffer that is larger than the caches is packed past the
     InlineKernels::unpack(InlineStream{}, table, std::span(flat));
     CHECK(tensor == kept);
 }
+
+}  // namespace pack_test

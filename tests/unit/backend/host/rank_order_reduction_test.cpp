@@ -12,6 +12,8 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/fp16.hpp>
 
+namespace rank_order_reduction_test {
+
 namespace {
 
 using namespace shardkit;
@@ -144,3 +146,5 @@ TEST_CASE("host: more results than are written side by side are all written") {
     CHECK(reduces<float, float>(ReduceOp::sum, most_side_by_side, 1000, most_side_by_side, 0,
                                 host::detail::Store::cached));
 }
+
+}  // namespace rank_order_reduction_test

@@ -24,6 +24,8 @@
 namespace sk = shardkit;
 namespace test = shardkit::test;
 
+namespace step_test {
+
 namespace {
 
 /// How much of a state a call is given: the whole, or a part that starts anywhere.
@@ -280,3 +282,5 @@ TEST_CASE("update: sizes that disagree are named") {
                   sk::UpdateSpans<float, float, float, 1>{five, {}, five, {}}) ==
           text_at("HostKernels::update: a state has 0 elements, expected 5", user));
 }
+
+}  // namespace step_test

@@ -26,6 +26,8 @@
 #include "step_trainer.hpp"
 #include "test_size.hpp"
 
+namespace abort_test {
+
 namespace {
 
 using namespace shardkit;
@@ -225,3 +227,5 @@ TEST_CASE("nccl: a rank that is gone at any of its calls ends the others, on eve
     }
     CHECK(check_every_call(4, DynamicPolicy(HybridShard<2>{}), true, 4 * stride) >= 20);
 }
+
+}  // namespace abort_test

@@ -22,6 +22,8 @@
 #include "../verb_suite.hpp"
 #include "gpu_ranks.hpp"
 
+namespace borrow_test {
+
 namespace {
 
 using namespace shardkit;
@@ -278,3 +280,5 @@ TEST_CASE("nccl: a unique id travels over any communicator of the host's memory;
     CHECK(errors[1].find("rank 0 could not create the id") != std::string::npos);
     CHECK(errors[2].find("rank 0 could not create the id") != std::string::npos);
 }
+
+}  // namespace borrow_test

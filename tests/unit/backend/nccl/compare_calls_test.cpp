@@ -16,6 +16,8 @@
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"
 
+namespace compare_calls_test {
+
 namespace {
 
 using namespace shardkit;
@@ -184,3 +186,5 @@ TEST_CASE("nccl: without comparisons there is one communicator for each group, w
         CHECK(standin::calls("ncclCommSplit") == (when == CompareCalls::off ? 0 : 2));
     }
 }
+
+}  // namespace compare_calls_test

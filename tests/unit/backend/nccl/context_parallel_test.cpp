@@ -6,6 +6,8 @@
 
 #include "attention_pass.hpp"
 
+namespace context_parallel_test {
+
 TEST_CASE("nccl: attention over cp is that of threads, bit for bit, in a ring and gathered, at every pace") {
     for (const std::size_t cp : {1U, 2U, 3U, 4U}) {
         CAPTURE(cp);
@@ -13,3 +15,5 @@ TEST_CASE("nccl: attention over cp is that of threads, bit for bit, in a ring an
         CHECK(attention_pass::difference<shardkit::cp::GatherExchange>(cp) == "");
     }
 }
+
+}  // namespace context_parallel_test

@@ -14,6 +14,8 @@
 #include "gpu_ranks.hpp"
 #include "unit/thrown_message.hpp"
 
+namespace failure_test {
+
 namespace {
 
 using namespace shardkit;
@@ -285,3 +287,5 @@ TEST_CASE("nccl: a finished World refuses verbs, and can be finished again") {
     world.finish();
     CHECK_USAGE_ERROR(barrier(comm, world.streams().communication), "nccl: barrier over world after World::finish");
 }
+
+}  // namespace failure_test

@@ -25,6 +25,8 @@
 #include "step_trainer.hpp"
 #include "test_size.hpp"
 
+namespace graph_test {
+
 namespace {
 
 namespace sk = shardkit;
@@ -205,3 +207,5 @@ TEST_CASE("nccl: a captured step and its launches wait for nothing, allocate not
     CHECK(gathers == ranks * step_trainer::layers * 2 * 2);  // forward and backward of two microbatches
     CHECK(reductions == ranks * step_trainer::layers * 2);
 }
+
+}  // namespace graph_test

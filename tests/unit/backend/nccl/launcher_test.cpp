@@ -14,6 +14,8 @@
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"
 
+namespace launcher_test {
+
 namespace {
 
 using namespace shardkit;
@@ -159,3 +161,5 @@ TEST_CASE("nccl launcher: ranks that share an NCCL_COMM_ID find each other") {
     CHECK(std::getenv("NCCL_COMM_ID") != nullptr);  // the user's
     REQUIRE(::unsetenv("NCCL_COMM_ID") == 0);
 }
+
+}  // namespace launcher_test

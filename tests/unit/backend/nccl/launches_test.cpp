@@ -22,6 +22,8 @@
 #include "alone.hpp"
 #include "paced_ranks.hpp"
 
+namespace launches_test {
+
 namespace {
 
 namespace sk = shardkit;
@@ -105,3 +107,5 @@ TEST_CASE("nccl: a norm and a step of any number of small groups are at most eig
         MESSAGE(groups << " groups: " << counts.nodes << " nodes, " << counts.waits / ranks << " waits of a stream");
     }
 }
+
+}  // namespace launches_test

@@ -14,6 +14,8 @@
 #include "../verb_suite.hpp"
 #include "gpu_ranks.hpp"
 
+namespace options_test {
+
 namespace {
 
 using namespace shardkit;
@@ -114,3 +116,5 @@ TEST_CASE("nccl: a group of one rank has all verbs and no communicator of NCCL's
         CHECK(standin::live() == standin::Live{});
     }
 }
+
+}  // namespace options_test

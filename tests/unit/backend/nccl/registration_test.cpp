@@ -18,6 +18,8 @@
 #include "../../thrown_message.hpp"
 #include "gpu_ranks.hpp"
 
+namespace registration_test {
+
 namespace {
 
 using namespace shardkit;
@@ -100,3 +102,5 @@ TEST_CASE("nccl: the memory in which 16-bit sums are made is registered like the
         CHECK(standin::live().device_allocations == 3);  // that chunk, and scratch of two streams
     }
 }
+
+}  // namespace registration_test

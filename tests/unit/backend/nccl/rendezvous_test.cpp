@@ -26,6 +26,8 @@
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"
 
+namespace rendezvous_test {
+
 namespace {
 
 using namespace shardkit;
@@ -187,3 +189,5 @@ TEST_CASE("nccl rendezvous: a launcher's processes connect by it, and the enviro
     CHECK(gpu_ranks::first_error(outcomes) == "");
     CHECK(std::getenv("NCCL_COMM_ID") == nullptr);
 }
+
+}  // namespace rendezvous_test

@@ -16,6 +16,8 @@
 #include "captured_step.hpp"
 #include "gpu_ranks.hpp"
 
+namespace run_ahead_test {
+
 namespace {
 
 using namespace shardkit;
@@ -158,3 +160,5 @@ TEST_CASE("nccl: a verb waits for the one before it, and not for what was given 
     CHECK(before == 1);
     CHECK(since == 0);
 }
+
+}  // namespace run_ahead_test

@@ -14,6 +14,8 @@
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"
 
+namespace steady_test {
+
 namespace {
 
 using namespace shardkit;
@@ -104,3 +106,5 @@ TEST_CASE("nccl: run makes a Rank, and its error is every rank's") {
     const auto misfits = run(DeviceMesh<3>{}, gpu_ranks::impatient(), [](auto&) {});
     CHECK(rank_checks::contains(misfits[0].text, "has 3 ranks, but the nccl world has 4"));
 }
+
+}  // namespace steady_test

@@ -14,6 +14,8 @@
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"
 
+namespace survivors_test {
+
 namespace {
 
 using namespace shardkit;
@@ -212,3 +214,5 @@ TEST_CASE("nccl: a World whose connections failed makes no survivors, and says w
     CHECK(standin::hangs() == 0);
     CHECK(standin::live() == standin::Live{});
 }
+
+}  // namespace survivors_test

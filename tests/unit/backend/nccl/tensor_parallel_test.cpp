@@ -19,6 +19,8 @@
 
 namespace sk = shardkit;
 
+namespace tensor_parallel_test {
+
 namespace {
 
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
@@ -94,3 +96,5 @@ TEST_CASE("nccl: loss and embedding of a split vocabulary are those of the threa
         }
     }
 }
+
+}  // namespace tensor_parallel_test

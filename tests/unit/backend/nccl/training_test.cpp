@@ -18,6 +18,8 @@
 #include "test_size.hpp"
 #include "unit/sharded/one_rank_cases.hpp"
 
+namespace training_test {
+
 namespace {
 
 namespace sk = shardkit;
@@ -112,3 +114,5 @@ TEST_CASE("nccl: one rank alone works on summoned parameters, under every policy
         }
     }
 }
+
+}  // namespace training_test

@@ -15,6 +15,8 @@
 #include "gpu_ranks.hpp"
 #include "test_size.hpp"
 
+namespace verbs_test {
+
 namespace {
 
 using namespace shardkit;
@@ -291,3 +293,5 @@ TEST_CASE("nccl: the log counts what ranks move, against closed forms, and waits
     });
     CHECK(gpu_ranks::first_error(outcomes) == "");
 }
+
+}  // namespace verbs_test
