@@ -239,7 +239,11 @@ TEST_CASE("TensorList: views by name and by number are the views by type, on win
     });
 }
 
+namespace {
+
 struct Tied : sk::Alias<"tied", Norm> {};
+
+}  // namespace
 
 TEST_CASE("an alias has its own name among views, loads and reads") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
