@@ -43,6 +43,8 @@ CASES = [
     ("plain_init", [], ["rank RANK: the sum is 3"], True),
 ]
 STACK_TRACES = ("received signal", "terminate called", "backtrace")
+# Memory in use would be freed: ended by abort(), of which MPI prints where it was called.
+ABORTS = ("exit_in_a_window",)
 
 
 def missing_in(output, texts):
@@ -66,7 +68,7 @@ def main():
             status, output = None, (expired.stdout or b"").decode(errors="replace")
         took = time.monotonic() - begin
         missing = list(missing_in(output, texts))
-        traces = [sign for sign in STACK_TRACES if sign in output.lower()]
+        traces = [sign for sign in STACK_TRACES if sign in output.lower() and name not in ABORTS]
         good = status is not None and (status == 0) == succeeds and not missing and not traces
         print(f"{'ok' if good else 'WRONG'}: {name} {' '.join(further)}: status {status} after {took:.1f} s")
         if not good:
