@@ -27,7 +27,10 @@ std::vector<std::size_t> worlds() {
     return {1, 2, 3, 4, 5, 8};
 }
 
-void check_all_worlds(OptimizerKind optimizer) {
+/// `counts`: every number of microbatches, or one each, in turn: what differs between them shows with SGD.
+enum class Counts { every, in_turn };
+
+void check_all_worlds(OptimizerKind optimizer, Counts counts) {
     Options options = base();
     options.optimizer = optimizer;
     options.engine = EngineKind::self;
@@ -35,12 +38,15 @@ void check_all_worlds(OptimizerKind optimizer) {
     CHECK(one.losses.front() - one.losses.back() > 0.001);
     options.engine = EngineKind::threads;
     for (const std::size_t world : worlds()) {
-        for (const std::size_t microbatches : {1U, 3U}) {
-            options.microbatches = microbatches;
-            for_each_policy_on(options, world, [&](const Options& each) {
+        std::size_t turn = world;
+        for_each_policy_on(options, world, [&](Options each) {
+            ++turn;
+            for (const std::size_t microbatches : {1U, 3U}) {
+                if (counts == Counts::in_turn && microbatches != 1 + 2 * (turn % 2)) { continue; }
+                each.microbatches = microbatches;
                 check_close(each, one, run(each), {1e-11, 1e-9, 1e-9});
-            });
-        }
+            }
+        });
     }
 }
 
@@ -48,11 +54,11 @@ void check_all_worlds(OptimizerKind optimizer) {
 
 TEST_SUITE("gpt.policies") {
     TEST_CASE("fp64, SGD: every policy, world and number of microbatches trains as one rank does") {
-        check_all_worlds(OptimizerKind::sgd);
+        check_all_worlds(OptimizerKind::sgd, Counts::every);
     }
 
-    TEST_CASE("fp64, AdamW: every policy, world and number of microbatches trains as one rank does") {
-        check_all_worlds(OptimizerKind::adamw);
+    TEST_CASE("fp64, AdamW: every policy and world trains as one rank does, with one microbatch and with three") {
+        check_all_worlds(OptimizerKind::adamw, Counts::in_turn);
     }
 
     TEST_CASE("fp32 with clipping at 1: every policy, world and number of microbatches stays close to one rank") {
