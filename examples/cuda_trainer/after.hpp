@@ -126,8 +126,17 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     const sk::DynamicPolicy policy = policy_of(options, job.ranks);
     using Mesh = sk::DeviceMesh<sk::dynamic>;
     const Shape& shape = options.shape;
+    const Inputs inputs(gpu, options, job, text);
+    const float weight = 1 / static_cast<float>(inputs.samples() * options.microbatches);
+    Network<float> network(gpu, shape, inputs.samples());
+    const DeviceArray<float> loss(1, gpu.stream);
+    const DeviceArray<float> losses(options.steps, gpu.stream);
+
     nccl.compute = gpu.stream;
     sk::nccl::World world(sk::nccl::Borrow{job.comm}, nccl);
+    // After the memory, whose release waits for what is under way; before the first collective, which makes
+    // communicators.
+    const AbortOnError guard(world, job);
     sk::Rank<Engine, Mesh> rank{Mesh(job.ranks), typename Engine::Communicator(world), {}, world.streams()};
     ShardedModel<Engine> parts(rank, shape, policy);
     auto model = sk::groups(parts.embedding, parts.blocks, parts.head);
@@ -139,14 +148,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     sk::AdamW optimizer{model, {.learning_rate = options.learning_rate}};
     const sk::PlanOptions steps{.microbatches = options.microbatches, .norms_per_step = options.clip > 0 ? 1U : 0U};
     report.model_bytes(sk::plan(model, steps).memory.total().value);
-
-    const Inputs inputs(gpu, options, job, text);
-    const float weight = 1 / static_cast<float>(inputs.samples() * options.microbatches);
-    Network<float> network(gpu, shape, inputs.samples());
-    const DeviceArray<float> loss(1, gpu.stream);
-    const DeviceArray<float> losses(options.steps, gpu.stream);
-    const AbortOnError guard(world, job);  // after the memory: it goes first
-    std::optional<StepGraph> graph;        // after the guard: NCCL's abort waits for graphs that use the communicator
+    std::optional<StepGraph> graph;  // after the guard: NCCL's abort waits for graphs that use the communicator
 
     const auto train_step = [&] {
         check(cudaMemsetAsync(loss.data(), 0, loss.bytes(), gpu.stream), "cudaMemsetAsync");

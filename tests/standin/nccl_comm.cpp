@@ -44,6 +44,21 @@ void hand_out(State& s, ncclComm& comm) {
     write<ncclComm_t>(comm, comm.made, s.comms.add(std::move(made)));
 }
 
+/// Whether a rank that has ended its communicator, or its process, has not come to the division that is under way. It
+/// has closed the connections over which NCCL's bootstrap waits for it. Source:  socketProgress in NCCL's socket.cc,
+/// under bootstrapAllGather in commGetSplitInfo (init.cc)
+bool misses_a_peer(const State& s, const ncclComm& comm) {
+    if (!comm.division || comm.division->complete()) { return false; }
+    for (std::size_t rank = 0; rank < comm.clique->members.size(); ++rank) {
+        const Clique::Member& member = comm.clique->members[rank];
+        const auto calls = s.calls_to_live.find(member.device);
+        const bool ended = calls != s.calls_to_live.end() && calls->second == 0 && s.is_broken(member.device);
+        const bool awaited = comm.division->excluded.count(static_cast<int>(rank)) == 0;
+        if (awaited && !comm.division->wishes[rank] && (member.left || ended)) { return true; }
+    }
+    return false;
+}
+
 /// Waits until all that was queued is done.
 ncclResult_t flush(State& s, Lock& lock, ncclComm_t comm) {
     const bool done = block_until(s, lock, [&] {
@@ -90,11 +105,16 @@ ncclResult_t check_ready(State& s, ncclComm_t comm) {
 }
 
 ncclResult_t await_creation(State& s, Lock& lock, ncclComm_t comm) {
+    const auto waits = [&] { return !comm->clique->complete() || (comm->division && !comm->division->complete()); };
     const bool done = block_until(s, lock, [&] {
-        return s.comms.find(comm) == nullptr || comm->member().error != ncclSuccess ||
-               (comm->clique->complete() && (!comm->division || comm->division->complete()));
+        return s.comms.find(comm) == nullptr || comm->member().error != ncclSuccess || !waits() ||
+               misses_a_peer(s, *comm);
     });
     if (s.comms.find(comm) == nullptr) { return nccl_error(s, ncclInvalidUsage, "the communicator was aborted"); }
+    if (done && comm->member().error == ncclSuccess && waits()) {
+        comm->division.reset();
+        return nccl_error(s, ncclRemoteError, "a peer has closed its connection");
+    }
     if (!done) {
         comm->division.reset();
         return nccl_error(s, ncclSystemError, "not all ranks came in time");

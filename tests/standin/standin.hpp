@@ -24,7 +24,8 @@
 /// order by a reduce-scatter and in the opposite one by an all-reduce; a communicator with an error must be aborted,
 /// not destroyed; a non-blocking call's work is queued at a poll. As NCCL has it: the end of a communicator,
 /// ncclCommAbort's too, waits until streams have come to the end of its work and no graph holds any, in a group from
-/// 2.22 on only once all are told; ncclCommSplit and ncclCommShrink on a non-blocking communicator, and from 2.28 on
+/// 2.22 on only once all are told; a blocking split whose peer has ended its communicator or process is an
+/// ncclRemoteError; ncclCommSplit and ncclCommShrink on a non-blocking communicator, and from 2.28 on
 /// ncclCommWindowRegister, return ncclSuccess while they are in progress, and write the new handle from a thread of
 /// NCCL's, after all ranks have come. Not modelled: time, priorities, memory pools, child graphs, waits for external
 /// events, the order in which NCCL runs one communicator's work of different streams, reductions of 8-bit floats,

@@ -450,6 +450,18 @@ TEST_CASE("split: colours, keys, and no colour") {
     CHECK(standin::calls("ncclCommSplit") == 5);
 }
 
+TEST_CASE("a split that waits for a rank that has ended its communicator is an error") {
+    const Fresh fresh;
+    with_ranks(3, [](Rank& r) {
+        if (r.rank == 1) { return abort(r); }
+        ncclComm_t part = nullptr;
+        CHECK(ncclCommSplit(r.comm, 0, r.rank, &part, nullptr) == ncclRemoteError);
+        CHECK(part == nullptr);
+        abort(r);
+    });
+    CHECK(standin::hangs() == 0);
+}
+
 TEST_CASE("shrink leaves ranks out") {
     const Fresh fresh;
     with_ranks(3, [](Rank& r) {
