@@ -314,6 +314,7 @@ TEST_CASE("cuda_trainer: a rank that is gone while communicators are made ends t
             CHECK(error.find("nccl") != std::string::npos);
             made = made && error.find("split") == std::string::npos;
         }
+        made = made || standin::lives(1);
     }
     CHECK(call > 4);
 }
@@ -341,7 +342,7 @@ TEST_CASE("cuda_trainer: a rank that is gone at any of its calls ends the others
                     if (rank == 1 && step == 1) { standin::kill_device_at(1, call); }
                 });
                 CHECK(standin::hangs() == 0);
-                all_done = given.errors[1].empty();
+                all_done = standin::lives(1);
                 for (std::size_t rank = 0; rank < ranks && !all_done; ++rank) {
                     CAPTURE(given.errors[rank]);
                     const bool through = given.losses[rank].size() == options.steps;

@@ -138,6 +138,9 @@ void kill_device(int device) {
 void kill_device_at(int device, std::size_t call) {
     with_state([&](State& s) { s.calls_to_live[device] = call; });
 }
+bool lives(int device) {
+    return with_state([&](State& s) { return !s.is_broken(device); });
+}
 
 std::size_t calls(std::string_view name) {
     return with_state([&](State& s) {

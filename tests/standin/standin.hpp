@@ -118,6 +118,8 @@ void kill_device(int device);
 /// Likewise before the device's `call`-th call of NCCL that does more than ask (0: the next one), which fails as all
 /// later ones of that device do, CUDA's too: a process that ends in the middle.
 void kill_device_at(int device, std::size_t call);
+/// Whether that has not come to pass.
+bool lives(int device);
 
 /// How often the function of that name was called since reset() or reset_calls(), failed calls included.
 std::size_t calls(std::string_view name);
