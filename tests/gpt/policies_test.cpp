@@ -23,7 +23,7 @@ void for_each_policy_on(Options options, std::size_t world, F f) {
 }
 
 std::vector<std::size_t> worlds() {
-    if (test_size::reduced()) { return {2, 3, 4}; }
+    if (test_size::reduced()) { return {3, 4}; }
     return {1, 2, 3, 4, 5, 8};
 }
 
