@@ -116,10 +116,10 @@ void Progress::show(bool last) {
         text = "[" + std::string(full, '#') + std::string(cells - full, '.') + "] " + text;
     }
     is_shown_ = true;
-    print(std::move(text), last);
+    print(text, last);
 }
 
-void Progress::print(std::string text, bool last) {
+void Progress::print(const std::string& text, bool last) {
     if (stopped_) { return; }
     shown_ = Clock::now();
     if (style_ == Style::moving_line) {

@@ -35,7 +35,7 @@ class Progress {
 
     static Style style_of(const Options& options, std::FILE* out);
     void show(bool last);  // the newest report
-    void print(std::string text, bool last);
+    void print(const std::string& text, bool last);
     void break_the_silence();  // what the thread does
     std::string under_way() const;
 
