@@ -28,7 +28,7 @@ typename Engine::Communicator sub_mesh(shardkit::Context<Engine>& context, const
     std::vector<std::string_view> names;
     for (const std::size_t axis : options.axes) { names.push_back(axis_names[axis]); }
     const shardkit::RankGroup members = context.grid().group(names, context.rank());
-    const auto group = shardkit::split(context.world(), members.color(), members.index(), options.axes_text());
+    auto group = shardkit::split(context.world(), members.color(), members.index(), options.axes_text());
     if (context.world_size() != options.mesh.world() || group.size() != options.group_size()) {
         throw std::runtime_error("the engine gave " + std::to_string(context.world_size()) + " ranks, and " +
                                  std::to_string(group.size()) + " along " + options.axes_text() + "; expected " +

@@ -51,8 +51,8 @@ class World {
     World(const World&) = delete;
     World& operator=(const World&) = delete;
     /// Ends the job by MPI_Abort, and says so, when `finish` was not called and no exception is under way: what
-    /// exit() does to a World with static storage. Its peers would wait for this rank, and MPI_Finalize for them; after
-    /// MPI_Finalize nobody does.
+    /// exit() does to a World with static storage. Its peers would wait for this rank, and MPI_Finalize for them;
+    /// after MPI_Finalize nobody does.
     ~World() {
         int finalized = 0;
         if (finished_ || std::uncaught_exceptions() > exceptions_) { return; }
