@@ -21,6 +21,7 @@ using shardkit::NormPiece;
 using shardkit::SgdUpdate;
 using shardkit::gpu::AccumulatePass;
 using shardkit::gpu::ConvertPass;
+using shardkit::gpu::ConvertRowsPass;
 using shardkit::gpu::DeviceLaunch;
 using shardkit::gpu::norm_partial;
 using shardkit::gpu::PackDirection;
@@ -54,6 +55,7 @@ template void DeviceLaunch::operator()(Indices, const PackPass<bf16, PackDirecti
 // Reductions of 16-bit elements, and extremes of floating ones.
 template void DeviceLaunch::operator()(Indices, const ConvertPass<float, fp16>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const ConvertPass<fp16, float>&, Name) const;
+template void DeviceLaunch::operator()(Indices, const ConvertRowsPass<fp16, float>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const Extreme<double, double>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const Extreme<float, float>&, Name) const;
 template void DeviceLaunch::operator()(Indices, const Extreme<bf16, bf16>&, Name) const;
