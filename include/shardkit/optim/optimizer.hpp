@@ -100,8 +100,9 @@ class Optimizer {
         if constexpr (accepts<X>) {
             // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
             check_step(reduced, where);
-            step(std::forward<X>(reduced),
-                 reduced.has_loss_scale() ? no_clip(global_norm(reduced, where), where) : ClipCoefficient{}, where);
+            const bool scaled = reduced.has_loss_scale();
+            update(std::forward<X>(reduced), scaled ? no_clip(global_norm(reduced, where), where) : ClipCoefficient{},
+                   where);
         }
     }
     template <class X>
@@ -110,17 +111,7 @@ class Optimizer {
         if constexpr (accepts<X>) {
             check_step(reduced, where);
             check_coefficient(coefficient, reduced, where);
-            const Reduced<T...> consumed(std::forward<X>(reduced));
-            auto& context = groups_.context();
-            context.compare_calls(where);
-            numbers_.begin_step(context, consumed.divisor_scale(), coefficient, detail::Access::loss_scale(consumed));
-            list_groups();
-            for_each_table([&](auto& table) {
-                table.begin(context.compute_stream(), numbers_.scalars(), numbers_.engine_options());
-            });
-            for_each_batches([&](auto& batches, const auto* updates) {
-                batches.run(context, updates, &numbers_.scalars()->skip);
-            });
+            update(std::forward<X>(reduced), coefficient, where);
         }
     }
 
@@ -158,6 +149,20 @@ class Optimizer {
         constexpr bool consumed = !std::is_lvalue_reference_v<X>;
         static_assert(!is_reduced || consumed,
                       "optimizer step consumes the gradients: write step(std::move(reduced), ...)");
+    }
+
+    /// A step that was checked.
+    void update(Reduced<T...>&& reduced, ClipCoefficient coefficient, SourceLocation where) {
+        const Reduced<T...> consumed(std::move(reduced));
+        auto& context = groups_.context();
+        context.compare_calls(where);
+        numbers_.begin_step(context, consumed.divisor_scale(), coefficient, detail::Access::loss_scale(consumed));
+        list_groups();
+        for_each_table([&](auto& table) {
+            table.begin(context.compute_stream(), numbers_.scalars(), numbers_.engine_options());
+        });
+        for_each_batches(
+            [&](auto& batches, const auto* updates) { batches.run(context, updates, &numbers_.scalars()->skip); });
     }
 
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
