@@ -43,25 +43,28 @@ inline ThreadLevel from_mpi(int level) noexcept {
                                             : ThreadLevel::single;
 }
 
-/// Prints the exception that is being handled, and ends the job: the peers may wait for what will not come.
-[[noreturn]] inline void abort_job(std::size_t rank, std::size_t ranks) noexcept {
-    const auto print = [&](const char* what) {
-        std::fflush(stdout);
-        std::fprintf(stderr, "shardkit: rank %zu of %zu failed: %s\n", rank, ranks, what);
-        std::fflush(stderr);
-    };
-    try {
-        if (const std::exception_ptr error = std::current_exception()) { std::rethrow_exception(error); }
-        print("std::terminate was called");
-    } catch (const std::exception& error) { print(error.what()); } catch (...) {
-        print("an exception that is no std::exception");
-    }
+/// Prints what became of this rank, and ends the job: the peers may wait for what will not come.
+[[noreturn]] inline void end_job(std::size_t rank, std::size_t ranks, const char* became, const char* why) noexcept {
+    std::fflush(stdout);
+    std::fprintf(stderr, "shardkit: rank %zu of %zu%s: %s\n", rank, ranks, became, why);
+    std::fflush(stderr);
     // A launcher forwards the text by and by, and may drop what it has not read when the job is aborted: MPICH's
     // does. The ranks take turns: Open MPI's (4.1.4) reads freed memory where two abort at once.
     const std::size_t turn = std::min<std::size_t>(rank, 20);
     std::this_thread::sleep_for(std::chrono::milliseconds(200 + 50 * turn));
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     std::_Exit(EXIT_FAILURE);
+}
+
+/// The same with the exception that is being handled.
+[[noreturn]] inline void abort_job(std::size_t rank, std::size_t ranks) noexcept {
+    constexpr const char* failed = " failed";
+    try {
+        if (const std::exception_ptr error = std::current_exception()) { std::rethrow_exception(error); }
+        end_job(rank, ranks, failed, "std::terminate was called");
+    } catch (const std::exception& error) { end_job(rank, ranks, failed, error.what()); } catch (...) {
+        end_job(rank, ranks, failed, "an exception that is no std::exception");
+    }
 }
 
 }  // namespace detail

@@ -5,8 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -57,13 +55,8 @@ class World {
         int finalized = 0;
         if (finished_ || std::uncaught_exceptions() > exceptions_) { return; }
         if (MPI_Finalized(&finalized) == MPI_SUCCESS && finalized != 0) { return; }
-        std::fflush(stdout);
-        std::fprintf(stderr,
-                     "shardkit: rank %zu of %zu: an mpi::World ended without finish(), by exit() perhaps; the job "
-                     "ends\n",
-                     world_group().rank, world_group().size());
-        std::fflush(stderr);
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+        detail::end_job(world_group().rank, world_group().size(), "",
+                        "an mpi::World ended without finish(), by exit() perhaps; the job ends");
     }
 
     /// The last call: waits until every rank has made it, then frees what MPI holds for this World. Collective.
