@@ -13,6 +13,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
 
 namespace shardkit {
 
@@ -20,12 +21,16 @@ namespace shardkit {
 /// many elements, but for something else, disagree. A rank's journal keeps it, at an address that stays.
 struct CallSubject {
     std::string text;
-    std::uint32_t hash = 0;  ///< of the text, not 0
+    std::uint32_t hash;  ///< of the text, not 0
 
-    /// Source: Fowler, Noll, Vo: FNV-1a, 32 bits
-    explicit CallSubject(std::string_view what) : text(what), hash(0x811c9dc5U) {
-        for (const char c : what) { hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193U; }
-        if (hash == 0) { hash = 1; }
+    explicit CallSubject(std::string_view what) : text(what), hash(hash_of(what)) {}
+
+  private:
+    static constexpr std::uint32_t hash_of(std::string_view text) noexcept {
+        detail::Fnv fnv;
+        fnv.add(text);
+        const auto folded = static_cast<std::uint32_t>(fnv.hash ^ fnv.hash >> 32U);
+        return folded == 0 ? 1 : folded;
     }
 };
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace shardkit::detail {
@@ -14,6 +16,10 @@ struct Fnv {
     constexpr void add(std::string_view text) noexcept {
         for (const char c : text) { add_byte(static_cast<unsigned char>(c)); }
         add(text.size());
+    }
+    constexpr void add(std::span<const std::size_t> numbers) noexcept {
+        for (const std::size_t number : numbers) { add(number); }
+        add(numbers.size());
     }
     constexpr void add(std::uint64_t number) noexcept {
         for (unsigned shift = 0; shift < 64; shift += 8) { add_byte(number >> shift & 0xFFU); }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include <shardkit/core/elements.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/param/parameter_record.hpp>
@@ -29,8 +30,7 @@ constexpr ShapeOf<P> shape(N... extents) {
 }
 
 /// The same from an array or span of extents that a program has: shape<Weight>(dims).
-template <ParamType P, class Extents>
-requires requires(const Extents& extents) { std::data(extents); }
+template <ParamType P, detail::Contiguous Extents>
 constexpr ShapeOf<P> shape(const Extents& extents, SourceLocation where = SourceLocation::current()) {
     if (std::size(extents) != P::rank) {
         throw_invalid_argument(where, "shape of '", static_cast<std::string_view>(P::name), "': ", std::size(extents),

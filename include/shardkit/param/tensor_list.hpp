@@ -30,8 +30,7 @@ class NamedTensor {
         : NamedTensor(std::move(name), std::span<const std::size_t>(extents.begin(), extents.size()), attributes,
                       where) {}
     /// From an array or span of extents of any whole type, as C code has them.
-    template <class Extents>
-    requires requires(const Extents& extents) { std::data(extents); }
+    template <detail::Contiguous Extents>
     NamedTensor(std::string name, const Extents& extents, ParameterAttributes attributes = {},
                 SourceLocation where = SourceLocation::current())
         : name_(std::move(name)), attributes_(attributes) {

@@ -64,8 +64,7 @@ struct GroupFingerprint : Fnv {
         add(group.shard_numel);
         for (const PlacedParameter& p : group.parameters) {
             add(p.name);
-            for (std::size_t d = 0; d < p.shape.rank; ++d) { add(p.shape.extents[d]); }
-            add(p.shape.rank);
+            add(std::span(p.shape.extents).first(p.shape.rank));
             add(static_cast<std::uint64_t>(p.tp.kind));
             add(p.tp.dimension);
             add((p.frozen ? 1U : 0U) + (p.decay ? 2U : 0U));

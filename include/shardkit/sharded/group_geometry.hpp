@@ -25,8 +25,7 @@ constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Pa
                                  const PolicyValues& policy, const ElementSizes& sizes) noexcept {
     Fnv alike;
     for (const PlacedParameter& p : parameters) {
-        for (std::size_t d = 0; d < p.shape.rank; ++d) { alike.add(p.shape.extents[d]); }
-        alike.add(p.shape.rank);
+        alike.add(std::span(p.shape.extents).first(p.shape.rank));
         alike.add(p.split_over_tp() ? 1 + p.tp.dimension : 0);
     }
     alike.add(static_cast<std::uint64_t>(packing));
