@@ -35,6 +35,14 @@ ncclResult_t async_error(ncclComm_t comm) {
     return error;
 }
 
+/// A communicator that does not block, as the call leaves it: in the making.
+ncclComm_t begin_non_blocking(int ranks, const ncclUniqueId& id, int rank) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t comm = nullptr;
+    CHECK(ncclCommInitRankConfig(&comm, ranks, id, rank, &config) == ncclInProgress);
+    return comm;
+}
 ncclResult_t poll(ncclComm_t comm) {
     ncclResult_t error = ncclInProgress;
     while (error == ncclInProgress) {
@@ -483,13 +491,10 @@ TEST_CASE("non-blocking communicators are in progress until they are polled") {
     const Fresh fresh;
     const ncclUniqueId id = new_id();
     on_ranks(3, [&](int rank) {
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = 0;
-        ncclComm_t comm = nullptr;
         TestStream stream;
         DeviceArray<int> value(1);
         value[0] = 1;
-        CHECK(ncclCommInitRankConfig(&comm, 3, id, rank, &config) == ncclInProgress);
+        const ncclComm_t comm = begin_non_blocking(3, id, rank);
         int count = 0;
         CHECK(ncclCommCount(comm, &count) == ncclInvalidArgument);
         CHECK(poll(comm) == ncclSuccess);
@@ -522,10 +527,7 @@ TEST_CASE("a window of a non-blocking communicator is written when that is ready
         standin::set_nccl_version(version);
         const ncclUniqueId id = new_id();
         on_ranks(2, [&](int rank) {
-            ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-            config.blocking = 0;
-            ncclComm_t comm = nullptr;
-            CHECK(ncclCommInitRankConfig(&comm, 2, id, rank, &config) == ncclInProgress);
+            const ncclComm_t comm = begin_non_blocking(2, id, rank);
             CHECK(poll(comm) == ncclSuccess);
             void* memory = nullptr;
             ncclWindow_t window = nullptr;
@@ -549,10 +551,7 @@ TEST_CASE("a window is there once all ranks have come to it, in the same size") 
     const ncclUniqueId id = new_id();
     std::atomic<bool> second_comes = false;
     on_ranks(2, [&](int rank) {
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = 0;
-        ncclComm_t comm = nullptr;
-        CHECK(ncclCommInitRankConfig(&comm, 2, id, rank, &config) == ncclInProgress);
+        const ncclComm_t comm = begin_non_blocking(2, id, rank);
         CHECK(poll(comm) == ncclSuccess);
         void* memory = nullptr;
         ncclWindow_t window = nullptr;
@@ -578,10 +577,7 @@ TEST_CASE("a window is there once all ranks have come to it, in the same size") 
 TEST_CASE("a rank that never comes: in progress until the abort, and its id can be used again") {
     const Fresh fresh;
     const ncclUniqueId id = new_id();
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    ncclComm_t comm = nullptr;
-    CHECK(ncclCommInitRankConfig(&comm, 2, id, 0, &config) == ncclInProgress);
+    ncclComm_t comm = begin_non_blocking(2, id, 0);
     for (int i = 0; i < 10; ++i) { CHECK(async_error(comm) == ncclInProgress); }
     CHECK(ncclCommAbort(comm) == ncclSuccess);
     standin::set_patience(std::chrono::milliseconds(20));

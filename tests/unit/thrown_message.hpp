@@ -21,6 +21,8 @@ std::string thrown_message(F&& f) {
     return "nothing was thrown";
 }
 
+inline bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
 /// `text` as an error says it that names `where`.
 inline std::string text_at(std::string_view text, shardkit::SourceLocation where) {
     return std::string(text) + " (" + where.file + ":" + std::to_string(where.line) + ")";

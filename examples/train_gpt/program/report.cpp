@@ -54,10 +54,6 @@ std::string table(const std::vector<CollectiveCount>& measured, const std::vecto
     return text.empty() ? "  none: one rank\n" : text;
 }
 
-}  // namespace
-
-namespace {
-
 /// What is known of a run at any time.
 nlohmann::json report_of_steps(const Options& options, const PlanSummary& plan, const Results& results,
                                bool interrupted) {

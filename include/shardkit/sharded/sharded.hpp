@@ -102,9 +102,8 @@ class Sharded {
     /// parameters on every rank only. The memory must outlive the Sharded. A master copy (16-bit parameters) is made
     /// from the parameters here; what the user writes into them later does not reach it: use `load`. Where the
     /// optimizer is sharded, the parameters of other ranks' shards come with the next window after a step.
-    /// Shapes:  parameters (and gradients, unless empty) hold `buffer_numel` elements, one parameter behind the
-    /// other;
-    ///          where the policy shards, padding follows the last one.
+    /// Shapes:  parameters (and gradients, unless empty) hold `buffer_numel` elements, one parameter behind
+    ///          the other; where the policy shards, padding follows the last one.
     /// @pre     the same parameters on every rank
     /// @throws std::invalid_argument when a span has another size, or the policy shards parameters or keeps no full
     ///         gradients that could be adopted; nothing is touched

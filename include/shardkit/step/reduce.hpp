@@ -121,8 +121,7 @@ Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, LossScaleSta
 /// `divisor`: sum, mean or divide_by(n), the same number for every policy.
 /// Order:   stream-ordered. Collective over the data ranks.
 /// Cost:    ranks compare the divisor within the next call that they make anyway: what is left to reduce, the norm,
-/// the
-///          next window's gather, or the next step's reduction
+///          the next window's gather, or the next step's reduction
 /// @throws  CommError, there and on every rank, when ranks give different divisors, where the engine compares calls;
 ///          UsageError when a group got no gradient, a handle is still out, or the accumulation was reduced
 template <class X, Divisor D>

@@ -28,12 +28,6 @@ using toy::Flat;
 
 namespace {
 
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
-
-namespace {
-
 /// What rank `asked` of two is told when rank 1 divides by 100 and the others by 99; `use(model, layer, divisor,
 /// clips)`.
 template <class Policy, class Use>

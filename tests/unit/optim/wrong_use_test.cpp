@@ -34,12 +34,6 @@ auto reduced(const Model& model, Layer& layer) {
     return sk::reduce(std::move(accumulation), sk::mean);
 }
 
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
-
-namespace {
-
 /// Two groups of one size on two ranks; what the engine says on `rank` of a use that differs there.
 template <class Policy, class Use>
 std::string said_on(std::size_t asked, const Use& use) {

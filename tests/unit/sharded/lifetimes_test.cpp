@@ -58,8 +58,6 @@ std::string last_words_of_rank(const F& f) {
     return last_words([&] { sk::threads::run(Flat{1}, f); });
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("a container that was moved from says so, with the user's line") {
