@@ -14,6 +14,8 @@
 #include "../unit/backend/nccl/paced_ranks.hpp"
 #include "planted_verb.hpp"
 
+namespace collectives_standin_test {
+
 namespace {
 
 using namespace benchmarks;
@@ -143,3 +145,5 @@ TEST_CASE("GPUs that are missing are refused in a line that counts them") {
           "--engine nccl: this machine has 2 GPUs, but is to run 3 ranks: expected at most one rank for each GPU");
     standin::reset();
 }
+
+}  // namespace collectives_standin_test

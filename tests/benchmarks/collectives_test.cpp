@@ -14,6 +14,8 @@
 #include "../../benchmarks/collectives/verbs.hpp"
 #include "planted_verb.hpp"
 
+namespace collectives_test {
+
 namespace {
 
 using namespace benchmarks;
@@ -121,3 +123,5 @@ TEST_CASE("a summary holds the median, the least and the 95th percentile") {
     CHECK(summary.p95 == 19);
     CHECK(summarise({3}).p95 == 3);
 }
+
+}  // namespace collectives_test

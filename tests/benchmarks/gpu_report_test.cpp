@@ -9,6 +9,8 @@
 #include "../../benchmarks/kernels/options.hpp"
 #include "../../benchmarks/kernels/report.hpp"
 
+namespace gpu_report_test {
+
 namespace {
 
 using namespace benchmarks;
@@ -102,3 +104,5 @@ TEST_CASE("without -n a round on a GPU has at least 20 calls, and for small size
     CHECK(host.calls_for(std::uint64_t{256} << 20U) == 1);
     CHECK(host.kernels.size() == kernels::kernel_names.size());
 }
+
+}  // namespace gpu_report_test

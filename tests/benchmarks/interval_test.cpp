@@ -11,6 +11,8 @@
 
 #include "../../benchmarks/common/interval.hpp"
 
+namespace interval_test {
+
 namespace {
 
 using namespace benchmarks;
@@ -50,3 +52,5 @@ TEST_CASE("no rank begins before all have come, and ranks of one process read on
         CHECK(own.end >= own.begin);
     });
 }
+
+}  // namespace interval_test

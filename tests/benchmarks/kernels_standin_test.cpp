@@ -15,6 +15,8 @@
 #include "looped_kernels.hpp"
 #include "standin.hpp"
 
+namespace kernels_standin_test {
+
 namespace {
 
 using namespace benchmarks;
@@ -122,3 +124,5 @@ TEST_CASE("300 tensors are packed and unpacked in one launch each") {
         CHECK(row.figure.wrong == 0);
     }
 }
+
+}  // namespace kernels_standin_test

@@ -10,6 +10,8 @@
 
 #include "check_kernel.hpp"
 
+namespace kernels_test {
+
 namespace {
 
 using namespace benchmarks::kernels;
@@ -107,3 +109,5 @@ TEST_CASE("values are exact in bf16 and never 0") {
         CHECK(std::abs(v) <= 1);
     }
 }
+
+}  // namespace kernels_test

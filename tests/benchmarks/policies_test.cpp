@@ -17,6 +17,8 @@
 #include "../../benchmarks/policies/trainer.hpp"
 #include "spoiled_engine.hpp"
 
+namespace policies_test {
+
 namespace {
 
 using namespace benchmarks::policies;
@@ -218,3 +220,5 @@ TEST_CASE("p99 is a value that was measured; busy work grows with what is asked 
     o.gflops = 2;
     CHECK(o.busy_seconds() == doctest::Approx(3 * 6 * 10 * numel / 2e9));
 }
+
+}  // namespace policies_test

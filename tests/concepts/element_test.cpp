@@ -8,6 +8,8 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 
+namespace element_test {
+
 namespace {
 
 /// A toolkit's own bfloat16: the least that a user's storage type needs.
@@ -86,3 +88,5 @@ TEST_CASE("Element: a user's storage type works in buffers") {
     CHECK(static_cast<float>(buffer.span()[2]) == 1.5F);
     CHECK(static_cast<float>(buffer.span()[3]) == 0.0F);
 }
+
+}  // namespace element_test

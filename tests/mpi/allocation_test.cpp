@@ -20,6 +20,8 @@
 #include "unit/sharded/trainer.hpp"
 #include "with_world.hpp"
 
+namespace allocation_test {
+
 namespace {
 
 /// Of all threads, outside MPI.
@@ -126,3 +128,5 @@ TEST_CASE("mpi: with overlap, training steps allocate nothing from the third on"
     check_steps_allocate_nothing<mpi::Exchange>(ShardGradOp{});
     check_steps_allocate_nothing<mpi::Exchange>(FullShard{});
 }
+
+}  // namespace allocation_test

@@ -14,6 +14,8 @@
 #include "unit/backend/verb_suite.hpp"
 #include "with_world.hpp"
 
+namespace disagreement_test {
+
 namespace {
 
 using namespace shardkit;
@@ -137,3 +139,5 @@ TEST_CASE("mpi: messages whose ends disagree in type or count are refused on bot
         }
     });
 }
+
+}  // namespace disagreement_test

@@ -17,6 +17,8 @@
 #include "unit/backend/verb_suite.hpp"
 #include "with_world.hpp"
 
+namespace failing_calls_test {
+
 namespace {
 
 using namespace shardkit;
@@ -203,3 +205,5 @@ TEST_CASE("mpi: MPI's own complaint about a communicator that is none") {
     CHECK(contains(error, text_of(MPI_ERR_COMM)));
     REQUIRE(MPI_Comm_set_errhandler(MPI_COMM_WORLD, before) == MPI_SUCCESS);
 }
+
+}  // namespace failing_calls_test

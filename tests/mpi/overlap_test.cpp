@@ -13,6 +13,8 @@
 #include "unit/thrown_message.hpp"
 #include "with_world.hpp"
 
+namespace overlap_test {
+
 namespace {
 
 using namespace shardkit;
@@ -85,3 +87,5 @@ TEST_CASE("mpi: streams that are no stream of the World's are refused") {
                       "World::communication_stream()");
     world.finish();
 }
+
+}  // namespace overlap_test

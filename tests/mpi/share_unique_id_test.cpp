@@ -12,6 +12,8 @@
 #include "unit/backend/rank_checks.hpp"
 #include "with_world.hpp"
 
+namespace share_unique_id_test {
+
 TEST_CASE("mpi: processes share NCCL's unique id; rank 0 makes it, and its failure is everybody's") {
     using namespace shardkit;
     for (const bool overlap : {false, true}) {
@@ -42,3 +44,5 @@ TEST_CASE("mpi: processes share NCCL's unique id; rank 0 makes it, and its failu
         });
     }
 }
+
+}  // namespace share_unique_id_test

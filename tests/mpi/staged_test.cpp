@@ -11,6 +11,8 @@
 #include "unit/backend/verb_suite.hpp"
 #include "with_world.hpp"
 
+namespace staged_test {
+
 namespace {
 
 using namespace shardkit;
@@ -113,3 +115,5 @@ TEST_CASE("mpi staged: sums are counted at the width at which they travel") {
         CHECK(world.traffic().total(Verb::reduce_scatter).moved.value == (n - 1) * 1000 * 4);
     });
 }
+
+}  // namespace staged_test

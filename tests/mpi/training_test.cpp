@@ -18,6 +18,8 @@
 #include "unit/sharded/oracle_checks.hpp"
 #include "with_world.hpp"
 
+namespace training_test {
+
 namespace {
 
 namespace sk = shardkit;
@@ -113,3 +115,5 @@ TEST_CASE("mpi: one rank alone works on summoned parameters, under every policy"
             {}, mpi_test::patient(options));
     }
 }
+
+}  // namespace training_test

@@ -22,6 +22,8 @@
 #include "unit/backend/verb_suite.hpp"
 #include "with_world.hpp"
 
+namespace verbs_test {
+
 namespace {
 
 using namespace shardkit;
@@ -216,3 +218,5 @@ TEST_CASE("mpi: spans of more than 2^31 bytes, in pieces of at most 2^30 element
         CHECK(wrong_periods() == 0);
     });
 }
+
+}  // namespace verbs_test

@@ -52,6 +52,10 @@ def check_lists(root):
             yield f"{path.relative_to(root)} names {name}, which does not exist"
         if listed != sorted(set(listed)):
             yield f"{path.relative_to(root)} is not sorted, or names a file twice"
+    for name in test_sources(root):
+        path = root / "tests" / name
+        if not name.startswith("compile_fail/") and f"namespace {path.stem} {{" not in lines_of(path):
+            yield f"tests/{name} lacks namespace {path.stem}: sources compiled as one unit must not share names"
     for name in numbered_examples(root):
         command = f"g++ -std=c++20 -Iinclude examples/{name} -pthread -o example && ./example"
         if f"// {command}" not in lines_of(root / "examples" / name)[:8]:

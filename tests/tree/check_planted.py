@@ -21,6 +21,7 @@ def append(path, text):
 PLANTS = [
     ("lists", "include/shardkit/core/planted.hpp", HEADER, "lacks shardkit/core/planted.hpp"),
     ("lists", "tests/unit/core/planted_test.cpp", HEADER, "lacks unit/core/planted_test.cpp"),
+    ("lists", "tests/unit/core/planted_test.cpp", HEADER, "planted_test.cpp lacks namespace planted_test"),
     ("lists", "tests/compile_fail/planted.cpp", HEADER, "lacks compile_fail/planted.cpp"),
     ("lists", "examples/99_planted.cpp", HEADER, "lacks 99_planted.cpp"),
     ("lists", "examples/99_planted.cpp", HEADER, "99_planted.cpp does not say how it is built"),

@@ -17,6 +17,8 @@
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
 
+namespace threads_allocation_test {
+
 namespace {
 
 // Per thread, because doctest and other ranks may allocate whenever they like.
@@ -105,3 +107,5 @@ TEST_CASE("threads: what splits and ranks in a loop take is given back, and hand
     });
     kept.clear();
 }
+
+}  // namespace threads_allocation_test

@@ -13,6 +13,9 @@
 #include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
+
+namespace checked_test {
+
 using both_builds::Case;
 using toy::Flat;
 using toy::Weight;
@@ -97,3 +100,5 @@ TEST_CASE("a view of gradients ends when its handle is added or dropped") {
         CHECK_USAGE_ERROR_FROM(taken_again, lost[0], ended);
     });
 }
+
+}  // namespace checked_test

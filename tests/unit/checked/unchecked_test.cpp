@@ -8,9 +8,11 @@
 
 namespace sk = shardkit;
 
-static_assert(!sk::checked);
-
 std::vector<double> both_builds::trained_unchecked(Case which) { return train_case(which); }
+
+namespace unchecked_test {
+
+static_assert(!sk::checked);
 
 TEST_CASE("an unchecked build leaves a released gather buffer as it is, and a view is a pointer and a shape") {
     sk::threads::run(toy::Flat{2}, [](auto& rank) {
@@ -23,3 +25,5 @@ TEST_CASE("an unchecked build leaves a released gather buffer as it is, and a vi
         CHECK(kept[34] == 34);
     });
 }
+
+}  // namespace unchecked_test

@@ -9,6 +9,8 @@
 
 namespace sk = shardkit;
 
+namespace element_test {
+
 TEST_CASE("ElementType: names and sizes") {
     struct Row {
         sk::ElementType type;
@@ -42,3 +44,5 @@ static_assert(std::is_same_v<sk::Arithmetic<double>, double> && std::is_same_v<s
 static_assert(std::is_same_v<sk::Arithmetic<sk::bf16>, float> && std::is_same_v<sk::Arithmetic<sk::fp16>, float>,
               "sums over 16-bit elements are made in float");
 static_assert(std::is_same_v<sk::Arithmetic<std::uint8_t>, std::uint8_t>);
+
+}  // namespace element_test

@@ -21,6 +21,8 @@
 
 // Compiled with -Ofast, as llm.c is: what the library says of infinity and NaN does not depend on it.
 
+namespace finite_test {
+
 namespace sk = shardkit;
 
 namespace {
@@ -122,3 +124,5 @@ TEST_CASE("a block with an infinite or NaN element has no finite scale; codes ar
         CHECK(Codec::encode(at + 0.75F, 1.0F) == code + 1);
     }
 }
+
+}  // namespace finite_test

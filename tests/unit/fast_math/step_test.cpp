@@ -19,6 +19,8 @@
 
 // Compiled with -Ofast: a step that overflows changes nothing but the scale, one that does not is the step by hand.
 
+namespace step_test {
+
 namespace sk = shardkit;
 using toy::Bias;
 using toy::Flat;
@@ -80,3 +82,5 @@ TEST_CASE("a step that overflows is left out and halves the scale") {
         check<sk::FullShard>(clips);
     }
 }
+
+}  // namespace step_test

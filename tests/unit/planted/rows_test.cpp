@@ -35,6 +35,8 @@ constexpr PlacementTable placement_table(const PolicyValues& policy, const Eleme
 
 namespace sk = shardkit;
 
+namespace rows_test {
+
 namespace {
 
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
@@ -190,3 +192,5 @@ TEST_CASE("a buffer of another row takes the memory that is planned") {
     CHECK(held(beside) == given + given / 4);
     CHECK(toy::difference(step(mesh, sk::DynamicPolicy(sk::ShardOptimizer{}), beside), mesh.size()) == "");
 }
+
+}  // namespace rows_test

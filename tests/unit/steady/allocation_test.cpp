@@ -27,6 +27,8 @@
 
 namespace sk = shardkit;
 
+namespace allocation_test {
+
 namespace {
 
 /// Counts what each rank's thread allocates from the third step to the end of the last one.
@@ -252,3 +254,5 @@ TEST_CASE("what a rank holds is the closed form of its policy: six groups, four 
     // The resting shard of 3200 bytes is below the ledger's 4 KiB and counts as nothing here.
     check_held<Mixed>(4, sk::FullShard{}, 6 * 1600 * (4 + 4 + 2 * 4) + 2 * numel * 2 + 2 * numel * 2 + 2 * 1600 * 4);
 }
+
+}  // namespace allocation_test

@@ -20,6 +20,8 @@
 namespace sk = shardkit;
 namespace test = shardkit::test;
 
+namespace convert_test {
+
 namespace {
 
 /// A 16-bit type that the vector loops know nothing of: truncates, which no built-in conversion does.
@@ -161,3 +163,5 @@ TEST_CASE("convert, accumulate: sizes that disagree are named") {
     CHECK_INVALID_ARGUMENT(Kernels::accumulate({}, std::span<const float>(source), std::span<double>(target)),
                            "HostKernels::accumulate: total has 3 elements, expected 5");
 }
+
+}  // namespace convert_test
