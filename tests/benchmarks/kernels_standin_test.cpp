@@ -19,7 +19,7 @@ namespace kernels_standin_test {
 
 namespace {
 
-using namespace benchmarks;
+using benchmarks::DeviceCopy;
 using namespace benchmarks::kernels;
 using Engine = shardkit::nccl::Engine<looped_kernels::Kernels>;
 
