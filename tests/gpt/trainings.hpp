@@ -34,7 +34,7 @@ inline Options base() {
     options.policy = {program::PolicyKind::no_shard};
     options.model = {test_size::reduced() ? 8U : 16U, 2, 8, 2, HeadKind::tied};
     options.batch = test_size::reduced() ? 24 : 120;
-    options.steps = test_size::reduced() ? 20 : 50;
+    options.steps = test_size::reduced() ? 20 : 25;
     options.dtype = Dtype::fp64;
     options.learning_rate = 1e-3;
     options.seed = 3;

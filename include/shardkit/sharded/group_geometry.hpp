@@ -68,12 +68,16 @@ struct GroupGeometry {
     IndexRange range(Extent extent) const noexcept {
         return extent == Extent::shard ? own : IndexRange{0, buffer_numel};
     }
-    /// 0 on exactly one of the ranks that hold the same elements of a parameter, in buffers placed as `placement`.
-    std::size_t replica(std::size_t parameter, Placement placement) const noexcept {
+    /// 0 on exactly one of the ranks that hold the same elements of a parameter, in buffers placed as `placement`:
+    /// where they are replicated, on one whose shard is `owner`.
+    std::size_t replica(std::size_t parameter, Placement placement, std::size_t owner = 0) const noexcept {
         const std::size_t of_tp = parameters[parameter].split_over_tp() ? 0 : tp_index;
         const std::size_t of_shard = replica_index + replicas * of_tp;
-        return placement == Placement::sharded ? of_shard : shard_index + shards * of_shard;
+        return placement == Placement::sharded ? of_shard
+                                               : (shard_index + shards - owner) % shards + shards * of_shard;
     }
+    /// Shard `index` of the full buffer.
+    IndexRange shard(std::size_t index) const noexcept { return shard_range(index, shard_numel, buffer_numel); }
 
     /// The number of the parameter (or what the alias stands for) of that name.
     /// @throws std::invalid_argument when there is none

@@ -171,8 +171,18 @@ class GroupState {
     /// What this rank holds of each parameter and its master copy.
     std::vector<ShardInfo> shards() {
         std::vector<ShardInfo> list;
-        list_shards(geometry_, "parameter", geometry_.policy.parameters,
-                    std::span<const Gather>(parameters_.resting()), parameters_.resting_range().begin, list);
+        const std::span<const Gather> resting = parameters_.resting();
+        if (parameters_.rests_with_copies()) {
+            // Shard by shard: the first copy is its owner's, which alone an update writes.
+            for (std::size_t s = 0; s < geometry_.shards; ++s) {
+                const bool current = s == geometry_.shard_index || parameters_.copies_are_current();
+                list_shards(geometry_, "parameter", Placement::replicated, resting, 0,
+                            HeldRange{geometry_.shard(s), s, current}, list);
+            }
+        } else {
+            list_shards(geometry_, "parameter", geometry_.policy.parameters, resting,
+                        parameters_.resting_range().begin, list);
+        }
         if (Precision::has_master && trainable()) {
             list_shards(geometry_, "master", geometry_.policy.optimizer,
                         std::span<const Master>(parameters_.master()), geometry_.updated.begin, list);

@@ -145,6 +145,11 @@ class ParameterStore {
         return geometry_->range(gathers_beside_ ? Extent::shard : Extent::full);
     }
 
+    /// Whether copies of other ranks' shards rest here, which their updates leave as they are until a gather.
+    bool rests_with_copies() const noexcept { return gather_ != nullptr && !gathers_beside_; }
+    /// Whether they are what those ranks have.
+    bool copies_are_current() const noexcept { return !is_stale(); }
+
     /// @throws UsageError when a window is open: it would show half of the update
     void begin_update(SourceLocation where) const {
         if (windows_ > 0) {

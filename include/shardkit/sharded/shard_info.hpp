@@ -29,17 +29,26 @@ struct ShardInfo {
     std::vector<Box> boxes;      ///< the same as boxes of the whole tensor; a box's range counts in the part
     IndexRange local;            ///< elements of this rank's buffer
     const void* data = nullptr;  ///< first element, in this rank's memory
-    std::size_t replica = 0;     ///< 0 on exactly one of the ranks that hold the same run
+    std::size_t replica = 0;     ///< 0 on exactly one of the ranks that hold the same run, which is always current
+    bool current = true;         ///< false for a copy of what another rank has updated since the last gather
 };
 
 namespace detail {
 
-/// Appends one ShardInfo for every parameter that has elements in `buffer`, which holds elements
-/// [origin, origin + size) of the group's flat order and is placed over the policy's shard ranks as `placement` says.
+/// Elements `flat` of a group's order in a buffer of this rank. Where it is replicated, replica 0 is on the rank
+/// whose shard is `owner`.
+struct HeldRange {
+    IndexRange flat;
+    std::size_t owner = 0;
+    bool current = true;
+};
+
+/// Appends one ShardInfo for every parameter that has elements in `held`, a part of `buffer`, which begins with
+/// element `origin` of the group's flat order and is placed over the policy's shard ranks as `placement` says.
 template <class T>
 void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement, std::span<const T> buffer,
-                 std::size_t origin, std::vector<ShardInfo>& list) {
-    for_each_segment(group.parameters, {origin, origin + buffer.size()}, [&](Segment segment) {
+                 std::size_t origin, const HeldRange& held, std::vector<ShardInfo>& list) {
+    for_each_segment(group.parameters, held.flat, [&](Segment segment) {
         ShardInfo info;
         info.path = group.path;
         const PlacedParameter& parameter = group.parameters[segment.parameter];
@@ -52,13 +61,20 @@ void list_shards(const GroupGeometry& group, std::string_view kind, Placement pl
         info.range = relative_to(segment.flat, parameter.range.begin);
         info.local = relative_to(segment.flat, origin);
         info.data = buffer.data() + info.local.begin;
-        info.replica = group.replica(segment.parameter, placement);
+        info.replica = group.replica(segment.parameter, placement, held.owner);
+        info.current = held.current;
         for_each_box(info.part, info.range, [&](const Box& box) {
             info.boxes.push_back(box);
             if (box.rank > 0) { info.boxes.back().offsets[part.dimension()] += part.first(); }
         });
         list.push_back(std::move(info));
     });
+}
+/// The same for all of `buffer`.
+template <class T>
+void list_shards(const GroupGeometry& group, std::string_view kind, Placement placement, std::span<const T> buffer,
+                 std::size_t origin, std::vector<ShardInfo>& list) {
+    list_shards(group, kind, placement, buffer, origin, HeldRange{{origin, origin + buffer.size()}}, list);
 }
 
 }  // namespace detail

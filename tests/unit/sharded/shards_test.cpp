@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/sharded/shard_info.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/policy/shard_over.hpp>
 
@@ -32,6 +34,7 @@ struct Run {
     std::string kind;
     sk::IndexRange range;
     std::size_t replica;
+    bool current;
     std::vector<double> values;
 };
 
@@ -68,10 +71,39 @@ bool boxes_agree(const sk::ShardInfo& info) {
 }
 
 /// Trains a little on `mesh` and lists everything that every rank holds.
-template <class Precision, class Policy>
-std::pair<std::vector<Run>, std::vector<std::vector<double>>> listed(toy::Mesh mesh, Policy policy) {
+/// What all ranks list, and the values of every tensor at that time.
+struct Listing {
     std::vector<Run> runs;
     std::vector<std::vector<double>> parameters;
+};
+
+template <class Model, class Optimizer>
+void list(Model& model, Optimizer& optimizer, std::mutex& mutex, std::vector<Run>& runs) {
+    auto infos = optimizer.shards();
+    model.groups().for_each([&](auto& layer) {
+        for (auto& info : layer.shards()) { infos.push_back(std::move(info)); }
+    });
+    const std::lock_guard lock(mutex);
+    for (const auto& info : infos) {
+        CHECK(boxes_agree(info));
+        CHECK(info.range.size() == info.local.size());
+        Run run{toy::number_of(info.path, info.parameter),
+                std::string(info.kind),
+                info.range,
+                info.replica,
+                info.current,
+                {}};
+        for (std::size_t i = 0; i < info.range.size(); ++i) { run.values.push_back(value_at(info, i)); }
+        runs.push_back(std::move(run));
+    }
+}
+
+/// Trains a little on `mesh` and lists everything that every rank holds: right after a step, and once more when the
+/// parameters were read.
+template <class Precision, class Policy>
+std::pair<Listing, Listing> listed(toy::Mesh mesh, Policy policy) {
+    Listing stepped;
+    Listing read;
     std::mutex mutex;
     sk::threads::run(mesh, [&](auto& rank) {
         using Engine = sk::EngineOf<decltype(rank)>;
@@ -79,21 +111,17 @@ std::pair<std::vector<Run>, std::vector<std::vector<double>>> listed(toy::Mesh m
         sk::AdamW optimizer{model.groups(), {.learning_rate = 0.01}};
         toy::RankResult result;
         toy::train_rank(rank, model, toy::steps_of(optimizer), {.steps = 2, .samples = 16}, {}, result);
-        auto list = optimizer.shards();
-        model.groups().for_each([&](auto& layer) {
-            for (auto& info : layer.shards()) { list.push_back(std::move(info)); }
-        });
-        const std::lock_guard lock(mutex);
-        if (rank.rank() == 0) { parameters = result.parameters; }
-        for (const auto& info : list) {
-            CHECK(boxes_agree(info));
-            CHECK(info.range.size() == info.local.size());
-            Run run{toy::number_of(info.path, info.parameter), std::string(info.kind), info.range, info.replica, {}};
-            for (std::size_t i = 0; i < info.range.size(); ++i) { run.values.push_back(value_at(info, i)); }
-            runs.push_back(std::move(run));
-        }
+        auto groups = model.groups();
+        sk::Accumulation accumulation{groups};
+        groups.for_each([&](auto& layer) { accumulation.add_zero(layer, sk::Microbatch::last); });
+        optimizer.step(sk::reduce(std::move(accumulation), sk::mean));  // the moments alone move the parameters
+        list(model, optimizer, mutex, stepped.runs);
+        const auto parameters = model.read();
+        CHECK(parameters != result.parameters);
+        list(model, optimizer, mutex, read.runs);
+        if (rank.rank() == 0) { stepped.parameters = read.parameters = parameters; }
     });
-    return {std::move(runs), std::move(parameters)};
+    return {std::move(stepped), std::move(read)};
 }
 
 /// Puts the runs of replica 0 together. Each element of each tensor must come exactly once.
@@ -124,21 +152,17 @@ std::map<std::string, std::vector<std::vector<double>>> assembled(const std::vec
     return whole;
 }
 
-template <class Precision, class Policy>
-void check(std::size_t dp, std::size_t tp, std::size_t cp, Policy policy) {
-    CAPTURE(Policy::name);
-    CAPTURE(dp);
-    CAPTURE(tp);
-    CAPTURE(cp);
-    const auto [runs, parameters] = listed<Precision>(toy::Mesh(dp, tp, cp), toy::chosen(policy));
-    auto whole = assembled(runs);
+template <class Precision>
+void check(const Listing& listing) {
+    auto whole = assembled(listing.runs);
     CHECK(whole.size() == (Precision::has_master ? 4 : 3));
-    CHECK(whole["parameter"] == parameters);
-    // A copy holds what the first one holds.
-    for (const Run& run : runs) {
+    CHECK(whole["parameter"] == listing.parameters);
+    // A copy holds what the first one holds, where it says so.
+    for (const Run& run : listing.runs) {
+        CHECK((run.current || (run.replica > 0 && run.kind == "parameter")));
         const auto& values = whole[run.kind][run.tensor];
-        CHECK(std::equal(run.values.begin(), run.values.end(),
-                         values.begin() + static_cast<std::ptrdiff_t>(run.range.begin)));
+        CHECK((!run.current || std::equal(run.values.begin(), run.values.end(),
+                                          values.begin() + static_cast<std::ptrdiff_t>(run.range.begin))));
     }
     // The states are there for every element: the second moment of a gradient that is not zero is above zero.
     for (const auto& tensor : whole["exp_avg_sq"]) {
@@ -156,24 +180,41 @@ void check(std::size_t dp, std::size_t tp, std::size_t cp, Policy policy) {
     }
 }
 
+/// `updates_reach`: whether every rank's copy is current after a step.
+template <class Precision, class Policy>
+void check(std::size_t dp, std::size_t tp, std::size_t cp, Policy policy, bool updates_reach) {
+    CAPTURE(Policy::name);
+    CAPTURE(dp);
+    CAPTURE(tp);
+    CAPTURE(cp);
+    const auto [stepped, read] = listed<Precision>(toy::Mesh(dp, tp, cp), toy::chosen(policy));
+    check<Precision>(stepped);
+    check<Precision>(read);
+    CHECK(std::all_of(read.runs.begin(), read.runs.end(), [](const Run& run) { return run.current; }));
+    const auto stale =
+        std::count_if(stepped.runs.begin(), stepped.runs.end(), [](const Run& run) { return !run.current; });
+    CHECK((stale == 0) == (updates_reach || dp * cp == 1));
+}
+
 }  // namespace
 
 TEST_CASE("over all ranks the runs of replica 0 cover each element of each tensor once, and hold its value") {
-    for (const std::size_t dp : {1U, 3U, 4U, 8U}) {
-        check<sk::Precision<double>>(dp, 1, 1, sk::NoShard{});
-        check<sk::Precision<double>>(dp, 1, 1, sk::FullShard{});
-        check<sk::Precision<sk::bf16>>(dp, 1, 1, sk::ShardOptimizer{});
-        check<sk::Precision<sk::bf16>>(dp, 1, 1, toy::PairedGradOp{});
-        check<sk::Precision<sk::bf16>>(dp, 1, 1, sk::NoShard{});
+    for (const std::size_t dp : {1U, 2U, 3U, 4U, 8U}) {
+        check<sk::Precision<double>>(dp, 1, 1, sk::NoShard{}, true);
+        check<sk::Precision<double>>(dp, 1, 1, sk::FullShard{}, true);
+        check<sk::Precision<sk::bf16>>(dp, 1, 1, sk::ShardOptimizer{}, false);
+        check<sk::Precision<sk::bf16>>(dp, 1, 1, toy::PairedGradOp{}, dp % 2 == 1);
+        check<sk::Precision<double>>(dp, 1, 1, sk::ShardGradOp{}, false);
+        check<sk::Precision<sk::bf16>>(dp, 1, 1, sk::NoShard{}, true);
     }
 }
 
 TEST_CASE("the same on meshes of more axes") {
-    check<sk::Precision<double>>(2, 1, 2, sk::NoShard{});
-    check<sk::Precision<double>>(2, 1, 2, sk::FullShard{});
-    check<sk::Precision<double>>(4, 1, 1, sk::HybridShard<2>{});
-    check<sk::Precision<double>>(2, 1, 2, sk::ShardOver<sk::FullShard, sk::Axes<sk::DpShard, sk::Cp>>{});
-    check<sk::Precision<sk::bf16>>(2, 2, 1, sk::ShardOptimizer{});
+    check<sk::Precision<double>>(2, 1, 2, sk::NoShard{}, true);
+    check<sk::Precision<double>>(2, 1, 2, sk::FullShard{}, true);
+    check<sk::Precision<double>>(4, 1, 1, sk::HybridShard<2>{}, true);
+    check<sk::Precision<double>>(2, 1, 2, sk::ShardOver<sk::FullShard, sk::Axes<sk::DpShard, sk::Cp>>{}, true);
+    check<sk::Precision<sk::bf16>>(2, 2, 1, sk::ShardOptimizer{}, false);
 }
 
 }  // namespace shards_test
