@@ -45,28 +45,32 @@ struct Whole {
 
 }  // namespace
 
+}  // namespace element_test
+
 template <>
-struct shardkit::element_traits<ToolkitBf16> {
+struct shardkit::element_traits<element_test::ToolkitBf16> {
     static constexpr ElementType type = ElementType::bf16;
     using Arithmetic = float;
 };
 template <>
-struct shardkit::element_traits<NoArithmetic> {
+struct shardkit::element_traits<element_test::NoArithmetic> {
     static constexpr ElementType type = ElementType::bf16;
 };
 template <>
-struct shardkit::element_traits<NoType> {
+struct shardkit::element_traits<element_test::NoType> {
     using Arithmetic = float;
 };
 template <>
-struct shardkit::element_traits<WrongSize> : shardkit::element_traits<ToolkitBf16> {};
+struct shardkit::element_traits<element_test::WrongSize> : shardkit::element_traits<element_test::ToolkitBf16> {};
 template <>
-struct shardkit::element_traits<NotTrivial> : shardkit::element_traits<ToolkitBf16> {};
+struct shardkit::element_traits<element_test::NotTrivial> : shardkit::element_traits<element_test::ToolkitBf16> {};
 template <>
-struct shardkit::element_traits<Whole> {
+struct shardkit::element_traits<element_test::Whole> {
     static constexpr ElementType type = ElementType::fp16;
     using Arithmetic = std::int32_t;
 };
+
+namespace element_test {
 
 namespace {
 

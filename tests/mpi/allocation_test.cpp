@@ -35,15 +35,21 @@ void* counted_allocation(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
+}  // namespace allocation_test
+
 // The other forms (arrays, no-throw) end in these by default.
-void* operator new(std::size_t bytes) { return counted_allocation(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
+void* operator new(std::size_t bytes) {
+    return allocation_test::counted_allocation(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+}
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-    return counted_allocation(bytes, static_cast<std::size_t>(alignment));
+    return allocation_test::counted_allocation(bytes, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace allocation_test {
 
 namespace {
 

@@ -38,12 +38,16 @@ void freed(void* memory) noexcept {
 
 }  // namespace
 
-void* operator new(std::size_t size) { return counted(size); }
-void* operator new[](std::size_t size) { return counted(size); }
-void operator delete(void* memory) noexcept { freed(memory); }
-void operator delete[](void* memory) noexcept { freed(memory); }
-void operator delete(void* memory, std::size_t) noexcept { freed(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { freed(memory); }
+}  // namespace threads_allocation_test
+
+void* operator new(std::size_t size) { return threads_allocation_test::counted(size); }
+void* operator new[](std::size_t size) { return threads_allocation_test::counted(size); }
+void operator delete(void* memory) noexcept { threads_allocation_test::freed(memory); }
+void operator delete[](void* memory) noexcept { threads_allocation_test::freed(memory); }
+void operator delete(void* memory, std::size_t) noexcept { threads_allocation_test::freed(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { threads_allocation_test::freed(memory); }
+
+namespace threads_allocation_test {
 
 TEST_CASE("threads: verbs allocate nothing, not even on their first call") {
     using namespace shardkit;

@@ -75,11 +75,15 @@ void check_lengths_and_offsets() {
 
 }  // namespace
 
+}  // namespace convert_test
+
 template <>
-struct shardkit::element_traits<Truncated> {
+struct shardkit::element_traits<convert_test::Truncated> {
     static constexpr ElementType type = ElementType::bf16;
     using Arithmetic = float;
 };
+
+namespace convert_test {
 
 TEST_CASE_TEMPLATE("convert: all 65536 patterns widen to the bits that the scalar conversion gives", Half, sk::bf16,
                    sk::fp16) {
