@@ -14,7 +14,6 @@
 #include <shardkit/core/fp16.hpp>
 
 // Parameters as types, and where they lie in a flat buffer.
-#include <shardkit/layout/boxes.hpp>
 #include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/param/param.hpp>
 #include <shardkit/param/params.hpp>
@@ -78,6 +77,9 @@
 // Memory, traffic and time in advance.
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/plan/time_model.hpp>
+
+// Files of tensors.
+#include <shardkit/checkpoint/safetensors_file.hpp>
 
 // Engines.
 #include <shardkit/backend/host/host_stream.hpp>

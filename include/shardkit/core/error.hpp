@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -57,6 +58,23 @@ class UsageError : public std::logic_error {
     SourceLocation where() const noexcept { return where_; }
 
   private:
+    SourceLocation where_;
+};
+
+/// A file cannot be opened or read, or holds what it must not. Says the file, what was expected, and the user's file
+/// and line.
+class FileError : public std::runtime_error {
+  public:
+    FileError(std::string path, std::string_view what_happened, SourceLocation where)
+        : std::runtime_error(detail::concat("'", path, "': ", what_happened, " (", where.file, ":", where.line, ")")),
+          path_(std::move(path)),
+          where_(where) {}
+
+    const std::string& path() const noexcept { return path_; }
+    SourceLocation where() const noexcept { return where_; }
+
+  private:
+    std::string path_;
     SourceLocation where_;
 };
 

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::detail {
+
+/// What is wrong with a text, and at which byte of it.
+struct JsonError {
+    std::size_t at;
+    std::string what;
+};
+
+/// Reads the JSON (RFC 8259) that a caller expects, value by value, and nothing else: objects, arrays, strings and
+/// whole numbers below 2^64. Nothing in the text decides how deep it calls. Every function throws JsonError.
+class JsonReader {
+  public:
+    explicit JsonReader(std::string_view text) noexcept : text_(text) {}
+
+    [[noreturn]] void fail(std::string what) const { throw JsonError{at_, std::move(what)}; }
+    /// @throws JsonError about the byte at `at`
+    [[noreturn]] static void fail_at(std::size_t at, std::string what) { throw JsonError{at, std::move(what)}; }
+    std::size_t at() const noexcept { return at_; }
+
+    /// Calls member(key, where the key begins) for each member of an object, behind its colon.
+    template <class F>
+    void object(F&& member) {
+        list('{', '}', [&] {
+            const std::size_t begin = at_;
+            const std::string key = string();
+            expect(':');
+            member(key, begin);
+        });
+    }
+    /// Calls element() before each element of an array.
+    template <class F>
+    void array(F&& element) {
+        list('[', ']', element);
+    }
+
+    /// A string with its escapes resolved, in UTF-8.
+    std::string string() {
+        expect('"');
+        std::string value;
+        for (;;) {
+            const unsigned char c = next();
+            if (c == '"') { return value; }
+            if (c == '\\') {
+                append_escaped(value);
+            } else if (c < 0x20) {
+                fail_at(at_ - 1, "a control character in a string");
+            } else if (c < 0x80) {
+                value += static_cast<char>(c);
+            } else {
+                append_sequence(value, c);
+            }
+        }
+    }
+
+    /// A whole number as JSON writes it: no sign, fraction, exponent or leading zero.
+    std::uint64_t number() {
+        skip_space();
+        const std::size_t begin = at_;
+        std::uint64_t value = 0;
+        while (at_ < text_.size() && is_digit(text_[at_])) {
+            const auto digit = static_cast<std::uint64_t>(text_[at_] - '0');
+            if (value > (std::numeric_limits<std::uint64_t>::max() - digit) / 10) {
+                fail_at(begin, "a number of 2^64 or more");
+            }
+            value = 10 * value + digit;
+            ++at_;
+        }
+        const std::size_t digits = at_ - begin;
+        const bool goes_on = at_ < text_.size() && (text_[at_] == '.' || text_[at_] == 'e' || text_[at_] == 'E');
+        if (digits == 0 || goes_on || (digits > 1 && text_[begin] == '0')) {
+            fail_at(begin, "expected a whole number from 0");
+        }
+        return value;
+    }
+
+    /// Only white space may be left.
+    void end() {
+        skip_space();
+        if (at_ != text_.size()) { fail("expected nothing behind the last brace but spaces"); }
+    }
+
+  private:
+    static constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+    void skip_space() noexcept {
+        while (at_ < text_.size() &&
+               (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t')) {
+            ++at_;
+        }
+    }
+    bool peek(char c) noexcept {
+        skip_space();
+        return at_ < text_.size() && text_[at_] == c;
+    }
+    void expect(char c) {
+        if (!peek(c)) { fail(concat("expected '", c, at_ == text_.size() ? "', but the text ends" : "'")); }
+        ++at_;
+    }
+    unsigned char next() {
+        if (at_ == text_.size()) { fail("the text ends within a string"); }
+        return static_cast<unsigned char>(text_[at_++]);
+    }
+    template <class F>
+    void list(char open, char close, F&& item) {
+        expect(open);
+        if (peek(close)) {
+            ++at_;
+            return;
+        }
+        for (;;) {
+            skip_space();
+            item();
+            if (peek(close)) {
+                ++at_;
+                return;
+            }
+            expect(',');
+        }
+    }
+
+    void append_escaped(std::string& value) {
+        const std::size_t begin = at_ - 1;
+        const unsigned char c = next();
+        constexpr std::string_view escaped = "\"\\/bfnrt";
+        constexpr std::string_view meant = "\"\\/\b\f\n\r\t";
+        if (const auto which = escaped.find(static_cast<char>(c)); which != std::string_view::npos) {
+            value += meant[which];
+            return;
+        }
+        if (c != 'u') { fail_at(begin, "an escape that JSON does not have"); }
+        std::uint32_t point = unit();
+        if (point >= 0xD800 && point < 0xDC00) {
+            if (next() != '\\' || next() != 'u') { fail_at(begin, "half of a surrogate pair"); }
+            const std::uint32_t low = unit();
+            if (low < 0xDC00 || low >= 0xE000) { fail_at(begin, "half of a surrogate pair"); }
+            point = 0x10000 + ((point - 0xD800) << 10U) + (low - 0xDC00);
+        } else if (point >= 0xDC00 && point < 0xE000) {
+            fail_at(begin, "half of a surrogate pair");
+        }
+        append_point(value, point);
+    }
+    /// Four hexadecimal digits.
+    std::uint32_t unit() {
+        std::uint32_t value = 0;
+        for (int i = 0; i < 4; ++i) {
+            const unsigned char c = next();
+            const auto digit = c >= '0' && c <= '9'   ? c - '0'
+                               : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                               : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                      : -1;
+            if (digit < 0) { fail_at(at_ - 1, "expected a hexadecimal digit"); }
+            value = 16 * value + static_cast<std::uint32_t>(digit);
+        }
+        return value;
+    }
+    static void append_point(std::string& value, std::uint32_t point) {
+        const auto continuation = [&](unsigned shift) {
+            value += static_cast<char>(0x80U | ((point >> shift) & 0x3FU));
+        };
+        if (point < 0x80) {
+            value += static_cast<char>(point);
+        } else if (point < 0x800) {
+            value += static_cast<char>(0xC0U | (point >> 6U));
+            continuation(0);
+        } else if (point < 0x10000) {
+            value += static_cast<char>(0xE0U | (point >> 12U));
+            continuation(6);
+            continuation(0);
+        } else {
+            value += static_cast<char>(0xF0U | (point >> 18U));
+            continuation(12);
+            continuation(6);
+            continuation(0);
+        }
+    }
+    /// The rest of a sequence of UTF-8 (RFC 3629): no overlong form, no surrogate, nothing past U+10FFFF.
+    void append_sequence(std::string& value, unsigned char lead) {
+        const std::size_t begin = at_ - 1;
+        const std::size_t length = lead >= 0xC2 && lead < 0xE0   ? 2
+                                   : lead >= 0xE0 && lead < 0xF0 ? 3
+                                   : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                                 : 0;
+        if (length == 0) { fail_at(begin, "invalid UTF-8"); }
+        std::uint32_t point = lead & (0x7FU >> length);
+        for (std::size_t i = 1; i < length; ++i) {
+            const unsigned char c = next();
+            if ((c & 0xC0U) != 0x80U) { fail_at(begin, "invalid UTF-8"); }
+            point = (point << 6U) | (c & 0x3FU);
+        }
+        constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+        if (point < least[length] || (point >= 0xD800 && point < 0xE000) || point > 0x10FFFF) {
+            fail_at(begin, "invalid UTF-8");
+        }
+        value += text_.substr(begin, length);
+    }
+
+    std::string_view text_;
+    std::size_t at_ = 0;
+};
+
+}  // namespace shardkit::detail

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/checkpoint/json_reader.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/layout/index_range.hpp>
+#include <shardkit/param/tensor_shape.hpp>
+
+/// The format of Hugging Face's safetensors files: a little-endian 64-bit N, N bytes of JSON, the tensors' bytes.
+/// Source: the format's description and its reader (github.com/huggingface/safetensors), which this one is stricter
+/// than.
+namespace shardkit::safetensors {
+
+/// The element types of the format; not all of them are read as numbers.
+enum class DType : std::uint8_t {
+    boolean,
+    f4,
+    f6_e2m3,
+    f6_e3m2,
+    u8,
+    i8,
+    f8_e5m2,
+    f8_e4m3,
+    f8_e8m0,
+    f8_e4m3fnuz,
+    f8_e5m2fnuz,
+    i16,
+    u16,
+    f16,
+    bf16,
+    i32,
+    u32,
+    f32,
+    c64,
+    f64,
+    i64,
+    u64
+};
+
+namespace detail {
+struct DTypeRow {
+    std::string_view name;
+    std::size_t bits;
+};
+inline constexpr std::array<DTypeRow, 22> dtypes{
+    {{"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+     {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+     {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+     {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}}};
+static_assert(dtypes[static_cast<std::size_t>(DType::u64)].name == "U64");
+static_assert(dtypes[static_cast<std::size_t>(DType::bf16)].name == "BF16");
+}  // namespace detail
+
+/// The element type as files name it: "BF16".
+constexpr std::string_view name(DType type) noexcept { return detail::dtypes[static_cast<std::size_t>(type)].name; }
+/// Bits of one element.
+constexpr std::size_t bits_of(DType type) noexcept { return detail::dtypes[static_cast<std::size_t>(type)].bits; }
+
+/// One tensor of a file.
+struct Tensor {
+    std::string name;
+    DType type{};
+    TensorShape shape;
+    IndexRange bytes;  ///< behind the header, row-major
+
+    std::size_t numel() const noexcept { return shape.numel(); }
+};
+
+/// What stands before the tensors' bytes.
+struct Header {
+    std::vector<Tensor> tensors;                                ///< in the order of their bytes
+    std::vector<std::pair<std::string, std::string>> metadata;  ///< sorted by key
+    std::size_t data_begin = 0;  ///< of the first tensor, counted from the file's begin
+};
+
+/// The most that a header may have; what the format's own reader accepts.
+inline constexpr std::uint64_t max_header_bytes = 100'000'000;
+
+namespace detail {
+
+using shardkit::detail::concat;
+using shardkit::detail::JsonError;
+using shardkit::detail::JsonReader;
+
+/// A name out of a stranger's file, for a message: cut, control characters replaced.
+inline std::string shown(std::string_view name) {
+    constexpr std::size_t longest = 120;
+    std::string text(name.substr(0, longest));
+    for (char& c : text) {
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) { c = '?'; }
+    }
+    return name.size() > longest ? text + "..." : text;
+}
+
+inline DType dtype(JsonReader& json) {
+    const std::size_t begin = json.at();
+    const std::string given = json.string();
+    const auto* const row =
+        std::find_if(dtypes.begin(), dtypes.end(), [&](const DTypeRow& known) { return known.name == given; });
+    if (row == dtypes.end()) { JsonReader::fail_at(begin, concat("no element type is called '", shown(given), "'")); }
+    return static_cast<DType>(row - dtypes.begin());
+}
+
+/// {"dtype": ..., "shape": [...], "data_offsets": [begin, end]} in any order, each once, and nothing else.
+inline Tensor tensor(JsonReader& json, const std::string& name) {
+    Tensor made{name, {}, {}, {}};
+    bool has_type = false;
+    bool has_shape = false;
+    std::size_t offsets = 0;
+    bool has_offsets = false;
+    const std::size_t begin = json.at();
+    json.object([&](const std::string& key, std::size_t at) {
+        const auto once = [&](bool& seen) {
+            if (std::exchange(seen, true)) { JsonReader::fail_at(at, concat("'", shown(name), "' has two ", key)); }
+        };
+        if (key == "dtype") {
+            once(has_type);
+            made.type = dtype(json);
+        } else if (key == "shape") {
+            once(has_shape);
+            json.array([&] {
+                if (made.shape.rank == TensorShape::max_rank) {
+                    json.fail(concat("'", shown(name), "' has more than ", TensorShape::max_rank, " extents"));
+                }
+                made.shape.extents[made.shape.rank++] = json.number();
+            });
+        } else if (key == "data_offsets") {
+            once(has_offsets);
+            json.array([&] {
+                const std::uint64_t offset = json.number();
+                if (offsets == 0) { made.bytes.begin = offset; }
+                if (offsets == 1) { made.bytes.end = offset; }
+                ++offsets;
+            });
+        } else {
+            JsonReader::fail_at(
+                at, concat("'", shown(name), "' has a '", shown(key), "', expected dtype, shape and data_offsets"));
+        }
+    });
+    if (!has_type || !has_shape || offsets != 2) {
+        JsonReader::fail_at(begin, concat("'", shown(name), "' lacks ",
+                                          !has_type    ? "dtype"
+                                          : !has_shape ? "shape"
+                                                       : "data_offsets of two numbers"));
+    }
+    return made;
+}
+
+/// Bytes of a tensor.
+/// @returns none where they overflow 64 bits or are not whole
+inline std::optional<std::size_t> bytes_of(const Tensor& tensor) noexcept {
+    const std::size_t bits = bits_of(tensor.type);
+    if (!tensor.shape.countable()) { return std::nullopt; }
+    const std::size_t numel = tensor.shape.numel();
+    if (numel > std::numeric_limits<std::size_t>::max() / bits || numel * bits % 8 != 0) { return std::nullopt; }
+    return numel * bits / 8;
+}
+
+/// The first key that comes twice; none for unique ones. @pre sorted
+template <class Items, class Key>
+const std::string* repeated(const Items& sorted, Key key) {
+    const auto at = std::adjacent_find(sorted.begin(), sorted.end(),
+                                       [&](const auto& a, const auto& b) { return key(a) == key(b); });
+    return at == sorted.end() ? nullptr : &key(*at);
+}
+
+/// Reads a header's JSON, and holds it against the bytes that follow it in the file: tensors lie without gap or
+/// overlap from 0 to `data_bytes`, each of the size that its shape and type say. Memory: at most a small multiple of
+/// the text's.
+/// @throws JsonError with the byte of the text and what is wrong
+inline Header parse_header(std::string_view text, std::size_t data_bytes) {
+    Header header;
+    if (text.empty() || text.front() != '{') { JsonReader::fail_at(0, "expected '{' as the first byte"); }
+    JsonReader json(text);
+    bool has_metadata = false;
+    json.object([&](const std::string& key, std::size_t at) {
+        if (key != "__metadata__") {
+            header.tensors.push_back(tensor(json, key));
+            return;
+        }
+        if (std::exchange(has_metadata, true)) { JsonReader::fail_at(at, "two __metadata__"); }
+        json.object([&](const std::string& name, std::size_t) { header.metadata.emplace_back(name, json.string()); });
+    });
+    json.end();
+
+    const auto key_of = [](const auto& pair) -> const std::string& { return pair.first; };
+    std::sort(header.metadata.begin(), header.metadata.end());
+    if (const std::string* twice = repeated(header.metadata, key_of)) {
+        json.fail(concat("the metadata have '", shown(*twice), "' twice"));
+    }
+    const auto name_of = [](const Tensor& t) -> const std::string& { return t.name; };
+    std::sort(header.tensors.begin(), header.tensors.end(),
+              [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+    if (const std::string* twice = repeated(header.tensors, name_of)) {
+        json.fail(concat("two tensors are called '", shown(*twice), "'"));
+    }
+    std::stable_sort(header.tensors.begin(), header.tensors.end(), [](const Tensor& a, const Tensor& b) {
+        return std::pair(a.bytes.begin, a.bytes.end) < std::pair(b.bytes.begin, b.bytes.end);
+    });
+    std::size_t next = 0;
+    for (const Tensor& t : header.tensors) {
+        const std::string what = concat("'", shown(t.name), "' ", safetensors::name(t.type), " ", t.shape.describe());
+        const auto bytes = bytes_of(t);
+        if (!bytes) { json.fail(concat(what, ": expected whole bytes, fewer than 2^64")); }
+        if (t.bytes.begin != next) {
+            json.fail(concat(what, " begins at byte ", t.bytes.begin, t.bytes.begin < next ? ", within" : ", behind",
+                             " what ends at ", next, ": expected no gap and no overlap"));
+        }
+        if (t.bytes.end < t.bytes.begin || t.bytes.end - t.bytes.begin != *bytes) {
+            json.fail(
+                concat(what, " lies in bytes ", t.bytes.begin, " to ", t.bytes.end, ", expected ", *bytes, " bytes"));
+        }
+        next = t.bytes.end;
+    }
+    if (next != data_bytes) {
+        json.fail(concat("the tensors end at byte ", next, " behind the header, the file at ", data_bytes));
+    }
+    return header;
+}
+
+}  // namespace detail
+
+}  // namespace shardkit::safetensors
