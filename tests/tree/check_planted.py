@@ -13,9 +13,19 @@ PUBLIC = "namespace shardkit {\n/// A planted name. And more.\nstruct Planted {}
 
 
 def append(path, text):
+    """Returns what was there; None where nothing was."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    before = path.read_bytes() if path.exists() else None
     with open(path, "a", encoding="utf-8") as file:
         file.write(text)
+    return before
+
+
+def restore(path, before):
+    if before is None:
+        path.unlink()
+    else:
+        path.write_bytes(before)
 
 
 PLANTS = [
@@ -63,14 +73,15 @@ PLANTS = [
 def main():
     check, root = sys.argv[1], pathlib.Path(sys.argv[2])
     wrong = 0
-    for name, path, text, expected in PLANTS:
-        with tempfile.TemporaryDirectory() as folder:
-            copy = pathlib.Path(folder)
-            for top in ("include", "tests", "examples", "docs"):
-                shutil.copytree(root / top, copy / top, ignore=shutil.ignore_patterns("golden", "pictures", "__pycache__"))
-            append(copy / path, text)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder)
+        for top in ("include", "tests", "examples", "docs"):
+            shutil.copytree(root / top, copy / top, ignore=shutil.ignore_patterns("golden", "pictures", "__pycache__"))
+        for name, path, text, expected in PLANTS:
+            before = append(copy / path, text)
             done = subprocess.run([sys.executable, "-B", check, name, copy], capture_output=True, text=True,
                                   check=False)
+            restore(copy / path, before)
             if done.returncode == 0 or expected not in done.stdout:
                 wrong += 1
                 print(f"{name}: a planted {path} was not found: expected '{expected}' in\n{done.stdout}{done.stderr}")
