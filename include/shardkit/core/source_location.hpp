@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Nearly every header begins with this one. What a compiler says of C++20 code that it reads as C++17 is pages.
-#if __cplusplus < 202002L
-#error "shardkit needs C++20: compile with -std=c++20"
-#endif
+// Nearly every header begins with this one.
+#include <shardkit/detail/needs_cxx20.inc>
 
 #include <cstdint>
 
