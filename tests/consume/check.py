@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.py WAY ROOT -- COMPILER...: builds and runs the program in this folder, outside the tree, with shardkit
-found in one way: meson (subproject), pkg_config, cmake, plain (-I)."""
+found in one way: meson (subproject), pkg_config, cmake, plain (-I), single_header."""
 import os
 import pathlib
 import re
@@ -87,9 +87,21 @@ def plain(root, outside, compiler, _environment):
     return outside / "consumer"
 
 
+def single_header(root, outside, compiler, _environment):
+    """One file, written from a checkout, and the checkout is gone."""
+    file = outside / "one/shardkit/shardkit.hpp"
+    run(sys.executable, "-B", root / "scripts/single_header.py", "--out", file)
+    left = re.findall(r"^\s*#\s*include\s*<shardkit/.*", file.read_text(encoding="utf-8"), re.MULTILINE)
+    if left:
+        sys.exit(f"the single header includes {left[0]}")
+    run(*compiler, "-std=c++20", "-Wall", "-Wextra", "-Werror", "-I", outside / "one", outside / "main.cpp",
+        outside / "other.cpp", "-pthread", "-o", outside / "consumer")
+    return outside / "consumer"
+
+
 def main():
     way, root, compiler = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[4:]
-    ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "plain": plain}
+    ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "plain": plain, "single_header": single_header}
     environment = dict(os.environ, CXX=shlex.join(compiler))
     with tempfile.TemporaryDirectory(prefix="shardkit-consume-") as folder:
         outside = pathlib.Path(folder)
