@@ -71,7 +71,7 @@ def check_program(root, page, number, code, expected, compiler, precompiled):
             yield f"{where}: does not compile:\n{built.stdout}"
             return
         try:
-            ran = subprocess.run([program], capture_output=True, text=True, check=False, timeout=60)
+            ran = subprocess.run([program], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
         except subprocess.TimeoutExpired:
             yield f"{where}: still running after a minute"
             return

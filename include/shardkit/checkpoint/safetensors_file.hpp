@@ -24,7 +24,6 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
-#include <shardkit/layout/index_range.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
 namespace shardkit {
@@ -125,44 +124,24 @@ class SafetensorsFile {
     template <FloatingElement T>
     void read(std::string_view name, std::span<T> values, std::size_t first = 0,
               SourceLocation where = SourceLocation::current()) const {
-        const safetensors::Tensor& tensor = at(name, where);
-        if (first > tensor.numel() || values.size() > tensor.numel() - first) {
-            throw_invalid_argument(where, "'", path(), "' tensor '", name, "' ", tensor.shape.describe(),
-                                   ": read of elements ", first, " to ", first, " + ", values.size(), ", it has ",
-                                   tensor.numel());
-        }
-        switch (tensor.type) {
-            case safetensors::DType::f64:
-                return read_as<double>(tensor, values, first, where);
-            case safetensors::DType::f32:
-                return read_as<float>(tensor, values, first, where);
-            case safetensors::DType::bf16:
-                return read_as<bf16>(tensor, values, first, where);
-            case safetensors::DType::f16:
-                return read_as<fp16>(tensor, values, first, where);
-            default:
-                throw_invalid_argument(where, "'", path(), "' tensor '", name, "': elements of type ",
-                                       safetensors::name(tensor.type), ", expected F64, F32, BF16 or F16");
-        }
+        read_range(at(name, where), values, first, where);
     }
     /// All of a tensor that must have this shape: what is transposed has as many elements.
     /// @throws std::invalid_argument with both shapes, and as above
     template <FloatingElement T>
     std::vector<T> read(std::string_view name, const TensorShape& expected,
                         SourceLocation where = SourceLocation::current()) const {
-        const TensorShape& shape = at(name, where).shape;
-        if (!(shape == expected)) {
-            throw_invalid_argument(where, "'", path(), "' tensor '", name, "' has shape ", shape.describe(),
+        const safetensors::Tensor& tensor = at(name, where);
+        if (!(tensor.shape == expected)) {
+            throw_invalid_argument(where, "'", path(), "' tensor '", name, "' has shape ", tensor.shape.describe(),
                                    ", expected ", expected.describe());
         }
-        return read<T>(name, where);
+        return read_whole<T>(tensor, where);
     }
     /// All of a tensor.
     template <FloatingElement T>
     std::vector<T> read(std::string_view name, SourceLocation where = SourceLocation::current()) const {
-        std::vector<T> values(at(name, where).numel());
-        read(name, std::span(values), 0, where);
-        return values;
+        return read_whole<T>(at(name, where), where);
     }
 
   private:
@@ -194,6 +173,34 @@ class SafetensorsFile {
         }
     }
 
+    template <class T>
+    std::vector<T> read_whole(const safetensors::Tensor& tensor, SourceLocation where) const {
+        std::vector<T> values(tensor.numel());
+        read_range(tensor, std::span(values), 0, where);
+        return values;
+    }
+    template <class T>
+    void read_range(const safetensors::Tensor& tensor, std::span<T> values, std::size_t first,
+                    SourceLocation where) const {
+        if (first > tensor.numel() || values.size() > tensor.numel() - first) {
+            throw_invalid_argument(where, "'", path(), "' tensor '", tensor.name, "' ", tensor.shape.describe(),
+                                   ": read of elements ", first, " to ", first, " + ", values.size(), ", it has ",
+                                   tensor.numel());
+        }
+        switch (tensor.type) {
+            case safetensors::DType::f64:
+                return read_as<double>(tensor, values, first, where);
+            case safetensors::DType::f32:
+                return read_as<float>(tensor, values, first, where);
+            case safetensors::DType::bf16:
+                return read_as<bf16>(tensor, values, first, where);
+            case safetensors::DType::f16:
+                return read_as<fp16>(tensor, values, first, where);
+            default:
+                throw_invalid_argument(where, "'", path(), "' tensor '", tensor.name, "': elements of type ",
+                                       safetensors::name(tensor.type), ", expected F64, F32, BF16 or F16");
+        }
+    }
     template <class Stored, class T>
     void read_as(const safetensors::Tensor& tensor, std::span<T> values, std::size_t first,
                  SourceLocation where) const {

@@ -83,8 +83,6 @@ std::string refusal_of_header(std::string_view header, std::size_t data_bytes) {
     return refusal(file_of(header, std::string(data_bytes, 'x')));
 }
 
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
 std::string golden_bytes() {
     std::ifstream file(golden, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

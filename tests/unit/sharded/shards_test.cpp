@@ -70,7 +70,6 @@ bool boxes_agree(const sk::ShardInfo& info) {
     return next == info.range.end;
 }
 
-/// Trains a little on `mesh` and lists everything that every rank holds.
 /// What all ranks list, and the values of every tensor at that time.
 struct Listing {
     std::vector<Run> runs;
