@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include <shardkit/core/source_location.hpp>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#endif
+
+/// CRC-32C as a linear function, so that pieces of a tensor can be digested where they are, in any order.
+/// Source: Castagnoli's polynomial, RFC 3720 appendix B.4. Over GF(2), the remainder of a text is the sum of its
+/// pieces' remainders, each times x^(8 * bytes behind the piece).
+namespace shardkit::detail::crc32c {
+
+/// Bits reversed: bit 31 is the coefficient of x^0.
+inline constexpr std::uint32_t polynomial = 0x82F63B78U;
+
+/// a * b modulo the polynomial.
+constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) noexcept {
+    std::uint32_t product = 0;
+    for (std::uint32_t bit = 0x80000000U; bit != 0; bit >>= 1U) {
+        if ((a & bit) != 0) { product ^= b; }
+        b = (b >> 1U) ^ ((b & 1U) != 0 ? polynomial : 0U);
+    }
+    return product;
+}
+
+/// x^(8 * 2^k) for each bit k of a number of bytes.
+inline constexpr std::array<std::uint32_t, 64> byte_powers = [] {
+    std::array<std::uint32_t, 64> powers{};
+    std::uint32_t power = 0x40000000U;  // x
+    for (int square = 0; square < 3; ++square) { power = multiply(power, power); }
+    for (std::uint32_t& each : powers) {
+        each = power;
+        power = multiply(power, power);
+    }
+    return powers;
+}();
+
+/// remainder * x^(8 * bytes): of the same text with that many zero bytes behind it.
+constexpr std::uint32_t behind(std::uint32_t remainder, std::uint64_t bytes) noexcept {
+    for (std::size_t bit = 0; bytes != 0; ++bit, bytes >>= 1U) {
+        if ((bytes & 1U) != 0) { remainder = multiply(byte_powers[bit], remainder); }
+    }
+    return remainder;
+}
+
+/// Eight tables: what a byte at distance k contributes.
+inline constexpr std::array<std::array<std::uint32_t, 256>, 8> tables = [] {
+    std::array<std::array<std::uint32_t, 256>, 8> made{};
+    for (std::uint32_t byte = 0; byte < 256; ++byte) {
+        std::uint32_t remainder = byte;
+        for (int bit = 0; bit < 8; ++bit) {
+            remainder = (remainder >> 1U) ^ ((remainder & 1U) != 0 ? polynomial : 0U);
+        }
+        made[0][byte] = remainder;
+    }
+    for (std::size_t k = 1; k < made.size(); ++k) {
+        for (std::size_t byte = 0; byte < 256; ++byte) {
+            const std::uint32_t before = made[k - 1][byte];
+            made[k][byte] = (before >> 8U) ^ made[0][before & 0xFFU];
+        }
+    }
+    return made;
+}();
+
+/// The remainder of what `remainder` is of with `bytes` behind it. Any machine.
+inline std::uint32_t extend_by_tables(std::uint32_t remainder, const std::byte* bytes, std::size_t count) noexcept {
+    for (; count >= 8; count -= 8, bytes += 8) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, bytes, sizeof word);
+        word ^= remainder;
+        remainder = 0;
+        for (std::size_t k = 0; k < 8; ++k) { remainder ^= tables[7 - k][(word >> (8 * k)) & 0xFFU]; }
+    }
+    for (; count > 0; --count, ++bytes) {
+        remainder = (remainder >> 8U) ^ tables[0][(remainder ^ std::to_integer<std::uint32_t>(*bytes)) & 0xFFU];
+    }
+    return remainder;
+}
+
+#if defined(__x86_64__)
+/// The same with the processor's instruction, in three chains that do not wait for each other.
+/// @pre the processor has SSE 4.2
+__attribute__((target("sse4.2"))) inline std::uint32_t extend_by_instruction(std::uint32_t remainder,
+                                                                             const std::byte* bytes,
+                                                                             std::size_t count) noexcept {
+    constexpr std::size_t chain = 8192;
+    constexpr std::uint32_t over_one = behind(0x80000000U, chain);
+    constexpr std::uint32_t over_two = behind(0x80000000U, 2 * chain);
+    const auto word_at = [](const std::byte* at) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, at, sizeof word);
+        return word;
+    };
+    while (count >= 3 * chain) {
+        std::uint64_t a = remainder;
+        std::uint64_t b = 0;
+        std::uint64_t c = 0;
+        for (std::size_t i = 0; i < chain; i += 8) {
+            a = _mm_crc32_u64(a, word_at(bytes + i));
+            b = _mm_crc32_u64(b, word_at(bytes + chain + i));
+            c = _mm_crc32_u64(c, word_at(bytes + 2 * chain + i));
+        }
+        remainder = multiply(over_two, static_cast<std::uint32_t>(a)) ^
+                    multiply(over_one, static_cast<std::uint32_t>(b)) ^ static_cast<std::uint32_t>(c);
+        bytes += 3 * chain;
+        count -= 3 * chain;
+    }
+    std::uint64_t rest = remainder;
+    for (; count >= 8; count -= 8, bytes += 8) { rest = _mm_crc32_u64(rest, word_at(bytes)); }
+    remainder = static_cast<std::uint32_t>(rest);
+    for (; count > 0; --count, ++bytes) {
+        remainder = _mm_crc32_u8(remainder, std::to_integer<unsigned char>(*bytes));
+    }
+    return remainder;
+}
+#endif
+
+/// The remainder of what `remainder` is of with `bytes` behind it; of `bytes` alone from 0.
+inline std::uint32_t extend(std::uint32_t remainder, std::span<const std::byte> bytes) noexcept {
+#if defined(__x86_64__)
+    static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
+    if (has_instruction) { return extend_by_instruction(remainder, bytes.data(), bytes.size()); }
+#endif
+    return extend_by_tables(remainder, bytes.data(), bytes.size());
+}
+
+/// The CRC-32C, as others compute it, of a text of that many bytes with this remainder: it begins and ends with all
+/// bits inverted.
+constexpr std::uint32_t finished(std::uint32_t remainder, std::uint64_t bytes) noexcept {
+    return ~(remainder ^ behind(0xFFFFFFFFU, bytes));
+}
+/// Of a text that is there as a whole.
+inline std::uint32_t of(std::span<const std::byte> bytes) noexcept { return ~extend(0xFFFFFFFFU, bytes); }
+
+}  // namespace shardkit::detail::crc32c

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/param/parameter_record.hpp>
+#include <shardkit/param/tensor_shape.hpp>
+
+namespace shardkit {
+
+/// How a file holds a parameter: the tensor's name and shape there, and which element stands where. Seen as an array
+/// of `extents`, the parameter's row-major elements stand in the file with the dimensions in the order `order`.
+///     {"w", {3, 4}}                           as it is
+///     {"w", {4, 3}, {3, 4}, {1, 0}}           a [3, 4] parameter, transposed
+///     {"qkv", {8, 24}, {2, 3, 4, 8}, {3, 1, 0, 2}}
+///         a [24, 8] parameter of 2 heads x (query, key, value) x 4, as Conv1D of GPT-2 holds it: [in, all queries,
+///         all keys, all values]
+struct StoredAs {
+    std::string name;
+    std::vector<std::size_t> shape;      ///< extents of the tensor in the file; none for a scalar
+    std::vector<std::size_t> extents{};  ///< empty: the elements stand as they are
+    std::vector<std::size_t> order{};    ///< dimension order[k] of `extents` is the file's k-th
+};
+
+/// Names and forms in files for parameters of the groups at `path`: a function of both, the same on every rank.
+using TensorNames = std::function<StoredAs(std::string_view path, const ParameterRecord& parameter)>;
+
+/// A parameter as it is.
+inline StoredAs stored(std::string name, const TensorShape& shape) {
+    return {std::move(name), {shape.extents.begin(), shape.extents.begin() + shape.rank}, {}, {}};
+}
+/// A matrix [rows, columns] as [columns, rows].
+/// @throws std::invalid_argument for a tensor that is no matrix
+inline StoredAs stored_transposed(std::string name, const TensorShape& shape,
+                                  SourceLocation where = SourceLocation::current()) {
+    if (shape.rank != 2) {
+        throw_invalid_argument(where, "stored_transposed: '", name, "' has shape ", shape.describe(),
+                               ", expected a matrix");
+    }
+    return {std::move(name), {shape.extents[1], shape.extents[0]}, {shape.extents[0], shape.extents[1]}, {1, 0}};
+}
+/// "path.parameter", as it is: the names where nothing else is asked for.
+inline StoredAs stored_by_path(std::string_view path, const ParameterRecord& parameter) {
+    return stored(detail::concat(path, ".", parameter.name), parameter.shape);
+}
+
+namespace detail {
+
+/// Which element of a parameter stands where in its file: both row-major.
+class StoredOrder {
+  public:
+    /// @throws std::invalid_argument when what is said of the parameter cannot be
+    StoredOrder(const StoredAs& stored, std::string_view path, const ParameterRecord& parameter,
+                SourceLocation where) {
+        shape_.rank = std::min(stored.shape.size(), most);
+        std::copy_n(stored.shape.begin(), shape_.rank, shape_.extents.begin());
+        const auto refuse = [&](const std::string& what) {
+            throw_invalid_argument(where, "'", path, "' parameter '", parameter.name, "' of shape ",
+                                   parameter.shape.describe(), " as '", stored.name, "' of shape ", shape_.describe(),
+                                   ": ", what);
+        };
+        const std::size_t numel = parameter.shape.numel();
+        if (stored.name.empty() || stored.name == "__metadata__") { refuse("expected a name"); }
+        if (stored.shape.size() > most || !shape_.countable() || shape_.numel() != numel) {
+            refuse("expected at most 8 extents of as many elements");
+        }
+        const std::size_t rank = stored.extents.size();
+        if (rank != stored.order.size() || rank > most) {
+            refuse("expected extents and an order of as many, at most 8");
+        }
+        std::size_t product = 1;
+        std::array<std::size_t, most> strides{};  // of `extents`, in the parameter
+        for (std::size_t d = rank; d-- > 0;) {
+            strides[d] = product;
+            product *= stored.extents[d];
+        }
+        if (rank > 0 && product != numel) { refuse("expected extents of as many elements"); }
+        std::array<bool, most> seen{};
+        for (const std::size_t d : stored.order) {
+            if (d >= rank || seen[d]) { refuse("expected an order that names each dimension once"); }
+            seen[d] = true;
+        }
+        // The file's dimensions from the last on; those that lie behind each other in both become one.
+        for (std::size_t k = rank; k-- > 0;) {
+            const std::size_t d = stored.order[k];
+            if (stored.extents[d] == 1) { continue; }
+            if (rank_ > 0 && strides[d] == strides_[rank_ - 1] * extents_[rank_ - 1]) {
+                extents_[rank_ - 1] *= stored.extents[d];
+                continue;
+            }
+            extents_[rank_] = stored.extents[d];
+            strides_[rank_++] = strides[d];
+        }
+        if (rank_ == 0) {
+            extents_[0] = numel;
+            strides_[0] = 1;
+            rank_ = 1;
+        }
+        plain_ = rank_ == 1;
+    }
+
+    /// In the file.
+    const TensorShape& shape() const noexcept { return shape_; }
+    /// Whether the elements stand in the file as in the parameter.
+    bool plain() const noexcept { return plain_; }
+
+    /// f(place in the file, element of the parameter) for places [first, first + count) of the file, in order.
+    template <class F>
+    void for_each(std::size_t first, std::size_t count, F&& f) const {
+        std::size_t place = first;
+        const std::size_t end = first + count;
+        while (place < end) {
+            std::size_t rest = place / extents_[0];
+            std::size_t element = 0;
+            for (std::size_t d = 1; d < rank_; ++d) {
+                element += rest % extents_[d] * strides_[d];
+                rest /= extents_[d];
+            }
+            std::size_t at = place % extents_[0];
+            element += at * strides_[0];
+            for (; at < extents_[0] && place < end; ++at, ++place, element += strides_[0]) { f(place, element); }
+        }
+    }
+
+  private:
+    static constexpr std::size_t most = TensorShape::max_rank;
+    TensorShape shape_;
+    std::array<std::size_t, most> extents_{};  // of the file, the last one first
+    std::array<std::size_t, most> strides_{};  // of each, in the parameter
+    std::size_t rank_ = 0;
+    bool plain_ = true;
+};
+
+}  // namespace detail
+
+}  // namespace shardkit
