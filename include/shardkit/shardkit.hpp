@@ -78,9 +78,6 @@
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/plan/time_model.hpp>
 
-// Files of tensors.
-#include <shardkit/checkpoint/safetensors_file.hpp>
-
 // Engines.
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/self/run.hpp>

@@ -85,6 +85,30 @@ class JsonReader {
         return value;
     }
 
+    /// Passes over a value of whatever form, of which nothing but the end is looked for.
+    void skip_value() {
+        std::size_t open = 0;
+        do {
+            skip_space();
+            const char c = at_ < text_.size() ? text_[at_] : '\0';
+            if (c == '"') {
+                string();
+            } else if (c == '{' || c == '[') {
+                ++open;
+                ++at_;
+            } else if (open > 0 && (c == '}' || c == ']')) {
+                --open;
+                ++at_;
+            } else if (open > 0 && (c == ',' || c == ':')) {
+                ++at_;
+            } else {
+                const std::size_t begin = at_;
+                constexpr std::string_view word = "+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+                while (at_ < text_.size() && word.find(text_[at_]) != std::string_view::npos) { ++at_; }
+                if (at_ == begin) { fail("expected a value"); }
+            }
+        } while (open > 0);
+    }
     /// Only white space may be left.
     void end() {
         skip_space();

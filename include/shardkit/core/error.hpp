@@ -61,20 +61,24 @@ class UsageError : public std::logic_error {
     SourceLocation where_;
 };
 
-/// A file cannot be opened or read, or holds what it must not. Says the file, what was expected, and the user's file
+/// A file cannot be opened, read or written, or holds what it must not. Says the file, what was expected, and the user's file
 /// and line.
 class FileError : public std::runtime_error {
   public:
     FileError(std::string path, std::string_view what_happened, SourceLocation where)
         : std::runtime_error(detail::concat("'", path, "': ", what_happened, " (", where.file, ":", where.line, ")")),
           path_(std::move(path)),
+          what_happened_(what_happened),
           where_(where) {}
 
     const std::string& path() const noexcept { return path_; }
+    /// Without the file and the caller's line.
+    const std::string& what_happened() const noexcept { return what_happened_; }
     SourceLocation where() const noexcept { return where_; }
 
   private:
     std::string path_;
+    std::string what_happened_;
     SourceLocation where_;
 };
 

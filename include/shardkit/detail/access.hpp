@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <utility>
 
 namespace shardkit::detail {
@@ -41,6 +42,30 @@ struct Access {
     template <class Scaled>
     static auto* loss_scale(const Scaled& scaled) noexcept {
         return scaled.loss_scale();
+    }
+    /// f(layer, its GroupOptimizer, its UpdateTable) for every group of an optimizer that still fits its model.
+    template <class Optimizer, class F, class Location>
+    static void for_each_saved(Optimizer& optimizer, const F& f, Location where) {
+        optimizer.for_each_saved(f, where);
+    }
+    /// The groups that an optimizer updates.
+    template <class Optimizer>
+    static const auto& model(const Optimizer& optimizer) noexcept {
+        return optimizer.groups_;
+    }
+    /// Sets what a LossScale has learnt.
+    template <class Scale, class Value>
+    static void restore(Scale& scale, Value value, std::uint32_t clean_steps) {
+        scale.restore(value, clean_steps);
+    }
+    /// What a CheckpointState refers to, as it is.
+    template <class State, class Location>
+    static auto capture(const State& state, Location where) {
+        return state.capture(where);
+    }
+    template <class State, class Scalars, class Location>
+    static void restore_scalars(const State& state, Scalars scalars, Location where) {
+        state.restore(scalars, where);
     }
     static bool moved_from(const auto& layer) noexcept { return layer.state_ == nullptr; }
     /// Paths of the groups that were made with a context and live.

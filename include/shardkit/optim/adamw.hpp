@@ -99,6 +99,8 @@ struct AdamWRule {
         double beta1_power = 1;
         double beta2_power = 1;
     };
+    static constexpr std::array<ProgressProduct<Progress>, 2> products{
+        {{"beta1_power", &Progress::beta1_power}, {"beta2_power", &Progress::beta2_power}}};
 
     static constexpr std::size_t state_count(const Options& /*options*/) noexcept { return 2; }
     static constexpr void advance(Progress& progress, const Options& options) noexcept {

@@ -75,6 +75,9 @@ class GroupOptimizer {
         }
     }
 
+    /// State number s of the elements that this rank updates.
+    std::span<Element> state(std::size_t s) const noexcept { return states_[s].span(); }
+
     /// Its place in the UpdateTable; none where every parameter is frozen.
     std::optional<std::size_t> number() const noexcept { return number_; }
 

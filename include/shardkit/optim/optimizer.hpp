@@ -30,6 +30,8 @@ namespace shardkit {
 ///   advance(progress, options)           counts one step
 ///   Update<A>     one element's step in float or double, see UpdateOf
 ///   update<A>(progress, options, scale)  makes it; `scale` is everything that multiplies the raw gradient
+///   products      where Progress has more than `steps`: an array of ProgressProduct, by which checkpoints know the
+///   rest
 /// Options, Progress and Update<A> are trivially copyable: they lie in the engine's memory. advance and update are
 /// constexpr: they run where the kernels do.
 template <class R>
@@ -196,6 +198,17 @@ class Optimizer {
                               "optimizer step: the clip coefficient is of the norm of other gradients than these: "
                               "take global_norm of what this step consumes");
         }
+    }
+
+    friend detail::Access;
+    /// What of each group outlives a run: f(layer, its GroupOptimizer, the table with its progress).
+    template <class F>
+    void for_each_saved(const F& f, SourceLocation where) {
+        check_parts(std::index_sequence_for<T...>{}, where);
+        groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
+            constexpr std::size_t I = decltype(part)::value;
+            f(layer, std::get<I>(group_optimizers_)[index], table_of<I>());
+        });
     }
 
     template <class Part>

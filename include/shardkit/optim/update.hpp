@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -68,6 +69,13 @@ inline constexpr bool updates_with<Update, A, std::index_sequence<State...>> =
     std::is_invocable_v<const Update&, A&, StateOf<A, State>..., A>;
 
 }  // namespace detail
+
+/// A member of a rule's Progress that advances with the steps, by name: what a checkpoint keeps of it.
+template <class Progress>
+struct ProgressProduct {
+    std::string_view name;
+    double Progress::*member;
+};
 
 /// One element's step in arithmetic type A: update(parameter, states..., gradient), const, with that many states. It
 /// is called with values of A and with short vectors of A whose lanes behave alike, so it is a template; see

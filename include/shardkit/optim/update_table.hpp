@@ -54,7 +54,15 @@ class UpdateTable {
 
     const Update* updates() const noexcept { return updates_.data(); }
     /// Steps that a group has taken. Waits for the compute stream.
-    std::uint64_t steps(std::size_t group) const { return groups_.read(group).progress.steps; }
+    std::uint64_t steps(std::size_t group) const { return progress(group).steps; }
+    /// How far a group is. Waits for the compute stream.
+    typename Rule::Progress progress(std::size_t group) const { return groups_.read(group).progress; }
+    /// Order:   in the compute stream's
+    void set_progress(std::size_t group, const typename Rule::Progress& progress) {
+        Progress whole = groups_.read(group);
+        whole.progress = progress;
+        groups_.write(whole, group);
+    }
 
   private:
     std::vector<Progress> listed_groups_;

@@ -14,7 +14,8 @@ class TensorPart {
     /// Of a scalar: all of it.
     constexpr TensorPart() noexcept = default;
     /// All of it.
-    constexpr explicit TensorPart(const TensorShape& whole) noexcept : shape_(whole), block_(whole.numel()) {}
+    constexpr explicit TensorPart(const TensorShape& whole) noexcept
+        : shape_(whole), block_(whole.numel()), stride_(block_) {}
     /// Part `index` of `parts`.
     /// @pre dimension < whole.rank, parts divides its extent, index < parts
     constexpr TensorPart(const TensorShape& whole, std::size_t dimension, std::size_t parts,
@@ -35,6 +36,14 @@ class TensorPart {
     constexpr std::size_t whole_index(std::size_t i) const noexcept {
         return i / block_ * stride_ + offset_ + i % block_;
     }
+    /// Of the part, of element `whole` of the whole tensor; numel() where another part has it.
+    constexpr std::size_t index_of(std::size_t whole) const noexcept {
+        const std::size_t within = whole % stride_;
+        if (within < offset_ || within - offset_ >= block_) { return numel(); }
+        return whole / stride_ * block_ + within - offset_;
+    }
+    /// How many elements follow each other in both, from a multiple of as many on.
+    constexpr std::size_t block() const noexcept { return block_; }
     constexpr std::size_t dimension() const noexcept { return dimension_; }
     /// The part's first index along the dimension.
     constexpr std::size_t first() const noexcept { return first_; }
@@ -43,7 +52,7 @@ class TensorPart {
     TensorShape shape_;
     std::size_t dimension_ = 0;
     std::size_t block_ = 1;   // elements that follow each other in both
-    std::size_t stride_ = 0;  // from one block to the next, in the whole
+    std::size_t stride_ = 1;  // from one block to the next, in the whole
     std::size_t offset_ = 0;  // of the first block
     std::size_t first_ = 0;
 };

@@ -59,6 +59,10 @@ class EngineTable {
     T* data() const noexcept { return reinterpret_cast<T*>(memory_.data()); }
     std::span<T> span() const noexcept { return {data(), size_}; }
 
+    /// Writes the value at `index` in the compute stream's order.
+    void write(const T& value, std::size_t index = 0) {
+        Engine::Kernels::copy_in(context_->compute_stream(), std::span<const T>(&value, 1), span().subspan(index, 1));
+    }
     /// The value at `index` once all work given to the compute stream is done.
     T read(std::size_t index = 0) const { return context_->read(data() + index); }
 

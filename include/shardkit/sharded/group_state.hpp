@@ -30,6 +30,16 @@
 
 namespace shardkit::detail::inline SHARDKIT_BUILD {
 
+/// Who reads a group's memory beside the rank's own work, a checkpoint's writer say.
+class MemoryReader {
+  public:
+    /// Returns once nothing is read any more.
+    virtual void wait() noexcept = 0;
+
+  protected:
+    ~MemoryReader() = default;
+};
+
 /// A group's buffers, communicators and place in a step. It knows its parameters as ranges of the flat buffer and
 /// not as types, and its policy as values, so that it is compiled once for all groups and policies of an engine and a
 /// precision.
@@ -94,8 +104,13 @@ class GroupState {
         gradients_.set_divisor(divisor);
         parameters_.set_divisor(divisor);
     }
-    /// Before an optimizer's update. @throws UsageError when a window is open
+    /// Before an optimizer's update. Waits for whoever still reads the group's memory beside the rank's work.
+    /// @throws UsageError when a window is open
     void begin_update(SourceLocation where) const;
+    /// Who reads it until it says otherwise; null: nobody.
+    void set_reader(MemoryReader* reader) noexcept { reader_ = reader; }
+    const MemoryReader* reader() const noexcept { return reader_; }
+    const GroupCommunicators<Engine>& communicators() const noexcept { return comms_; }
 
     /// The trainable elements that this rank counts in sums over the world, each of which some rank counts once:
     /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients, sorted;
@@ -222,6 +237,7 @@ class GroupState {
     StepState step_;
     std::uint64_t gradient_generation_ = 0;
     std::vector<IndexRange> counted_segments_;
+    MemoryReader* reader_ = nullptr;
     std::shared_ptr<const void> life_ = std::make_shared<const char>('\0');
 };
 

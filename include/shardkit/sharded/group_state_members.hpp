@@ -41,6 +41,9 @@ GroupState<Engine, Precision>::~GroupState() {
     if (step_.busy()) {
         end_program("'", path(), "' ended or was assigned to while an accumulation or gradients over it live on");
     }
+    if (reader_ != nullptr) {
+        end_program("'", path(), "' ended or was assigned to while a save of it is pending: commit it before");
+    }
     // Mostly the last one.
     auto& living = Access::living(context_);
     living.erase(std::next(std::find(living.rbegin(), living.rend(), &geometry_.path)).base());
@@ -114,11 +117,12 @@ void GroupState<Engine, Precision>::finish_gradients(SourceLocation where) {
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::begin_update(SourceLocation where) const {
     parameters_.begin_update(where);
+    if (reader_ != nullptr) { reader_->wait(); }
 }
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt& values, SourceLocation where) {
-    parameters_.begin_update(where);
+    begin_update(where);
     if (Precision::has_master && trainable()) {
         write_range(parameter, parameters_.master(), geometry_.updated.begin, values, false);
     }

@@ -145,6 +145,10 @@ class ParameterStore {
         return geometry_->range(gathers_beside_ ? Extent::shard : Extent::full);
     }
 
+    /// What a checkpoint writes to: elements `loaded_range` of the flat buffer, from which the next window has all.
+    std::span<Gather> loaded() noexcept { return gather_ != nullptr ? gather_source() : resting(); }
+    IndexRange loaded_range() const noexcept { return gather_ != nullptr ? geometry_->updated : resting_range(); }
+
     /// Whether copies of other ranks' shards rest here, which their updates leave as they are until a gather.
     bool rests_with_copies() const noexcept { return gather_ != nullptr && !gathers_beside_; }
     /// Whether they are what those ranks have.
@@ -161,6 +165,11 @@ class ParameterStore {
     void end_write() {
         updated_ = context_->compute_stream().record();
         if (gathers_beside_) { stale_ = true; }
+    }
+    /// After every element of `loaded` was written.
+    void end_load() {
+        updated_ = context_->compute_stream().record();
+        if (gather_ != nullptr) { stale_ = true; }
     }
     /// What the gradients of the last update were divided by: ranks compare it with each gather.
     void set_divisor(double divisor) noexcept { divisor_ = divisor; }

@@ -43,6 +43,9 @@ class LossScale {
   private:
     friend detail::Access;
     LossScaleState* loss_scale() const noexcept { return state_.data(); }
+    void restore(double value, std::uint32_t clean_steps) {
+        state_.write(state_.read().restored(value, clean_steps));
+    }
     void bind(const detail::ModelName& model, SourceLocation where) {
         if (model_.identity == 0) {
             model_ = model;

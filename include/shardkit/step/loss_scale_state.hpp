@@ -58,6 +58,14 @@ class LossScaleState {
     /// Clean steps since the scale last changed; always below growth_interval.
     constexpr std::uint32_t clean_steps() const noexcept { return clean_steps_; }
 
+    /// With these options, and what another one had learnt.
+    constexpr LossScaleState restored(double value, std::uint32_t clean_steps) const noexcept {
+        LossScaleState made = *this;
+        made.value_ = value;
+        made.clean_steps_ = clean_steps < options_.growth_interval ? clean_steps : options_.growth_interval - 1;
+        return made;
+    }
+
     /// Call once per step, also for the steps that were skipped.
     /// @post value() is finite as a float: a growth past that is not made
     constexpr void update(FoundInf found) noexcept {

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/detail/hide_macros.inc>
+
+// Checkpoints, and safetensors files: beside shardkit.hpp, so that only files that save or load pay for them.
+
+#include <shardkit/checkpoint/checkpoint_state.hpp>
+#include <shardkit/checkpoint/file_calls.hpp>
+#include <shardkit/checkpoint/load.hpp>
+#include <shardkit/checkpoint/safetensors_file.hpp>
+#include <shardkit/checkpoint/save.hpp>
+#include <shardkit/checkpoint/stored_as.hpp>
+
+#include <shardkit/detail/show_macros.inc>

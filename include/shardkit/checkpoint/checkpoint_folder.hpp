@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/checkpoint/file_calls.hpp>
+#include <shardkit/checkpoint/manifest.hpp>
+#include <shardkit/checkpoint/open_file.hpp>
+#include <shardkit/checkpoint/safetensors.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit {
+
+/// One step of a run, committed.
+struct CheckpointFolder {
+    std::string path;
+    std::uint64_t step = 0;
+    std::vector<std::string>
+        skipped{};  ///< what lies beside it and is no checkpoint, or could not be removed, and why
+};
+
+namespace detail {
+
+/// "step-00001000"
+inline std::string step_name(std::uint64_t step) {
+    const std::string digits = concat(step);
+    return concat("step-", std::string(8 - std::min<std::size_t>(8, digits.size()), '0'), digits);
+}
+/// The step of such a name.
+inline std::optional<std::uint64_t> step_of(std::string_view name) {
+    if (name.substr(0, 5) != "step-" || name.size() < 13 || name.size() > 24) { return std::nullopt; }
+    std::uint64_t step = 0;
+    for (const char c : name.substr(5)) {
+        if (c < '0' || c > '9') { return std::nullopt; }
+        step = 10 * step + static_cast<std::uint64_t>(c - '0');
+    }
+    if (step_name(step) != name) { return std::nullopt; }
+    return step;
+}
+/// What saves under way are called: "step-00001000.tmp-0123456789abcdef".
+inline constexpr std::string_view temporary_mark = ".tmp-";
+
+/// Makes a folder and those above it.
+inline void make_folders(FileCalls& calls, const std::string& path, SourceLocation where) {
+    for (std::size_t end = 1; end <= path.size(); ++end) {
+        if (end < path.size() && path[end] != '/') { continue; }
+        const std::string part = path.substr(0, end);
+        const int error = calls.make_folder(part);
+        // Those above may be there and read-only, or not to be looked at.
+        if (error == 0) {
+            const std::size_t slash = part.find_last_of('/');
+            require(calls.sync_folder(slash == std::string::npos ? "."
+                                      : slash == 0               ? "/"
+                                                                 : part.substr(0, slash)),
+                    part, "cannot be made durable", where);
+        } else if (end == path.size() && error != EEXIST) {
+            require(error, path, "cannot be made", where);
+        }
+    }
+}
+/// Removes a folder and all that is in it; the first error ends it.
+inline int remove_all(FileCalls& calls, const std::string& path) {
+    std::vector<std::string> names;
+    if (const int error = calls.list(path, names); error != 0) { return error; }
+    for (const std::string& name : names) {
+        const std::string inside = concat(path, "/", name);
+        int error = calls.remove_file(inside);
+        if (error == EISDIR || error == EPERM) { error = remove_all(calls, inside); }
+        if (error != 0) { return error; }
+    }
+    return calls.remove_folder(path);
+}
+
+/// The manifest of a checkpoint's folder, whose files are there with their sizes.
+/// @throws FileError that says what is missing or wrong
+inline Manifest read_manifest(FileCalls& calls, const std::string& folder, SourceLocation where) {
+    const std::string path = concat(folder, "/", manifest_name);
+    const std::string text = read_file(calls, path, safetensors::max_header_bytes, where);
+    Manifest manifest;
+    try {
+        manifest = ManifestReader::read(text);
+    } catch (const JsonError& error) {
+        throw FileError(path, concat("no valid manifest: byte ", error.at, ": ", error.what), where);
+    }
+    for (const Manifest::File& file : manifest.files) {
+        const OpenFile opened = OpenFile::to_read(calls, concat(folder, "/", file.name), where);
+        if (opened.size() != file.bytes) {
+            throw FileError(opened.path(), concat("has ", opened.size(), " bytes, expected ", file.bytes), where);
+        }
+    }
+    return manifest;
+}
+
+/// The greatest step of a run's folder whose manifest and sizes are right; none in a folder without one, or that is
+/// not there. What looks like a step and is none is told in `skipped`.
+inline std::optional<CheckpointFolder> latest_of(FileCalls& calls, const std::string& folder,
+                                                 std::vector<std::string>& skipped, SourceLocation where) {
+    std::vector<std::string> names;
+    const int error = calls.list(folder, names);
+    if (error == ENOENT) { return std::nullopt; }
+    require(error, folder, "cannot be listed", where);
+    std::vector<std::pair<std::uint64_t, std::string>> steps;
+    for (const std::string& name : names) {
+        if (const auto step = step_of(name)) {
+            steps.emplace_back(*step, name);
+        } else if (name.substr(0, 5) == "step-") {
+            skipped.push_back(concat(name, ": a save that was not committed, or is under way"));
+        }
+    }
+    std::sort(steps.rbegin(), steps.rend());
+    std::sort(skipped.begin(), skipped.end());
+    for (const auto& [step, name] : steps) {
+        const std::string path = concat(folder, "/", name);
+        try {
+            if (read_manifest(calls, path, where).step == step) { return CheckpointFolder{path, step, skipped}; }
+            skipped.push_back(concat(name, ": its manifest is of another step"));
+        } catch (const FileError& reason) {
+            skipped.push_back(concat(name, ": ", reason.path(), " ", reason.what_happened()));
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace detail
+
+}  // namespace shardkit

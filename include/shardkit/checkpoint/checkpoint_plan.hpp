@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/checkpoint/checkpoint_state.hpp>
+#include <shardkit/checkpoint/crc32c.hpp>
+#include <shardkit/checkpoint/json_writer.hpp>
+#include <shardkit/checkpoint/manifest.hpp>
+#include <shardkit/checkpoint/safetensors.hpp>
+#include <shardkit/checkpoint/saved_group.hpp>
+#include <shardkit/checkpoint/stored_as.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
+
+namespace shardkit::detail {
+
+/// A multiple of which tensors' bytes begin in a file, and ranks' pieces of one: a page.
+inline constexpr std::uint64_t page_bytes = 4096;
+
+/// One tensor of a checkpoint's files.
+struct PlannedTensor {
+    std::size_t group = 0;
+    std::size_t values = 0;  ///< which of the group's
+    std::size_t parameter = 0;
+    StoredOrder order;
+    std::string name;
+    ElementType type{};
+    std::uint64_t begin = 0;  ///< byte of the file
+    std::uint64_t bytes = 0;
+};
+
+/// One file of a checkpoint, before anything is written.
+struct PlannedFile {
+    std::string name;                       ///< in the folder
+    std::string begin;                      ///< everything before the first tensor
+    std::uint64_t bytes = 0;                ///< of the whole file
+    std::vector<PlannedTensor> tensors;     ///< in the order of their bytes
+    std::string scalars;                    ///< of a file without tensors of parameters: what follows `begin`
+    std::vector<Manifest::Tensor> digests;  ///< of these
+};
+
+inline std::string_view dtype_name(ElementType type) noexcept {
+    constexpr std::string_view names[] = {"F64", "F32", "BF16", "F16", "I64", "I32", "U64", "U32", "U8"};
+    return names[static_cast<std::size_t>(type)];
+}
+
+/// The text before the tensors of a safetensors file, its length first; ends at a page.
+class HeaderWriter {
+  public:
+    /// @pre in the order of their bytes
+    void tensor(std::string_view name, ElementType type, const TensorShape& shape, std::uint64_t begin,
+                std::uint64_t bytes) {
+        text_ += concat(comma_, json_string(name), ":{\"dtype\":\"", dtype_name(type), "\",\"shape\":[");
+        for (std::size_t d = 0; d < shape.rank; ++d) { text_ += concat(d == 0 ? "" : ",", shape.extents[d]); }
+        text_ += concat("],\"data_offsets\":[", begin, ",", begin + bytes, "]}");
+        comma_ = ",";
+    }
+    void metadata(const std::vector<std::pair<std::string, std::string>>& pairs) {
+        text_ += "\"__metadata__\":{";
+        std::string_view comma;
+        for (const auto& [key, value] : pairs) {
+            text_ += concat(comma, json_string(key), ":", json_string(value));
+            comma = ",";
+        }
+        text_ += "}";
+        comma_ = ",";
+    }
+    /// @throws JsonError when names make it no valid file
+    std::string finish(std::uint64_t data_bytes) {
+        text_ += "}";
+        const std::uint64_t behind = (8 + text_.size() + page_bytes - 1) / page_bytes * page_bytes;
+        text_.resize(behind - 8, ' ');
+        if (text_.size() > safetensors::max_header_bytes) {
+            throw JsonError{text_.size(), "a header of more bytes than readers take"};
+        }
+        safetensors::detail::parse_header(text_, static_cast<std::size_t>(data_bytes));
+        const std::uint64_t length = text_.size();
+        std::string whole(sizeof length, '\0');
+        std::memcpy(whole.data(), &length, sizeof length);
+        return whole + text_;
+    }
+
+  private:
+    std::string text_ = "{";
+    std::string_view comma_;
+};
+
+/// The files of a state: a function of names, shapes and types alone, the same on every rank of every mesh.
+class CheckpointPlan {
+  public:
+    /// @throws std::invalid_argument for names that cannot be, or two tensors of one name
+    CheckpointPlan(const SavedState& state, const TensorNames& names, std::uint64_t max_file_bytes,
+                   SourceLocation where)
+        : max_file_bytes_(max_file_bytes), where_(where) {
+        std::vector<std::string_view> kinds;
+        for (const auto& group : state.groups) {
+            for (const auto& values : group->values) {
+                if (std::find(kinds.begin(), kinds.end(), values->kind) == kinds.end()) {
+                    kinds.push_back(values->kind);
+                }
+            }
+        }
+        for (const std::string_view kind : kinds) { add_kind(state, names, kind); }
+        add_scalars(state);
+    }
+
+    std::vector<PlannedFile> files;
+    std::string index;  ///< of the model's files, where there are several
+
+    /// Equal on ranks that will write the same.
+    std::uint64_t hash() const {
+        Fnv fnv;
+        for (const PlannedFile& file : files) {
+            fnv.add(file.name);
+            fnv.add(file.begin);
+            fnv.add(file.scalars);
+        }
+        return fnv.hash;
+    }
+
+    /// "model", "state/exp_avg"
+    static std::string file_of(std::string_view kind) {
+        return kind == "parameter" ? "model" : concat("state/", kind);
+    }
+
+  private:
+    void add_kind(const SavedState& state, const TensorNames& names, std::string_view kind) {
+        std::vector<PlannedTensor> tensors;
+        std::vector<std::pair<std::string, std::string>> metadata{{"format", "pt"}};
+        for (std::size_t g = 0; g < state.groups.size(); ++g) {
+            const SavedGroup& group = *state.groups[g];
+            const GroupGeometry& geometry = group.geometry();
+            for (std::size_t v = 0; v < group.values.size(); ++v) {
+                const SavedValues& values = *group.values[v];
+                if (values.kind != kind) { continue; }
+                const std::size_t first = tensors.size();
+                std::vector<std::string> stored_names(geometry.parameters.size());
+                for (std::size_t p = 0; p < geometry.parameters.size(); ++p) {
+                    const PlacedParameter& parameter = geometry.parameters[p];
+                    if (parameter.frozen && !values.of_frozen) { continue; }
+                    const StoredAs stored = names(geometry.path, parameter);
+                    tensors.push_back({g, v, p, StoredOrder(stored, geometry.path, parameter, where_), stored.name,
+                                       values.type, 0, parameter.shape.numel() * size_of(values.type)});
+                    stored_names[p] = stored.name;
+                }
+                if (first == tensors.size()) { continue; }
+                for (const ParameterName& alias : geometry.aliases) {
+                    if (geometry.parameters[alias.number].name == alias.name) { continue; }
+                    metadata.emplace_back(concat("alias:", geometry.path, ".", alias.name),
+                                          stored_names[alias.number]);
+                }
+            }
+        }
+        if (tensors.empty()) { return; }
+        // Larger elements first: every tensor is aligned then.
+        std::stable_sort(tensors.begin(), tensors.end(), [](const PlannedTensor& a, const PlannedTensor& b) {
+            return size_of(a.type) > size_of(b.type);
+        });
+        cut(std::move(tensors), metadata, kind);
+    }
+    /// Into files of at most max_file_bytes, or one tensor.
+    void cut(std::vector<PlannedTensor>&& tensors, const std::vector<std::pair<std::string, std::string>>& metadata,
+             std::string_view kind) {
+        std::vector<std::vector<PlannedTensor>> parts(1);
+        std::uint64_t bytes = 0;
+        std::uint64_t total = 0;
+        for (PlannedTensor& tensor : tensors) {
+            if (!parts.back().empty() && tensor.bytes > max_file_bytes_ - std::min(bytes, max_file_bytes_)) {
+                parts.emplace_back();
+                bytes = 0;
+            }
+            bytes += tensor.bytes;
+            total += tensor.bytes;
+            parts.back().push_back(std::move(tensor));
+        }
+        const auto number = [](std::size_t n) {
+            const std::string digits = concat(n);
+            return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
+        };
+        const std::string base = file_of(kind);
+        std::string map;
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            const std::string name =
+                parts.size() == 1 ? base : concat(base, "-", number(i + 1), "-of-", number(parts.size()));
+            add_file(name + ".safetensors", std::move(parts[i]), metadata);
+            for (const PlannedTensor& tensor : files.back().tensors) {
+                map += concat(map.empty() ? "\n  " : ",\n  ", json_string(tensor.name), ": ",
+                              json_string(files.back().name));
+            }
+        }
+        if (kind == "parameter" && parts.size() > 1) {
+            index = concat("{\n \"metadata\": {\"total_size\": ", total, "},\n \"weight_map\": {", map, "\n }\n}\n");
+        }
+    }
+    void add_file(std::string name, std::vector<PlannedTensor>&& tensors,
+                  const std::vector<std::pair<std::string, std::string>>& metadata) {
+        HeaderWriter header;
+        header.metadata(metadata);
+        std::uint64_t at = 0;
+        for (PlannedTensor& tensor : tensors) {
+            header.tensor(tensor.name, tensor.type, tensor.order.shape(), at, tensor.bytes);
+            tensor.begin = at;
+            at += tensor.bytes;
+        }
+        PlannedFile file{std::move(name), finished(header, at), 0, std::move(tensors), {}, {}};
+        file.bytes = file.begin.size() + at;
+        for (PlannedTensor& tensor : file.tensors) { tensor.begin += file.begin.size(); }
+        files.push_back(std::move(file));
+    }
+    void add_scalars(const SavedState& state) {
+        if (state.scalars.empty() && state.blobs.empty()) { return; }
+        HeaderWriter header;
+        PlannedFile file{"state/scalars.safetensors", {}, 0, {}, {}, {}};
+        const auto add = [&](const std::string& name, ElementType type, const TensorShape& shape,
+                             std::span<const std::byte> bytes) {
+            header.tensor(name, type, shape, file.scalars.size(), bytes.size());
+            file.scalars.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+            file.digests.push_back({name, crc32c::of(bytes)});
+        };
+        for (const SavedScalar& scalar : state.scalars) {
+            add(scalar.name, scalar.real ? ElementType::fp64 : ElementType::uint64, {},
+                std::as_bytes(std::span(&scalar.bits, 1)));
+        }
+        for (const auto& [name, bytes] : state.blobs) {
+            TensorShape shape;
+            shape.rank = 1;
+            shape.extents[0] = bytes->size();
+            add(concat("blob.", name), ElementType::uint8, shape, std::as_bytes(std::span(*bytes)));
+        }
+        file.begin = finished(header, file.scalars.size());
+        file.bytes = file.begin.size() + file.scalars.size();
+        files.push_back(std::move(file));
+    }
+    std::string finished(HeaderWriter& header, std::uint64_t data_bytes) const {
+        try {
+            return header.finish(data_bytes);
+        } catch (const JsonError& error) {
+            throw_invalid_argument(where_, "checkpoint: the names of tensors make no valid file: ", error.what);
+        }
+    }
+
+    std::uint64_t max_file_bytes_;
+    SourceLocation where_;
+};
+
+}  // namespace shardkit::detail

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+#include <shardkit/checkpoint/safetensors.hpp>
+#include <shardkit/core/element.hpp>
+
+namespace shardkit::detail {
+
+/// Whether elements of a file are floating ones that a parameter can be made of.
+constexpr bool is_read(safetensors::DType type) noexcept {
+    using enum safetensors::DType;
+    return type == f64 || type == f32 || type == bf16 || type == f16;
+}
+constexpr bool same_elements(safetensors::DType from, ElementType to) noexcept {
+    using enum safetensors::DType;
+    return (from == f64 && to == ElementType::fp64) || (from == f32 && to == ElementType::fp32) ||
+           (from == bf16 && to == ElementType::bf16) || (from == f16 && to == ElementType::fp16);
+}
+
+/// Elements of a file as elements of memory: widening is exact; narrowing is rounded to the nearest, ties to even,
+/// F64 to 16 bits by way of float.
+class ElementConverter {
+  public:
+    /// @pre is_read(from), and a floating `to`
+    ElementConverter(safetensors::DType from, ElementType to) noexcept : convert_(choose(from, to)) {}
+    /// Neither needs to be aligned.
+    void operator()(const std::byte* from, std::byte* to, std::size_t count) const { convert_(from, to, count); }
+
+  private:
+    using Convert = void (*)(const std::byte* from, std::byte* to, std::size_t count);
+
+    template <class From, class To>
+    static void convert(const std::byte* from, std::byte* to, std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+            From given{};
+            std::memcpy(static_cast<void*>(&given), from + i * sizeof given, sizeof given);
+            const auto made = static_cast<To>(static_cast<Arithmetic<To>>(static_cast<Arithmetic<From>>(given)));
+            std::memcpy(to + i * sizeof made, static_cast<const void*>(&made), sizeof made);
+        }
+    }
+    template <class From>
+    static Convert choose(ElementType to) noexcept {
+        switch (to) {
+            case ElementType::fp64:
+                return convert<From, double>;
+            case ElementType::bf16:
+                return convert<From, bf16>;
+            case ElementType::fp16:
+                return convert<From, fp16>;
+            default:
+                return convert<From, float>;
+        }
+    }
+    static Convert choose(safetensors::DType from, ElementType to) noexcept {
+        switch (from) {
+            case safetensors::DType::f64:
+                return choose<double>(to);
+            case safetensors::DType::bf16:
+                return choose<bf16>(to);
+            case safetensors::DType::f16:
+                return choose<fp16>(to);
+            default:
+                return choose<float>(to);
+        }
+    }
+
+    Convert convert_;
+};
+
+}  // namespace shardkit::detail

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <shardkit/checkpoint/file_calls.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::detail {
+
+/// "No space left on device (ENOSPC)"
+inline std::string errno_text(int error) {
+    const char* const name = ::strerrorname_np(error);
+    return concat(::strerrordesc_np(error) != nullptr ? ::strerrordesc_np(error) : "unknown error", " (",
+                  name != nullptr ? name : "?", ")");
+}
+/// @throws FileError unless `error` is 0
+inline void require(int error, const std::string& path, std::string_view what, SourceLocation where) {
+    if (error != 0) { throw FileError(path, concat(what, ": ", errno_text(error)), where); }
+}
+
+/// A file that is open through FileCalls. What fails is said with the path, and never tried again: after an EIO a
+/// second try may report success for what is lost.
+class OpenFile {
+  public:
+    OpenFile(FileCalls& calls, std::string path, SourceLocation where)
+        : calls_(&calls), path_(std::move(path)), where_(where) {}
+    static OpenFile to_write(FileCalls& calls, std::string path, SourceLocation where) {
+        OpenFile file(calls, std::move(path), where);
+        require(calls.open_to_write(file.path_, file.file_), file.path_, "cannot be opened for writing", where);
+        return file;
+    }
+    static OpenFile to_read(FileCalls& calls, std::string path, SourceLocation where) {
+        OpenFile file(calls, std::move(path), where);
+        require(calls.open_to_read(file.path_, file.file_, file.size_), file.path_, "cannot be opened", where);
+        return file;
+    }
+    OpenFile(OpenFile&& other) noexcept
+        : calls_(other.calls_),
+          path_(std::move(other.path_)),
+          where_(other.where_),
+          file_(std::exchange(other.file_, -1)),
+          size_(other.size_) {}
+    OpenFile& operator=(OpenFile&&) = delete;
+    ~OpenFile() {
+        if (file_ >= 0) { calls_->close(file_); }
+    }
+
+    const std::string& path() const noexcept { return path_; }
+    std::uint64_t size() const noexcept { return size_; }  ///< when it was opened to be read
+
+    void write(std::uint64_t offset, std::span<const std::byte> bytes) const {
+        while (!bytes.empty()) {
+            std::size_t written = 0;
+            const int error = calls_->write(file_, offset, bytes, written);
+            if (error == EINTR) { continue; }
+            require(error, path_, concat("writing at byte ", offset), where_);
+            if (written == 0 || written > bytes.size()) {
+                throw FileError(path_, concat("writing at byte ", offset, ": nothing was written"), where_);
+            }
+            offset += written;
+            bytes = bytes.subspan(written);
+        }
+    }
+    void read(std::uint64_t offset, std::span<std::byte> bytes) const {
+        while (!bytes.empty()) {
+            std::size_t count = 0;
+            const int error = calls_->read(file_, offset, bytes, count);
+            if (error == EINTR) { continue; }
+            require(error, path_, concat("reading at byte ", offset), where_);
+            if (count == 0 || count > bytes.size()) {
+                throw FileError(path_, concat("ends at byte ", offset, ", expected ", size_, " bytes"), where_);
+            }
+            offset += count;
+            bytes = bytes.subspan(count);
+        }
+    }
+    /// Everything written is on the disk, and the file closed.
+    void finish() {
+        int error = 0;
+        do { error = calls_->sync(file_); } while (error == EINTR);
+        require(error, path_, "writing to the disk", where_);
+        require(calls_->close(std::exchange(file_, -1)), path_, "closing", where_);
+    }
+
+  private:
+    FileCalls* calls_;
+    std::string path_;
+    SourceLocation where_;
+    int file_ = -1;
+    std::uint64_t size_ = 0;
+};
+
+/// The whole of a file. @throws FileError, also when it is larger than `most`
+inline std::string read_file(FileCalls& calls, const std::string& path, std::uint64_t most, SourceLocation where) {
+    const OpenFile file = OpenFile::to_read(calls, path, where);
+    if (file.size() > most) {
+        throw FileError(path, concat("has ", file.size(), " bytes, expected at most ", most), where);
+    }
+    std::string text(static_cast<std::size_t>(file.size()), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+    return text;
+}
+/// A new file of these bytes, on the disk.
+inline void write_file(FileCalls& calls, const std::string& path, std::string_view text, SourceLocation where) {
+    require(calls.create_file(path, text.size()), path, "cannot be created", where);
+    OpenFile file = OpenFile::to_write(calls, path, where);
+    file.write(0, std::as_bytes(std::span(text)));
+    file.finish();
+}
+
+}  // namespace shardkit::detail

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include <shardkit/checkpoint/convert_elements.hpp>
+#include <shardkit/checkpoint/crc32c.hpp>
+#include <shardkit/checkpoint/open_file.hpp>
+#include <shardkit/checkpoint/tensor_pieces.hpp>
+#include <shardkit/checkpoint/write_jobs.hpp>
+
+namespace shardkit::detail {
+
+/// Brings what this rank holds of a tensor from a file into its memory, and digests the pieces that it would write.
+class TensorReader {
+  public:
+    /// `tensor` lies in `file` with elements of type `stored`.
+    TensorReader(const PlannedTensor& tensor, const SavedGroup& group, const OpenFile& file,
+                 safetensors::DType stored, std::size_t rank, std::size_t ranks)
+        : as_stored_(with_size(tensor, stored)),
+          group_(group),
+          values_(*group.values[tensor.values]),
+          file_(file),
+          same_(same_elements(stored, tensor.type)),
+          convert_(stored, tensor.type),
+          pieces_(as_stored_, group),
+          rank_(rank),
+          ranks_(ranks) {}
+
+    /// @return this rank's part of the tensor's digest; 0 unless wanted
+    std::uint32_t read(bool digests) const {
+        std::uint32_t digest = 0;
+        if (pieces_.scattered()) {
+            scan(digests, digest);
+        } else {
+            std::vector<FileRange> own;
+            if (digests) {
+                pieces_.for_each_piece([&](FileRange piece, std::size_t) { own.push_back(piece); });
+            }
+            pieces_.for_each_run(values_.loaded,
+                                 [&](FileRange run, std::size_t flat) { read_run(run, flat, own, digest); });
+        }
+        return digest;
+    }
+
+  private:
+    /// The size of an element is that of the file's, where its bytes are counted.
+    static PlannedTensor with_size(PlannedTensor tensor, safetensors::DType stored) {
+        tensor.type = stored == safetensors::DType::f64   ? ElementType::fp64
+                      : stored == safetensors::DType::f32 ? ElementType::fp32
+                                                          : ElementType::bf16;
+        return tensor;
+    }
+    std::size_t file_size() const noexcept { return size_of(as_stored_.type); }
+
+    /// Elements that follow each other in the file and in memory.
+    void read_run(FileRange run, std::size_t flat, const std::vector<FileRange>& own, std::uint32_t& digest) const {
+        std::vector<std::byte> staged;
+        std::vector<std::byte> converted;
+        for (std::uint64_t at = run.begin; at < run.end;) {
+            const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(chunk_bytes, run.end - at));
+            const std::size_t elements = count / file_size();
+            std::byte* const memory = values_.host(flat);
+            std::span<std::byte> bytes(memory, count);
+            if (memory == nullptr || !same_) {
+                staged.resize(count);
+                bytes = staged;
+            }
+            file_.read(at, bytes);
+            for_each_common(own, {at, at + count}, [&](FileRange common) {
+                add(digest, common,
+                    bytes.subspan(static_cast<std::size_t>(common.begin - at),
+                                  static_cast<std::size_t>(common.size())));
+            });
+            if (memory != nullptr && !same_) {
+                convert_(staged.data(), memory, elements);
+            } else if (memory == nullptr) {
+                converted.resize(elements * size_of(values_.type));
+                convert_(staged.data(), converted.data(), elements);
+                values_.copy_in({flat, flat + elements}, converted.data());
+            }
+            at += count;
+            flat += elements;
+        }
+    }
+    /// Everything is read, and what this rank holds picked out of it.
+    void scan(bool digests, std::uint32_t& digest) const {
+        const IndexRange held = intersect(pieces_.parameter().range, values_.loaded);
+        const std::size_t to_size = size_of(values_.type);
+        std::byte* const host = held.empty() ? nullptr : values_.host(held.begin);
+        std::vector<std::byte> beside(host == nullptr ? held.size() * to_size : 0);
+        std::byte* const memory = host == nullptr ? beside.data() : host;
+        const std::size_t first_held = held.begin - pieces_.parameter().range.begin;
+        const TensorPart& part = pieces_.part();
+        const FileRange all{as_stored_.begin, as_stored_.begin + as_stored_.bytes};
+        std::vector<FileRange> own;
+        if (digests) { own.push_back(piece_of(all, rank_, ranks_)); }
+        std::vector<std::byte> chunk;
+        std::vector<std::byte> converted;
+        for (std::uint64_t at = all.begin; at < all.end; at += chunk.size()) {
+            chunk.resize(static_cast<std::size_t>(std::min<std::uint64_t>(chunk_bytes, all.end - at)));
+            file_.read(at, chunk);
+            for_each_common(own, {at, at + chunk.size()}, [&](FileRange common) {
+                add(digest, common,
+                    std::span(chunk).subspan(static_cast<std::size_t>(common.begin - at),
+                                             static_cast<std::size_t>(common.size())));
+            });
+            const std::size_t count = chunk.size() / file_size();
+            converted.resize(count * to_size);
+            convert_(chunk.data(), converted.data(), count);
+            const std::size_t first = (at - all.begin) / file_size();
+            with_element_size(to_size, [&](auto element) {
+                as_stored_.order.for_each(first, count, [&](std::size_t place, std::size_t whole) {
+                    // Of another rank's part, the index is past the end.
+                    const std::size_t index = part.index_of(whole) - first_held;
+                    if (index < held.size()) {
+                        std::memcpy(memory + index * sizeof element,
+                                    converted.data() + (place - first) * sizeof element, sizeof element);
+                    }
+                });
+            });
+        }
+        if (host == nullptr && !held.empty()) { values_.copy_in(held, beside.data()); }
+    }
+    void add(std::uint32_t& digest, FileRange piece, std::span<const std::byte> bytes) const {
+        digest ^= crc32c::behind(crc32c::extend(0, bytes), as_stored_.begin + as_stored_.bytes - piece.end);
+    }
+    /// f(what both have) for each of the ranges, which are sorted.
+    template <class F>
+    static void for_each_common(const std::vector<FileRange>& ranges, FileRange range, F&& f) {
+        auto at = std::lower_bound(ranges.begin(), ranges.end(), range.begin,
+                                   [](const FileRange& each, std::uint64_t begin) { return each.end <= begin; });
+        for (; at != ranges.end() && at->begin < range.end; ++at) {
+            const FileRange common{std::max(at->begin, range.begin), std::min(at->end, range.end)};
+            if (!common.empty()) { f(common); }
+        }
+    }
+
+    PlannedTensor as_stored_;
+    const SavedGroup& group_;
+    const SavedValues& values_;
+    const OpenFile& file_;
+    bool same_;
+    ElementConverter convert_;
+    TensorPieces pieces_;
+    std::size_t rank_;
+    std::size_t ranks_;
+};
+
+}  // namespace shardkit::detail

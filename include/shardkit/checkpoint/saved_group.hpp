@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/sharded/group_buffer.hpp>
+#include <shardkit/sharded/group_communicators.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/group_state.hpp>
+#include <shardkit/sharded/whole_tensor.hpp>
+
+namespace shardkit::detail {
+
+/// What values of one kind (parameters, masters, a state) of a group are, on one rank.
+struct SavedKind {
+    std::string_view kind;  ///< "parameter", "master", "exp_avg", ...
+    ElementType type{};
+    IndexRange saved;        ///< elements of the flat buffer that this rank has to give, as others may do too
+    IndexRange loaded;       ///< that it has to be given; `saved` lies within
+    bool of_frozen = false;  ///< whether frozen parameters have them
+};
+
+/// Values of one kind, free of their types.
+class SavedValues : public SavedKind {
+  public:
+    explicit SavedValues(const SavedKind& what) : SavedKind(what) {}
+    virtual ~SavedValues() = default;
+    SavedValues(const SavedValues&) = delete;
+    SavedValues& operator=(const SavedValues&) = delete;
+
+    /// Element `flat` (of `loaded`) where that is the host's memory; null where it is a device's.
+    virtual std::byte* host(std::size_t flat) const noexcept = 0;
+    /// Elements of `loaded`. Order: after the compute stream's work; the host waits.
+    virtual void copy_out(IndexRange flat, std::byte* to) const = 0;
+    virtual void copy_in(IndexRange flat, const std::byte* from) const = 0;
+    /// All elements of whole tensors, row-major: `use(parameter, elements)` for each of `parameters`.
+    /// Collective over the shard group, and over tp where it splits a tensor; memory: the group's full buffer.
+    virtual void whole(std::span<const std::size_t> parameters,
+                       const std::function<void(std::size_t, std::span<const std::byte>)>& use,
+                       SourceLocation where) const = 0;
+};
+
+template <class Engine, class T>
+class SavedValuesOf final : public SavedValues {
+  public:
+    /// `memory` holds the elements `held`.
+    SavedValuesOf(Context<Engine>& context, const GroupGeometry& group,
+                  const GroupCommunicators<Engine>& communicators, std::string_view of_kind, std::span<T> memory,
+                  IndexRange held)
+        : SavedValues({of_kind, element_type_of<T>, group.updated, held, of_kind == "parameter"}),
+          context_(context),
+          group_(group),
+          communicators_(communicators),
+          memory_(memory) {}
+
+    std::byte* host(std::size_t flat) const noexcept override {
+        if constexpr (std::same_as<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>) {
+            return reinterpret_cast<std::byte*>(memory_.data() + (flat - loaded.begin));
+        } else {
+            return nullptr;
+        }
+    }
+    void copy_out(IndexRange flat, std::byte* to) const override {
+        Engine::Kernels::copy_out(context_.compute_stream(), std::span<const T>(part(flat)),
+                                  std::span<T>(reinterpret_cast<T*>(to), flat.size()));
+    }
+    void copy_in(IndexRange flat, const std::byte* from) const override {
+        Engine::Kernels::copy_in(context_.compute_stream(),
+                                 std::span<const T>(reinterpret_cast<const T*>(from), flat.size()), part(flat));
+    }
+    void whole(std::span<const std::size_t> parameters,
+               const std::function<void(std::size_t, std::span<const std::byte>)>& use,
+               SourceLocation where) const override {
+        const auto stream = context_.compute_stream();
+        std::span<const T> full = part(saved);
+        typename Engine::template Buffer<T> gathered;
+        if (full.size() != group_.buffer_numel) {
+            gathered =
+                group_buffer<T>(context_, group_.path, "a group gathered for a checkpoint", group_.buffer_numel);
+            all_gather(communicators_.shards, full, gathered.span(), stream, where);
+            full = gathered.span();
+        }
+        std::vector<T> host;
+        for (const std::size_t parameter : parameters) {
+            const WholeTensor<Engine, T> tensor(context_, communicators_.tp, group_, parameter, full, stream, where);
+            host.resize(group_.parameters[parameter].shape.numel());
+            tensor.copy(std::span<T>(host), [](T value) { return value; });
+            use(parameter, std::as_bytes(std::span<const T>(host)));
+        }
+    }
+
+  private:
+    std::span<T> part(IndexRange flat) const noexcept {
+        return memory_.subspan(flat.begin - loaded.begin, flat.size());
+    }
+
+    Context<Engine>& context_;
+    const GroupGeometry& group_;
+    const GroupCommunicators<Engine>& communicators_;
+    std::span<T> memory_;
+};
+
+/// One group of a state.
+class SavedGroup {
+  public:
+    virtual ~SavedGroup() = default;
+    virtual const GroupGeometry& geometry() const noexcept = 0;
+    /// That nothing which a checkpoint does not hold is under way.
+    /// @throws UsageError within an accumulation, or while a save of the group is pending
+    virtual void require_idle(std::string_view verb, SourceLocation where) const = 0;
+    /// Before its values are written. @throws UsageError when a window is open
+    virtual void begin_load(SourceLocation where) const = 0;
+    virtual void end_load() const = 0;
+    virtual void set_reader(MemoryReader* reader) const noexcept = 0;
+
+    std::vector<std::unique_ptr<SavedValues>> values;
+};
+
+template <class Engine, class Precision>
+class SavedGroupOf final : public SavedGroup {
+  public:
+    explicit SavedGroupOf(GroupState<Engine, Precision>& state) : state_(state) {
+        auto& parameters = state.parameters();
+        add("parameter", parameters.loaded(), parameters.loaded_range());
+        if (Precision::has_master && state.trainable()) {
+            add("master", parameters.master(), state.geometry().updated);
+        }
+    }
+    template <class T>
+    void add(std::string_view kind, std::span<T> memory, IndexRange loaded) {
+        values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(state_.context(), state_.geometry(),
+                                                                    state_.communicators(), kind, memory, loaded));
+    }
+
+    const GroupGeometry& geometry() const noexcept override { return state_.geometry(); }
+    void require_idle(std::string_view verb, SourceLocation where) const override {
+        if (state_.step().busy()) {
+            throw_usage_error(where, verb, ": '", state_.path(),
+                              "' is within an accumulation or has reduced gradients, which no checkpoint holds: step "
+                              "or drop them before");
+        }
+        if (state_.reader() != nullptr) {
+            throw_usage_error(where, verb, ": an earlier save of '", state_.path(),
+                              "' is still pending: commit it before");
+        }
+    }
+    void begin_load(SourceLocation where) const override { state_.begin_update(where); }
+    void end_load() const override { state_.parameters().end_load(); }
+    void set_reader(MemoryReader* reader) const noexcept override { state_.set_reader(reader); }
+
+  private:
+    GroupState<Engine, Precision>& state_;
+};
+
+/// A number that is the same on every rank: a group's steps, say.
+struct SavedScalar {
+    std::string name;
+    bool real = false;
+    std::uint64_t bits = 0;  ///< of the double, or the number itself
+};
+
+}  // namespace shardkit::detail

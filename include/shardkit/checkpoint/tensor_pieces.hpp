@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <shardkit/checkpoint/checkpoint_plan.hpp>
+#include <shardkit/checkpoint/saved_group.hpp>
+#include <shardkit/layout/index_range.hpp>
+
+namespace shardkit::detail {
+
+/// Bytes of a file.
+struct FileRange {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+
+    constexpr std::uint64_t size() const noexcept { return end - begin; }
+    constexpr bool empty() const noexcept { return end <= begin; }
+};
+
+/// Part `index` of `parts` of a range of a file's bytes, cut at pages: without gap or overlap, all alike but for a
+/// page.
+constexpr FileRange piece_of(FileRange range, std::size_t index, std::size_t parts) noexcept {
+    const auto cut = [&](std::uint64_t number) {
+        if (number == 0) { return range.begin; }
+        if (number == parts) { return range.end; }
+        // No product of a size and a number of ranks: it might overflow.
+        const std::uint64_t at = range.begin + range.size() / parts * number + range.size() % parts * number / parts;
+        return std::max(range.begin, at / page_bytes * page_bytes);
+    };
+    return {cut(index), cut(index + 1)};
+}
+
+/// Where a tensor's elements lie on this rank, and which of them it is the one to write.
+class TensorPieces {
+  public:
+    /// @pre `tensor` is one of `group`
+    TensorPieces(const PlannedTensor& tensor, const SavedGroup& group) : tensor_(tensor), group_(group) {}
+
+    /// Whether what follows each other in the file does not do so in the memory of any rank for a page: such tensors
+    /// go through whole ones. The same on every rank.
+    bool scattered() const noexcept {
+        return !tensor_.order.plain() ||
+               (part().block() != part().numel() && part().block() * size_of(tensor_.type) < page_bytes);
+    }
+    /// f(bytes of the file, first element in the flat buffer) for each run of elements `flat` of the parameter.
+    /// @pre not scattered
+    template <class F>
+    void for_each_run(IndexRange flat, F&& f) const {
+        const IndexRange range = parameter().range;
+        const IndexRange held = intersect(range, flat);
+        const std::size_t size = size_of(tensor_.type);
+        for (std::size_t at = held.begin; at < held.end;) {
+            const std::size_t first = at - range.begin;
+            const std::size_t count = std::min(held.end - at, part().block() - first % part().block());
+            const std::uint64_t begin = tensor_.begin + part().whole_index(first) * size;
+            f(FileRange{begin, begin + count * size}, at);
+            at += count;
+        }
+    }
+    /// f(bytes of the file, first element in the flat buffer) for each piece that this rank is to write. Over all
+    /// ranks each byte of the tensor is in one piece.
+    /// @pre not scattered
+    template <class F>
+    void for_each_piece(F&& f) const {
+        const GroupGeometry& geometry = group_.geometry();
+        const std::size_t of_tp = parameter().split_over_tp() ? 1 : geometry.tp_size;
+        const bool shared = geometry.table.updated == Extent::full;
+        const std::size_t holders = geometry.replicas * of_tp * (shared ? geometry.shards : 1);
+        const std::size_t holder =
+            geometry.replica(tensor_.parameter, shared ? Placement::replicated : Placement::sharded);
+        for_each_run(group_.values[tensor_.values]->saved, [&](FileRange run, std::size_t flat) {
+            const FileRange piece = piece_of(run, holder, holders);
+            if (!piece.empty()) { f(piece, flat + (piece.begin - run.begin) / size_of(tensor_.type)); }
+        });
+    }
+
+    const PlacedParameter& parameter() const noexcept { return group_.geometry().parameters[tensor_.parameter]; }
+    const TensorPart& part() const noexcept { return parameter().part; }
+
+  private:
+    const PlannedTensor& tensor_;
+    const SavedGroup& group_;
+};
+
+}  // namespace shardkit::detail

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/rank/context.hpp>
+
+namespace shardkit::detail {
+
+/// The ranks that save or load together, free of their engine's type: what works with files is compiled once.
+class RankWorld {
+  public:
+    virtual ~RankWorld() = default;
+    virtual std::size_t rank() const noexcept = 0;
+    virtual std::size_t size() const noexcept = 0;
+    /// All ranks' bytes in rank order, each gives as many. Collective over the world; the host waits.
+    virtual std::vector<std::byte> gather(std::span<const std::byte> mine, SourceLocation where) = 0;
+};
+
+template <class Engine>
+class RankWorldOf final : public RankWorld {
+  public:
+    explicit RankWorldOf(Context<Engine>& context) : context_(context) {}
+
+    std::size_t rank() const noexcept override { return context_.rank(); }
+    std::size_t size() const noexcept override { return context_.world_size(); }
+    std::vector<std::byte> gather(std::span<const std::byte> mine, SourceLocation where) override {
+        std::vector<std::byte> all(mine.size() * size());
+        if (all.empty()) { return all; }
+        const auto bytes = [](auto* data, std::size_t count) {
+            using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(data)>>,
+                                            const std::uint8_t, std::uint8_t>;
+            return std::span<Byte>(reinterpret_cast<Byte*>(data), count);
+        };
+        const auto stream = context_.compute_stream();
+        const auto given = context_.template buffer<std::uint8_t>(mine.size());
+        const auto gathered = context_.template buffer<std::uint8_t>(all.size());
+        Engine::Kernels::copy_in(stream, bytes(mine.data(), mine.size()), given.span());
+        all_gather(context_.world(), std::span<const std::uint8_t>(given.span()), gathered.span(), stream, where);
+        Engine::Kernels::copy_out(stream, std::span<const std::uint8_t>(gathered.span()),
+                                  bytes(all.data(), all.size()));
+        return all;
+    }
+
+  private:
+    Context<Engine>& context_;
+};
+
+/// What went wrong on a rank, in a form that travels: the first of them is thrown on every rank.
+class Failure {
+  public:
+    /// Nothing.
+    Failure() = default;
+    /// The exception that is being handled.
+    static Failure current() {
+        try {
+            throw;
+        } catch (const FileError& error) {
+            return {Kind::file, error.path(), error.what_happened()};
+        } catch (const UsageError& error) {
+            return {Kind::usage, "", error.what()};
+        } catch (const std::invalid_argument& error) {
+            return {Kind::argument, "", error.what()};
+        } catch (const std::exception& error) { return {Kind::other, "", error.what()}; }
+    }
+
+    bool happened() const noexcept { return kind_ != Kind::none; }
+
+    /// The failure of the first rank that has one, none where all went well; the same on every rank. Collective over
+    /// the world: what makes sure that no rank goes on where another cannot, and that all say the same.
+    static Failure first(RankWorld& world, const Failure& own, SourceLocation where) {
+        const auto all = world.gather(std::as_bytes(std::span(&own, 1)), where);
+        for (std::size_t rank = 0; rank < world.size(); ++rank) {
+            Failure failure;
+            std::memcpy(static_cast<void*>(&failure), all.data() + rank * sizeof failure, sizeof failure);
+            failure.rank_ = rank;
+            if (failure.happened()) { return failure; }
+        }
+        return {};
+    }
+    /// Throws it; nothing for none.
+    void raise(SourceLocation where) const {
+        const std::string what = concat("rank ", rank_, ": ", what_.data());
+        switch (kind_) {
+            case Kind::none:
+                return;
+            case Kind::file:
+                throw FileError(path_.data(), what, where);
+            case Kind::usage:
+                throw_usage_error(where, what);
+            case Kind::argument:
+                throw_invalid_argument(where, what);
+            default:
+                throw std::runtime_error(what);
+        }
+    }
+
+  private:
+    enum class Kind : std::uint32_t { none, file, usage, argument, other };
+
+    Failure(Kind kind, std::string_view path, std::string_view what) : kind_(kind) {
+        std::copy_n(path.data(), std::min(path.size(), path_.size() - 1), path_.data());
+        std::copy_n(what.data(), std::min(what.size(), what_.size() - 1), what_.data());
+    }
+    Kind kind_ = Kind::none;
+    std::size_t rank_ = 0;
+    std::array<char, 1024> path_{};
+    std::array<char, 1024> what_{};
+};
+
+/// What `work` throws, if it does.
+template <class F>
+Failure attempt(F&& work) {
+    try {
+        work();
+        return {};
+    } catch (...) { return Failure::current(); }
+}
+/// Runs `work`, which does not communicate, and throws on every rank when it fails on one. Collective over the world.
+template <class F>
+void together(RankWorld& world, SourceLocation where, F&& work) {
+    Failure::first(world, attempt(work), where).raise(where);
+}
+
+}  // namespace shardkit::detail
