@@ -136,7 +136,7 @@ void check_norm(M& machine) {
     SUBCASE("the same bits on every run") {
         each_floating([&]<class T>(Type<T>) {
             const bool reduced = test_size::reduced();
-            const std::vector<T> values = random_elements<T>(reduced ? 20'003 : 200'003, 11);
+            const std::vector<T> values = random_elements<T>(reduced ? 4'003 : 200'003, 11);
             const auto segments = ranges_of(runs_of(values.size()).back());
             const auto first = norm_of(machine, values, segments, 0.3, 1);
             for (int run = 0; run < (reduced ? 2 : 20); ++run) {

@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardkit/checkpoint.hpp>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/loss_scale.hpp>
+#include <shardkit/step/reduce.hpp>
+
+#include "../thrown_message.hpp"
+
+namespace checkpoint_test {
+
+namespace sk = shardkit;
+namespace fs = std::filesystem;
+
+/// A folder of this process' own, gone at the end.
+class Folder {
+  public:
+    Folder() : path_(fs::temp_directory_path() / ("shardkit_checkpoint_" + std::to_string(::getpid()))) {
+        fs::remove_all(path_);
+        fs::create_directories(path_);
+    }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    ~Folder() {
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);
+    }
+    std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+  private:
+    fs::path path_;
+};
+
+/// Every file below a folder, by name.
+std::map<std::string, std::string> contents(const std::string& folder) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+        if (!entry.is_regular_file()) { continue; }
+        std::ifstream in(entry.path(), std::ios::binary);
+        files[fs::relative(entry.path(), folder).string()] = {std::istreambuf_iterator<char>(in), {}};
+    }
+    return files;
+}
+std::size_t entries(const std::string& folder) {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+// Runs over tp of less than a page and of more, a tensor that fewer ranks have than there are, one that tp splits in
+// one piece, a frozen one.
+template <class T>
+struct Narrow : sk::Param<"narrow", T, 6, 12>, sk::tp::Split<1> {};
+template <class T>
+struct Wide : sk::Param<"wide", T, 2, 6000>, sk::tp::Split<1> {};
+template <class T>
+struct Bias : sk::Param<"bias", T, 3> {};
+template <class T>
+struct Rows : sk::Param<"rows", T, 12, 700>, sk::tp::Split<0> {};
+template <class T>
+struct Fixed : sk::Param<"fixed", T, 7>, sk::Frozen {};
+template <class T>
+using Block = sk::Params<Narrow<T>, Wide<T>, Bias<T>, Rows<T>, Fixed<T>>;
+
+template <class Engine, class T, class Precision = sk::DefaultPrecision<T>>
+struct Model {
+    using Layer = sk::Sharded<Block<T>, sk::DynamicPolicy, Engine, Precision>;
+
+    Model(sk::Context<Engine>& context, const sk::DynamicPolicy& policy) {
+        layers.reserve(2);
+        for (const char* path : {"blocks.0", "blocks.1"}) {
+            layers.emplace_back(context, path, sk::Shapes<Block<T>>{}, typename Layer::Options{policy});
+        }
+    }
+    auto groups() { return sk::groups(layers); }
+    void initialize() {
+        for (Layer& layer : layers) {
+            layer.initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
+                return 0.001 * static_cast<double>(i % 977) + static_cast<double>(path.back()) +
+                       0.25 * static_cast<double>(name.size());
+            });
+        }
+    }
+    /// Gradients that are the same on every rank of every mesh, so that the states are.
+    template <class Optimizer>
+    void step(Optimizer& optimizer, double gradient) {
+        sk::Accumulation accumulation{groups()};
+        for (Layer& layer : layers) {
+            auto gradients = accumulation.gradients(layer);
+            for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
+                auto view = gradients.view(p);
+                const bool counts = layer.context().grid().coordinate(sk::Tp::name, layer.context().rank()) == 0 ||
+                                    layer.parameters()[p].split_over_tp();
+                for (std::size_t i = 0; i < view.size(); ++i) {
+                    view.data()[i] =
+                        static_cast<typename Precision::Gradient>(static_cast<float>(counts ? gradient : 0));
+                }
+            }
+            accumulation.add(std::move(gradients));
+        }
+        optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+    }
+
+    std::vector<Layer> layers;
+};
+
+const std::vector<sk::DynamicPolicy>& policies() {
+    static const std::vector<sk::DynamicPolicy> all{
+        sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::FullShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
+        sk::DynamicPolicy(sk::ShardGradOp{})};
+    return all;
+}
+
+/// Loads `from` on a mesh, and saves what it has then as `to`.
+void load_and_save(sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh, const sk::DynamicPolicy& policy,
+                   const std::string& from, const std::string& to) {
+    sk::threads::run(mesh, [&](auto& rank) {
+        Model<sk::threads::Engine, float> model(rank, policy);
+        sk::AdamW optimizer{model.groups()};
+        sk::LossScale loss_scale{rank, {.initial = 2}};
+        std::vector<std::uint8_t> blob;
+        sk::CheckpointState state{model.groups(), optimizer, loss_scale};
+        state.blob("sampler", blob);
+        const sk::LoadReport report = sk::load(rank, from, state);
+        if (report.step != 7 || blob.size() != 3 || loss_scale.value() != 64 || optimizer.template steps<0>(1) != 1) {
+            throw std::logic_error("not what was saved");
+        }
+        sk::save(rank, to, report.step, state, {.strings = report.strings});
+    });
+}
+/// The state that the tests begin with, saved by one rank.
+void save_first(const std::string& folder, sk::SaveOptions options = {.strings = {{"text", "a \"b\" \\ \n c"}}}) {
+    sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        Model<sk::self::Engine, float> model(rank, sk::DynamicPolicy(sk::NoShard{}));
+        sk::AdamW optimizer{model.groups()};
+        sk::LossScale loss_scale{rank, {.initial = 64}};
+        std::vector<std::uint8_t> blob{3, 1, 2};
+        sk::CheckpointState state{model.groups(), optimizer, loss_scale};
+        state.blob("sampler", blob);
+        model.initialize();
+        model.step(optimizer, 0.5);
+        sk::save(rank, folder, 7, state, std::move(options));
+    });
+}
+
+TEST_CASE("a state is one set of bytes, whatever mesh and policy has it") {
+    const Folder folder;
+    save_first(folder / "first");
+    const std::string first = folder / "first/step-00000007";
+    const auto expected = contents(first);
+    CHECK(expected.size() == 5);
+    const sk::SafetensorsFile model(first + "/model.safetensors");
+    CHECK(model.at("blocks.0.narrow").shape == sk::TensorShape{2, {6, 12}});
+    // The first AdamW step is one learning rate, whatever the gradient; frozen ones stay.
+    CHECK(model.read<float>("blocks.1.bias")[1] ==
+          doctest::Approx(0.001 + 49 + 1 - 1e-3 * (1 + 0.01 * 50)).epsilon(1e-6));
+    CHECK(model.read<float>("blocks.1.fixed")[2] == 0.002F + 49 + 1.25F);
+    const sk::SafetensorsFile states(first + "/state/exp_avg.safetensors");
+    CHECK(states.tensors().size() == 8);
+    CHECK(states.read<float>("blocks.0.wide")[11999] == doctest::Approx(0.05));
+
+    std::string last = first;
+    std::size_t number = 0;
+    const auto check = [&](std::size_t dp, std::size_t tp, std::size_t cp, const sk::DynamicPolicy& policy) {
+        CAPTURE(dp);
+        CAPTURE(tp);
+        CAPTURE(cp);
+        CAPTURE(policy.name());
+        const std::string next = folder / std::to_string(number++);
+        REQUIRE_NOTHROW(load_and_save(sk::DeviceMesh{dp, tp, cp}, policy, last, next));
+        last = next + "/step-00000007";
+        CHECK(contents(last) == expected);
+    };
+    for (const sk::DynamicPolicy& policy : policies()) {
+        check(3, 1, 1, policy);
+        check(1, 2, 2, policy);
+        check(5, 1, 1, policy);
+        check(2, 3, 1, policy);
+    }
+    check(4, 1, 2, sk::DynamicPolicy(sk::HybridShard<2>{}));
+}
+
+TEST_CASE("a 16-bit model with masters is loaded into other precisions and back") {
+    const Folder folder;
+    using Mixed = sk::Precision<sk::bf16, sk::bf16, float, float>;
+    const auto go = [&](auto mesh, auto precision, auto element, const std::string& from, const std::string& to) {
+        sk::threads::run(mesh, [&](auto& rank) {
+            Model<sk::threads::Engine, decltype(element), decltype(precision)> model(
+                rank, sk::DynamicPolicy(sk::FullShard{}));
+            sk::AdamW optimizer{model.groups()};
+            sk::CheckpointState state{model.groups(), optimizer};
+            if (from.empty()) {
+                model.initialize();
+                model.step(optimizer, 0.5);
+            } else {
+                sk::load(rank, from, state);
+            }
+            sk::save(rank, to, 1, state);
+        });
+    };
+    using Full = sk::DefaultPrecision<float>;
+    go(sk::DeviceMesh<2>{}, Mixed{}, sk::bf16{}, "", folder / "mixed");
+    go(sk::DeviceMesh<3>{}, Full{}, 0.F, folder / "mixed/step-00000001", folder / "full");
+    go(sk::DeviceMesh<1>{}, Mixed{}, sk::bf16{}, folder / "full/step-00000001", folder / "again");
+    auto mixed = contents(folder / "mixed/step-00000001");
+    CHECK(mixed.count("state/master.safetensors") == 1);
+    const sk::SafetensorsFile masters(folder / "mixed/step-00000001/state/master.safetensors");
+    const sk::SafetensorsFile full(folder / "full/step-00000001/model.safetensors");
+    CHECK(masters.read<float>("blocks.1.rows") == full.read<float>("blocks.1.rows"));
+    CHECK(contents(folder / "again/step-00000001") == mixed);
+}
+
+TEST_CASE("names and orders of others") {
+    const Folder folder;
+    const sk::TensorNames names = [](std::string_view path, const sk::ParameterRecord& parameter) {
+        const std::string name = std::string(path) + "/" + std::string(parameter.name);
+        if (parameter.name == "rows") {
+            // [heads 2][3][2] rows as [700, 3, 2, 2].
+            return sk::StoredAs{name, {700, 12}, {2, 3, 2, 700}, {3, 1, 0, 2}};
+        }
+        return parameter.shape.rank == 2 ? sk::stored_transposed(name, parameter.shape)
+                                         : sk::stored(name, parameter.shape);
+    };
+    save_first(folder / "plain");
+    save_first(folder / "named", {.names = names});
+    const sk::SafetensorsFile plain(folder / "plain/step-00000007/model.safetensors");
+    const sk::SafetensorsFile named(folder / "named/step-00000007/model.safetensors");
+    const auto rows = plain.read<float>("blocks.0.rows");
+    const auto other = named.read<float>("blocks.0/rows", sk::TensorShape{2, {700, 12}});
+    for (std::size_t head : {0U, 1U}) {
+        for (std::size_t which = 0; which < 3; ++which) {
+            const std::size_t row = head * 6 + which * 2 + 1;
+            CHECK(other[345 * 12 + which * 4 + head * 2 + 1] == rows[row * 700 + 345]);
+        }
+    }
+    CHECK(named.read<float>("blocks.1/narrow")[5 * 6 + 2] == plain.read<float>("blocks.1.narrow")[2 * 12 + 5]);
+    sk::threads::run(sk::DeviceMesh{std::size_t{2}, std::size_t{2}, std::size_t{1}}, [&](auto& rank) {
+        Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::FullShard{}));
+        sk::AdamW optimizer{model.groups()};
+        sk::LossScale loss_scale{rank};
+        std::vector<std::uint8_t> blob;
+        sk::CheckpointState state{model.groups(), optimizer, loss_scale};
+        state.blob("sampler", blob);
+        sk::load(rank, folder / "named/step-00000007", state, {.names = names});
+        sk::save(rank, folder / "back", 7, state, {.strings = {{"text", "a \"b\" \\ \n c"}}});
+        // A model alone, and its own file in a folder of several.
+        sk::save(rank, folder / "cut", 7, sk::CheckpointState{model.groups()}, {.max_file_bytes = 50000});
+        sk::load_model(rank, folder / "cut/step-00000007", model.groups());
+        sk::save(rank, folder / "back", 8, state, {.strings = {{"text", "a \"b\" \\ \n c"}}});
+    });
+    CHECK(contents(folder / "back/step-00000007") == contents(folder / "plain/step-00000007"));
+    CHECK(contents(folder / "back/step-00000008").at("model.safetensors") ==
+          contents(folder / "plain/step-00000007").at("model.safetensors"));
+    CHECK(contents(folder / "cut/step-00000007").count("model.safetensors.index.json") == 1);
+}
+
+/// The file system, in which the call number `fails` of all ranks fails.
+class Failing : public sk::PosixFiles {
+  public:
+    Failing(std::size_t fails, int error) : fails_(fails), error_(error) {}
+    std::size_t calls() const { return calls_; }
+    bool failed() const { return calls_ > fails_; }
+
+    int make_folder(const std::string& path) override {
+        return or_else([&] { return PosixFiles::make_folder(path); });
+    }
+    int create_file(const std::string& path, std::uint64_t bytes) override {
+        return or_else([&] { return PosixFiles::create_file(path, bytes); });
+    }
+    int open_to_write(const std::string& path, int& file) override {
+        return or_else([&] { return PosixFiles::open_to_write(path, file); });
+    }
+    int write(int file, std::uint64_t offset, std::span<const std::byte> bytes, std::size_t& written) override {
+        // Short ones too.
+        return or_else([&] {
+            return PosixFiles::write(file, offset, bytes.first(bytes.size() > 9000 ? 8000 : bytes.size()), written);
+        });
+    }
+    int sync(int file) override {
+        return or_else([&] { return PosixFiles::sync(file); });
+    }
+    int sync_folder(const std::string& path) override {
+        return or_else([&] { return PosixFiles::sync_folder(path); });
+    }
+    int rename(const std::string& from, const std::string& to) override {
+        return or_else([&] { return PosixFiles::rename(from, to); });
+    }
+
+  private:
+    template <class F>
+    int or_else(const F& call) {
+        return calls_.fetch_add(1) == fails_ ? error_ : call();
+    }
+    std::atomic<std::size_t> calls_{0};
+    std::size_t fails_;
+    int error_;
+};
+
+/// Saves on two ranks; what each rank threw, or nothing.
+std::vector<std::string> save_on_two(const std::string& folder, std::uint64_t step, sk::FileCalls& files) {
+    std::vector<std::string> thrown(2);
+    sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+        Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::FullShard{}));
+        sk::SGD optimizer{model.groups()};
+        model.initialize();
+        const sk::CheckpointState state{model.groups(), optimizer};
+        try {
+            sk::save(rank, folder, step, state, {.files = &files});
+        } catch (const sk::FileError& error) { thrown[rank.rank()] = error.what(); }
+        rank.compare_calls();  // the ranks still communicate
+    });
+    return thrown;
+}
+
+TEST_CASE("each file call fails in turn: every rank says which, and nothing of the save is left") {
+    const Folder folder;
+    sk::PosixFiles sound;
+    CHECK(save_on_two(folder / "run", 1, sound) == std::vector<std::string>{"", ""});
+    const auto before = contents(folder / "run");
+    for (std::size_t call = 0;; ++call) {
+        const auto [error, word] =
+            std::array{std::pair(ENOSPC, "ENOSPC"), std::pair(EIO, "EIO"), std::pair(EROFS, "EROFS")}[call % 3];
+        Failing files(call, error);
+        const auto thrown = save_on_two(folder / "run", 2, files);
+        CAPTURE(call);
+        const bool named = fs::exists(folder / "run/step-00000002");
+        const std::size_t left = entries(folder / "run");
+        fs::remove_all(folder / "run/step-00000002");
+        if (!files.failed()) {
+            CHECK(call > 15);
+            CHECK(thrown[0].empty());
+            break;
+        }
+        CHECK(thrown[0] == thrown[1]);
+        // Folders that are there already need not be made, nor made durable; what fails after the name was taken
+        // leaves the new step, whole.
+        if (!thrown[0].empty()) { CHECK(thrown[0].find(word) != std::string::npos); }
+        CHECK((named ? thrown[0].empty() || thrown[0].find("durable") != std::string::npos : !thrown[0].empty()));
+        CHECK(left == (named ? 2 : 1));
+        CHECK(contents(folder / "run") == before);
+    }
+    Failing interrupted(12, EINTR);
+    CHECK(save_on_two(folder / "other", 2, interrupted)[0].find("EINTR") == std::string::npos);
+}
+
+TEST_CASE("one flipped bit anywhere is found and named") {
+    const Folder folder;
+    save_first(folder / "run");
+    const std::string step = folder / "run/step-00000007";
+    const auto load = [&] {
+        return thrown_message<sk::FileError>([&] {
+            sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+                Model<sk::self::Engine, float> model(rank, sk::DynamicPolicy(sk::NoShard{}));
+                sk::AdamW optimizer{model.groups()};
+                sk::LossScale loss_scale{rank};
+                std::vector<std::uint8_t> blob;
+                sk::CheckpointState state{model.groups(), optimizer, loss_scale};
+                state.blob("sampler", blob);
+                sk::load(rank, step, state);
+            });
+        });
+    };
+    CHECK(load() == "nothing was thrown");
+    for (const auto& [name, text] : contents(step)) {
+        for (const std::size_t at : {std::size_t{0}, std::size_t{9}, text.size() / 2, text.size() - 1}) {
+            std::string flipped = text;
+            flipped[at] = static_cast<char>(flipped[at] ^ 4);
+            std::ofstream(step + "/" + name, std::ios::binary) << flipped;
+            CAPTURE(name);
+            CAPTURE(at);
+            CHECK(load().find(name) != std::string::npos);
+        }
+        for (const std::size_t size : {std::size_t{3}, text.size() - 1}) {
+            std::ofstream(step + "/" + name, std::ios::binary) << text.substr(0, size);
+            CHECK(load().find(name) != std::string::npos);
+        }
+        fs::remove(step + "/" + name);
+        CHECK(load().find("ENOENT") != std::string::npos);
+        std::ofstream(step + "/" + name, std::ios::binary) << text;
+    }
+    CHECK(load() == "nothing was thrown");
+}
+
+TEST_CASE("latest, keep, replace, and what is refused") {
+    const Folder folder;
+    const std::string run = folder / "run";
+    sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+        CHECK_FALSE(sk::latest(rank, run).has_value());
+        Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::ShardOptimizer{}));
+        sk::SGD optimizer{model.groups()};
+        const sk::CheckpointState state{model.groups(), optimizer};
+        for (std::uint64_t step = 1; step <= 4; ++step) { sk::save(rank, run, step, state, {.keep = 2}); }
+        CHECK(sk::latest(rank, run)->step == 4);
+        // What was killed within a save; the next one removes it.
+        if (rank.rank() == 0) { fs::create_directories(run + "/step-00000009.tmp-0123/state"); }
+        sk::save(rank, run, 5, state, {.keep = 2});
+        const std::string exists = thrown_message<sk::FileError>([&] { sk::save(rank, run, 5, state); });
+        CHECK(exists.find("exists") != std::string::npos);
+        model.initialize();
+        sk::save(rank, run, 5, state, {.replace = true});
+        const std::string differs =
+            thrown_message<std::invalid_argument>([&] { sk::save(rank, run, 6 + rank.rank(), state); });
+        CHECK(differs.find("rank 1 would write something else than rank 0") != std::string::npos);
+        {
+            const sk::Accumulation open{model.groups()};
+            const std::string within = thrown_message<sk::UsageError>([&] { sk::save(rank, run, 6, state); });
+            CHECK(within.find("'blocks.0' is within an accumulation") != std::string::npos);
+        }
+        const auto window = model.layers[1].unshard();
+        const std::string shown =
+            thrown_message<sk::UsageError>([&] { sk::load(rank, run + "/step-00000005", state); });
+        CHECK(shown.find("'blocks.1': optimizer step or load while 1 window(s)") != std::string::npos);
+    });
+    CHECK(entries(run) == 2);
+    CHECK(fs::exists(run + "/step-00000004/manifest.json"));
+    // A step without a manifest is none.
+    fs::remove(run + "/step-00000005/manifest.json");
+    sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        const auto found = sk::latest(rank, run);
+        REQUIRE(found.has_value());
+        CHECK(found->step == 4);
+        REQUIRE(found->skipped.size() == 1);
+        CHECK(found->skipped[0].find("step-00000005") != std::string::npos);
+        Model<sk::self::Engine, float> model(rank, sk::DynamicPolicy(sk::NoShard{}));
+        sk::AdamW optimizer{model.groups()};
+        const sk::CheckpointState state{model.groups(), optimizer};
+        const std::string lacks = thrown_message<sk::FileError>([&] { sk::load(rank, found->path, state); });
+        CHECK(lacks.find("lack 'exp_avg of blocks.0.narrow'") != std::string::npos);
+        CHECK(sk::load(rank, found->path, state, {.states = false}).tensors == 10);
+    });
+}
+
+/// Files whose first write takes its time: long enough for a step that does not wait.
+class Slow : public sk::PosixFiles {
+  public:
+    int write(int file, std::uint64_t offset, std::span<const std::byte> bytes, std::size_t& written) override {
+        if (first_.exchange(false)) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
+        return PosixFiles::write(file, offset, bytes, written);
+    }
+
+  private:
+    std::atomic<bool> first_{true};
+};
+
+TEST_CASE("a pending save holds updates back until it is written") {
+    const Folder folder;
+    save_first(folder / "first");
+    for (const sk::Staging staging : {sk::Staging::none, sk::Staging::copy}) {
+        fs::remove_all(folder / "run");
+        sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+            Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::ShardGradOp{}));
+            sk::AdamW optimizer{model.groups()};
+            sk::LossScale loss_scale{rank, {.initial = 64}};
+            std::vector<std::uint8_t> blob{3, 1, 2};
+            sk::CheckpointState state{model.groups(), optimizer, loss_scale};
+            state.blob("sampler", blob);
+            model.initialize();
+            model.step(optimizer, 0.5);
+            Slow files;
+            const sk::SaveOptions options{
+                .strings = {{"text", "a \"b\" \\ \n c"}}, .staging = staging, .files = &files};
+            sk::PendingSave pending = sk::begin_save(rank, folder / "run", 7, state, options);
+            if (staging == sk::Staging::none) {
+                const std::string twice = thrown_message<sk::UsageError>(
+                    [&] { static_cast<void>(sk::begin_save(rank, folder / "run", 8, state, options)); });
+                CHECK(twice.find("still pending") != std::string::npos);
+            }
+            model.step(optimizer, 0.25);
+            std::move(pending).commit();
+            // Dropped: abandoned.
+            { const sk::PendingSave dropped = sk::begin_save(rank, folder / "run", 8, state, options); }
+        });
+        CHECK(contents(folder / "run/step-00000007") == contents(folder / "first/step-00000007"));
+        CHECK(entries(folder / "run") == 1);
+    }
+}
+
+TEST_CASE("CRC-32C is the same however a text is cut") {
+    namespace crc = sk::detail::crc32c;
+    const std::string text = "123456789";
+    CHECK(crc::of(std::as_bytes(std::span(text))) == 0xE3069283U);  // RFC 3720
+    std::vector<std::byte> bytes(70000);
+    for (std::size_t i = 0; i < bytes.size(); ++i) { bytes[i] = static_cast<std::byte>(i * i + i / 7); }
+    const std::uint32_t whole = crc::of(bytes);
+    CHECK(~crc::extend_by_tables(0xFFFFFFFFU, bytes.data(), bytes.size()) == whole);
+    std::uint32_t sum = 0;
+    std::size_t size = 1;
+    for (std::size_t at = 0; at < bytes.size(); size = 3 * size + 1) {
+        const auto piece = std::span(bytes).subspan(at, std::min(size, bytes.size() - at));
+        at += piece.size();
+        sum ^= crc::behind(crc::extend(0, piece), bytes.size() - at);
+    }
+    CHECK(crc::finished(sum, bytes.size()) == whole);
+}
+
+}  // namespace checkpoint_test
