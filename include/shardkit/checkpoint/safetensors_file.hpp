@@ -97,9 +97,11 @@ class SafetensorsFile {
 
     const std::string& path() const noexcept { return file_.path(); }
     /// In the order of their bytes.
-    std::span<const safetensors::Tensor> tensors() const noexcept { return header_.tensors; }
+    std::span<const safetensors::Tensor> tensors() const& noexcept { return header_.tensors; }
+    void tensors() && = delete;  ///< a file that ends with the expression: its tensors would dangle
     /// The file's own texts, sorted by key.
-    std::span<const std::pair<std::string, std::string>> metadata() const noexcept { return header_.metadata; }
+    std::span<const std::pair<std::string, std::string>> metadata() const& noexcept { return header_.metadata; }
+    void metadata() && = delete;
 
     /// The tensor of that name; null when there is none.
     const safetensors::Tensor* find(std::string_view name) const noexcept {

@@ -113,7 +113,8 @@ class WriteJobs {
     }
     /// Tensors whose runs are short: gathered as a whole, a part of each written by every rank.
     void gather_scattered(SourceLocation where) {
-        for (const auto& [of, tensors] : scattered_) {
+        for (const auto& scattered : scattered_) {
+            const auto& tensors = scattered.second;
             std::vector<std::size_t> parameters;
             for (const auto& [file, number] : tensors) {
                 parameters.push_back(plan_.files[file].tensors[number].parameter);
@@ -135,7 +136,7 @@ class WriteJobs {
                 job.from = job.owned.data();
                 jobs_.push_back(std::move(job));
             };
-            state_.groups[of.first]->values[of.second]->whole(parameters, use, where);
+            state_.groups[scattered.first.first]->values[scattered.first.second]->whole(parameters, use, where);
         }
         for (Job& job : jobs_) {
             if (!job.owned.empty()) { job.from = job.owned.data(); }

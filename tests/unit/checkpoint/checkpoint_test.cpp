@@ -393,7 +393,9 @@ TEST_CASE("one flipped bit anywhere is found and named") {
         });
     };
     CHECK(load() == "nothing was thrown");
-    for (const auto& [name, text] : contents(step)) {
+    for (const auto& file : contents(step)) {
+        const std::string& name = file.first;
+        const std::string& text = file.second;
         for (const std::size_t at : {std::size_t{0}, std::size_t{9}, text.size() / 2, text.size() - 1}) {
             std::string flipped = text;
             flipped[at] = static_cast<char>(flipped[at] ^ 4);
