@@ -23,7 +23,6 @@ class TensorReader {
     TensorReader(const PlannedTensor& tensor, const SavedGroup& group, const OpenFile& file,
                  safetensors::DType stored, std::size_t rank, std::size_t ranks)
         : as_stored_(with_size(tensor, stored)),
-          group_(group),
           values_(*group.values[tensor.values]),
           file_(file),
           same_(same_elements(stored, tensor.type)),
@@ -142,7 +141,6 @@ class TensorReader {
     }
 
     PlannedTensor as_stored_;
-    const SavedGroup& group_;
     const SavedValues& values_;
     const OpenFile& file_;
     bool same_;
