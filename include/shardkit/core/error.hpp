@@ -61,8 +61,8 @@ class UsageError : public std::logic_error {
     SourceLocation where_;
 };
 
-/// A file cannot be opened, read or written, or holds what it must not. Says the file, what was expected, and the user's file
-/// and line.
+/// A file cannot be opened, read or written, or holds what it must not. Says the file, what was expected, and the
+/// user's file and line.
 class FileError : public std::runtime_error {
   public:
     FileError(std::string path, std::string_view what_happened, SourceLocation where)
