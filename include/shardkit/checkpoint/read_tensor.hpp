@@ -134,7 +134,7 @@ class TensorReader {
     static void for_each_common(const std::vector<FileRange>& ranges, FileRange range, F&& f) {
         auto at = std::lower_bound(ranges.begin(), ranges.end(), range.begin,
                                    [](const FileRange& each, std::uint64_t begin) { return each.end <= begin; });
-        for (; at != ranges.end() && at->begin < range.end; ++at) {
+        for (; at != ranges.end() && range.end > at->begin; ++at) {  // nvcc 13.0 takes `begin <` for a template
             const FileRange common{std::max(at->begin, range.begin), std::min(at->end, range.end)};
             if (!common.empty()) { f(common); }
         }

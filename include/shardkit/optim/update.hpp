@@ -73,8 +73,10 @@ inline constexpr bool updates_with<Update, A, std::index_sequence<State...>> =
 /// A member of a rule's Progress that advances with the steps, by name: what a checkpoint keeps of it.
 template <class Progress>
 struct ProgressProduct {
+    using Member = double Progress::*;  // spelled out in place, nvcc 13.0 adds parentheses that g++ warns of
+
     std::string_view name;
-    double Progress::*member;
+    Member member;
 };
 
 /// One element's step in arithmetic type A: update(parameter, states..., gradient), const, with that many states. It
