@@ -15,7 +15,7 @@
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/tensor_parallel/cross_entropy.hpp>
 
-#include "train_gpt/program/trainer.hpp"
+#include "train_gpt/program/train_on_rank.hpp"
 
 using namespace train_gpt;
 
@@ -38,9 +38,7 @@ Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_par
     options.clip = 0;
     options.sample = 12;
     const Job job{options, text, {}, KeepParameters::no};
-    Results results;
-    results.losses.resize(options.steps);
-    results.grad_norms.resize(options.steps);
+    Results results(options.steps);
     sk::threads::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
         sk::Context<sk::threads::Engine>& context_of_rank = rank;
         train_on_rank<double>(context_of_rank, job, results);
