@@ -23,7 +23,7 @@
 
 using namespace train_gpt;
 
-namespace gpt_checkpoint_test {
+namespace checkpoint_test {
 
 namespace {
 
@@ -328,4 +328,4 @@ TEST_SUITE("gpt.checkpoint") {
     }
 }
 
-}  // namespace gpt_checkpoint_test
+}  // namespace checkpoint_test

@@ -134,8 +134,7 @@ std::string summary_of_steps(const PlanSummary& plan, const Results& results) {
 }  // namespace
 
 std::string summary(const Options& options, const PlanSummary& plan, const Results& results) {
-    std::string text =
-        results.losses.empty() ? "no step is left to train\n" : summary_of_steps(plan, results);
+    std::string text = results.losses.empty() ? "no step is left to train\n" : summary_of_steps(plan, results);
     if (!results.saved.empty()) { text += "saved: " + results.saved + "\n"; }
     if (options.sample > 0) { text += "sample:\n" + printable(results.sample) + "\n"; }
     return text;

@@ -66,6 +66,14 @@ Work work_of_ranks(sk::Context<Engine>& context, const MultiplyAdds& before) {
     return work;
 }
 
+/// Collective over the world.
+template <class Engine>
+std::uint64_t largest_of_ranks(sk::Context<Engine>& context, std::uint64_t peak) {
+    sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<std::uint64_t>(&peak, 1),
+                            context.compute_stream());
+    return peak;
+}
+
 /// The signal that came to any rank by now, the same on every rank: they reach ranks at different times. 0 where none
 /// did, or where nobody asks. Collective over the world.
 template <class Engine>
@@ -137,11 +145,10 @@ class RankSteps {
     }
 
     void measure() {
-        std::uint64_t peak = counted_.peak_bytes();
+        const std::uint64_t own_peak = counted_.peak_bytes();
         auto collectives = mean_collectives(context_);
         const Work work = work_of_ranks(context_, multiply_adds_before_);
-        sk::all_reduce_in_place(context_.world(), sk::ReduceOp::max, std::span<std::uint64_t>(&peak, 1),
-                                context_.compute_stream());
+        const std::uint64_t peak = largest_of_ranks(context_, own_peak);
         if (!reports()) { return; }
         results_.peak_bytes_per_rank = peak;
         results_.allocations_per_steady_step = (allocations_ + steady_ - 1) / steady_;
