@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include "../common/output_file.hpp"
 #include "../common/processes.hpp"
 #include "../common/run_together.hpp"
+#include "../common/stop_signals.hpp"
 #include "../common/text_format.hpp"
 #include "program/address_space.hpp"
 #include "program/command_line.hpp"
@@ -22,6 +24,7 @@
 #include "program/plot.hpp"
 #include "program/progress.hpp"
 #include "program/report.hpp"
+#include "program/start.hpp"
 #include "program/text.hpp"
 
 namespace {
@@ -39,15 +42,17 @@ struct Prepared {
     Options options;
     PlanSummary plan;
     Text text;
+    Identity identity;
+    Start start;
     std::unique_ptr<OutputFile> json;  // of the process that reports
     std::unique_ptr<OutputFile> plot;
 };
 
 /// What a plan does without, where it was asked for.
 std::string not_written(const Options& options) {
-    return options.json.empty() && options.plot.empty()
+    return options.json.empty() && options.plot.empty() && options.save.empty()
                ? ""
-               : "nothing written to --json or --plot: --plan does not train\n";
+               : "nothing written to --json, --plot or --save: --plan does not train\n";
 }
 
 std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
@@ -57,16 +62,23 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         if (processes.reports()) { print(help); }
         return std::nullopt;
     }
-    Prepared prepared{*options, make_plan(*options), {}, nullptr, nullptr};
+    Prepared prepared{*options, make_plan(*options), {}, {}, {}, nullptr, nullptr};
     const bool trains = options->action == Options::Action::train;
     if (trains) { require_address_space(*options, prepared.plan.bytes_per_rank()); }
-    if (trains || !options->text.empty()) { prepared.text = read_text(options->text, options->model.sequence); }
+    const bool begins_with_files = !(options->save.empty() && options->resume.empty() && options->init.empty());
+    if (trains || begins_with_files || !options->text.empty()) {
+        prepared.text = read_text(options->text, options->model.sequence);
+    }
+    if (begins_with_files) {
+        prepared.identity = identity_of(*options, prepared.text.bytes);
+        prepared.start = find_start(*options, prepared.identity);
+    }
     if (processes.reports()) {
         if (!options->plot.empty()) { require_plotter(options->plot); }
         prepared.json = std::make_unique<OutputFile>("--json", options->json);
         prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
         require_two_files(*prepared.json, *prepared.plot);
-        if (!trains) { print(describe_plan(*options, prepared.plan) + not_written(*options)); }
+        if (!trains) { print(describe_plan(*options, prepared.plan) + prepared.start.notes + not_written(*options)); }
     }
     if (!trains) { return std::nullopt; }
     return prepared;
@@ -96,10 +108,12 @@ class Reached {
         if (steps == 0) {
             text += " before the first step was done; nothing is written";
         } else {
-            text += formatted(" after step %zu of %zu: loss %.4f", steps, options.steps, results_.losses.back());
+            text = "interrupted by " + reached_text(options, results_, signal, prepared_.start.first_step);
             if (prepared_.json->wanted()) {
-                const Failure failed = attempt(
-                    [&] { prepared_.json->write(json_report_of_interrupted(options, prepared_.plan, results_)); });
+                const Failure failed = attempt([&] {
+                    prepared_.json->write(
+                        json_report_of_interrupted(options, prepared_.plan, results_, prepared_.start.first_step));
+                });
                 text += failed.code == EXIT_SUCCESS ? ", written to " + options.json : "; " + failed.text;
             }
         }
@@ -112,12 +126,9 @@ class Reached {
     Results results_;
 };
 
-Results train_and_show(const Prepared& prepared, bool reports) {
-    const Options& options = prepared.options;
-    Job job{options, prepared.text.bytes, {}, KeepParameters::no};
-    if (!reports) { return train(job); }
+/// A run that does not save: a signal ends it after its last words.
+Results train_to_the_end(const Prepared& prepared, Job& job, Progress& progress) {
     Reached reached(prepared);
-    Progress progress(options, stdout);
     job.after_step = [&](const StepReport& report) {
         reached.after_step(report);
         progress.after_step(report);
@@ -129,12 +140,42 @@ Results train_and_show(const Prepared& prepared, bool reports) {
     return train(job);
 }
 
+Results train_and_show(const Prepared& prepared, bool reports) {
+    const Options& options = prepared.options;
+    const Start& start = prepared.start;
+    Job job{options, prepared.text.bytes, {}, KeepParameters::no, start, prepared.identity, {}};
+    std::optional<StopSignals> signals;
+    if (!options.save.empty()) {
+        signals.emplace();
+        job.signal = StopSignals::came;
+    }
+    if (!reports) { return train(job); }
+    Progress progress(options, stdout, std::chrono::seconds(10), start.first_step);
+    if (!signals) { return train_to_the_end(prepared, job, progress); }
+    job.after_step = [&](const StepReport& report) { progress.after_step(report); };
+    return train(job);
+}
+
+void write_results(const Prepared& prepared, const Results& results, const ResidentMemories& resident) {
+    const Options& options = prepared.options;
+    const std::size_t first_step = prepared.start.first_step;
+    if (prepared.json->wanted()) {
+        prepared.json->write(results.signal != 0
+                                 ? json_report_of_interrupted(options, prepared.plan, results, first_step)
+                                 : json_report(options, prepared.plan, results, resident, first_step));
+    }
+    if (prepared.plot->wanted() && !results.losses.empty()) {
+        const std::string title = "train_gpt " + options.policy.text() + " on " + options.mesh.describe();
+        prepared.plot->write(plot_losses(options.plot, title, results.losses, first_step));
+    }
+}
+
 void train_and_report(const Prepared& prepared, const Processes& processes) {
     const Options& options = prepared.options;
     const bool reports = processes.reports();
     if (reports) {
         print(describe_plan(options, prepared.plan) + "text:  " + prepared.text.source + ", " +
-              std::to_string(prepared.text.bytes.size()) + " bytes\n");
+              std::to_string(prepared.text.bytes.size()) + " bytes\n" + prepared.start.notes);
     }
     ResidentMemories resident;
     resident.before = ResidentMemory::read();
@@ -142,11 +183,12 @@ void train_and_report(const Prepared& prepared, const Processes& processes) {
     resident.after = ResidentMemory::read();
     if (!reports) { return; }
 
-    print(summary(options, prepared.plan, results));
-    if (prepared.json->wanted()) { prepared.json->write(json_report(options, prepared.plan, results, resident)); }
-    if (prepared.plot->wanted()) {
-        const std::string title = "train_gpt " + options.policy.text() + " on " + options.mesh.describe();
-        prepared.plot->write(plot_losses(options.plot, title, results.losses));
+    if (results.signal == 0) { print(summary(options, prepared.plan, results)); }
+    write_results(prepared, results, resident);
+    if (results.signal != 0) {
+        const std::string signal = StopSignals::name(results.signal);
+        const std::string text = reached_text(options, results, signal, prepared.start.first_step);
+        std::fprintf(stderr, "train_gpt: interrupted by %s, saved in %s\n", text.c_str(), results.saved.c_str());
     }
 }
 

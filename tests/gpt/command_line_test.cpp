@@ -74,6 +74,15 @@ TEST_SUITE("gpt.command_line") {
         CHECK(parse("--optimizer lion")->optimizer == OptimizerKind::lion);
         CHECK(parse("--optimizer lion")->learning_rate == 3e-4);
         CHECK(parse("--optimizer lion --lr 1e-3")->learning_rate == 1e-3);
+        const auto saving =
+            parse("--save runs/7 --save-every 10 --keep 3 --resume runs/6 --init model.safetensors --names gpt2");
+        CHECK(saving->save == "runs/7");
+        CHECK(saving->save_every == 10);
+        CHECK(saving->keep == 3);
+        CHECK(saving->resume == "runs/6");
+        CHECK(saving->init == "model.safetensors");
+        CHECK(saving->names == NameKind::gpt2);
+        CHECK(parse("--save runs/7")->names == NameKind::shardkit);
         std::string help;
         CHECK_FALSE(parse("--help", &help));
         CHECK(help.find("--microbatches") != std::string::npos);
@@ -137,6 +146,12 @@ TEST_SUITE("gpt.command_line") {
              {"2000000000 tokens in one pass", "activations overflow 64 bits"}},
             {"--sequence 2000000000", {"2000000000 tokens", "at most", "--microbatches"}},
             {"--text ''", {"--text ''", "a file name"}},
+            {"--save ''", {"--save ''", "a file name"}},
+            {"--save-every 5", {"--save-every alone", "expected --save as well"}},
+            {"--save a --save-every 0", {"--save-every '0'", "whole number from 1"}},
+            {"--keep 5", {"--keep alone", "expected --save as well"}},
+            {"--names gpt2", {"--names alone", "expected --save or --init as well"}},
+            {"--init a --names llama", {"'llama'", "shardkit or gpt2"}},
             {"--plot curve.gif", {"'curve.gif'", ".png or .svg"}},
         };
         for (const auto& each : cases) {

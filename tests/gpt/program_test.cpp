@@ -9,7 +9,6 @@
 #include <fstream>
 #include <memory>
 #include <new>
-#include <random>
 #include <span>
 #include <string>
 #include <thread>
@@ -27,30 +26,13 @@
 #include "../../examples/train_gpt/program/report.hpp"
 #include "../../examples/train_gpt/program/text.hpp"
 #include "../../examples/train_gpt/program/text_format.hpp"
+#include "folder.hpp"
 
 using namespace train_gpt;
+using test::Folder;
 namespace fs = std::filesystem;
 
 namespace program_test {
-
-namespace {
-
-/// A folder of its own, removed at the end.
-class Folder {
-  public:
-    Folder() : path_(fs::temp_directory_path() / ("train_gpt_test_" + std::to_string(std::random_device{}()))) {
-        fs::create_directories(path_);
-    }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    ~Folder() { fs::remove_all(path_); }
-    std::string file(const std::string& name) const { return (path_ / name).string(); }
-
-  private:
-    fs::path path_;
-};
-
-}  // namespace
 
 TEST_SUITE("gpt.program") {
     TEST_CASE("allocations are counted for the rank that made them, in every form, whoever frees them") {

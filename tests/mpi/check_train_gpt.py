@@ -73,11 +73,45 @@ def check_interrupted(folder):
                            path],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           env={**os.environ, "OMPI_MCA_odls_base_sigkill_timeout": "3"}) as started:
-        next((line for line in started.stdout if line.startswith("step")), None)
+        next((line for line in started.stdout if "  loss " in line), None)
         started.send_signal(signal.SIGINT)
         done = subprocess.CompletedProcess([], 0, *started.communicate(timeout=60))
     report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     expect(report.get("interrupted") and report["losses"], "an interrupted job writes what it reached", done)
+
+
+def children_of(process):
+    return pathlib.Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
+
+
+def ranks_below(process):
+    """The processes of the program: a launcher may start them by way of another."""
+    children = children_of(process)
+    own = [int(child) for child in children
+           if "train_gpt" in pathlib.Path(f"/proc/{child}/comm").read_text(encoding="utf-8")]
+    return own or [rank for child in children for rank in ranks_below(child)]
+
+
+def check_ended_and_saved(folder):
+    """A signal to one process ends all after one step, which is saved, and with 0."""
+    saves = folder / "saves"
+    flags = [*SMALL[2:], "--engine", "mpi", "--save", saves, "--json"]
+    with subprocess.Popen([*LAUNCHER, "-n", "2", PROGRAM, *flags, folder / "a.json", "--steps", "100000000"],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        next((line for line in started.stdout if line.startswith("step")), None)
+        os.kill(ranks_below(started.pid)[-1], signal.SIGTERM)
+        output = started.communicate(timeout=60)
+        done = subprocess.CompletedProcess([], started.returncode, *output)
+    steps = len(json.loads((folder / "a.json").read_text(encoding="utf-8"))["losses"]) if done.returncode == 0 else 0
+    expect(done.returncode == 0 and steps > 0 and done.stderr.count(f"interrupted by SIGTERM after step {steps} of") == 1,
+           "a signal to one process ends all with 0", done)
+    after = run([PROGRAM, *SMALL[2:], "--mesh", "2x1x1", "--resume", saves, "--steps", str(steps + 2), "--json",
+                 folder / "b.json"])
+    ours = run([*LAUNCHER, "-n", "2", PROGRAM, *flags, folder / "c.json", "--resume", saves, "--steps", str(steps + 2)])
+    reports = [json.loads((folder / name).read_text(encoding="utf-8")) for name in ("b.json", "c.json")]
+    expect(after.returncode == ours.returncode == 0 and reports[0]["losses"] == reports[1]["losses"]
+           and reports[0]["first_step"] == reports[1]["first_step"] == steps and len(reports[0]["losses"]) == 2,
+           "threads resume what processes have saved, as processes do", ours)
 
 
 def main():
@@ -89,6 +123,7 @@ def main():
         check_training(folder, 2, ["--policy", "full_shard", "--dtype", "bf16"])
         check_models_that_differ()
         check_interrupted(folder)
+        check_ended_and_saved(folder)
         check_training(folder, 1, ["--policy", "full_shard"])
         check_training(folder, 4, ["--sequence-parallel", "on", "--context", "ring"], "1x2x2")
         check_training(folder, 4, ["--policy", "no_shard", "--context", "gather", "--microbatches", "3"], "2x1x2")

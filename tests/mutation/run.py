@@ -64,9 +64,9 @@ AXES_IN = {
 }
 # Calls whose mutants nothing can observe: file and what is reduced, and why.
 EXCUSED = {
-    ("trainer.hpp", "std::span<std::uint64_t>(&value, 1)"):
+    ("train_on_rank.hpp", "std::span<std::uint64_t>(&value, 1)"):
         "attention makes as many multiply-adds on every rank (tests/gpt asserts it), so one rank's count is the result",
-    ("trainer.hpp", "std::span<std::uint64_t>(&peak, 1)"):
+    ("train_on_rank.hpp", "std::span<std::uint64_t>(&peak, 1)"):
         "every rank takes the memory of the same plan (tests/gpt asserts it), so one rank's peak is the result",
 }
 MADE = re.compile(r"sub_mesh<sk::Axes<(?P<axes>[^>]*)>>")

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program that every mutant of the example trainer's reductions over ranks, and of the layers' below it, must
-// fail: trainings and samples on a 2x2x2 mesh against one rank, the number of collectives that a step reports, and a
-// cross-entropy over a split vocabulary.
+// fail: trainings and samples on a 2x2x2 mesh against one rank, the number of collectives that a step reports, a
+// signal to one rank, and a cross-entropy over a split vocabulary.
 
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +16,7 @@
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/tensor_parallel/cross_entropy.hpp>
 
-#include "train_gpt/program/trainer.hpp"
+#include "train_gpt/program/train_on_rank.hpp"
 
 using namespace train_gpt;
 
@@ -38,9 +39,7 @@ Results train_on(const program::MeshExtents& mesh, SequenceParallel sequence_par
     options.clip = 0;
     options.sample = 12;
     const Job job{options, text, {}, KeepParameters::no};
-    Results results;
-    results.losses.resize(options.steps);
-    results.grad_norms.resize(options.steps);
+    Results results(options.steps);
     sk::threads::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
         sk::Context<sk::threads::Engine>& context_of_rank = rank;
         train_on_rank<double>(context_of_rank, job, results);
@@ -104,10 +103,32 @@ bool cross_entropy_is_closed_form() {
     return right;
 }
 
+/// A signal that one rank alone has seen ends the run of all after the same step.
+bool stops_together() {
+    std::vector<std::uint8_t> text(100, 7);
+    Options options;
+    options.mesh = {2, 2, 2};
+    options.model = {8, 1, 8, 2, HeadKind::tied};
+    options.policy = {program::PolicyKind::full_shard};
+    options.batch = 2;
+    options.steps = 5;
+    Job job{options, text, {}, KeepParameters::no};
+    std::atomic<int> asked{0};
+    job.signal = [&] { return ++asked == 8 ? 15 : 0; };  // the last of the eight ranks, in the first step
+    Results results(options.steps);
+    sk::threads::run(sk::DeviceMesh(2, 2, 2), [&](auto& rank) {
+        sk::Context<sk::threads::Engine>& context_of_rank = rank;
+        train_on_rank<float>(context_of_rank, job, results);
+    });
+    if (results.signal == 15 && results.losses.size() == 1 && asked == 8) { return true; }
+    std::printf("after the signal to one rank there were %zu steps\n", results.losses.size());
+    return false;
+}
+
 }  // namespace
 
 int main() {
-    if (!trains_as_one_rank() || !cross_entropy_is_closed_form()) { return 1; }
+    if (!stops_together() || !trains_as_one_rank() || !cross_entropy_is_closed_form()) { return 1; }
     std::puts("2x2x2 agrees with one rank");
     return 0;
 }

@@ -146,6 +146,44 @@ def check_unfinished(folder):
            "the old file is kept")
 
 
+def end_by_signal(folder, *signals):
+    """A run of many steps that saves, ended once it has made some."""
+    flags = ["--steps", "1000000", "--save", "run", "--resume", "run", "--keep", "2", "--json", "run.json", "--mesh", "2x1x1"]
+    started = subprocess.Popen([PROGRAM, *SMALL, *flags], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not started.stdout.readline().startswith(b"step"):
+        time.sleep(0.01)
+    for end in signals:
+        started.send_signal(end)
+    return started.communicate()[1].decode(), started.returncode
+
+
+def check_ended_and_saved(folder):
+    """With --save, a signal is the end of the run after its step, which is saved; a second one ends it at once."""
+    first = 0
+    for end in (signal.SIGTERM, signal.SIGINT):
+        said, code = end_by_signal(folder, end)
+        report = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        done = first + len(report["losses"])
+        expect(code == 0 and report["interrupted"] and report["first_step"] == first < done,
+               f"{end.name} ends it with 0, steps {first} to {done}: {code} {said}")
+        expect(re.fullmatch(rf"train_gpt: interrupted by {end.name} after step {done} of 1000000: loss \d\.\d+, saved in "
+                            rf"run/step-{done:08}\n", said) is not None, f"it says so: {said}")
+        first = done
+    done = run(folder, "--resume", "run", "--steps", str(first), "--sample", "4", "--json", "end.json")
+    report = json.loads((folder / "end.json").read_text(encoding="utf-8"))
+    expect(done.returncode == 0 and b"no step is left to train" in done.stdout and report["losses"] == []
+           and report["first_step"] == first and len(report["sample_bytes"]) == 4,
+           "what was saved is whole, and a sample of it can be had", done)
+    before = names(folder / "run")
+    expect(len(before) == 2, f"two steps are kept: {before}")
+    _, code = end_by_signal(folder, *[signal.SIGTERM] * 50)
+    steps = [name for name in names(folder / "run") if ".tmp-" not in name]
+    expect(code in (0, -signal.SIGTERM), f"many signals end it at once: {code}")
+    done = run(folder, "--resume", "run", "--steps", "1000001", "--plan")
+    expect(done.returncode == 0 and f"resume: 'run/{steps[-1]}', after step".encode() in done.stdout,
+           f"and nothing is half-written: {steps}", done)
+
+
 def check_small_address_spaces(folder):
     """A run with too little of it fails in a line; OpenBLAS would ask for its memory without end."""
     seen = set()
@@ -192,7 +230,7 @@ def check_plan(folder):
     done = run(folder, "--plan", "--steps", "9", "--json", "a.json", "--sample", "3", "--mesh", "64x1x1", "--batch", "64")
     expect(done.returncode == 2 and b"--batch" in done.stderr, "a flag given twice is refused", done)
     done = run(folder, "--plan", "--steps", "9", "--json", "a.json", "--plot", "a.svg", "--sample", "3", "--mesh", "4x1x1")
-    expect(done.returncode == 0 and b"nothing written to --json or --plot" in done.stdout and not names(folder),
+    expect(done.returncode == 0 and b"nothing written to --json, --plot or --save" in done.stdout and not names(folder),
            "--plan takes a whole command line, and says that it writes nothing", done)
     for flag, name in (("--json", "no/a.json"), ("--plot", "no/a.svg"), ("--text", "no.txt")):
         done = run(folder, "--plan", flag, name)
@@ -204,7 +242,7 @@ def check_plan(folder):
 
 
 def main():
-    for check in (check_lines, check_collectives, check_files, check_pictures, check_unfinished, check_small_address_spaces, check_special_files, check_plan):
+    for check in (check_lines, check_collectives, check_files, check_pictures, check_unfinished, check_ended_and_saved, check_small_address_spaces, check_special_files, check_plan):
         with tempfile.TemporaryDirectory(prefix="shardkit-train-gpt-") as name:
             check(pathlib.Path(name).resolve())
     sys.exit(1 if wrong else 0)

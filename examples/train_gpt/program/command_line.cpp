@@ -9,6 +9,22 @@ namespace train_gpt {
 
 namespace {
 
+void add_checkpoint_flags(program::Flags& flags) {
+    flags.add(
+        "--save", "DIR",
+        "save model and optimizer to DIR/step-00000400 after the last step, and when SIGTERM or SIGINT ends the "
+        "run after its current step");
+    flags.add("--save-every", "N", "with --save: after every N steps too");
+    flags.add("--keep", "K", "with --save: only the newest K steps in DIR stay; 0 for all [0]");
+    flags.add("--resume", "DIR",
+              "go on from the newest whole step in DIR, or from one step's folder; with --save of the same DIR a run "
+              "without a step yet begins");
+    flags.add("--init", "FILE", "first values from a safetensors file, named as --names says");
+    flags.add("--names", "NAME",
+              "shardkit, or gpt2 (GPT2LMHeadModel of transformers): names in the files of --save and --init "
+              "[shardkit]");
+}
+
 void add_flags(program::Flags& flags) {
     flags.add_switch("--plan",
                      "print memory and traffic per rank for --mesh, of any size, and stop; files are "
@@ -19,7 +35,7 @@ void add_flags(program::Flags& flags) {
               "no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N [full_shard]");
     flags.add("--engine", "NAME",
               "self (one rank), threads (ranks in this process) or mpi (processes of mpirun) [threads]");
-    flags.add("--steps", "N", "training steps [400]");
+    flags.add("--steps", "N", "training steps, those before a step resumed at included [400]");
     flags.add("--batch", "N", "sequences per step over all ranks and microbatches [16]");
     flags.add("--microbatches", "N", "parts in which a rank works through its sequences [1]");
     flags.add("--sequence", "N", "tokens of a sequence [64]");
@@ -39,6 +55,24 @@ void add_flags(program::Flags& flags) {
     flags.add("--json", "FILE", "write the results as one JSON object; of an interrupted run what it reached");
     flags.add("--plot", "FILE", "draw the loss curve, .png or .svg");
     flags.add("--sample", "N", "generate N bytes after training [0]");
+    add_checkpoint_flags(flags);
+}
+
+void read_checkpoint_flags(const program::Flags& flags, Options& o) {
+    program::read_file(flags, "--save", o.save);
+    program::read_count(flags, "--save-every", o.save_every, 1);
+    program::read_count(flags, "--keep", o.keep, 0);
+    program::read_file(flags, "--resume", o.resume);
+    program::read_file(flags, "--init", o.init);
+    program::read_name(flags, "--names", name_kinds, o.names);
+    const auto require = [&](const char* flag, const char* needed, bool is_given) {
+        if (flags.is_given(flag) && !is_given) {
+            throw program::InputError(std::string(flag) + " alone: expected " + needed + " as well");
+        }
+    };
+    require("--save-every", "--save", !o.save.empty());
+    require("--keep", "--save", !o.save.empty());
+    require("--names", "--save or --init", !o.save.empty() || !o.init.empty());
 }
 
 }  // namespace
@@ -83,6 +117,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_file(flags, "--json", o.json);
     program::read_file(flags, "--plot", o.plot);
     program::read_count(flags, "--sample", o.sample, 0);
+    read_checkpoint_flags(flags, o);
     o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;
     if (o.engine == EngineKind::mpi && o.action == Options::Action::train && o.mesh.world() != processes) {
         throw program::InputError("--mesh " + o.mesh.describe() + " has " + std::to_string(o.mesh.world()) +

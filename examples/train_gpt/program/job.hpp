@@ -8,6 +8,7 @@
 
 #include "options.hpp"
 #include "results.hpp"
+#include "start.hpp"
 
 namespace train_gpt {
 
@@ -27,6 +28,9 @@ struct Job {
     std::span<const std::uint8_t> text;
     std::function<void(const StepReport&)> after_step;  // may be empty
     KeepParameters keep_parameters = KeepParameters::no;
+    Start start{};
+    Identity identity{};            // saved with each step
+    std::function<int()> signal{};  // the one that asked for the end, or 0; on every rank, or empty on every rank
 };
 
 /// Trains as job.options say, on the engine and with the policy that they name.

@@ -54,13 +54,13 @@ class ChosenOptimizer {
 
     template <class Reduced>
     void step(Reduced&& reduced, sk::ClipCoefficient coefficient) {
-        if (adamw_) {
-            adamw_->step(std::forward<Reduced>(reduced), coefficient);
-        } else if (lion_) {
-            lion_->step(std::forward<Reduced>(reduced), coefficient);
-        } else {
-            sgd_->step(std::forward<Reduced>(reduced), coefficient);
-        }
+        visit([&](auto& optimizer) { optimizer.step(std::forward<Reduced>(reduced), coefficient); });
+    }
+
+    /// f(the optimizer)
+    template <class F>
+    decltype(auto) visit(F f) {
+        return adamw_ ? f(*adamw_) : lion_ ? f(*lion_) : f(*sgd_);
     }
 
   private:

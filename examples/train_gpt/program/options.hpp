@@ -11,6 +11,7 @@
 #include "../../common/policy_choice.hpp"
 #include "../model/config.hpp"
 #include "../model/split.hpp"
+#include "names.hpp"
 
 namespace train_gpt {
 
@@ -47,6 +48,12 @@ struct Options {
     std::string json;
     std::string plot;
     std::size_t sample = 0;
+    std::string save;            // folders; empty: not asked for
+    std::size_t save_every = 0;  // steps; 0: after the last alone
+    std::size_t keep = 0;        // newest steps; 0: all
+    std::string resume;
+    std::string init;
+    NameKind names = NameKind::shardkit;
     enum class Action : std::uint8_t { train, plan } action = Action::train;
 
     constexpr std::size_t sequences_per_rank() const noexcept { return batch / mesh.dp; }

@@ -51,8 +51,9 @@ std::string progress_text(const StepReport& report, std::size_t steps, double se
     }
 }
 
-Progress::Progress(const Options& options, std::FILE* out, std::chrono::milliseconds quiet)
-    : steps_(options.steps),
+Progress::Progress(const Options& options, std::FILE* out, std::chrono::milliseconds quiet, std::size_t first_step)
+    : first_step_(first_step),
+      steps_(options.steps),
       tokens_per_step_(options.tokens_per_step()),
       out_(out),
       style_(style_of(options, out)),
@@ -86,7 +87,7 @@ void Progress::after_step(const StepReport& report) {
     stepped_ = Clock::now();
     const bool last = report.step + 1 == steps_;
     const auto silent = stepped_ - shown_;
-    const bool first = report.step == 0;
+    const bool first = report.step == first_step_;
     const bool due = style_ == Style::moving_line
                          ? silent >= std::chrono::milliseconds(100)
                          : silent >= quiet_ || report.step % std::max<std::size_t>(1, steps_ / 20) == 0;
@@ -133,7 +134,7 @@ void Progress::print(const std::string& text, bool last) {
 }
 
 std::string Progress::under_way() const {
-    const std::size_t done = newest_ ? newest_->step + 1 : 0;
+    const std::size_t done = newest_ ? newest_->step + 1 : first_step_;
     const double seconds = std::chrono::duration<double>(Clock::now() - stepped_).count();
     std::string text = done == steps_
                            ? "after the last step"

@@ -19,7 +19,9 @@ namespace train_gpt {
 /// lines; and a line after every `quiet` at the latest, also within a step. Used by one thread.
 class Progress {
   public:
-    Progress(const Options& options, std::FILE* out, std::chrono::milliseconds quiet = std::chrono::seconds(10));
+    /// `first_step`: how many steps are done before the first report.
+    Progress(const Options& options, std::FILE* out, std::chrono::milliseconds quiet = std::chrono::seconds(10),
+             std::size_t first_step = 0);
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
     ~Progress();
@@ -39,6 +41,7 @@ class Progress {
     void break_the_silence();  // what the thread does
     std::string under_way() const;
 
+    const std::size_t first_step_;
     const std::size_t steps_;
     const std::size_t tokens_per_step_;
     std::FILE* const out_;

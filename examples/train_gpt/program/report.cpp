@@ -56,7 +56,7 @@ std::string table(const std::vector<CollectiveCount>& measured, const std::vecto
 
 /// What is known of a run at any time.
 nlohmann::json report_of_steps(const Options& options, const PlanSummary& plan, const Results& results,
-                               bool interrupted) {
+                               std::size_t first_step, bool interrupted) {
     return {
         {"policy", options.policy.text()},
         {"mesh", options.mesh.describe()},
@@ -68,6 +68,7 @@ nlohmann::json report_of_steps(const Options& options, const PlanSummary& plan, 
         {"world", options.mesh.world()},
         {"parameters", plan.library.numel},
         {"steps", options.steps},
+        {"first_step", first_step},
         {"interrupted", interrupted},
         {"losses", results.losses},
         {"grad_norms", results.grad_norms},
@@ -80,13 +81,14 @@ nlohmann::json report_of_steps(const Options& options, const PlanSummary& plan, 
 
 }  // namespace
 
-std::string json_report_of_interrupted(const Options& options, const PlanSummary& plan, const Results& results) {
-    return report_of_steps(options, plan, results, true).dump(2) + "\n";
+std::string json_report_of_interrupted(const Options& options, const PlanSummary& plan, const Results& results,
+                                       std::size_t first_step) {
+    return report_of_steps(options, plan, results, first_step, true).dump(2) + "\n";
 }
 
 std::string json_report(const Options& options, const PlanSummary& plan, const Results& results,
-                        const ResidentMemories& resident) {
-    nlohmann::json report = report_of_steps(options, plan, results, false);
+                        const ResidentMemories& resident, std::size_t first_step) {
+    nlohmann::json report = report_of_steps(options, plan, results, first_step, false);
     report.update({
         {"peak_bytes_per_rank", results.peak_bytes_per_rank},
         {"collectives", by_verb(results.collectives)},
@@ -105,7 +107,16 @@ std::string json_report(const Options& options, const PlanSummary& plan, const R
     return report.dump(2) + "\n";
 }
 
-std::string summary(const Options& options, const PlanSummary& plan, const Results& results) {
+std::string reached_text(const Options& options, const Results& results, const std::string& signal,
+                         std::size_t first_step) {
+    return signal + program::formatted(" after step %zu of %zu: loss %.4f", first_step + results.losses.size(),
+                                       options.steps, results.losses.back());
+}
+
+namespace {
+
+/// What is known of a run that made a step.
+std::string summary_of_steps(const PlanSummary& plan, const Results& results) {
     std::ostringstream out;
     const double planned = static_cast<double>(plan.bytes_per_rank());
     const double measured = static_cast<double>(results.peak_bytes_per_rank);
@@ -117,8 +128,16 @@ std::string summary(const Options& options, const PlanSummary& plan, const Resul
     out << program::formatted("loss: %.4f first, %.4f last (%+.4f)\n", results.losses.front(), results.losses.back(),
                               results.losses.back() - results.losses.front());
     out << "speed: " << grouped(static_cast<std::uint64_t>(results.tokens_per_second)) << " tokens/s\n";
-    if (options.sample > 0) { out << "sample:\n" << printable(results.sample) << '\n'; }
     return out.str();
+}
+
+}  // namespace
+
+std::string summary(const Options& options, const PlanSummary& plan, const Results& results) {
+    std::string text = results.losses.empty() ? "no step is left to train\n" : summary_of_steps(plan, results);
+    if (!results.saved.empty()) { text += "saved: " + results.saved + "\n"; }
+    if (options.sample > 0) { text += "sample:\n" + printable(results.sample) + "\n"; }
+    return text;
 }
 
 }  // namespace train_gpt

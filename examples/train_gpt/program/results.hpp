@@ -38,7 +38,10 @@ struct FinalParameter {
 
 /// What a run leaves behind; rank 0 writes it.
 struct Results {
-    std::vector<double> losses;      // per step, mean over the global batch
+    Results() = default;
+    explicit Results(std::size_t steps) : losses(steps), grad_norms(steps) {}
+
+    std::vector<double> losses;      // per step of this run, mean over the global batch
     std::vector<double> grad_norms;  // per step, before clipping
     double tokens_per_second = 0;
     std::uint64_t peak_bytes_per_rank = 0;          // the largest of all ranks
@@ -47,6 +50,8 @@ struct Results {
     std::vector<CollectiveCount> collectives;  // of the last step, the mean over the ranks, as the plan has it
     std::vector<FinalParameter> parameters;    // where asked for
     std::string sample;
+    int signal = 0;     // that ended the run before its last step
+    std::string saved;  // the newest step's folder
 };
 
 }  // namespace train_gpt

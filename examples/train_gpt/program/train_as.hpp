@@ -7,15 +7,13 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "trainer.hpp"
+#include "train_on_rank.hpp"
 
 namespace train_gpt {
 
 template <class T>
 Results train_as(const Job& job) {
-    Results results;
-    results.losses.resize(job.options.steps);
-    results.grad_norms.resize(job.options.steps);
+    Results results(job.options.steps - job.start.first_step);
     const auto on_rank = [&](auto& rank) {
         using Engine = sk::EngineOf<decltype(rank)>;
         sk::Context<Engine>& context = rank;

@@ -5,15 +5,13 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "mpi_engine.hpp"
-#include "trainer.hpp"
+#include "train_on_rank.hpp"
 
 namespace train_gpt {
 
 template <class T>
 Results train_mpi(const Job& job) {
-    Results results;
-    results.losses.resize(job.options.steps);
-    results.grad_norms.resize(job.options.steps);
+    Results results(job.options.steps - job.start.first_step);
     const auto& mesh = job.options.mesh;
     sk::mpi::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
         using Engine = sk::EngineOf<decltype(rank)>;

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/rank/context.hpp>
+
+#include "../../common/text_format.hpp"
+#include "../allocation_counter.hpp"
+#include "trainer.hpp"
+
+namespace train_gpt {
+
+/// What a rank communicated since the log was cleared, as the mean over the ranks: the sum of a few numbers has no
+/// part for every rank, so that one of them moves more bytes than the others. Collective over the world.
+template <class Engine>
+std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
+    constexpr std::size_t fields = 3;
+    const auto rows = context.traffic().rows();
+    std::vector<std::uint64_t> means;
+    for (const auto& row : rows) { means.insert(means.end(), {row.calls, row.moved.value, row.payload.value}); }
+    sk::all_reduce_in_place(context.world(), sk::ReduceOp::sum, std::span<std::uint64_t>(means),
+                            context.compute_stream());
+    const std::size_t world = context.world_size();
+    for (std::uint64_t& mean : means) { mean = (2 * mean + world) / (2 * world); }
+    std::vector<CollectiveCount> list;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        const std::uint64_t* const row = means.data() + fields * r;
+        if (row[0] > 0) { list.push_back({std::string(name(rows[r].verb)), rows[r].axes, row[0], row[1], row[2]}); }
+    }
+    std::sort(list.begin(), list.end());
+    return list;
+}
+
+/// Refuses to train on with numbers that mean nothing any more; the same on every rank.
+inline void require_finite(std::size_t step, double loss, double grad_norm, const Options& options) {
+    if (std::isfinite(loss) && std::isfinite(grad_norm)) { return; }
+    const auto text = [](double value) {
+        return std::isnan(value) ? std::string("nan") : program::formatted("%.4g", value);
+    };
+    throw std::runtime_error(
+        "step " + std::to_string(step + 1) + ": the loss is " + text(loss) + ", the gradient norm " +
+        text(grad_norm) + ", expected finite numbers: training diverged, with --lr " + text(options.learning_rate));
+}
+
+/// The multiply-adds of a rank, as Work says. Collective over the world.
+template <class Engine>
+Work work_of_ranks(sk::Context<Engine>& context, const MultiplyAdds& before) {
+    const std::uint64_t attention = multiply_adds().attention - before.attention;
+    Work work{multiply_adds().all - before.all - attention, attention, attention};
+    const auto agree = [&](sk::ReduceOp op, std::uint64_t& value) {
+        sk::all_reduce_in_place(context.world(), op, std::span<std::uint64_t>(&value, 1), context.compute_stream());
+    };
+    agree(sk::ReduceOp::min, work.attention_least);
+    agree(sk::ReduceOp::max, work.attention_most);
+    return work;
+}
+
+/// Collective over the world.
+template <class Engine>
+std::uint64_t largest_of_ranks(sk::Context<Engine>& context, std::uint64_t peak) {
+    sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<std::uint64_t>(&peak, 1),
+                            context.compute_stream());
+    return peak;
+}
+
+/// The signal that came to any rank by now, the same on every rank: they reach ranks at different times. 0 where none
+/// did, or where nobody asks. Collective over the world.
+template <class Engine>
+int agreed_signal(sk::Context<Engine>& context, const Job& job) {
+    if (!job.signal) { return 0; }
+    auto signal = static_cast<std::uint64_t>(job.signal());
+    sk::all_reduce_in_place(context.world(), sk::ReduceOp::max, std::span<std::uint64_t>(&signal, 1),
+                            context.compute_stream());
+    return static_cast<int>(signal);
+}
+
+/// The steps of a run on one rank.
+template <class T, class Engine>
+class RankSteps {
+  public:
+    RankSteps(sk::Context<Engine>& context, const Job& job, const CountedAllocations& counted, Results& results)
+        : context_(context), job_(job), counted_(counted), results_(results), trainer_(context, job) {}
+
+    /// All of them, or up to a signal: whether it was all.
+    bool run() {
+        const std::size_t first = job_.start.first_step;
+        const std::size_t end = job_.options.steps;
+        // The first steps may still take memory (communicators' and libraries' lazy buffers).
+        const std::size_t warm_up = std::min<std::size_t>(2, std::max<std::size_t>(end - first, 1) - 1);
+        start_ = Clock::now();
+        for (std::size_t s = first; s < end; ++s) {
+            const bool last = s + 1 == end;
+            if (last) {
+                context_.traffic().clear();
+                multiply_adds_before_ = multiply_adds();
+            }
+            const std::uint64_t before = counted_.allocations();
+            const auto [loss, grad_norm] = trainer_.step(s);
+            require_finite(s, loss, grad_norm, job_.options);
+            if (s - first >= warm_up) {
+                allocations_ += counted_.allocations() - before;
+                ++steady_;
+            }
+            report(s, loss, grad_norm);
+            if (last) { measure(); }
+            const int signal = last ? 0 : agreed_signal(context_, job_);
+            save_if_due(s + 1, last || signal != 0);
+            if (signal != 0) {
+                stop(s + 1, signal);
+                return false;
+            }
+        }
+        return true;
+    }
+
+    Trainer<Engine, T>& trainer() noexcept { return trainer_; }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    bool reports() const { return context_.rank() == 0; }
+
+    void report(std::size_t step, double loss, double grad_norm) {
+        if (!reports()) { return; }
+        const std::size_t done = step - job_.start.first_step;
+        results_.losses[done] = loss;
+        results_.grad_norms[done] = grad_norm;
+        // Of a run of several steps the first is not timed: it takes memory.
+        const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+        results_.tokens_per_second =
+            static_cast<double>(std::max<std::size_t>(done, 1) * job_.options.tokens_per_step()) / seconds;
+        if (job_.after_step) { job_.after_step({step, loss, grad_norm, results_.tokens_per_second}); }
+        if (done == 0) { start_ = Clock::now(); }
+    }
+
+    void measure() {
+        const std::uint64_t own_peak = counted_.peak_bytes();
+        auto collectives = mean_collectives(context_);
+        const Work work = work_of_ranks(context_, multiply_adds_before_);
+        const std::uint64_t peak = largest_of_ranks(context_, own_peak);
+        if (!reports()) { return; }
+        results_.peak_bytes_per_rank = peak;
+        results_.allocations_per_steady_step = (allocations_ + steady_ - 1) / steady_;
+        results_.work = work;
+        results_.collectives = std::move(collectives);
+    }
+
+    void save_if_due(std::size_t steps, bool at_the_end) {
+        const Options& options = job_.options;
+        if (options.save.empty()) { return; }
+        if (!at_the_end && (options.save_every == 0 || steps % options.save_every != 0)) { return; }
+        std::string folder = trainer_.save(steps);
+        if (reports()) { results_.saved = std::move(folder); }
+    }
+
+    void stop(std::size_t steps, int signal) {
+        if (!reports()) { return; }
+        results_.signal = signal;
+        results_.losses.resize(steps - job_.start.first_step);
+        results_.grad_norms.resize(results_.losses.size());
+    }
+
+    sk::Context<Engine>& context_;
+    const Job& job_;
+    const CountedAllocations& counted_;
+    Results& results_;
+    Trainer<Engine, T> trainer_;
+    Clock::time_point start_;
+    std::uint64_t allocations_ = 0;
+    std::uint64_t steady_ = 0;  // steps, in which they were made
+    MultiplyAdds multiply_adds_before_;
+};
+
+/// Trains on one rank; rank 0 writes `results`, whose vectors have their sizes already.
+template <class T, class Engine>
+void train_on_rank(sk::Context<Engine>& context, const Job& job, Results& results) {
+    const CountedAllocations counted;
+    const bool reports = context.rank() == 0;
+    RankSteps<T, Engine> steps(context, job, counted, results);
+    const bool completed = steps.run();
+    if (job.options.sample > 0 && completed) {
+        std::string text = steps.trainer().sample(job.options.sample);
+        if (reports) { results.sample = std::move(text); }
+    }
+    if (job.keep_parameters == KeepParameters::yes) {
+        auto parameters = steps.trainer().parameters();
+        if (reports) { results.parameters = std::move(parameters); }
+    }
+}
+
+}  // namespace train_gpt
