@@ -97,8 +97,8 @@ TEST_SUITE("gpt.meshes") {
                         Options options = base();
                         options.mesh = mesh;
                         options.dtype = dtype;
-                        options.steps = 4;
-                        options.batch = 16;
+                        options.steps = 3;
+                        options.batch = 8;
                         options.model = {16, 3, 64, 4, HeadKind::tied};
                         options.sequence_parallel = sequence_parallel;
                         options.context = context;

@@ -126,6 +126,7 @@ TEST_SUITE("gpt.policies") {
             options.dtype = dtype;
             options.optimizer = OptimizerKind::lion;
             options.learning_rate = 3e-4;
+            options.steps = 20;
             options.mesh = {3, 1, 1};
             options.clip = 0.05;
             const Results first = run(options);
@@ -169,8 +170,8 @@ TEST_SUITE("gpt.policies") {
                     }
                     Options options = base();
                     options.dtype = dtype;
-                    options.steps = 4;
-                    options.batch = 16;
+                    options.steps = 3;
+                    options.batch = 8;
                     options.model = {16, 3, 64, 4, head};
                     options.microbatches = microbatches;
                     for_each_policy_on(options, 4, [&](const Options& each) { check_plan(each); });
