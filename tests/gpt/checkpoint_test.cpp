@@ -19,7 +19,8 @@
 #include "../../examples/train_gpt/program/command_line.hpp"
 #include "../../examples/train_gpt/program/job.hpp"
 #include "../../examples/train_gpt/program/start.hpp"
-#include "folder.hpp"
+#include "golden_text.hpp"
+#include "temporary_folder.hpp"
 
 using namespace train_gpt;
 
@@ -28,16 +29,9 @@ namespace checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
+using temporary_folder::Folder;
 
-/// 26 of the 256 tokens; tests/golden/make_gpt_training_golden.py has the same formula.
-std::vector<std::uint8_t> make_text(std::size_t count) {
-    std::vector<std::uint8_t> text;
-    for (std::size_t i = 0; i < count; ++i) {
-        text.push_back(static_cast<std::uint8_t>(9 * ((i * i + i / 50) % 26) + 13));
-    }
-    return text;
-}
-const std::vector<std::uint8_t> text = make_text(500);
+const std::vector<std::uint8_t> text = test::make_text(500);
 
 Options small() {
     Options options;
@@ -138,7 +132,7 @@ void write_all(const std::string& path, const std::vector<Tensor>& tensors) {
 TEST_SUITE("gpt.checkpoint") {
     TEST_CASE("a resumed run goes on with the bits of the unbroken one, under every policy") {
         using enum program::PolicyKind;
-        const test::Folder folder;
+        const Folder folder;
         for (const Ranks& ranks : {Ranks{{1, 1, 1}, {no_shard}}, Ranks{{3, 1, 1}, {no_shard}},
                                    Ranks{{3, 1, 1}, {shard_optimizer}}, Ranks{{3, 1, 1}, {shard_grad_op}},
                                    Ranks{{2, 1, 2}, {full_shard}}, Ranks{{2, 2, 1}, {hybrid_shard, 2}}}) {
@@ -162,7 +156,7 @@ TEST_SUITE("gpt.checkpoint") {
 
     TEST_CASE("policies that compute the same bits resume each other; the newest step is found; names may change") {
         using enum program::PolicyKind;
-        const test::Folder folder;
+        const Folder folder;
         constexpr std::array policies{no_shard, shard_optimizer, shard_grad_op, full_shard};
         for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lion}) {
             Options options = small();
@@ -193,7 +187,7 @@ TEST_SUITE("gpt.checkpoint") {
     }
 
     TEST_CASE("a signal to any rank ends all after one step, saved; nothing is left to do behind the last") {
-        const test::Folder folder;
+        const Folder folder;
         Options options = small();
         options.mesh = {2, 2, 1};
         options.sample = 5;
@@ -218,7 +212,7 @@ TEST_SUITE("gpt.checkpoint") {
     }
 
     TEST_CASE("what would make another run of a resumed one is refused with both values") {
-        const test::Folder folder;
+        const Folder folder;
         Options saved = small();
         saved.steps = 2;
         saved.save = folder.file("run");
@@ -250,7 +244,7 @@ TEST_SUITE("gpt.checkpoint") {
         CHECK(with([](Options& o) { o.clip = 2.5; }) == by("--clip 1", "--clip 2.5"));
         CHECK(with([](Options& o) { o.steps = 1; }) ==
               what + "after step 2, this run has --steps 1: expected at least as many");
-        const std::vector<std::uint8_t> longer = make_text(501);
+        const std::vector<std::uint8_t> longer = test::make_text(501);
         CHECK_THROWS_WITH_AS(find_start(saved, identity_of(saved, longer)),
                              doctest::Contains("this one has --text of 501 bytes with hash "), program::InputError);
         saved.resume = folder.file("missing");
@@ -278,7 +272,7 @@ TEST_SUITE("gpt.checkpoint") {
     }
 
     TEST_CASE("GPT-2 is saved as it came, whether its names have their prefix or not, and masks are passed over") {
-        const test::Folder folder;
+        const Folder folder;
         const Golden given = golden();
         std::vector<Tensor> plain = read_all(given.file);
         for (Tensor& tensor : plain) { tensor.name.erase(0, gpt2_prefix.size()); }

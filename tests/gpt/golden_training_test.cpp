@@ -14,6 +14,7 @@
 #include "../../examples/train_gpt/program/job.hpp"
 #include "../largest_difference.hpp"
 #include "../test_size.hpp"
+#include "golden_text.hpp"
 
 using namespace train_gpt;
 
@@ -39,15 +40,6 @@ nlohmann::json golden_training() {
     std::ifstream file(path);
     if (!file) { FAIL("no file '", path, "': tests/golden/make_gpt_training_golden.py writes it"); }
     return nlohmann::json::parse(file);
-}
-
-/// 26 of the 256 tokens, from one end of the vocabulary to the other; the script has the same formula.
-std::vector<std::uint8_t> make_text(std::size_t count) {
-    std::vector<std::uint8_t> text;
-    for (std::size_t i = 0; i < count; ++i) {
-        text.push_back(static_cast<std::uint8_t>(9 * ((i * i + i / 50) % 26) + 13));
-    }
-    return text;
 }
 
 Options options_of(const nlohmann::json& given) {
@@ -93,7 +85,7 @@ TEST_SUITE("gpt.golden_training") {
             const std::vector<double> norms = expected.at("grad_norms");
             REQUIRE(losses.size() == options.steps);
             REQUIRE(norms.size() == options.steps);
-            const std::vector<std::uint8_t> text = make_text(expected.at("config").at("text_bytes"));
+            const std::vector<std::uint8_t> text = test::make_text(expected.at("config").at("text_bytes"));
             for (const Ranks& ranks : all_ranks) {
                 if (test_size::reduced() && ranks.mesh.tp * ranks.mesh.cp == 1) { continue; }
                 options.mesh = ranks.mesh;

@@ -26,13 +26,14 @@
 #include "../../examples/train_gpt/program/report.hpp"
 #include "../../examples/train_gpt/program/text.hpp"
 #include "../../examples/train_gpt/program/text_format.hpp"
-#include "folder.hpp"
+#include "temporary_folder.hpp"
 
 using namespace train_gpt;
-using test::Folder;
 namespace fs = std::filesystem;
 
 namespace program_test {
+
+using temporary_folder::Folder;
 
 TEST_SUITE("gpt.program") {
     TEST_CASE("allocations are counted for the rank that made them, in every form, whoever frees them") {

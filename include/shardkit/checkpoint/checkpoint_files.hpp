@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <span>
 #include <string>
@@ -18,6 +17,7 @@
 #include <shardkit/checkpoint/json_reader.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
+#include <shardkit/checkpoint/read_header.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -34,8 +34,6 @@ class CheckpointFiles {
         std::uint32_t crc32c = 0;
         bool used = false;  ///< asked for, or spoken for by what is
         bool read = false;
-
-        std::uint64_t end() const noexcept { return begin + tensor.bytes.size(); }
     };
 
     /// A folder that `save` has written. @throws FileError
@@ -46,13 +44,15 @@ class CheckpointFiles {
         files.strings_ = std::move(manifest.strings);
         files.verified_ = true;
         for (const Manifest::File& file : manifest.files) {
-            const std::string path = concat(folder, "/", file.name);
+            OpenFile opened = open_listed(calls, folder, file, where);
             if (file.name == index_name) {
-                const std::string text = read_file(calls, path, file.bytes, where);
-                if (crc32c::of(std::as_bytes(std::span(text))) != file.header_crc32c) { damaged(path, "it", where); }
+                const std::string text = read_all(opened);
+                if (crc32c::of(std::as_bytes(std::span(text))) != file.header_crc32c) {
+                    throw_damaged(opened.path(), "it", where);
+                }
                 continue;
             }
-            files.add(path, kind_of(file.name), &file);
+            files.add(std::move(opened), kind_of(file.name), &file);
         }
         return files;
     }
@@ -61,7 +61,7 @@ class CheckpointFiles {
         CheckpointFiles files(calls, where);
         std::vector<std::string> names;
         if (calls.list(path, names) != 0) {
-            files.add(path, "model", nullptr);
+            files.add(OpenFile::to_read(calls, path, where), "model", nullptr);
             return files;
         }
         const auto has = [&](std::string_view name) {
@@ -69,11 +69,11 @@ class CheckpointFiles {
         };
         if (has(index_name)) {
             for (const std::string& file : files.indexed(concat(path, "/", index_name))) {
-                files.add(concat(path, "/", file), "model", nullptr);
+                files.add(OpenFile::to_read(calls, concat(path, "/", file), where), "model", nullptr);
             }
             files.check_index();
         } else if (has("model.safetensors")) {
-            files.add(concat(path, "/model.safetensors"), "model", nullptr);
+            files.add(OpenFile::to_read(calls, concat(path, "/model.safetensors"), where), "model", nullptr);
         } else {
             throw FileError(path, concat("is a folder without model.safetensors or ", index_name), where);
         }
@@ -92,9 +92,6 @@ class CheckpointFiles {
         const auto found = known_.find(std::pair(std::string(kind), name));
         return found == known_.end() ? nullptr : &tensors_[found->second];
     }
-    [[noreturn]] static void damaged(const std::string& path, std::string_view what, SourceLocation where) {
-        throw FileError(path, concat(what, " has another digest (CRC-32C) than the manifest says: damaged"), where);
-    }
 
   private:
     CheckpointFiles(FileCalls& calls, SourceLocation where) : calls_(&calls), where_(where) {}
@@ -106,11 +103,12 @@ class CheckpointFiles {
         const std::size_t part = name.rfind("-of-");
         return std::string(part == std::string_view::npos || part < 6 ? name : name.substr(0, part - 6));
     }
-    void add(const std::string& path, const std::string& kind, const Manifest::File* expected) {
-        files_.push_back(OpenFile::to_read(*calls_, path, where_));
+    void add(OpenFile&& file, const std::string& kind, const Manifest::File* expected) {
+        files_.push_back(std::move(file));
         kinds_.push_back(kind);
-        const OpenFile& file = files_.back();
-        const safetensors::Header header = read_header(file, expected);
+        const std::string& path = files_.back().path();
+        const safetensors::Header header =
+            read_header(files_.back(), expected == nullptr ? nullptr : &expected->header_crc32c, where_);
         if (expected != nullptr && expected->tensors.size() != header.tensors.size()) {
             throw FileError(
                 path, concat("has ", header.tensors.size(), " tensors, the manifest ", expected->tensors.size()),
@@ -132,32 +130,6 @@ class CheckpointFiles {
             }
             tensors_.push_back({tensor, files_.size() - 1, header.data_begin + tensor.bytes.begin,
                                 expected != nullptr ? digest->second : 0});
-        }
-    }
-    safetensors::Header read_header(const OpenFile& file, const Manifest::File* expected) const {
-        const auto refuse = [&](const std::string& what) { throw FileError(file.path(), what, where_); };
-        std::uint64_t length = 0;
-        if (file.size() < sizeof length) { refuse(concat("no safetensors file: ", file.size(), " bytes")); }
-        file.read(0, std::as_writable_bytes(std::span(&length, 1)));
-        const std::uint64_t behind = file.size() - sizeof length;
-        if (length > safetensors::max_header_bytes || length > behind) {
-            refuse(concat("no safetensors file: a header of ", length, " bytes, expected at most ",
-                          std::min<std::uint64_t>(behind, safetensors::max_header_bytes)));
-        }
-        std::string text(sizeof length + static_cast<std::size_t>(length), '\0');
-        file.read(0, std::as_writable_bytes(std::span(text)));
-        if (expected != nullptr && crc32c::of(std::as_bytes(std::span(text))) != expected->header_crc32c) {
-            damaged(file.path(), "its header", where_);
-        }
-        try {
-            safetensors::Header header = safetensors::detail::parse_header(
-                std::string_view(text).substr(sizeof length), static_cast<std::size_t>(behind - length));
-            header.data_begin = text.size();
-            return header;
-        } catch (const JsonError& error) {
-            throw FileError(file.path(),
-                            concat("not a valid safetensors file: byte ", error.at, " of its header: ", error.what),
-                            where_);
         }
     }
     /// The files that an index names, each once.

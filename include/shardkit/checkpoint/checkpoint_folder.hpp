@@ -30,11 +30,13 @@ struct CheckpointFolder {
 
 namespace detail {
 
-/// "step-00001000"
-inline std::string step_name(std::uint64_t step) {
-    const std::string digits = concat(step);
-    return concat("step-", std::string(8 - std::min<std::size_t>(8, digits.size()), '0'), digits);
+/// With zeros in front, up to so many digits.
+inline std::string padded(std::uint64_t number, std::size_t width) {
+    const std::string digits = concat(number);
+    return std::string(width - std::min(width, digits.size()), '0') + digits;
 }
+/// "step-00001000"
+inline std::string step_name(std::uint64_t step) { return concat("step-", padded(step, 8)); }
 /// The step of such a name.
 inline std::optional<std::uint64_t> step_of(std::string_view name) {
     if (name.substr(0, 5) != "step-" || name.size() < 13 || name.size() > 24) { return std::nullopt; }
@@ -80,24 +82,25 @@ inline int remove_all(FileCalls& calls, const std::string& path) {
     return calls.remove_folder(path);
 }
 
-/// The manifest of a checkpoint's folder, whose files are there with their sizes.
+/// A file of a checkpoint, open. @throws FileError when it is not there, or has another size than the manifest says
+inline OpenFile open_listed(FileCalls& calls, const std::string& folder, const Manifest::File& file,
+                            SourceLocation where) {
+    OpenFile opened = OpenFile::to_read(calls, concat(folder, "/", file.name), where);
+    if (opened.size() != file.bytes) {
+        throw FileError(opened.path(), concat("has ", opened.size(), " bytes, expected ", file.bytes), where);
+    }
+    return opened;
+}
+/// The manifest of a checkpoint's folder; its files are not looked at.
 /// @throws FileError that says what is missing or wrong
 inline Manifest read_manifest(FileCalls& calls, const std::string& folder, SourceLocation where) {
     const std::string path = concat(folder, "/", manifest_name);
     const std::string text = read_file(calls, path, safetensors::max_header_bytes, where);
-    Manifest manifest;
     try {
-        manifest = ManifestReader::read(text);
+        return ManifestReader::read(text);
     } catch (const JsonError& error) {
         throw FileError(path, concat("no valid manifest: byte ", error.at, ": ", error.what), where);
     }
-    for (const Manifest::File& file : manifest.files) {
-        const OpenFile opened = OpenFile::to_read(calls, concat(folder, "/", file.name), where);
-        if (opened.size() != file.bytes) {
-            throw FileError(opened.path(), concat("has ", opened.size(), " bytes, expected ", file.bytes), where);
-        }
-    }
-    return manifest;
 }
 
 /// The greatest step of a run's folder whose manifest and sizes are right; none in a folder without one, or that is
@@ -121,7 +124,9 @@ inline std::optional<CheckpointFolder> latest_of(FileCalls& calls, const std::st
     for (const auto& [step, name] : steps) {
         const std::string path = concat(folder, "/", name);
         try {
-            if (read_manifest(calls, path, where).step == step) { return CheckpointFolder{path, step, skipped}; }
+            const Manifest manifest = read_manifest(calls, path, where);
+            for (const Manifest::File& file : manifest.files) { open_listed(calls, path, file, where); }
+            if (manifest.step == step) { return CheckpointFolder{path, step, skipped}; }
             skipped.push_back(concat(name, ": its manifest is of another step"));
         } catch (const FileError& reason) {
             skipped.push_back(concat(name, ": ", reason.path(), " ", reason.what_happened()));

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/checkpoint/checkpoint_folder.hpp>
 #include <shardkit/checkpoint/checkpoint_state.hpp>
+#include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/checkpoint/json_writer.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
@@ -49,18 +51,14 @@ struct PlannedFile {
     std::vector<Manifest::Tensor> digests;  ///< of these
 };
 
-inline std::string_view dtype_name(ElementType type) noexcept {
-    constexpr std::string_view names[] = {"F64", "F32", "BF16", "F16", "I64", "I32", "U64", "U32", "U8"};
-    return names[static_cast<std::size_t>(type)];
-}
-
 /// The text before the tensors of a safetensors file, its length first; ends at a page.
 class HeaderWriter {
   public:
     /// @pre in the order of their bytes
     void tensor(std::string_view name, ElementType type, const TensorShape& shape, std::uint64_t begin,
                 std::uint64_t bytes) {
-        text_ += concat(comma_, json_string(name), ":{\"dtype\":\"", dtype_name(type), "\",\"shape\":[");
+        text_ +=
+            concat(comma_, json_string(name), ":{\"dtype\":\"", safetensors::name(dtype_of(type)), "\",\"shape\":[");
         for (std::size_t d = 0; d < shape.rank; ++d) { text_ += concat(d == 0 ? "" : ",", shape.extents[d]); }
         text_ += concat("],\"data_offsets\":[", begin, ",", begin + bytes, "]}");
         comma_ = ",";
@@ -183,15 +181,11 @@ class CheckpointPlan {
             total += tensor.bytes;
             parts.back().push_back(std::move(tensor));
         }
-        const auto number = [](std::size_t n) {
-            const std::string digits = concat(n);
-            return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
-        };
         const std::string base = file_of(kind);
         std::string map;
         for (std::size_t i = 0; i < parts.size(); ++i) {
             const std::string name =
-                parts.size() == 1 ? base : concat(base, "-", number(i + 1), "-of-", number(parts.size()));
+                parts.size() == 1 ? base : concat(base, "-", padded(i + 1, 5), "-of-", padded(parts.size(), 5));
             add_file(name + ".safetensors", std::move(parts[i]), metadata);
             for (const PlannedTensor& tensor : files.back().tensors) {
                 map += concat(map.empty() ? "\n  " : ",\n  ", json_string(tensor.name), ": ",

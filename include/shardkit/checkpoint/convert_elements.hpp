@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstring>
 
@@ -9,16 +10,21 @@
 
 namespace shardkit::detail {
 
+/// As what files hold elements.
+constexpr safetensors::DType dtype_of(ElementType type) noexcept {
+    using enum safetensors::DType;
+    constexpr std::array types{f64, f32, bf16, f16, i64, i32, u64, u32, u8};
+    return types[static_cast<std::size_t>(type)];
+}
+static_assert(dtype_of(ElementType::fp16) == safetensors::DType::f16);
+static_assert(dtype_of(ElementType::uint8) == safetensors::DType::u8);
+
 /// Whether elements of a file are floating ones that a parameter can be made of.
 constexpr bool is_read(safetensors::DType type) noexcept {
     using enum safetensors::DType;
     return type == f64 || type == f32 || type == bf16 || type == f16;
 }
-constexpr bool same_elements(safetensors::DType from, ElementType to) noexcept {
-    using enum safetensors::DType;
-    return (from == f64 && to == ElementType::fp64) || (from == f32 && to == ElementType::fp32) ||
-           (from == bf16 && to == ElementType::bf16) || (from == f16 && to == ElementType::fp16);
-}
+constexpr bool same_elements(safetensors::DType from, ElementType to) noexcept { return from == dtype_of(to); }
 
 /// Elements of a file as elements of memory: widening is exact; narrowing is rounded to the nearest, ties to even,
 /// F64 to 16 bits by way of float.

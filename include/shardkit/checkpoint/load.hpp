@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,9 +37,7 @@ std::optional<CheckpointFolder> latest(Context<Engine>& context, const std::stri
         std::uint64_t step;
     };
     const Found own{found ? 1U : 0U, found ? found->step : 0};
-    const auto all = world.gather(std::as_bytes(std::span(&own, 1)), where);
-    Found first{};
-    std::memcpy(&first, all.data(), sizeof first);
+    const Found first = world.gather(own, where).front();
     if (first.there == 0) { return std::nullopt; }
     return CheckpointFolder{detail::concat(folder, "/", detail::step_name(first.step)), first.step,
                             found ? found->skipped : skipped};

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -160,7 +159,7 @@ class LoadRun {
     void check(Stored& stored, std::span<const std::byte> bytes) const {
         stored.used = true;
         if (files_->verified() && crc32c::of(bytes) != stored.crc32c) {
-            CheckpointFiles::damaged(files_->file(stored).path(), concat("'", stored.tensor.name, "'"), where_);
+            throw_damaged(files_->file(stored).path(), concat("'", stored.tensor.name, "'"), where_);
         }
     }
     void refuse_unmatched() {
@@ -200,19 +199,14 @@ class LoadRun {
     void verify() {
         std::vector<std::uint32_t> own;
         for (const Target& target : targets_) { own.push_back(target.digest); }
-        const auto all = world_.gather(std::as_bytes(std::span(own)), where_);
+        const auto all = world_.gather(std::span<const std::uint32_t>(own), where_);
         for (std::size_t t = 0; t < targets_.size(); ++t) {
             if (!targets_[t].digests) { continue; }
             std::uint32_t sum = 0;
-            for (std::size_t rank = 0; rank < world_.size(); ++rank) {
-                std::uint32_t its = 0;
-                std::memcpy(&its, all.data() + (rank * own.size() + t) * sizeof its, sizeof its);
-                sum ^= its;
-            }
+            for (std::size_t rank = 0; rank < world_.size(); ++rank) { sum ^= all[rank * own.size() + t]; }
             const Stored& from = *targets_[t].from;
             if (crc32c::finished(sum, from.tensor.bytes.size()) != from.crc32c) {
-                CheckpointFiles::damaged(files_->file(from).path(), concat("tensor '", from.tensor.name, "'"),
-                                         where_);
+                throw_damaged(files_->file(from).path(), concat("tensor '", from.tensor.name, "'"), where_);
             }
         }
     }

@@ -40,7 +40,10 @@ class OpenFile {
     }
     static OpenFile to_read(FileCalls& calls, std::string path, SourceLocation where) {
         OpenFile file(calls, std::move(path), where);
-        require(calls.open_to_read(file.path_, file.file_, file.size_), file.path_, "cannot be opened", where);
+        const int error = calls.open_to_read(file.path_, file.file_, file.size_);
+        if (error == EISDIR) { throw FileError(file.path_, "is a folder", where); }
+        if (error == EINVAL) { throw FileError(file.path_, "is no regular file", where); }
+        require(error, file.path_, "cannot be opened", where);
         return file;
     }
     OpenFile(OpenFile&& other) noexcept
@@ -49,7 +52,14 @@ class OpenFile {
           where_(other.where_),
           file_(std::exchange(other.file_, -1)),
           size_(other.size_) {}
-    OpenFile& operator=(OpenFile&&) = delete;
+    OpenFile& operator=(OpenFile&& other) noexcept {
+        std::swap(calls_, other.calls_);
+        std::swap(path_, other.path_);
+        std::swap(where_, other.where_);
+        std::swap(file_, other.file_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
     ~OpenFile() {
         if (file_ >= 0) { calls_->close(file_); }
     }
@@ -70,14 +80,17 @@ class OpenFile {
             bytes = bytes.subspan(written);
         }
     }
-    void read(std::uint64_t offset, std::span<std::byte> bytes) const {
+    void read(std::uint64_t offset, std::span<std::byte> bytes) const { read(offset, bytes, where_); }
+    /// The same on behalf of a call at `where`.
+    void read(std::uint64_t offset, std::span<std::byte> bytes, SourceLocation where) const {
         while (!bytes.empty()) {
             std::size_t count = 0;
             const int error = calls_->read(file_, offset, bytes, count);
             if (error == EINTR) { continue; }
-            require(error, path_, concat("reading at byte ", offset), where_);
+            require(error, path_, concat("reading at byte ", offset), where);
             if (count == 0 || count > bytes.size()) {
-                throw FileError(path_, concat("ends at byte ", offset, ", expected ", size_, " bytes"), where_);
+                throw FileError(
+                    path_, concat("ends at byte ", offset, ", but had ", size_, " bytes when it was opened"), where);
             }
             offset += count;
             bytes = bytes.subspan(count);
@@ -99,15 +112,19 @@ class OpenFile {
     std::uint64_t size_ = 0;
 };
 
-/// The whole of a file. @throws FileError, also when it is larger than `most`
+/// The whole of a file.
+inline std::string read_all(const OpenFile& file) {
+    std::string text(static_cast<std::size_t>(file.size()), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+    return text;
+}
+/// The same of a file by its name. @throws FileError, also when it is larger than `most`
 inline std::string read_file(FileCalls& calls, const std::string& path, std::uint64_t most, SourceLocation where) {
     const OpenFile file = OpenFile::to_read(calls, path, where);
     if (file.size() > most) {
         throw FileError(path, concat("has ", file.size(), " bytes, expected at most ", most), where);
     }
-    std::string text(static_cast<std::size_t>(file.size()), '\0');
-    file.read(0, std::as_writable_bytes(std::span(text)));
-    return text;
+    return read_all(file);
 }
 /// A new file of these bytes, on the disk.
 inline void write_file(FileCalls& calls, const std::string& path, std::string_view text, SourceLocation where) {

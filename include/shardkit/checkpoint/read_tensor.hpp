@@ -71,11 +71,7 @@ class TensorReader {
                 bytes = staged;
             }
             file_.read(at, bytes);
-            for_each_common(own, {at, at + count}, [&](FileRange common) {
-                add(digest, common,
-                    bytes.subspan(static_cast<std::size_t>(common.begin - at),
-                                  static_cast<std::size_t>(common.size())));
-            });
+            add(digest, own, at, bytes);
             if (memory != nullptr && !same_) {
                 convert_(staged.data(), memory, elements);
             } else if (memory == nullptr) {
@@ -104,11 +100,7 @@ class TensorReader {
         for (std::uint64_t at = all.begin; at < all.end; at += chunk.size()) {
             chunk.resize(static_cast<std::size_t>(std::min<std::uint64_t>(chunk_bytes, all.end - at)));
             file_.read(at, chunk);
-            for_each_common(own, {at, at + chunk.size()}, [&](FileRange common) {
-                add(digest, common,
-                    std::span(chunk).subspan(static_cast<std::size_t>(common.begin - at),
-                                             static_cast<std::size_t>(common.size())));
-            });
+            add(digest, own, at, chunk);
             const std::size_t count = chunk.size() / file_size();
             converted.resize(count * to_size);
             convert_(chunk.data(), converted.data(), count);
@@ -126,17 +118,18 @@ class TensorReader {
         }
         if (host == nullptr && !held.empty()) { values_.copy_in(held, beside.data()); }
     }
-    void add(std::uint32_t& digest, FileRange piece, std::span<const std::byte> bytes) const {
-        digest ^= crc32c::behind(crc32c::extend(0, bytes), as_stored_.begin + as_stored_.bytes - piece.end);
-    }
-    /// f(what both have) for each of the ranges, which are sorted.
-    template <class F>
-    static void for_each_common(const std::vector<FileRange>& ranges, FileRange range, F&& f) {
-        auto at = std::lower_bound(ranges.begin(), ranges.end(), range.begin,
-                                   [](const FileRange& each, std::uint64_t begin) { return each.end <= begin; });
-        for (; at != ranges.end() && range.end > at->begin; ++at) {  // nvcc 13.0 takes `begin <` for a template
-            const FileRange common{std::max(at->begin, range.begin), std::min(at->end, range.end)};
-            if (!common.empty()) { f(common); }
+    /// Counts those of the bytes, which stand at `begin` of the file, that lie in pieces of this rank; sorted.
+    void add(std::uint32_t& digest, const std::vector<FileRange>& own, std::uint64_t begin,
+             std::span<const std::byte> bytes) const {
+        const std::uint64_t end = begin + bytes.size();
+        auto at = std::lower_bound(own.begin(), own.end(), begin,
+                                   [](const FileRange& each, std::uint64_t first) { return each.end <= first; });
+        for (; at != own.end() && end > at->begin; ++at) {  // nvcc 13.0 takes `begin <` for a template
+            const FileRange common{std::max(at->begin, begin), std::min(at->end, end)};
+            if (common.empty()) { continue; }
+            const auto counted = bytes.subspan(static_cast<std::size_t>(common.begin - begin),
+                                               static_cast<std::size_t>(common.size()));
+            digest ^= crc32c::behind(crc32c::extend(0, counted), as_stored_.begin + as_stored_.bytes - common.end);
         }
     }
 

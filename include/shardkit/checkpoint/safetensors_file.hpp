@@ -2,87 +2,24 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
-#include <cerrno>
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include <shardkit/checkpoint/convert_elements.hpp>
+#include <shardkit/checkpoint/file_calls.hpp>
+#include <shardkit/checkpoint/open_file.hpp>
+#include <shardkit/checkpoint/read_header.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/concat.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
 namespace shardkit {
-
-namespace detail {
-
-/// A regular file, open for reading.
-class ReadableFile {
-  public:
-    ReadableFile(std::string path, SourceLocation where) : path_(std::move(path)) {
-        // What is no regular file may make the call wait for a writer.
-        descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        if (descriptor_ < 0) { throw FileError(path_, concat("cannot be opened: ", std::strerror(errno)), where); }
-        struct stat status {};
-        if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
-            ::close(descriptor_);
-            throw FileError(path_, S_ISDIR(status.st_mode) ? "is a folder" : "is no regular file", where);
-        }
-        size_ = static_cast<std::size_t>(status.st_size);
-    }
-    ~ReadableFile() {
-        if (descriptor_ >= 0) { ::close(descriptor_); }
-    }
-    ReadableFile(ReadableFile&& other) noexcept
-        : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
-    ReadableFile& operator=(ReadableFile&& other) noexcept {
-        std::swap(path_, other.path_);
-        std::swap(descriptor_, other.descriptor_);
-        std::swap(size_, other.size_);
-        return *this;
-    }
-
-    const std::string& path() const noexcept { return path_; }
-    std::size_t size() const noexcept { return size_; }
-
-    /// All of `bytes`, from `offset` of the file on.
-    void read(std::size_t offset, std::span<std::byte> bytes, SourceLocation where) const {
-        while (!bytes.empty()) {
-            const auto count = ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-            if (count < 0 && errno == EINTR) { continue; }
-            if (count < 0) {
-                throw FileError(path_, concat("reading at byte ", offset, ": ", std::strerror(errno)), where);
-            }
-            if (count == 0) {
-                throw FileError(
-                    path_, concat("ends at byte ", offset, ", but had ", size_, " bytes when it was opened"), where);
-            }
-            offset += static_cast<std::size_t>(count);
-            bytes = bytes.subspan(static_cast<std::size_t>(count));
-        }
-    }
-
-  private:
-    std::string path_;
-    int descriptor_ = -1;
-    std::size_t size_ = 0;
-};
-
-}  // namespace detail
 
 /// A safetensors file, open for reading: its tensors by name, with whatever types and shapes it has. Local, no rank
 /// takes part; different threads may read at the same time. Every rule of the format is held against the file when it
@@ -93,7 +30,8 @@ class SafetensorsFile {
     /// them.
     /// @throws FileError that says the file and what is wrong with it
     explicit SafetensorsFile(std::string path, SourceLocation where = SourceLocation::current())
-        : file_(std::move(path), where), header_(read_header(file_, where)) {}
+        : file_(detail::OpenFile::to_read(detail::posix_files(), std::move(path), where)),
+          header_(detail::read_header(file_, nullptr, where)) {}
 
     const std::string& path() const noexcept { return file_.path(); }
     /// In the order of their bytes.
@@ -147,34 +85,6 @@ class SafetensorsFile {
     }
 
   private:
-    static safetensors::Header read_header(const detail::ReadableFile& file, SourceLocation where) {
-        static_assert(std::endian::native == std::endian::little,
-                      "the format is little-endian, as are its readers here");
-        const auto refuse = [&](std::string_view what) { throw FileError(file.path(), what, where); };
-        std::uint64_t length = 0;
-        if (file.size() < sizeof length) {
-            refuse(detail::concat("no safetensors file: ", file.size(), " bytes, expected at least 8"));
-        }
-        file.read(0, std::as_writable_bytes(std::span(&length, 1)), where);
-        const std::size_t behind = file.size() - sizeof length;
-        if (length > safetensors::max_header_bytes || length > behind) {
-            refuse(detail::concat("no safetensors file: a header of ", length, " bytes, expected at most ",
-                                  std::min<std::uint64_t>(behind, safetensors::max_header_bytes)));
-        }
-        std::string text(static_cast<std::size_t>(length), '\0');
-        file.read(sizeof length, std::as_writable_bytes(std::span(text)), where);
-        try {
-            safetensors::Header header = safetensors::detail::parse_header(text, behind - text.size());
-            header.data_begin = sizeof length + text.size();
-            return header;
-        } catch (const detail::JsonError& error) {
-            throw FileError(
-                file.path(),
-                detail::concat("not a valid safetensors file: byte ", error.at, " of its header: ", error.what),
-                where);
-        }
-    }
-
     template <class T>
     std::vector<T> read_whole(const safetensors::Tensor& tensor, SourceLocation where) const {
         std::vector<T> values(tensor.numel());
@@ -189,43 +99,28 @@ class SafetensorsFile {
                                    ": read of elements ", first, " to ", first, " + ", values.size(), ", it has ",
                                    tensor.numel());
         }
-        switch (tensor.type) {
-            case safetensors::DType::f64:
-                return read_as<double>(tensor, values, first, where);
-            case safetensors::DType::f32:
-                return read_as<float>(tensor, values, first, where);
-            case safetensors::DType::bf16:
-                return read_as<bf16>(tensor, values, first, where);
-            case safetensors::DType::f16:
-                return read_as<fp16>(tensor, values, first, where);
-            default:
-                throw_invalid_argument(where, "'", path(), "' tensor '", tensor.name, "': elements of type ",
-                                       safetensors::name(tensor.type), ", expected F64, F32, BF16 or F16");
+        if (!detail::is_read(tensor.type)) {
+            throw_invalid_argument(where, "'", path(), "' tensor '", tensor.name, "': elements of type ",
+                                   safetensors::name(tensor.type), ", expected F64, F32, BF16 or F16");
         }
-    }
-    template <class Stored, class T>
-    void read_as(const safetensors::Tensor& tensor, std::span<T> values, std::size_t first,
-                 SourceLocation where) const {
-        const std::size_t begin = header_.data_begin + tensor.bytes.begin;
-        if constexpr (std::is_same_v<Stored, T>) {
-            file_.read(begin + first * sizeof(T), std::as_writable_bytes(values), where);
-        } else {
-            constexpr std::size_t count = 65536 / sizeof(Stored);
-            const std::size_t most = std::min(count, values.size());
-            const auto buffer = std::make_unique<Stored[]>(most);  // NOLINT(modernize-avoid-c-arrays)
-            for (std::size_t done = 0; done < values.size(); done += most) {
-                const std::size_t now = std::min(most, values.size() - done);
-                file_.read(begin + (first + done) * sizeof(Stored),
-                           std::as_writable_bytes(std::span(buffer.get(), now)), where);
-                for (std::size_t i = 0; i < now; ++i) {
-                    values[done + i] =
-                        static_cast<T>(static_cast<Arithmetic<T>>(static_cast<Arithmetic<Stored>>(buffer[i])));
-                }
-            }
+        const std::size_t stored = safetensors::bits_of(tensor.type) / 8;
+        const std::size_t begin = header_.data_begin + tensor.bytes.begin + first * stored;
+        const std::span<std::byte> to = std::as_writable_bytes(values);
+        if (detail::same_elements(tensor.type, element_type_of<T>)) {
+            file_.read(begin, to, where);
+            return;
+        }
+        const detail::ElementConverter convert(tensor.type, element_type_of<T>);
+        std::vector<std::byte> buffer(std::min<std::size_t>(65536, values.size() * stored));
+        for (std::size_t done = 0; done < values.size();) {
+            const std::size_t now = std::min(buffer.size() / stored, values.size() - done);
+            file_.read(begin + done * stored, std::span(buffer).first(now * stored), where);
+            convert(buffer.data(), to.data() + done * sizeof(T), now);
+            done += now;
         }
     }
 
-    detail::ReadableFile file_;
+    detail::OpenFile file_;
     safetensors::Header header_;
 };
 

@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <ctime>
 #include <memory>
 #include <mutex>
@@ -118,15 +117,12 @@ class SaveRun final : public MemoryReader {
             token = static_cast<std::uint64_t>(::getpid()) << 32U ^ static_cast<std::uint64_t>(std::time(nullptr));
         }
         const Agreed own{fnv.hash, token};
-        const auto all = world_->gather(std::as_bytes(std::span(&own, 1)), where_);
-        Agreed first{};
-        std::memcpy(&first, all.data(), sizeof first);
-        for (std::size_t rank = 1; rank < world_->size(); ++rank) {
-            Agreed its{};
-            std::memcpy(&its, all.data() + rank * sizeof its, sizeof its);
-            if (its.hash == first.hash) { continue; }
+        const auto all = world_->gather(own, where_);
+        const Agreed& first = all.front();
+        for (std::size_t rank = 1; rank < all.size(); ++rank) {
+            if (all[rank].hash == first.hash) { continue; }
             throw_invalid_argument(where_, "save: rank ", rank, " would write something else than rank 0 (hash ",
-                                   its.hash, ", ", first.hash,
+                                   all[rank].hash, ", ", first.hash,
                                    "), expected the same folder, step, groups, names, scalars, blobs and options on "
                                    "every rank");
         }
@@ -186,12 +182,9 @@ class SaveRun final : public MemoryReader {
     Manifest gather_digests() {
         std::vector<std::uint32_t> own;
         for (const auto& file : jobs_->digests()) { own.insert(own.end(), file.begin(), file.end()); }
-        const auto all = world_->gather(std::as_bytes(std::span(own)), where_);
+        const auto all = world_->gather(std::span<const std::uint32_t>(own), where_);
         std::vector<std::uint32_t> sums(own.size(), 0);
-        for (std::size_t rank = 0; rank < world_->size(); ++rank) {
-            std::memcpy(own.data(), all.data() + rank * own.size() * 4, own.size() * 4);
-            for (std::size_t i = 0; i < sums.size(); ++i) { sums[i] ^= own[i]; }
-        }
+        for (std::size_t i = 0; i < all.size(); ++i) { sums[i % sums.size()] ^= all[i]; }
         Manifest manifest{step_, {}, options_.strings};
         std::size_t next = 0;
         for (const PlannedFile& file : plan_->files) {
@@ -266,8 +259,7 @@ class SaveRun final : public MemoryReader {
         const Failure first = Failure::first(*world_, own, where_);
         if (!first.happened()) { return; }
         abandon();
-        const char done = 0;
-        world_->gather(std::as_bytes(std::span(&done, 1)), where_);
+        world_->gather('\0', where_);
         first.raise(where_);
     }
     static std::uint32_t text_digest(const std::string& text) { return crc32c::of(std::as_bytes(std::span(text))); }

@@ -5,12 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
@@ -26,8 +26,22 @@ class RankWorld {
     virtual ~RankWorld() = default;
     virtual std::size_t rank() const noexcept = 0;
     virtual std::size_t size() const noexcept = 0;
-    /// All ranks' bytes in rank order, each gives as many. Collective over the world; the host waits.
-    virtual std::vector<std::byte> gather(std::span<const std::byte> mine, SourceLocation where) = 0;
+    /// All ranks' values in rank order, each gives as many. Collective over the world; the host waits.
+    template <class T>
+    std::vector<T> gather(std::span<const T> mine, SourceLocation where) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        std::vector<T> all(mine.size() * size());
+        gather_bytes(std::as_bytes(mine), std::as_writable_bytes(std::span(all)), where);
+        return all;
+    }
+    /// The same, one of each rank.
+    template <class T>
+    std::vector<T> gather(const T& mine, SourceLocation where) {
+        return gather(std::span<const T>(&mine, 1), where);
+    }
+
+  protected:
+    virtual void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) = 0;
 };
 
 template <class Engine>
@@ -37,9 +51,10 @@ class RankWorldOf final : public RankWorld {
 
     std::size_t rank() const noexcept override { return context_.rank(); }
     std::size_t size() const noexcept override { return context_.world_size(); }
-    std::vector<std::byte> gather(std::span<const std::byte> mine, SourceLocation where) override {
-        std::vector<std::byte> all(mine.size() * size());
-        if (all.empty()) { return all; }
+
+  protected:
+    void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) override {
+        if (all.empty()) { return; }
         const auto bytes = [](auto* data, std::size_t count) {
             using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(data)>>,
                                             const std::uint8_t, std::uint8_t>;
@@ -52,7 +67,6 @@ class RankWorldOf final : public RankWorld {
         all_gather(context_.world(), std::span<const std::uint8_t>(given.span()), gathered.span(), stream, where);
         Engine::Kernels::copy_out(stream, std::span<const std::uint8_t>(gathered.span()),
                                   bytes(all.data(), all.size()));
-        return all;
     }
 
   private:
@@ -82,12 +96,11 @@ class Failure {
     /// The failure of the first rank that has one, none where all went well; the same on every rank. Collective over
     /// the world: what makes sure that no rank goes on where another cannot, and that all say the same.
     static Failure first(RankWorld& world, const Failure& own, SourceLocation where) {
-        const auto all = world.gather(std::as_bytes(std::span(&own, 1)), where);
-        for (std::size_t rank = 0; rank < world.size(); ++rank) {
-            Failure failure;
-            std::memcpy(static_cast<void*>(&failure), all.data() + rank * sizeof failure, sizeof failure);
-            failure.rank_ = rank;
-            if (failure.happened()) { return failure; }
+        auto all = world.gather(own, where);
+        for (std::size_t rank = 0; rank < all.size(); ++rank) {
+            if (!all[rank].happened()) { continue; }
+            all[rank].rank_ = rank;
+            return all[rank];
         }
         return {};
     }

@@ -19,8 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
-
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/self/run.hpp>
@@ -39,31 +37,14 @@
 #include <shardkit/step/loss_scale.hpp>
 #include <shardkit/step/reduce.hpp>
 
-#include "../thrown_message.hpp"
+#include "temporary_folder.hpp"
+#include "unit/thrown_message.hpp"
 
 namespace checkpoint_test {
 
 namespace sk = shardkit;
 namespace fs = std::filesystem;
-
-/// A folder of this process' own, gone at the end.
-class Folder {
-  public:
-    Folder() : path_(fs::temp_directory_path() / ("shardkit_checkpoint_" + std::to_string(::getpid()))) {
-        fs::remove_all(path_);
-        fs::create_directories(path_);
-    }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    ~Folder() {
-        std::error_code ignored;
-        fs::remove_all(path_, ignored);
-    }
-    std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
-  private:
-    fs::path path_;
-};
+using temporary_folder::Folder;
 
 /// Every file below a folder, by name.
 std::map<std::string, std::string> contents(const std::string& folder) {
@@ -136,6 +117,29 @@ struct Model {
     std::vector<Layer> layers;
 };
 
+/// A model, and all else that a state can hold.
+template <class Engine>
+struct Training {
+    Training(sk::Context<Engine>& context, const sk::DynamicPolicy& policy, double scale = 2)
+        : model(context, policy),
+          optimizer(model.groups()),
+          loss_scale(context, {.initial = scale}),
+          state(model.groups(), optimizer, loss_scale) {
+        state.blob("sampler", blob);
+    }
+    void begin() {
+        blob = {3, 1, 2};
+        model.initialize();
+        model.step(optimizer, 0.5);
+    }
+
+    Model<Engine, float> model;
+    sk::AdamW<std::vector<typename Model<Engine, float>::Layer>> optimizer;
+    sk::LossScale<Engine> loss_scale;
+    std::vector<std::uint8_t> blob;
+    sk::CheckpointState<Engine> state;
+};
+
 const std::vector<sk::DynamicPolicy>& policies() {
     static const std::vector<sk::DynamicPolicy> all{
         sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::FullShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
@@ -147,38 +151,28 @@ const std::vector<sk::DynamicPolicy>& policies() {
 void load_and_save(sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh, const sk::DynamicPolicy& policy,
                    const std::string& from, const std::string& to) {
     sk::threads::run(mesh, [&](auto& rank) {
-        Model<sk::threads::Engine, float> model(rank, policy);
-        sk::AdamW optimizer{model.groups()};
-        sk::LossScale loss_scale{rank, {.initial = 2}};
-        std::vector<std::uint8_t> blob;
-        sk::CheckpointState state{model.groups(), optimizer, loss_scale};
-        state.blob("sampler", blob);
-        const sk::LoadReport report = sk::load(rank, from, state);
-        if (report.step != 7 || blob.size() != 3 || loss_scale.value() != 64 || optimizer.template steps<0>(1) != 1) {
+        Training<sk::threads::Engine> training(rank, policy);
+        const sk::LoadReport report = sk::load(rank, from, training.state);
+        if (report.step != 7 || training.blob.size() != 3 || training.loss_scale.value() != 64 ||
+            training.optimizer.template steps<0>(1) != 1) {
             throw std::logic_error("not what was saved");
         }
-        sk::save(rank, to, report.step, state, {.strings = report.strings});
+        sk::save(rank, to, report.step, training.state, {.strings = report.strings});
     });
 }
 /// The state that the tests begin with, saved by one rank.
 void save_first(const std::string& folder, sk::SaveOptions options = {.strings = {{"text", "a \"b\" \\ \n c"}}}) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        Model<sk::self::Engine, float> model(rank, sk::DynamicPolicy(sk::NoShard{}));
-        sk::AdamW optimizer{model.groups()};
-        sk::LossScale loss_scale{rank, {.initial = 64}};
-        std::vector<std::uint8_t> blob{3, 1, 2};
-        sk::CheckpointState state{model.groups(), optimizer, loss_scale};
-        state.blob("sampler", blob);
-        model.initialize();
-        model.step(optimizer, 0.5);
-        sk::save(rank, folder, 7, state, std::move(options));
+        Training<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}), 64);
+        training.begin();
+        sk::save(rank, folder, 7, training.state, std::move(options));
     });
 }
 
 TEST_CASE("a state is one set of bytes, whatever mesh and policy has it") {
     const Folder folder;
-    save_first(folder / "first");
-    const std::string first = folder / "first/step-00000007";
+    save_first(folder.file("first"));
+    const std::string first = folder.file("first/step-00000007");
     const auto expected = contents(first);
     CHECK(expected.size() == 5);
     const sk::SafetensorsFile model(first + "/model.safetensors");
@@ -198,7 +192,7 @@ TEST_CASE("a state is one set of bytes, whatever mesh and policy has it") {
         CAPTURE(tp);
         CAPTURE(cp);
         CAPTURE(policy.name());
-        const std::string next = folder / std::to_string(number++);
+        const std::string next = folder.file(std::to_string(number++));
         REQUIRE_NOTHROW(load_and_save(sk::DeviceMesh{dp, tp, cp}, policy, last, next));
         last = next + "/step-00000007";
         CHECK(contents(last) == expected);
@@ -231,15 +225,15 @@ TEST_CASE("a 16-bit model with masters is loaded into other precisions and back"
         });
     };
     using Full = sk::DefaultPrecision<float>;
-    go(sk::DeviceMesh<2>{}, Mixed{}, sk::bf16{}, "", folder / "mixed");
-    go(sk::DeviceMesh<3>{}, Full{}, 0.F, folder / "mixed/step-00000001", folder / "full");
-    go(sk::DeviceMesh<1>{}, Mixed{}, sk::bf16{}, folder / "full/step-00000001", folder / "again");
-    auto mixed = contents(folder / "mixed/step-00000001");
+    go(sk::DeviceMesh<2>{}, Mixed{}, sk::bf16{}, "", folder.file("mixed"));
+    go(sk::DeviceMesh<3>{}, Full{}, 0.F, folder.file("mixed/step-00000001"), folder.file("full"));
+    go(sk::DeviceMesh<1>{}, Mixed{}, sk::bf16{}, folder.file("full/step-00000001"), folder.file("again"));
+    auto mixed = contents(folder.file("mixed/step-00000001"));
     CHECK(mixed.count("state/master.safetensors") == 1);
-    const sk::SafetensorsFile masters(folder / "mixed/step-00000001/state/master.safetensors");
-    const sk::SafetensorsFile full(folder / "full/step-00000001/model.safetensors");
+    const sk::SafetensorsFile masters(folder.file("mixed/step-00000001/state/master.safetensors"));
+    const sk::SafetensorsFile full(folder.file("full/step-00000001/model.safetensors"));
     CHECK(masters.read<float>("blocks.1.rows") == full.read<float>("blocks.1.rows"));
-    CHECK(contents(folder / "again/step-00000001") == mixed);
+    CHECK(contents(folder.file("again/step-00000001")) == mixed);
 }
 
 TEST_CASE("names and orders of others") {
@@ -253,10 +247,10 @@ TEST_CASE("names and orders of others") {
         return parameter.shape.rank == 2 ? sk::stored_transposed(name, parameter.shape)
                                          : sk::stored(name, parameter.shape);
     };
-    save_first(folder / "plain");
-    save_first(folder / "named", {.names = names});
-    const sk::SafetensorsFile plain(folder / "plain/step-00000007/model.safetensors");
-    const sk::SafetensorsFile named(folder / "named/step-00000007/model.safetensors");
+    save_first(folder.file("plain"));
+    save_first(folder.file("named"), {.names = names});
+    const sk::SafetensorsFile plain(folder.file("plain/step-00000007/model.safetensors"));
+    const sk::SafetensorsFile named(folder.file("named/step-00000007/model.safetensors"));
     const auto rows = plain.read<float>("blocks.0.rows");
     const auto other = named.read<float>("blocks.0/rows", sk::TensorShape{2, {700, 12}});
     for (std::size_t head : {0U, 1U}) {
@@ -267,23 +261,20 @@ TEST_CASE("names and orders of others") {
     }
     CHECK(named.read<float>("blocks.1/narrow")[5 * 6 + 2] == plain.read<float>("blocks.1.narrow")[2 * 12 + 5]);
     sk::threads::run(sk::DeviceMesh{std::size_t{2}, std::size_t{2}, std::size_t{1}}, [&](auto& rank) {
-        Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::FullShard{}));
-        sk::AdamW optimizer{model.groups()};
-        sk::LossScale loss_scale{rank};
-        std::vector<std::uint8_t> blob;
-        sk::CheckpointState state{model.groups(), optimizer, loss_scale};
-        state.blob("sampler", blob);
-        sk::load(rank, folder / "named/step-00000007", state, {.names = names});
-        sk::save(rank, folder / "back", 7, state, {.strings = {{"text", "a \"b\" \\ \n c"}}});
+        Training<sk::threads::Engine> training(rank, sk::DynamicPolicy(sk::FullShard{}));
+        const auto model = training.model.groups();
+        const auto& state = training.state;
+        sk::load(rank, folder.file("named/step-00000007"), state, {.names = names});
+        sk::save(rank, folder.file("back"), 7, state, {.strings = {{"text", "a \"b\" \\ \n c"}}});
         // A model alone, and its own file in a folder of several.
-        sk::save(rank, folder / "cut", 7, sk::CheckpointState{model.groups()}, {.max_file_bytes = 50000});
-        sk::load_model(rank, folder / "cut/step-00000007", model.groups());
-        sk::save(rank, folder / "back", 8, state, {.strings = {{"text", "a \"b\" \\ \n c"}}});
+        sk::save(rank, folder.file("cut"), 7, sk::CheckpointState{model}, {.max_file_bytes = 50000});
+        sk::load_model(rank, folder.file("cut/step-00000007"), model);
+        sk::save(rank, folder.file("back"), 8, state, {.strings = {{"text", "a \"b\" \\ \n c"}}});
     });
-    CHECK(contents(folder / "back/step-00000007") == contents(folder / "plain/step-00000007"));
-    CHECK(contents(folder / "back/step-00000008").at("model.safetensors") ==
-          contents(folder / "plain/step-00000007").at("model.safetensors"));
-    CHECK(contents(folder / "cut/step-00000007").count("model.safetensors.index.json") == 1);
+    CHECK(contents(folder.file("back/step-00000007")) == contents(folder.file("plain/step-00000007")));
+    CHECK(contents(folder.file("back/step-00000008")).at("model.safetensors") ==
+          contents(folder.file("plain/step-00000007")).at("model.safetensors"));
+    CHECK(contents(folder.file("cut/step-00000007")).count("model.safetensors.index.json") == 1);
 }
 
 /// The file system, in which the call number `fails` of all ranks fails.
@@ -347,17 +338,17 @@ std::vector<std::string> save_on_two(const std::string& folder, std::uint64_t st
 TEST_CASE("each file call fails in turn: every rank says which, and nothing of the save is left") {
     const Folder folder;
     sk::PosixFiles sound;
-    CHECK(save_on_two(folder / "run", 1, sound) == std::vector<std::string>{"", ""});
-    const auto before = contents(folder / "run");
+    CHECK(save_on_two(folder.file("run"), 1, sound) == std::vector<std::string>{"", ""});
+    const auto before = contents(folder.file("run"));
     for (std::size_t call = 0;; ++call) {
         const auto [error, word] =
             std::array{std::pair(ENOSPC, "ENOSPC"), std::pair(EIO, "EIO"), std::pair(EROFS, "EROFS")}[call % 3];
         Failing files(call, error);
-        const auto thrown = save_on_two(folder / "run", 2, files);
+        const auto thrown = save_on_two(folder.file("run"), 2, files);
         CAPTURE(call);
-        const bool named = fs::exists(folder / "run/step-00000002");
-        const std::size_t left = entries(folder / "run");
-        fs::remove_all(folder / "run/step-00000002");
+        const bool named = fs::exists(folder.file("run/step-00000002"));
+        const std::size_t left = entries(folder.file("run"));
+        fs::remove_all(folder.file("run/step-00000002"));
         if (!files.failed()) {
             CHECK(call > 15);
             CHECK(thrown[0].empty());
@@ -369,26 +360,21 @@ TEST_CASE("each file call fails in turn: every rank says which, and nothing of t
         if (!thrown[0].empty()) { CHECK(thrown[0].find(word) != std::string::npos); }
         CHECK((named ? thrown[0].empty() || thrown[0].find("durable") != std::string::npos : !thrown[0].empty()));
         CHECK(left == (named ? 2 : 1));
-        CHECK(contents(folder / "run") == before);
+        CHECK(contents(folder.file("run")) == before);
     }
     Failing interrupted(12, EINTR);
-    CHECK(save_on_two(folder / "other", 2, interrupted)[0].find("EINTR") == std::string::npos);
+    CHECK(save_on_two(folder.file("other"), 2, interrupted)[0].find("EINTR") == std::string::npos);
 }
 
 TEST_CASE("one flipped bit anywhere is found and named") {
     const Folder folder;
-    save_first(folder / "run");
-    const std::string step = folder / "run/step-00000007";
+    save_first(folder.file("run"));
+    const std::string step = folder.file("run/step-00000007");
     const auto load = [&] {
         return thrown_message<sk::FileError>([&] {
             sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-                Model<sk::self::Engine, float> model(rank, sk::DynamicPolicy(sk::NoShard{}));
-                sk::AdamW optimizer{model.groups()};
-                sk::LossScale loss_scale{rank};
-                std::vector<std::uint8_t> blob;
-                sk::CheckpointState state{model.groups(), optimizer, loss_scale};
-                state.blob("sampler", blob);
-                sk::load(rank, step, state);
+                const Training<sk::self::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
+                sk::load(rank, step, training.state);
             });
         });
     };
@@ -417,7 +403,7 @@ TEST_CASE("one flipped bit anywhere is found and named") {
 
 TEST_CASE("latest, keep, replace, and what is refused") {
     const Folder folder;
-    const std::string run = folder / "run";
+    const std::string run = folder.file("run");
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
         CHECK_FALSE(sk::latest(rank, run).has_value());
         Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::ShardOptimizer{}));
@@ -478,34 +464,29 @@ class Slow : public sk::PosixFiles {
 
 TEST_CASE("a pending save holds updates back until it is written") {
     const Folder folder;
-    save_first(folder / "first");
+    save_first(folder.file("first"));
     for (const sk::Staging staging : {sk::Staging::none, sk::Staging::copy}) {
-        fs::remove_all(folder / "run");
+        fs::remove_all(folder.file("run"));
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
-            Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::ShardGradOp{}));
-            sk::AdamW optimizer{model.groups()};
-            sk::LossScale loss_scale{rank, {.initial = 64}};
-            std::vector<std::uint8_t> blob{3, 1, 2};
-            sk::CheckpointState state{model.groups(), optimizer, loss_scale};
-            state.blob("sampler", blob);
-            model.initialize();
-            model.step(optimizer, 0.5);
+            Training<sk::threads::Engine> training(rank, sk::DynamicPolicy(sk::ShardGradOp{}), 64);
+            const auto& state = training.state;
+            training.begin();
             Slow files;
             const sk::SaveOptions options{
                 .strings = {{"text", "a \"b\" \\ \n c"}}, .staging = staging, .files = &files};
-            sk::PendingSave pending = sk::begin_save(rank, folder / "run", 7, state, options);
+            sk::PendingSave pending = sk::begin_save(rank, folder.file("run"), 7, state, options);
             if (staging == sk::Staging::none) {
                 const std::string twice = thrown_message<sk::UsageError>(
-                    [&] { static_cast<void>(sk::begin_save(rank, folder / "run", 8, state, options)); });
+                    [&] { static_cast<void>(sk::begin_save(rank, folder.file("run"), 8, state, options)); });
                 CHECK(twice.find("still pending") != std::string::npos);
             }
-            model.step(optimizer, 0.25);
+            training.model.step(training.optimizer, 0.25);
             std::move(pending).commit();
             // Dropped: abandoned.
-            { const sk::PendingSave dropped = sk::begin_save(rank, folder / "run", 8, state, options); }
+            { const sk::PendingSave dropped = sk::begin_save(rank, folder.file("run"), 8, state, options); }
         });
-        CHECK(contents(folder / "run/step-00000007") == contents(folder / "first/step-00000007"));
-        CHECK(entries(folder / "run") == 1);
+        CHECK(contents(folder.file("run/step-00000007")) == contents(folder.file("first/step-00000007")));
+        CHECK(entries(folder.file("run")) == 1);
     }
 }
 

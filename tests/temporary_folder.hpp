@@ -5,14 +5,14 @@
 #include <random>
 #include <string>
 
-namespace train_gpt::test {
+namespace temporary_folder {
 
 /// A folder of its own, removed at the end.
 class Folder {
   public:
     Folder()
         : path_(std::filesystem::temp_directory_path() /
-                ("train_gpt_test_" + std::to_string(std::random_device{}()))) {
+                ("shardkit_test_" + std::to_string(std::random_device{}()))) {
         std::filesystem::create_directories(path_);
     }
     Folder(const Folder&) = delete;
@@ -24,4 +24,4 @@ class Folder {
     std::filesystem::path path_;
 };
 
-}  // namespace train_gpt::test
+}  // namespace temporary_folder
