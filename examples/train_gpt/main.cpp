@@ -99,16 +99,23 @@ class Reached {
         results_.tokens_per_second = report.tokens_per_second;
     }
 
+    /// The run fails: what ends it from now on is no interruption.
+    void diverged() {
+        const std::lock_guard lock(mutex_);
+        diverged_ = true;
+    }
+
     /// Writes --json, and says on standard error what there is.
     void last_words(const std::string& signal) {
         const std::lock_guard lock(mutex_);
+        if (diverged_) { return; }
         const Options& options = prepared_.options;
         const std::size_t steps = results_.losses.size();
-        std::string text = "interrupted by " + signal;
+        std::string text = "interrupted by ";
         if (steps == 0) {
-            text += " before the first step was done; nothing is written";
+            text += signal + " before the first step was done; nothing is written";
         } else {
-            text = "interrupted by " + reached_text(options, results_, signal, prepared_.start.first_step);
+            text += reached_text(options, results_, signal, prepared_.start.first_step);
             if (prepared_.json->wanted()) {
                 const Failure failed = attempt([&] {
                     prepared_.json->write(
@@ -124,6 +131,7 @@ class Reached {
     const Prepared& prepared_;
     std::mutex mutex_;
     Results results_;
+    bool diverged_ = false;
 };
 
 /// A run that does not save: a signal ends it after its last words.
@@ -133,6 +141,7 @@ Results train_to_the_end(const Prepared& prepared, Job& job, Progress& progress)
         reached.after_step(report);
         progress.after_step(report);
     };
+    job.diverged = [&] { reached.diverged(); };
     const Interrupts interrupts([&](const std::string& signal) {
         progress.stop();
         reached.last_words(signal);

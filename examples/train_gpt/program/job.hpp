@@ -29,8 +29,9 @@ struct Job {
     std::function<void(const StepReport&)> after_step;  // may be empty
     KeepParameters keep_parameters = KeepParameters::no;
     Start start{};
-    Identity identity{};            // saved with each step
-    std::function<int()> signal{};  // the one that asked for the end, or 0; on every rank, or empty on every rank
+    Identity identity{};               // saved with each step
+    std::function<int()> signal{};     // the one that asked for the end, or 0; on every rank, or empty on every rank
+    std::function<void()> diverged{};  // may be empty; called by rank 0 before any rank throws because of that
 };
 
 /// Trains as job.options say, on the engine and with the policy that they name.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/barrier.hpp>
 #include <shardkit/rank/context.hpp>
 
 #include "../../common/text_format.hpp"
@@ -42,15 +43,21 @@ std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
     return list;
 }
 
-/// Refuses to train on with numbers that mean nothing any more; the same on every rank.
-inline void require_finite(std::size_t step, double loss, double grad_norm, const Options& options) {
+/// Refuses to train on with numbers that mean nothing any more; the same on every rank. Collective over the world
+/// where it does: the first rank that fails lets the launcher end the others with a signal, which must find rank 0
+/// knowing that this is no interruption.
+template <class Engine>
+void require_finite(sk::Context<Engine>& context, std::size_t step, double loss, double grad_norm, const Job& job) {
     if (std::isfinite(loss) && std::isfinite(grad_norm)) { return; }
+    if (context.rank() == 0 && job.diverged) { job.diverged(); }
+    sk::barrier(context.world(), context.compute_stream());
     const auto text = [](double value) {
         return std::isnan(value) ? std::string("nan") : program::formatted("%.4g", value);
     };
-    throw std::runtime_error(
-        "step " + std::to_string(step + 1) + ": the loss is " + text(loss) + ", the gradient norm " +
-        text(grad_norm) + ", expected finite numbers: training diverged, with --lr " + text(options.learning_rate));
+    throw std::runtime_error("step " + std::to_string(step + 1) + ": the loss is " + text(loss) +
+                             ", the gradient norm " + text(grad_norm) +
+                             ", expected finite numbers: training diverged, with --lr " +
+                             text(job.options.learning_rate));
 }
 
 /// The multiply-adds of a rank, as Work says. Collective over the world.
@@ -107,7 +114,7 @@ class RankSteps {
             }
             const std::uint64_t before = counted_.allocations();
             const auto [loss, grad_norm] = trainer_.step(s);
-            require_finite(s, loss, grad_norm, job_.options);
+            require_finite(context_, s, loss, grad_norm, job_);
             if (s - first >= warm_up) {
                 allocations_ += counted_.allocations() - before;
                 ++steady_;
