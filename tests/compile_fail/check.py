@@ -36,9 +36,10 @@ def use_precompiled(compiler, precompiled):
     return ["-Winvalid-pch", "-I", str(precompiled.parent), "-include", precompiled.stem]
 
 
-def compile_file(command, path, flags):
-    # Not -fsyntax-only: g++ then leaves templates uninstantiated.
-    done = subprocess.run([*command, *flags, "-O0", "-S", "-o", "/dev/null", path],
+def compile_file(compiler, command, path, flags):
+    # With -fsyntax-only g++ leaves templates uninstantiated.
+    how = ["-fsyntax-only"] if compiler == "clang" else ["-O0", "-S", "-o", "/dev/null"]
+    done = subprocess.run([*command, *flags, *how, path],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     # One line with single spaces: compilers break messages and quote types differently.
     return done.returncode, done.stdout
@@ -62,10 +63,10 @@ def main():
     if arguments.precompiled and includes_model(arguments.path):
         flags += use_precompiled(arguments.id, pathlib.Path(arguments.precompiled))
 
-    status, output = compile_file(arguments.command, arguments.path, flags)
+    status, output = compile_file(arguments.id, arguments.command, arguments.path, flags)
     if status != 0:
         sys.exit(f"{output}\n{arguments.path}: does not compile without REJECT")
-    status, output = compile_file(arguments.command, arguments.path, [*flags, "-DREJECT"])
+    status, output = compile_file(arguments.id, arguments.command, arguments.path, [*flags, "-DREJECT"])
     if status == 0:
         sys.exit(f"{arguments.path}: compiles with REJECT; expected the error: {found['expected-error'][0]}")
     for text in found["expected-error"]:
