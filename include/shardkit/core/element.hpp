@@ -76,6 +76,13 @@ concept Element = std::is_trivially_copyable_v<T> && requires {
 template <class T>
 concept FloatingElement = Element<T> && std::floating_point<Arithmetic<T>>;
 
+namespace detail {
+/// Whether every value of T goes into a Wide and back as it is.
+template <FloatingElement Wide, FloatingElement T>
+inline constexpr bool holds_exactly =
+    std::same_as<Wide, T> || (std::same_as<Wide, Arithmetic<Wide>> && sizeof(Arithmetic<T>) <= sizeof(Wide));
+}  // namespace detail
+
 /// The element type of T as a value.
 template <Element T>
 inline constexpr ElementType element_type_of = element_traits<T>::type;

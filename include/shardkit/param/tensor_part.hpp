@@ -42,6 +42,19 @@ class TensorPart {
         if (within < offset_ || within - offset_ >= block_) { return numel(); }
         return whole / stride_ * block_ + within - offset_;
     }
+    /// How many elements from number `i` of the part on follow each other in the whole tensor as well.
+    /// @pre i < numel()
+    constexpr std::size_t run_at(std::size_t i) const noexcept { return block_ - i % block_; }
+    /// f(i, whole, n): elements i to i + n of the part are those from `whole` on; in order, from `first` to `last`.
+    template <class F>
+    constexpr void for_each_run(std::size_t first, std::size_t last, F&& f) const {
+        while (first < last) {
+            const std::size_t left = last - first;
+            const std::size_t run = run_at(first) < left ? run_at(first) : left;
+            f(first, whole_index(first), run);
+            first += run;
+        }
+    }
     /// How many elements follow each other in both, from a multiple of as many on.
     constexpr std::size_t block() const noexcept { return block_; }
     constexpr std::size_t dimension() const noexcept { return dimension_; }

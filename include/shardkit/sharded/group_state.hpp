@@ -139,10 +139,7 @@ class GroupState {
     template <class T>
     void load(std::size_t parameter, std::span<T> values, SourceLocation where) {
         check_values("load", parameter, std::span<const T>(values), where);
-        const auto value_at = [&](std::size_t i) {
-            return static_cast<double>(static_cast<Arithmetic<std::remove_const_t<T>>>(values[i]));
-        };
-        write(parameter, ValuesAt::of(value_at), where);
+        write(parameter, ValuesAt::of(std::span<const std::remove_const_t<T>>(values)), where);
     }
     /// Copies one whole tensor into `values`, on the ranks that want it; collective as unshard, and over tp where
     /// that splits it.
@@ -155,8 +152,7 @@ class GroupState {
         const WholeTensor<Engine, Gather> whole(context_, comms_.tp, geometry_, parameter, parameters_.full(),
                                                 context_.compute_stream(), where);
         if (!wanted) { return; }
-        whole.copy(values,
-                   [](Gather value) { return static_cast<Arithmetic<T>>(static_cast<Arithmetic<Gather>>(value)); });
+        whole.copy(values);
     }
     /// Copies one whole reduced gradient, times `scale`, into `values`; collective over the shard group, and over tp
     /// where that splits it.
@@ -178,7 +174,7 @@ class GroupState {
             full = gathered.span();
         }
         const WholeTensor<Engine, Reduction> whole(context_, comms_.tp, geometry_, parameter, full, stream, where);
-        whole.copy(values, [scale](Reduction sum) {
+        whole.convert(values, [scale](Reduction sum) {
             return static_cast<Arithmetic<T>>(static_cast<double>(static_cast<Arithmetic<Reduction>>(sum)) * scale);
         });
     }

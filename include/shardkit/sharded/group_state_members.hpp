@@ -136,22 +136,33 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
                                                 const ValuesAt& values, bool by_way_of_master) {
     const PlacedParameter& written = geometry_.parameters[parameter];
     const IndexRange range = intersect(written.range, {origin, origin + target.size()});
+    const T* const array = values.array<T>();
+    const bool as_it_is = array != nullptr && (!by_way_of_master || holds_exactly<Master, T>);
     constexpr std::size_t read_at_once = 128;
     double read[read_at_once];
     std::vector<T> staged(std::min(staged_elements<Engine>, range.size()));
-    for (std::size_t at = range.begin; at < range.end; at += staged.size()) {
+    for (std::size_t at = range.begin; at < range.end;) {
+        const std::size_t first = at - written.range.begin;
+        const std::size_t run = std::min(written.part.run_at(first), range.end - at);
+        if (as_it_is && run >= staged.size()) {
+            Engine::Kernels::copy_in(context_.compute_stream(),
+                                     std::span<const T>(array + written.part.whole_index(first), run),
+                                     target.subspan(at - origin, run));
+            at += run;
+            continue;
+        }
         const std::size_t count = std::min(staged.size(), range.end - at);
-        for (std::size_t i = 0; i < count; ++i) {
-            if (i % read_at_once == 0) {
-                values.read(written.part, at + i - written.range.begin,
-                            std::span<double>(read, std::min(read_at_once, count - i)));
+        for (std::size_t i = 0; i < count; i += read_at_once) {
+            const std::span<double> some(read, std::min(read_at_once, count - i));
+            values.read(written.part, first + i, some);
+            for (std::size_t k = 0; k < some.size(); ++k) {
+                staged[i + k] = static_cast<T>(
+                    static_cast<Arithmetic<T>>(by_way_of_master ? static_cast<double>(to_master(some[k])) : some[k]));
             }
-            const double value = read[i % read_at_once];
-            staged[i] = static_cast<T>(
-                static_cast<Arithmetic<T>>(by_way_of_master ? static_cast<double>(to_master(value)) : value));
         }
         Engine::Kernels::copy_in(context_.compute_stream(), std::span<const T>(staged).first(count),
                                  target.subspan(at - origin, count));
+        at += count;
     }
 }
 

@@ -43,25 +43,59 @@ class WholeTensor {
         parts_ = gathered_.span();
     }
 
-    /// to[i] = converted(element i), row-major. The host waits for the stream.
-    template <class To, class Convert>
-    void copy(std::span<To> to, const Convert& converted) const {
-        const std::size_t numel = group_.parameters[parameter_].range.size();
-        std::vector<T> staged(std::min(staged_elements<Engine>, numel));
-        for (std::size_t tp_index = 0; tp_index * numel < parts_.size(); ++tp_index) {
-            const TensorPart part = part_of(tp_index);
-            for (std::size_t at = 0; at < numel; at += staged.size()) {
-                const std::size_t count = std::min(staged.size(), numel - at);
-                Engine::Kernels::copy_out(stream_, parts_.subspan(tp_index * numel + at, count),
-                                          std::span<T>(staged).first(count));
-                for (std::size_t i = 0; i < count; ++i) {
-                    to[part.whole_index(at + i)] = static_cast<To>(converted(staged[i]));
+    /// to[i] = element i, row-major; runs that are long enough go where they belong as they are. The host waits for
+    /// the stream.
+    void copy(std::span<T> to) const {
+        for_each_part([&](std::span<const T> elements, const TensorPart& part, std::vector<T>& staged) {
+            for (std::size_t at = 0; at < elements.size();) {
+                std::size_t count = std::min(part.run_at(at), elements.size() - at);
+                if (count >= staged.size()) {
+                    Engine::Kernels::copy_out(stream_, elements.subspan(at, count),
+                                              to.subspan(part.whole_index(at), count));
+                } else {
+                    count = std::min(staged.size(), elements.size() - at);
+                    copy_staged(elements, part, at, std::span<T>(staged).first(count), to,
+                                [](T value) { return value; });
                 }
+                at += count;
             }
-        }
+        });
+    }
+    /// The same in another type.
+    template <class To>
+    void copy(std::span<To> to) const {
+        convert(to, [](T value) { return static_cast<Arithmetic<To>>(static_cast<Arithmetic<T>>(value)); });
+    }
+    /// to[i] = converted(element i).
+    template <class To, class Convert>
+    void convert(std::span<To> to, const Convert& converted) const {
+        for_each_part([&](std::span<const T> elements, const TensorPart& part, std::vector<T>& staged) {
+            for (std::size_t at = 0; at < elements.size(); at += staged.size()) {
+                const std::size_t count = std::min(staged.size(), elements.size() - at);
+                copy_staged(elements, part, at, std::span<T>(staged).first(count), to, converted);
+            }
+        });
     }
 
   private:
+    /// f(elements, which part of the tensor they are, memory for some of them).
+    template <class F>
+    void for_each_part(const F& f) const {
+        const std::size_t numel = group_.parameters[parameter_].range.size();
+        std::vector<T> staged(std::min(staged_elements<Engine>, numel));
+        for (std::size_t tp_index = 0; tp_index * numel < parts_.size(); ++tp_index) {
+            f(parts_.subspan(tp_index * numel, numel), part_of(tp_index), staged);
+        }
+    }
+    /// As many elements of the part, from number `at` on, as `staged` has.
+    template <class To, class Convert>
+    void copy_staged(std::span<const T> elements, const TensorPart& part, std::size_t at, std::span<T> staged,
+                     std::span<To> to, const Convert& converted) const {
+        Engine::Kernels::copy_out(stream_, elements.subspan(at, staged.size()), staged);
+        part.for_each_run(at, at + staged.size(), [&](std::size_t i, std::size_t whole, std::size_t run) {
+            for (std::size_t k = 0; k < run; ++k) { to[whole + k] = static_cast<To>(converted(staged[i - at + k])); }
+        });
+    }
     TensorPart part_of(std::size_t tp_index) const {
         const PlacedParameter& whole = group_.parameters[parameter_];
         if (gathered_.size() == 0) { return whole.part; }

@@ -45,6 +45,35 @@ std::vector<T> read(Layer& layer, P parameter, std::size_t numel) {
     return values;
 }
 
+// Runs of tp's parts that are longer than what is staged at once, shorter, and a tensor of one run.
+struct Wide : sk::Param<"wide", double, 3, sk::dynamic> {
+    using TensorParallel = sk::tp::Split<1>;
+};
+struct Narrow : sk::Param<"narrow", double, sk::dynamic, 6> {
+    using TensorParallel = sk::tp::Split<1>;
+};
+struct Tall : sk::Param<"tall", double, sk::dynamic> {};
+using Long = sk::Params<Wide, Narrow, Tall>;
+
+/// Loads values of type T into `parameter` and reads them as T and as double: value i is expected(i).
+template <class T, class Layer, class P>
+void check_round_trip(Layer& layer, P parameter, std::size_t numel, double (*expected)(double)) {
+    std::vector<T> given;
+    std::vector<double> rounded;
+    for (std::size_t i = 0; i < numel; ++i) {
+        const auto value = static_cast<T>(static_cast<sk::Arithmetic<T>>(static_cast<double>(i) / 8));
+        given.push_back(value);
+        rounded.push_back(expected(static_cast<double>(static_cast<sk::Arithmetic<T>>(value))));
+    }
+    layer.load(parameter, given);
+    CHECK(read<double>(layer, parameter, numel) == rounded);
+    std::vector<double> again;
+    for (const T value : read<T>(layer, parameter, numel)) {
+        again.push_back(static_cast<double>(static_cast<sk::Arithmetic<T>>(value)));
+    }
+    CHECK(again == rounded);
+}
+
 /// body(rank, policy) on worlds 1 to 8 with each policy.
 template <class Body>
 void everywhere(Body body) {
@@ -152,6 +181,32 @@ TEST_CASE("values are rounded once to a 16-bit gathered type, by way of the mast
             }
         }
     });
+}
+
+TEST_CASE("tensors longer than what is staged are loaded and read as they were given, also where tp splits them") {
+    using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic>;
+    for (const Mesh mesh : {Mesh{1, 1}, Mesh{2, 2}, Mesh{1, 3}}) {
+        CAPTURE(mesh.size());
+        sk::threads::run(mesh, [](auto& rank) {
+            const auto check = [&](auto precision, auto given, double (*expected)(double)) {
+                using T = decltype(given);
+                sk::Sharded<Long, sk::DynamicPolicy, sk::EngineOf<decltype(rank)>, decltype(precision)> layer(
+                    rank, "long", {sk::shape<Wide>(3U, 7506U), sk::shape<Narrow>(1701U, 6U), sk::shape<Tall>(5003U)},
+                    {sk::DynamicPolicy(sk::FullShard{})});
+                check_round_trip<T>(layer, Wide{}, 3 * 7506, expected);
+                check_round_trip<T>(layer, Narrow{}, 1701 * 6, expected);
+                check_round_trip<T>(layer, Tall{}, 5003, expected);
+            };
+            const auto as_given = [](double value) { return value; };
+            const auto in_bf16 = [](double value) {
+                return static_cast<double>(static_cast<float>(sk::bf16(static_cast<float>(value))));
+            };
+            check(sk::Precision<double>{}, double{}, as_given);
+            check(sk::Precision<double>{}, float{}, as_given);
+            check(sk::Precision<sk::bf16>{}, sk::bf16{}, as_given);
+            check(sk::Precision<sk::bf16>{}, float{}, in_bf16);
+        });
+    }
 }
 
 TEST_CASE("read_full_on fills the root's memory alone") {
