@@ -55,6 +55,8 @@ class TensorReader {
                                                           : ElementType::bf16;
         return tensor;
     }
+    /// Null where the host cannot write it.
+    std::byte* host(std::size_t flat) const noexcept { return values_.on_host ? values_.memory(flat) : nullptr; }
     std::size_t file_size() const noexcept { return size_of(as_stored_.type); }
 
     /// Elements that follow each other in the file and in memory.
@@ -64,7 +66,7 @@ class TensorReader {
         for (std::uint64_t at = run.begin; at < run.end;) {
             const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(chunk_bytes, run.end - at));
             const std::size_t elements = count / file_size();
-            std::byte* const memory = values_.host(flat);
+            std::byte* const memory = host(flat);
             std::span<std::byte> bytes(memory, count);
             if (memory == nullptr || !same_) {
                 staged.resize(count);
@@ -87,9 +89,9 @@ class TensorReader {
     void scan(bool digests, std::uint32_t& digest) const {
         const IndexRange held = intersect(pieces_.parameter().range, values_.loaded);
         const std::size_t to_size = size_of(values_.type);
-        std::byte* const host = held.empty() ? nullptr : values_.host(held.begin);
-        std::vector<std::byte> beside(host == nullptr ? held.size() * to_size : 0);
-        std::byte* const memory = host == nullptr ? beside.data() : host;
+        std::byte* const own_memory = held.empty() ? nullptr : host(held.begin);
+        std::vector<std::byte> beside(own_memory == nullptr ? held.size() * to_size : 0);
+        std::byte* const memory = own_memory == nullptr ? beside.data() : own_memory;
         const std::size_t first_held = held.begin - pieces_.parameter().range.begin;
         const TensorPart& part = pieces_.part();
         const FileRange all{as_stored_.begin, as_stored_.begin + as_stored_.bytes};
@@ -116,7 +118,7 @@ class TensorReader {
                 });
             });
         }
-        if (host == nullptr && !held.empty()) { values_.copy_in(held, beside.data()); }
+        if (own_memory == nullptr && !held.empty()) { values_.copy_in(held, beside.data()); }
     }
     /// Counts those of the bytes, which stand at `begin` of the file, that lie in pieces of this rank; sorted.
     void add(std::uint32_t& digest, const std::vector<FileRange>& own, std::uint64_t begin,

@@ -60,7 +60,7 @@ class SaveRun final : public MemoryReader {
         agree();
         on_first([&] { make_files(); });
         jobs_.emplace(*plan_, state_, world_->rank(), world_->size(), beside && options_.staging == Staging::copy,
-                      beside, where_);
+                      where_);
     }
     /// Writes this rank's part. What fails is told in commit.
     void write() noexcept {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/checkpoint/memory_reads.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/host_buffer.hpp>
@@ -23,10 +24,16 @@
 
 namespace shardkit::detail {
 
+/// Whether the host reads and writes an engine's buffers.
+template <class Engine>
+inline constexpr bool host_reads =
+    std::same_as<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>;
+
 /// What values of one kind (parameters, masters, a state) of a group are, on one rank.
 struct SavedKind {
     std::string_view kind;  ///< "parameter", "master", "exp_avg", ...
     ElementType type{};
+    bool on_host = true;     ///< in memory that the host reads and writes
     IndexRange saved;        ///< elements of the flat buffer that this rank has to give, as others may do too
     IndexRange loaded;       ///< that it has to be given; `saved` lies within
     bool of_frozen = false;  ///< whether frozen parameters have them
@@ -40,10 +47,11 @@ class SavedValues : public SavedKind {
     SavedValues(const SavedValues&) = delete;
     SavedValues& operator=(const SavedValues&) = delete;
 
-    /// Element `flat` (of `loaded`) where that is the host's memory; null where it is a device's.
-    virtual std::byte* host(std::size_t flat) const noexcept = 0;
+    /// The memory of element `flat` (of `loaded`): the host's, or a device's.
+    virtual std::byte* memory(std::size_t flat) const noexcept = 0;
+    /// What reads a device's memory, ordered after the compute stream's work; null where the host does.
+    virtual std::unique_ptr<MemoryReads> reads(SourceLocation where) const = 0;
     /// Elements of `loaded`. Order: after the compute stream's work; the host waits.
-    virtual void copy_out(IndexRange flat, std::byte* to) const = 0;
     virtual void copy_in(IndexRange flat, const std::byte* from) const = 0;
     /// All elements of whole tensors, row-major: `use(parameter, elements)` for each of `parameters`.
     /// Collective over the shard group, and over tp where it splits a tensor; memory: the group's full buffer.
@@ -59,22 +67,21 @@ class SavedValuesOf final : public SavedValues {
     SavedValuesOf(Context<Engine>& context, const GroupGeometry& group,
                   const GroupCommunicators<Engine>& communicators, std::string_view of_kind, std::span<T> memory,
                   IndexRange held)
-        : SavedValues({of_kind, element_type_of<T>, group.updated, held, of_kind == "parameter"}),
+        : SavedValues({of_kind, element_type_of<T>, host_reads<Engine>, group.updated, held, of_kind == "parameter"}),
           context_(context),
           group_(group),
           communicators_(communicators),
           memory_(memory) {}
 
-    std::byte* host(std::size_t flat) const noexcept override {
-        if constexpr (std::same_as<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>) {
-            return reinterpret_cast<std::byte*>(memory_.data() + (flat - loaded.begin));
-        } else {
-            return nullptr;
-        }
+    std::byte* memory(std::size_t flat) const noexcept override {
+        return reinterpret_cast<std::byte*>(memory_.data() + (flat - loaded.begin));
     }
-    void copy_out(IndexRange flat, std::byte* to) const override {
-        Engine::Kernels::copy_out(context_.compute_stream(), std::span<const T>(part(flat)),
-                                  std::span<T>(reinterpret_cast<T*>(to), flat.size()));
+    std::unique_ptr<MemoryReads> reads(SourceLocation where) const override {
+        if constexpr (host_reads<Engine>) {
+            return nullptr;
+        } else {
+            return std::make_unique<typename Engine::MemoryReads>(context_.compute_stream(), where);
+        }
     }
     void copy_in(IndexRange flat, const std::byte* from) const override {
         Engine::Kernels::copy_in(context_.compute_stream(),
@@ -96,7 +103,7 @@ class SavedValuesOf final : public SavedValues {
         for (const std::size_t parameter : parameters) {
             const WholeTensor<Engine, T> tensor(context_, communicators_.tp, group_, parameter, full, stream, where);
             host.resize(group_.parameters[parameter].shape.numel());
-            tensor.copy(std::span<T>(host), [](T value) { return value; });
+            tensor.copy(std::span<T>(host));
             use(parameter, std::as_bytes(std::span<const T>(host)));
         }
     }

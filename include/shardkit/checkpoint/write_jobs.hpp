@@ -6,13 +6,16 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
+#include <shardkit/checkpoint/memory_reads.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/tensor_pieces.hpp>
 
@@ -36,10 +39,10 @@ void with_element_size(std::size_t size, F&& f) {
 /// What one rank writes of a plan, and the digests of it.
 class WriteJobs {
   public:
-    /// @param copy_host, copy_device  what is copied first where it lies in the host's memory, or a device's
+    /// @param copied  what a step changes is copied here, so that a step need not wait
     /// Order: collective over the groups' ranks where tensors are scattered; the host waits.
-    WriteJobs(const CheckpointPlan& plan, const SavedState& state, std::size_t rank, std::size_t ranks,
-              bool copy_host, bool copy_device, SourceLocation where)
+    WriteJobs(const CheckpointPlan& plan, const SavedState& state, std::size_t rank, std::size_t ranks, bool copied,
+              SourceLocation where)
         : plan_(plan), state_(state), rank_(rank), ranks_(ranks) {
         for (std::size_t f = 0; f < plan.files.size(); ++f) {
             const PlannedFile& file = plan.files[f];
@@ -48,8 +51,9 @@ class WriteJobs {
                 add_text(f, 0, file.begin);
                 add_text(f, file.begin.size(), file.scalars);
             }
-            for (std::size_t t = 0; t < file.tensors.size(); ++t) { add_tensor(f, t, copy_host, copy_device); }
+            for (std::size_t t = 0; t < file.tensors.size(); ++t) { add_tensor(f, t, where); }
         }
+        if (copied) { copy_state(); }
         gather_scattered(where);
         std::stable_sort(jobs_.begin(), jobs_.end(), [](const Job& a, const Job& b) {
             return std::pair(a.file, a.bytes.begin) < std::pair(b.file, b.bytes.begin);
@@ -58,18 +62,14 @@ class WriteJobs {
 
     /// Whether memory is read that a step changes.
     bool reads_state() const {
-        return std::any_of(jobs_.begin(), jobs_.end(),
-                           [](const Job& job) { return job.values != nullptr && job.owned.empty(); });
+        return std::any_of(jobs_.begin(), jobs_.end(), [](const Job& job) { return job.state; });
     }
     /// Writes everything into the files in `folder`, and to the disk.
     void run(FileCalls& calls, const std::string& folder, SourceLocation where) {
-        std::vector<std::byte> staged;
         for (std::size_t begin = 0; begin < jobs_.size();) {
             const std::size_t number = jobs_[begin].file;
             OpenFile file = OpenFile::to_write(calls, concat(folder, "/", plan_.files[number].name), where);
-            for (; begin < jobs_.size() && jobs_[begin].file == number; ++begin) {
-                write(file, jobs_[begin], staged);
-            }
+            for (; begin < jobs_.size() && jobs_[begin].file == number; ++begin) { write(file, jobs_[begin]); }
             file.finish();
         }
     }
@@ -80,9 +80,9 @@ class WriteJobs {
     struct Job {
         std::size_t file = 0;
         FileRange bytes;
-        const std::byte* from = nullptr;      ///< the host's memory; null: `values`, from element `flat` on
-        const SavedValues* values = nullptr;  ///< what a step changes
-        std::size_t flat = 0;
+        const std::byte* from = nullptr;
+        bool on_host = true;                ///< whether `from` is the host's memory
+        bool state = false;                 ///< and what a step changes
         std::optional<std::size_t> tensor;  ///< of the file, in whose digest they count
         std::vector<std::byte> owned;       ///< where `from` leads to a copy
     };
@@ -90,9 +90,9 @@ class WriteJobs {
     void add_text(std::size_t file, std::uint64_t at, const std::string& text) {
         if (text.empty()) { return; }
         const auto* const bytes = reinterpret_cast<const std::byte*>(text.data());
-        jobs_.push_back({file, {at, at + text.size()}, bytes, nullptr, 0, std::nullopt, {}});
+        jobs_.push_back({file, {at, at + text.size()}, bytes, true, false, std::nullopt, {}});
     }
-    void add_tensor(std::size_t file, std::size_t number, bool copy_host, bool copy_device) {
+    void add_tensor(std::size_t file, std::size_t number, SourceLocation where) {
         const PlannedTensor& tensor = plan_.files[file].tensors[number];
         const SavedGroup& group = *state_.groups[tensor.group];
         const TensorPieces pieces(tensor, group);
@@ -102,14 +102,22 @@ class WriteJobs {
         }
         const SavedValues& values = *group.values[tensor.values];
         pieces.for_each_piece([&](FileRange bytes, std::size_t flat) {
-            Job job{file, bytes, values.host(flat), &values, flat, number, {}};
-            if (job.from == nullptr ? copy_device : copy_host) {
-                job.owned.resize(bytes.size());
-                copy_out(job, 0, job.owned);
-                job.from = job.owned.data();
-            }
-            jobs_.push_back(std::move(job));
+            jobs_.push_back({file, bytes, values.memory(flat), values.on_host, true, number, {}});
+            if (!values.on_host && reads_ == nullptr) { reads_ = values.reads(where); }
         });
+    }
+    void copy_state() {
+        for (Job& job : jobs_) {
+            if (!job.state) { continue; }
+            std::vector<std::byte> copy(job.bytes.size());
+            for_each_chunk(job, [&](std::uint64_t at, std::span<const std::byte> bytes) {
+                std::memcpy(copy.data() + at, bytes.data(), bytes.size());
+            });
+            job.owned = std::move(copy);
+            job.on_host = true;
+            job.state = false;
+        }
+        reads_.reset();
     }
     /// Tensors whose runs are short: gathered as a whole, a part of each written by every rank.
     void gather_scattered(SourceLocation where) {
@@ -125,7 +133,7 @@ class WriteJobs {
                 const PlannedTensor& tensor = plan_.files[file].tensors[number];
                 const FileRange piece = piece_of({tensor.begin, tensor.begin + tensor.bytes}, rank_, ranks_);
                 if (piece.empty()) { return; }
-                Job job{file, piece, nullptr, nullptr, 0, number, std::vector<std::byte>(piece.size())};
+                Job job{file, piece, nullptr, true, false, number, std::vector<std::byte>(piece.size())};
                 with_element_size(size_of(tensor.type), [&](auto element) {
                     const std::size_t size = sizeof element;
                     const std::size_t first = (piece.begin - tensor.begin) / size;
@@ -133,7 +141,6 @@ class WriteJobs {
                         std::memcpy(job.owned.data() + (place - first) * size, whole.data() + from * size, size);
                     });
                 });
-                job.from = job.owned.data();
                 jobs_.push_back(std::move(job));
             };
             state_.groups[scattered.first.first]->values[scattered.first.second]->whole(parameters, use, where);
@@ -142,29 +149,32 @@ class WriteJobs {
             if (!job.owned.empty()) { job.from = job.owned.data(); }
         }
     }
-    static void copy_out(const Job& job, std::uint64_t at, std::span<std::byte> to) {
-        if (job.from != nullptr) {
-            std::memcpy(to.data(), job.from + at, to.size());
+    /// f(first, bytes) for the job's bytes in turn, where the host can read them.
+    template <class F>
+    void for_each_chunk(const Job& job, const F& f) {
+        const std::uint64_t size = job.bytes.size();
+        const auto chunk = [&](std::uint64_t at, std::size_t most) {
+            return std::span(job.from + at, static_cast<std::size_t>(std::min<std::uint64_t>(most, size - at)));
+        };
+        if (job.on_host) {
+            for (std::uint64_t at = 0; at < size; at += chunk_bytes) { f(at, chunk(at, chunk_bytes)); }
             return;
         }
-        const std::size_t size = size_of(job.values->type);
-        const std::size_t first = job.flat + at / size;
-        job.values->copy_out({first, first + to.size() / size}, to.data());
+        // While one is used, the next one is on its way.
+        const std::size_t most = reads_->capacity();
+        std::size_t slot = 0;
+        reads_->begin(slot, chunk(0, most));
+        for (std::uint64_t at = 0; at < size; at += most, slot = (slot + 1) % MemoryReads::slots) {
+            if (size - at > most) { reads_->begin((slot + 1) % MemoryReads::slots, chunk(at + most, most)); }
+            f(at, reads_->finish(slot));
+        }
     }
-    void write(const OpenFile& file, const Job& job, std::vector<std::byte>& staged) {
+    void write(const OpenFile& file, const Job& job) {
         std::uint32_t remainder = 0;
-        for (std::uint64_t at = 0; at < job.bytes.size();) {
-            const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(chunk_bytes, job.bytes.size() - at));
-            std::span<const std::byte> bytes(job.from + at, count);
-            if (job.from == nullptr) {
-                staged.resize(count);
-                copy_out(job, at, staged);
-                bytes = staged;
-            }
+        for_each_chunk(job, [&](std::uint64_t at, std::span<const std::byte> bytes) {
             if (job.tensor) { remainder = crc32c::extend(remainder, bytes); }
             file.write(job.bytes.begin + at, bytes);
-            at += count;
-        }
+        });
         if (!job.tensor) { return; }
         const PlannedTensor& tensor = plan_.files[job.file].tensors[*job.tensor];
         digests_[job.file][*job.tensor] ^= crc32c::behind(remainder, tensor.begin + tensor.bytes - job.bytes.end);
@@ -175,6 +185,7 @@ class WriteJobs {
     std::size_t rank_;
     std::size_t ranks_;
     std::vector<Job> jobs_;
+    std::unique_ptr<MemoryReads> reads_;  // where there is a job that the host cannot read
     std::vector<std::vector<std::uint32_t>> digests_;
     std::map<std::pair<std::size_t, std::size_t>, std::vector<std::pair<std::size_t, std::size_t>>> scattered_;
 };

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints of devices: the bytes of the host's, read through pinned memory beside the rank's own work.
+#include <shardkit/checkpoint.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/reduce.hpp>
+
+#include "paced_ranks.hpp"
+#include "temporary_folder.hpp"
+
+namespace checkpoint_test {
+
+namespace {
+
+namespace sk = shardkit;
+namespace fs = std::filesystem;
+using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic>;
+
+// Of several chunks of pinned memory and a rest, of runs over tp that are short, of fewer elements than ranks.
+struct Large : sk::Param<"large", float, 560'001> {};
+struct Narrow : sk::Param<"narrow", float, 5, 12>, sk::tp::Split<1> {};
+struct Two : sk::Param<"two", float, 2> {};
+using Group = sk::Params<Large, Narrow, Two>;
+
+template <class Engine>
+struct Training {
+    using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
+
+    Training(sk::Context<Engine>& context, const sk::DynamicPolicy& policy)
+        : layer(context, "layer", {}, {policy}), optimizer(groups), state(groups, optimizer) {}
+
+    Layer layer;
+    sk::Groups<Layer> groups = sk::groups(layer);
+    sk::AdamW<Layer> optimizer;
+    sk::CheckpointState<Engine> state;
+};
+
+/// A state whose every element is another.
+void save_on_host(const std::string& folder) {
+    sk::threads::run(Mesh(1, 1), [&](auto& rank) {
+        Training<sk::threads::Engine> training(rank, sk::DynamicPolicy(sk::NoShard{}));
+        training.layer.initialize([](std::string_view, std::string_view name, std::uint64_t i) {
+            return static_cast<double>(i + name.size()) / 1024;
+        });
+        sk::Accumulation accumulation{training.groups};
+        auto gradients = accumulation.gradients(training.layer);
+        for (std::size_t p = 0; p < Group::count; ++p) {
+            auto view = gradients.view(p);
+            for (std::size_t i = 0; i < view.size(); ++i) { view.data()[i] = static_cast<float>(i + 1); }
+        }
+        accumulation.add(std::move(gradients));
+        training.optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+        sk::save(rank, folder, 3, training.state);
+    });
+}
+
+std::map<std::string, std::string> contents(const std::string& folder) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+        if (!entry.is_regular_file()) { continue; }
+        std::ifstream in(entry.path(), std::ios::binary);
+        files[fs::relative(entry.path(), folder).string()] = {std::istreambuf_iterator<char>(in), {}};
+    }
+    return files;
+}
+
+enum class Way { save, begin_save, begin_save_copy };
+
+/// Loads what the host has saved on devices, and saves it again.
+std::string load_and_save(const Mesh& mesh, paced_ranks::Paces paces, const sk::DynamicPolicy& policy, Way way,
+                          const std::string& from, const std::string& to) {
+    return paced_ranks::run(mesh, paces, {}, [&](auto& rank, const auto&) {
+        Training<gpu_ranks::Engine> training(rank, policy);
+        sk::load(rank, from, training.state);
+        if (way == Way::save) {
+            sk::save(rank, to, 3, training.state);
+            return;
+        }
+        const auto staging = way == Way::begin_save ? sk::Staging::none : sk::Staging::copy;
+        auto pending = sk::begin_save(rank, to, 3, training.state, {.staging = staging});
+        // An update waits for the writer, or has nothing to do with what is written.
+        sk::Accumulation accumulation{training.groups};
+        auto gradients = accumulation.gradients(training.layer);
+        for (std::size_t p = 0; p < Group::count; ++p) {
+            auto view = gradients.view(p);
+            gpu_ranks::Engine::Kernels::fill(rank.compute_stream(), std::span(view.data(), view.size()), 1.0F);
+        }
+        accumulation.add(std::move(gradients));
+        training.optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+        std::move(pending).commit();
+    });
+}
+
+}  // namespace
+
+TEST_CASE("nccl: what devices save is what the host has saved, whatever way and pace") {
+    const temporary_folder::Folder folder;
+    save_on_host(folder.file("host"));
+    const auto expected = contents(folder.file("host/step-00000003"));
+    REQUIRE(expected.size() == 5);
+    struct Case {
+        Mesh mesh;
+        sk::DynamicPolicy policy;
+        Way way;
+    };
+    const Case cases[] = {{Mesh(1, 1), sk::DynamicPolicy(sk::NoShard{}), Way::begin_save},
+                          {Mesh(2, 1), sk::DynamicPolicy(sk::FullShard{}), Way::save},
+                          {Mesh(2, 2), sk::DynamicPolicy(sk::ShardOptimizer{}), Way::begin_save},
+                          {Mesh(4, 1), sk::DynamicPolicy(sk::HybridShard<2>{}), Way::begin_save_copy}};
+    std::size_t number = 0;
+    for (const Case& each : cases) {
+        for (const paced_ranks::Paces paces : {paced_ranks::all_paces[number % 4], paced_ranks::all_paces[3]}) {
+            CAPTURE(number);
+            const std::string to = folder.file("nccl" + std::to_string(number++));
+            CHECK(load_and_save(each.mesh, paces, each.policy, each.way, folder.file("host/step-00000003"), to) ==
+                  "");
+            CHECK(contents(to + "/step-00000003") == expected);
+            fs::remove_all(to);
+        }
+    }
+}
+
+}  // namespace checkpoint_test
