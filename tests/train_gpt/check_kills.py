@@ -32,6 +32,7 @@ class Runs:
         self.command = [*launcher, *(["-n", "2"] if launcher else []), program, "--engine", "mpi" if launcher else "threads",
                         "--mesh", "2x1x1", *MODEL, "--json", "run.json"]
         self.launched = bool(launcher)
+        self.launchers_killed = 0
 
     def start(self, *flags, steps=STEPS_OF_A_RUN):
         return subprocess.Popen([*self.command, "--steps", str(steps), *flags], cwd=self.folder, stdin=subprocess.DEVNULL,
@@ -75,7 +76,15 @@ class Runs:
                     os.kill(process, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-        started.communicate(timeout=60)
+        try:
+            started.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            if any(lives(process) for process in self.processes(started)):
+                sys.exit("WRONG: a rank lives on a minute after another one was killed")
+            # Open MPI 4.1 may miss the end of a rank that dies while it starts the others, and waits for ever.
+            started.kill()
+            started.communicate()
+            self.launchers_killed += 1
         for process in ranks:  # those whose launcher is gone
             while pathlib.Path(f"/proc/{process}").exists() and "train_gpt" in name_of(process):
                 time.sleep(0.01)
@@ -86,6 +95,15 @@ def name_of(process):
         return pathlib.Path(f"/proc/{process}/comm").read_text(encoding="utf-8")
     except OSError:
         return ""
+
+
+def lives(process):
+    """Whether it runs; what has ended and nobody has asked for does not."""
+    try:
+        stat = pathlib.Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def same_files(a, b):

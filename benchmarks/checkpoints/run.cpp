@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/checkpoint.hpp>
+#include <shardkit/checkpoint/crc32c.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "../common/interval.hpp"
+#include "files.hpp"
+#include "model.hpp"
+#include "plain_files.hpp"
+#include "report.hpp"
+
+namespace benchmarks::checkpoints {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Engine = shardkit::threads::Engine;
+using Context = shardkit::Context<Engine>;
+
+/// Removed at the end.
+class Folder {
+  public:
+    explicit Folder(const std::string& parent)
+        : path_((parent.empty() ? fs::temp_directory_path() : fs::path(parent)) /
+                ("shardkit_checkpoints_" + std::to_string(std::random_device{}()))) {
+        fs::create_directories(path_);
+    }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    ~Folder() {
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);
+    }
+    std::string of(const std::string& name) const { return (path_ / name).string(); }
+
+  private:
+    fs::path path_;
+};
+
+/// Bytes in which the files of two folders differ, of the same names.
+std::uint64_t different_bytes(const std::string& a, const std::string& b) {
+    std::uint64_t wrong = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(a)) {
+        if (!entry.is_regular_file()) { continue; }
+        std::ifstream one(entry.path(), std::ios::binary);
+        std::ifstream other(fs::path(b) / fs::relative(entry.path(), a), std::ios::binary);
+        std::vector<char> here(std::size_t{1} << 20U);
+        std::vector<char> there(here.size());
+        for (;;) {
+            one.read(here.data(), static_cast<std::streamsize>(here.size()));
+            other.read(there.data(), static_cast<std::streamsize>(there.size()));
+            const auto count = static_cast<std::size_t>(one.gcount());
+            const auto other_count = static_cast<std::size_t>(other.gcount());
+            wrong += count > other_count ? count - other_count : other_count - count;
+            for (std::size_t i = 0; i < std::min(count, other_count); ++i) { wrong += here[i] == there[i] ? 0U : 1U; }
+            if (count == 0) { break; }
+        }
+    }
+    return wrong;
+}
+
+/// What the process holds, or has held since `forget_peak`, in bytes.
+std::uint64_t memory_line(const std::string& name) {
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;) {
+        std::uint64_t kibibytes = 0;
+        if (word == name && status >> kibibytes) { return kibibytes * 1024; }
+    }
+    return 0;
+}
+void forget_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+std::uint64_t collectives_of(Context& context) {
+    std::uint64_t calls = 0;
+    for (const auto& entry : context.traffic().entries()) { calls += entry.calls; }
+    return calls;
+}
+
+/// Everything on one rank. Collective over the world.
+class RankRun {
+  public:
+    RankRun(Context& context, const Options& options, const Folder& folder, CountedFiles& disk, CountedFiles& cached,
+            Measured& measured)
+        : context_(context),
+          options_(options),
+          folder_(folder),
+          disk_(disk),
+          cached_(cached),
+          measured_(measured),
+          model_(context, options.chosen_policy(), options.elements),
+          plain_(folder.of("."), model_.numel() * 4, context.rank(), context.world_size()) {}
+
+    void run() {
+        model_.begin();
+        check_and_count();
+        constexpr std::size_t timings = 11;
+        std::vector<Interval> own;
+        for (std::size_t round = 0; round <= options_.rounds; ++round) {
+            std::array<Interval, timings> of_round = one_round();
+            if (round > 0) { own.insert(own.end(), of_round.begin(), of_round.end()); }  // the first one warms up
+        }
+        const std::vector<double> seconds = world_seconds(context_, own);
+        const auto summary = [&](std::size_t timing) {
+            std::vector<double> times;
+            for (std::size_t at = timing; at < seconds.size(); at += timings) { times.push_back(seconds[at]); }
+            return summarise(times);
+        };
+        if (context_.rank() != 0) { return; }
+        const char* const written = "plain pwrite into the page cache";
+        measured_.rows = {{"save", "plain pwrite and fdatasync", summary(0), summary(1)},
+                          {"save, page cache", written, summary(2), summary(3)},
+                          {"begin_save", "", summary(4), {}},
+                          {"commit", "", summary(5), {}},
+                          {"load, warm", "plain pread out of the page cache", summary(6), summary(7)},
+                          {"load, cold", "plain pread from the disk", summary(8), summary(9)}};
+        measured_.digest_share = summary(10).median / summary(3).median - 1;
+    }
+
+  private:
+    void save(const std::string& name, CountedFiles& files) {
+        shardkit::save(context_, folder_.of(name), 1, model_.state(), {.files = &files});
+    }
+    void load(const std::string& name, CountedFiles& files) {
+        shardkit::load(context_, folder_.of(name) + "/step-00000001", model_.state(), {.files = &files});
+    }
+    /// On rank 0; the others wait.
+    void alone(const std::function<void()>& work) {
+        wait();
+        if (context_.rank() == 0) { work(); }
+        wait();
+    }
+    void wait() {
+        const auto stream = context_.communication_stream();
+        shardkit::barrier(context_.world(), stream);
+        stream.synchronize();
+    }
+    void make_plain() {
+        alone([&] { plain_.make(model_.numel() * 4); });
+    }
+    void remove(const std::string& name) {
+        alone([&] { fs::remove_all(folder_.of(name)); });
+    }
+
+    /// What is loaded into another model, and saved from there, is what was saved.
+    void check_and_count() {
+        const auto counted = [&](std::uint64_t& calls, std::uint64_t& memory, const std::function<void()>& work) {
+            std::uint64_t before = 0;
+            alone([&] {
+                forget_peak();
+                before = memory_line("VmRSS:");
+            });
+            const std::uint64_t calls_before = collectives_of(context_);
+            work();
+            const std::uint64_t made = collectives_of(context_) - calls_before;
+            alone([&] {
+                calls = made;
+                const std::uint64_t peak = memory_line("VmHWM:");
+                memory = peak > before ? peak - before : 0;
+            });
+        };
+        counted(measured_.collectives_save, measured_.extra_memory_save, [&] { save("kept", disk_); });
+        Model<Engine> other(context_, options_.chosen_policy(), options_.elements);
+        const std::string kept = folder_.of("kept") + "/step-00000001";
+        counted(measured_.collectives_load, measured_.extra_memory_load,
+                [&] { shardkit::load(context_, kept, other.state(), {.files = &disk_}); });
+        alone([&] {
+            measured_.bytes_written = disk_.written;
+            measured_.bytes_read = disk_.was_read;
+            measured_.state_bytes = model_.numel() * 12;
+        });
+        shardkit::save(context_, folder_.of("again"), 1, other.state(), {.files = &cached_});
+        alone([&] { measured_.wrong = different_bytes(kept, folder_.of("again") + "/step-00000001"); });
+        remove("again");
+    }
+
+    std::array<Interval, 11> one_round() {
+        std::array<Interval, 11> t;
+        t[0] = timed(context_, [&] { save("timed", disk_); });
+        remove("timed");
+        const auto unseen = [](std::span<const char>) {};
+        make_plain();
+        t[1] = timed(context_, [&] { plain_.write(true, unseen); });
+        t[2] = timed(context_, [&] { save("timed", cached_); });
+        remove("timed");
+        make_plain();
+        t[3] = timed(context_, [&] { plain_.write(false, unseen); });
+        make_plain();
+        t[10] = timed(context_, [&] {
+            plain_.write(false, [](std::span<const char> bytes) {
+                const std::uint32_t remainder = shardkit::detail::crc32c::extend(0, std::as_bytes(bytes));
+                asm volatile("" : : "r"(remainder));  // nobody reads it, yet it is to be made
+            });
+        });
+        std::unique_ptr<shardkit::PendingSave> pending;
+        t[4] = timed(context_, [&] {
+            pending = std::make_unique<shardkit::PendingSave>(
+                shardkit::begin_save(context_, folder_.of("timed"), 1, model_.state(), {.files = &cached_}));
+        });
+        t[5] = timed(context_, [&] { std::move(*pending).commit(); });
+        remove("timed");
+        load("kept", cached_);
+        t[6] = timed(context_, [&] { load("kept", cached_); });
+        plain_.read();
+        t[7] = timed(context_, [&] { plain_.read(); });
+        alone([&] { PlainFiles::forget(folder_.of(".")); });
+        t[8] = timed(context_, [&] { load("kept", cached_); });
+        t[9] = timed(context_, [&] { plain_.read(); });
+        return t;
+    }
+    Context& context_;
+    const Options& options_;
+    const Folder& folder_;
+    CountedFiles& disk_;
+    CountedFiles& cached_;
+    Measured& measured_;
+    Model<Engine> model_;
+    PlainFiles plain_;
+};
+
+}  // namespace
+
+Measured run(const Options& options) {
+    const Folder folder(options.folder);
+    CountedFiles disk(true);
+    CountedFiles cached(false);
+    Measured measured;
+    shardkit::threads::run(shardkit::DeviceMesh(options.ranks), [&](auto& rank) {
+        Context& context = rank;
+        RankRun(context, options, folder, disk, cached, measured).run();
+    });
+    return measured;
+}
+
+}  // namespace benchmarks::checkpoints
