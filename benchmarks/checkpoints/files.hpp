@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -12,7 +13,7 @@
 namespace benchmarks::checkpoints {
 
 /// The machine's file system, whose bytes are counted, and which may leave them in the page cache.
-class CountedFiles final : public shardkit::PosixFiles {
+class CountedFiles : public shardkit::PosixFiles {
   public:
     explicit CountedFiles(bool to_disk) : to_disk_(to_disk) {}
 
@@ -35,5 +36,8 @@ class CountedFiles final : public shardkit::PosixFiles {
   private:
     bool to_disk_;
 };
+
+/// @param to_disk  else what was written stays in the page cache
+std::unique_ptr<CountedFiles> make_files(bool to_disk);
 
 }  // namespace benchmarks::checkpoints

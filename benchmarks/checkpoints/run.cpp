@@ -235,12 +235,12 @@ class RankRun {
 
 Measured run(const Options& options) {
     const Folder folder(options.folder);
-    CountedFiles disk(true);
-    CountedFiles cached(false);
+    const std::unique_ptr<CountedFiles> disk = make_files(true);
+    const std::unique_ptr<CountedFiles> cached = make_files(false);
     Measured measured;
     shardkit::threads::run(shardkit::DeviceMesh(options.ranks), [&](auto& rank) {
         Context& context = rank;
-        RankRun(context, options, folder, disk, cached, measured).run();
+        RankRun(context, options, folder, *disk, *cached, measured).run();
     });
     return measured;
 }

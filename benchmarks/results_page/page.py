@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page and its pictures, from the files of a folder."""
+import checkpoints_section
 import collectives_section
 import kernels_section
 import peers_section
@@ -12,7 +13,7 @@ PAGE = "docs/benchmark_results.md"
 PICTURES = "docs/pictures/results"
 RESULTS = "benchmarks/results"
 SECTIONS = {"collectives": collectives_section, "kernels": kernels_section, "policies": policies_section,
-            "peers": peers_section}
+            "peers": peers_section, "checkpoints": checkpoints_section}
 INTRODUCTION = """# Results of the benchmarks
 
 Written by `benchmarks/run table` from the files in benchmarks/results; how they are measured is in

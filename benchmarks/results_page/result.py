@@ -6,7 +6,7 @@ from figures import size_text
 from text import cell, file_link, table
 
 MEMBERS = {"date": str, "machine": dict, "rounds": int, "rows": list}
-KINDS = ("collectives", "kernels", "policies", "peers")
+KINDS = ("collectives", "kernels", "policies", "peers", "checkpoints")
 FORMAT = 1
 # As the project's method asks for.
 LEAST_ROUNDS = 15

@@ -10,6 +10,7 @@ REASONS = "reasons.json"
 COLLECTIVES = "`benchmarks/run collectives`, ranks = processors"
 PEERS = "`benchmarks/run peers`"
 POLICIES = "`benchmarks/run policies`"
+CHECKPOINTS = "`benchmarks/run checkpoints`, a state of 1.4 GB or more"
 ON_GPU = "`benchmarks/run kernels --device gpu`, from 256 MiB on"
 NO_GPU = "no GPU was there to measure on"
 BARRIER = 1 / 1.5
@@ -78,6 +79,12 @@ TARGETS = (
     Target("training_fsdp2", "a training step of the GPT example, 2 ranks: times as fast as PyTorch FSDP2 on gloo",
            at_least(1), f"{PEERS} training"),
     Target("peak_bytes", "peak bytes of a rank: distance from the plan, as a share of it", at_most(0.02), POLICIES),
+    Target("checkpoint_save", "a checkpoint's save, to the disk and into the page cache: speed over plain writes",
+           at_least(0.9), CHECKPOINTS),
+    Target("checkpoint_load", "a checkpoint's load, cold and warm: speed over plain reads", at_least(0.9), CHECKPOINTS),
+    Target("checkpoint_stall", "begin_save: milliseconds until it returns", at_most(1), CHECKPOINTS),
+    Target("checkpoint_digest", "digests of a checkpoint: by how much they lengthen plain writes into the page cache",
+           at_most(0.03), CHECKPOINTS),
     Target("includes_light", "headers of layout, policy and mesh: cost over <vector>", at_most(3),
            f"{PEERS} includes"),
     Target("includes_umbrella", "`shardkit.hpp`: cost over its standard headers", at_most(1.6), f"{PEERS} includes"),

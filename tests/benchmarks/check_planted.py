@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check_planted.py COLLECTIVES KERNELS POLICIES: programs into whose work a fault is planted say what is wrong and end
+"""check_planted.py COLLECTIVES KERNELS POLICIES CHECKPOINTS: programs into whose work a fault is planted say what is wrong and end
 with 1, and with 0 where nothing is checked; the result that they write says so too."""
 import json
 import pathlib
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-COLLECTIVES, KERNELS, POLICIES = sys.argv[1:]
+COLLECTIVES, KERNELS, POLICIES, CHECKPOINTS = sys.argv[1:]
 wrong = []
 
 
@@ -37,5 +37,7 @@ check(KERNELS, [*QUICK, "-c", "0"], 0, None, 0)
 DIFFERS = "full_shard on 1x1x1: differs from one rank by 0.125, more than 3.05e-05"
 check(POLICIES, ["--engine", "self", "--shapes", "100,50", "--policy", "full_shard", "--rounds", "1", "--compute-us",
                  "0"], 1, f"policies: error: wrong data: {DIFFERS}", [DIFFERS])
+check(CHECKPOINTS, ["--elements", "5000", "--rounds", "1"], 1,
+      "checkpoints: error: wrong data: 3 bytes differ after a load", 3)
 print(f"{len(wrong)} wrong")
 sys.exit(1 if wrong else 0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check_results_page.py ROOT COLLECTIVES KERNELS POLICIES: benchmarks/run table makes a page and pictures of every
+"""check_results_page.py ROOT COLLECTIVES KERNELS POLICIES CHECKPOINTS: benchmarks/run table makes a page and pictures of every
 kind of result, judges the project's targets, and refuses what is none, names no reason or is not up to date. The last
-three are the programs; their results are small, and are changed to what a check needs."""
+four are the programs; their results are small, and are changed to what a check needs."""
 import copy
 import io
 import json
@@ -15,7 +15,7 @@ from picture_layout import layout_problems
 from results_tree import Tree, changed
 
 ROOT = pathlib.Path(sys.argv[1])
-PROGRAMS = dict(zip(("collectives", "kernels", "policies"), sys.argv[2:]))
+PROGRAMS = dict(zip(("collectives", "kernels", "policies", "checkpoints"), sys.argv[2:]))
 MAIN = ROOT / "benchmarks/results_page/main.py"
 sys.path[:0] = [str(ROOT / "benchmarks/peers"), str(ROOT / "benchmarks/common")]
 import row  # noqa: E402
@@ -24,7 +24,8 @@ from report import Report  # noqa: E402
 
 FLAGS = {"collectives": ["-b", "256", "-e", "1M", "-f", "4096", "-n", "1", "--verb", "all_reduce,all_gather,barrier"],
          "kernels": ["-b", "64K", "-e", "64K", "-n", "1"],
-         "policies": ["--layers", "1", "--width", "64", "--vocabulary", "256", "--compute-us", "0"]}
+         "policies": ["--layers", "1", "--width", "64", "--vocabulary", "256", "--compute-us", "0"],
+         "checkpoints": ["--elements", "5000"]}
 MACHINE = {"processor": "a | b", "processors": 2, "last_cache_bytes": 1 << 20, "memory_bytes": 1 << 34, "system": "s",
            "load_before": 0.1}
 wrong = []
@@ -132,6 +133,7 @@ def check_kinds(tree, found):
     check_written(tree, "every kind")
     page = tree.page()
     for words in ("### collectives.json: threads, 2 ranks", "| barrier | - | - |", "### kernels.json: host, 1 rank",
+                  "### checkpoints.json: 2 ranks, full_shard, a state of ", "| begin_save | ", "| load, cold | ",
                   "### policies.json: GPT of 1 layers", "### predicted.json: GPT", "Predicted, not measured:",
                   "### collectives, peers.json: times faster", "| all_reduce \\| 1 MiB | 1500 us |", "a \\| b", "no network",
                   "| 4.000 (3.000-5.000) >= 4 met |", "flags -O3", "hybrid_shard<2>",
@@ -157,6 +159,7 @@ def check_kinds(tree, found):
                         ("collectives_all_gather", ["all_gather", "all_gather, in place", "256 B"]),
                         ("collectives_share_of_copy", ["all_gather", "time of the copy / time of the verb, in place"]),
                         ("kernels_share_of_copy", ["adamw bfloat16"]),
+                        ("checkpoints_share_of_limit", ["save, page cache", "load, warm"]),
                         ("policies_step", ["computation", "exposed communication", "full_shard"]),
                         ("policies_memory", ["planned"]), ("policies_predicted", ["full_shard", "time (ms), perfect overlap"]),
                         ("peers_collectives", ["all_reduce | 1 MiB", "4"])):
@@ -216,6 +219,7 @@ def check_targets(tree, found):
     policies["rows"][1]["peak_bytes"] = policies["rows"][1]["planned_peak_bytes"] * 0.97
     tree.put(p=policies)
     check_refused(tree, "memory that is 3 % off", "p.json", "peak_bytes", "0.030", "expected <= 0.02")
+    check_checkpoint_targets(tree, found["checkpoints"])
     gpu = changed(found["kernels"], engine="gpu",
                   rows=[each for each in found["kernels"]["rows"] if each["kernel"] not in ("pack", "unpack")])
     for made in gpu["rows"]:
@@ -248,9 +252,27 @@ def check_targets(tree, found):
     expect(tree.target("all_reduce_openmpi")[1] == "not measured", "is no evidence")
 
 
+def check_checkpoint_targets(tree, small):
+    tree.put(c=small)
+    check_written(tree, "a small checkpoint")
+    expect(tree.target("checkpoint_save")[1] == "not measured", "is no evidence")
+    large = changed(small, state_bytes=1_500_000_000, digest_share=0.02)
+    for made, share in zip(large["rows"], (0.95, 0.92, None, None, 1.2, 0.97)):
+        made["share_of_limit"] = share
+        made["time_us"]["median"] = 900
+    tree.put(c=large)
+    check_written(tree, "a large checkpoint")
+    for target, value in (("checkpoint_save", "0.920"), ("checkpoint_load", "0.970"), ("checkpoint_stall", "0.900"),
+                          ("checkpoint_digest", "0.020")):
+        expect(tree.target(target)[:2] == [value, "met"], f"{target} is judged by the worst row", str(tree.target(target)))
+    large["rows"][2]["time_us"]["median"] = 2000
+    tree.put(c=large)
+    check_refused(tree, "a longer stall", "c.json", "checkpoint_stall", "2.000", "expected <= 1")
+
+
 def check_refusals(tree, found):
     collectives = found["collectives"]
-    kinds = "expected a result of collectives, kernels, policies, peers, format 1"
+    kinds = "expected a result of collectives, kernels, policies, peers, checkpoints, format 1"
     for what, content, words in (
             ("another kind", {"benchmark": "other", "format": 1}, ["'other'", kinds]),
             ("another format", changed(collectives, format=2), ["format 2", kinds]),
