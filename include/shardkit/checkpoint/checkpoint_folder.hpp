@@ -5,11 +5,15 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <sys/random.h>
+#include <unistd.h>
 
 #include <shardkit/checkpoint/file_calls.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
@@ -50,6 +54,12 @@ inline std::optional<std::uint64_t> step_of(std::string_view name) {
 }
 /// What saves under way are called: "step-00001000.tmp-0123456789abcdef".
 inline constexpr std::string_view temporary_mark = ".tmp-";
+/// What stands behind the mark: different for two jobs, whatever their process numbers are.
+inline std::uint64_t new_token() {
+    std::uint64_t token = 0;
+    if (::getrandom(&token, sizeof token, 0) == sizeof token) { return token; }
+    return static_cast<std::uint64_t>(::getpid()) << 32U ^ static_cast<std::uint64_t>(std::time(nullptr));
+}
 
 /// Makes a folder and those above it.
 inline void make_folders(FileCalls& calls, const std::string& path, SourceLocation where) {

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,9 +14,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include <sys/random.h>
-#include <unistd.h>
 
 #include <shardkit/checkpoint/checkpoint_folder.hpp>
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
@@ -111,12 +108,7 @@ class SaveRun final : public MemoryReader {
             fnv.add(key);
             fnv.add(value);
         }
-        // Different for two jobs, whatever their process numbers are.
-        std::uint64_t token = 0;
-        if (::getrandom(&token, sizeof token, 0) != sizeof token) {
-            token = static_cast<std::uint64_t>(::getpid()) << 32U ^ static_cast<std::uint64_t>(std::time(nullptr));
-        }
-        const Agreed own{fnv.hash, token};
+        const Agreed own{fnv.hash, new_token()};
         const auto all = world_->gather(own, where_);
         const Agreed& first = all.front();
         for (std::size_t rank = 1; rank < all.size(); ++rank) {
@@ -139,17 +131,31 @@ class SaveRun final : public MemoryReader {
         if (!options_.replace && exists(target)) {
             throw FileError(target, "exists, and SaveOptions::replace was not given", where_);
         }
-        require(calls_.make_folder(temporary_), temporary_, "cannot be made", where_);
-        made_ = true;
-        int held = -1;
-        require(calls_.lock(temporary_, held), temporary_, "cannot be locked", where_);
-        lock_ = held;
-        const std::string states = concat(temporary_, "/state");
-        require(calls_.make_folder(states), states, "cannot be made", where_);
+        make_temporary();
         for (const PlannedFile& file : plan_->files) {
             const std::string path = concat(temporary_, "/", file.name);
             require(calls_.create_file(path, file.bytes), path, concat("cannot be made with ", file.bytes, " bytes"),
                     where_);
+        }
+    }
+    /// Another job that looks for what was left may find the folder before it is locked, and remove it: made again.
+    void make_temporary() {
+        for (std::size_t tries = 1;; ++tries) {
+            const int made = calls_.make_folder(temporary_);
+            require(made == EEXIST && tries > 1 ? 0 : made, temporary_, "cannot be made", where_);
+            made_ = true;
+            int held = -1;
+            int error = calls_.lock(temporary_, held);
+            if (error == 0) {
+                lock_ = held;
+                error = calls_.make_folder(concat(temporary_, "/state"));
+                if (error == 0) { return; }
+                calls_.unlock(*std::exchange(lock_, std::nullopt));
+            }
+            if ((error != ENOENT && error != EWOULDBLOCK) || tries == 1000) {
+                require(error, temporary_, "cannot be locked, or has no room for a folder", where_);
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
     bool exists(const std::string& folder) {
@@ -203,9 +209,9 @@ class SaveRun final : public MemoryReader {
     void finish(const Manifest& manifest, CheckpointFolder& made) {
         if (!plan_->index.empty()) { write_file(calls_, concat(temporary_, "/", index_name), plan_->index, where_); }
         write_file(calls_, concat(temporary_, "/", manifest_name), manifest_text(manifest), where_);
-        const std::string states = concat(temporary_, "/state");
-        require(calls_.sync_folder(states), states, "cannot be made durable", where_);
-        require(calls_.sync_folder(temporary_), temporary_, "cannot be made durable", where_);
+        for (const std::string& made_here : {concat(temporary_, "/state"), temporary_}) {
+            require(calls_.sync_folder(made_here), made_here, "cannot be made durable", where_);
+        }
         int error = calls_.rename(temporary_, made.path);
         if (error == EEXIST && options_.replace) {
             // The old one is there until the new one is, and goes as what was never committed.

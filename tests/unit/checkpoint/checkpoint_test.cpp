@@ -342,7 +342,8 @@ TEST_CASE("each file call fails in turn: every rank says which, and nothing of t
     const auto before = contents(folder.file("run"));
     for (std::size_t call = 0;; ++call) {
         const auto [error, word] =
-            std::array{std::pair(ENOSPC, "ENOSPC"), std::pair(EIO, "EIO"), std::pair(EROFS, "EROFS")}[call % 3];
+            std::array{std::pair(ENOSPC, "ENOSPC"), std::pair(EIO, "EIO"), std::pair(EROFS, "EROFS"),
+                       std::pair(EACCES, "EACCES"), std::pair(EDQUOT, "EDQUOT")}[call % 5];
         Failing files(call, error);
         const auto thrown = save_on_two(folder.file("run"), 2, files);
         CAPTURE(call);

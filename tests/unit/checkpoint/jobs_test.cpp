@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes that are killed within a save, and several that save into one folder.
+#include <shardkit/checkpoint.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/self/run.hpp>
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/sharded/sharded.hpp>
+
+#include "temporary_folder.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace jobs_test {
+
+namespace {
+
+namespace sk = shardkit;
+namespace fs = std::filesystem;
+using temporary_folder::Folder;
+
+struct Rows : sk::Param<"rows", float, 3001> {};
+template <class Engine>
+using Layer = sk::Sharded<Rows, sk::FullShard, Engine>;
+
+/// Element i of step s is 10,000 s + i.
+template <class Rank>
+void save(Rank& rank, const std::string& folder, std::uint64_t step, sk::FileCalls& files) {
+    Layer<sk::EngineOf<Rank>> layer(rank, "layer");
+    layer.initialize(
+        [&](std::string_view, std::string_view, std::uint64_t i) { return static_cast<double>(10000 * step + i); });
+    const auto model = sk::groups(layer);
+    sk::save(rank, folder, step, sk::CheckpointState{model}, {.files = &files});
+}
+/// On two threads.
+void save_on_two(const std::string& folder, std::uint64_t step, sk::FileCalls& files) {
+    sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) { save(rank, folder, step, files); });
+}
+/// The newest step, every byte of which is that step's; 0 where it is not.
+std::uint64_t newest(const std::string& folder) {
+    std::uint64_t step = 0;
+    sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        const auto found = sk::latest(rank, folder);
+        if (!found) { return; }
+        Layer<sk::self::Engine> layer(rank, "layer");
+        const auto model = sk::groups(layer);
+        sk::load(rank, found->path, sk::CheckpointState{model});
+        std::vector<float> values(3001);
+        layer.read_full(Rows{}, values);
+        step = found->step;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            if (values[i] != static_cast<float>(10000 * found->step + i)) { step = 0; }
+        }
+    });
+    return step;
+}
+std::size_t temporary(const std::string& folder) {
+    return static_cast<std::size_t>(std::count_if(fs::directory_iterator(folder), {}, [](const auto& entry) {
+        return entry.path().filename().string().find(".tmp-") != std::string::npos;
+    }));
+}
+
+/// f in a process of its own.
+template <class F>
+pid_t start(const F& f) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        int code = 0;
+        try {
+            f();
+        } catch (const sk::FileError& error) {
+            code = std::string_view(error.what()).find("EEXIST") != std::string_view::npos ? 3 : 2;
+        } catch (...) { code = 1; }
+        ::_exit(code);
+    }
+    return child;
+}
+int status_of(pid_t child) {
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    return status;
+}
+
+/// Ends its process after call number `last` of those that change something.
+class Killed : public sk::PosixFiles {
+  public:
+    explicit Killed(std::size_t last) : left_(last + 1) {}
+    int make_folder(const std::string& path) override { return then(PosixFiles::make_folder(path)); }
+    int create_file(const std::string& path, std::uint64_t bytes) override {
+        return then(PosixFiles::create_file(path, bytes));
+    }
+    int write(int file, std::uint64_t offset, std::span<const std::byte> bytes, std::size_t& written) override {
+        return then(PosixFiles::write(file, offset, bytes, written));
+    }
+    int sync(int file) override { return then(PosixFiles::sync(file)); }
+    int sync_folder(const std::string& path) override { return then(PosixFiles::sync_folder(path)); }
+    int rename(const std::string& from, const std::string& to) override { return then(PosixFiles::rename(from, to)); }
+
+  private:
+    int then(int result) {
+        if (--left_ == 0) { ::kill(::getpid(), SIGKILL); }
+        return result;
+    }
+    std::atomic<std::size_t> left_;
+};
+
+/// Another job sees a folder that is made and not locked yet.
+class SlowToLock : public sk::PosixFiles {
+  public:
+    int make_folder(const std::string& path) override {
+        made_ = path;
+        return PosixFiles::make_folder(path);
+    }
+    int lock(const std::string& folder, int& held) override {
+        if (folder == made_) { std::this_thread::sleep_for(std::chrono::milliseconds(3)); }
+        return PosixFiles::lock(folder, held);
+    }
+
+  private:
+    std::string made_;  // by rank 0 alone
+};
+
+}  // namespace
+
+TEST_CASE("a process that is killed after any of its file calls leaves the old step or the new one, whole") {
+    const Folder folder;
+    const std::string run = folder.file("run");
+    sk::PosixFiles sound;
+    save_on_two(run, 1, sound);
+    std::size_t old_ones = 0;
+    std::size_t new_ones = 0;
+    for (std::size_t call = 0;; ++call) {
+        CAPTURE(call);
+        const int status = status_of(start([&] {
+            Killed files(call);
+            save_on_two(run, 2, files);
+        }));
+        const std::uint64_t found = newest(run);
+        REQUIRE((found == 1 || found == 2));
+        if (!WIFSIGNALED(status)) {
+            CHECK(WEXITSTATUS(status) == 0);
+            CHECK(found == 2);
+            break;
+        }
+        CHECK(WTERMSIG(status) == SIGKILL);
+        ++(found == 1 ? old_ones : new_ones);
+        fs::remove_all(run + "/step-00000002");
+    }
+    CHECK(old_ones > 8);
+    CHECK(new_ones >= 1);
+    // What the killed ones left is gone with the last save.
+    CHECK(temporary(run) == 0);
+}
+
+TEST_CASE("two jobs save into one folder at once: every step is there, and one of two equal ones is refused") {
+    const Folder folder;
+    const std::string run = folder.file("run");
+    fs::create_directories(run);
+    constexpr std::uint64_t steps = 12;
+    const auto job = [&](std::uint64_t first) {
+        return start([&, first] {
+            SlowToLock files;
+            for (std::uint64_t step = first; step <= steps; step += 2) {
+                sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) { save(rank, run, step, files); });
+            }
+        });
+    };
+    const std::array jobs{job(1), job(2)};
+    for (const pid_t each : jobs) { CHECK(status_of(each) == 0); }
+    CHECK(temporary(run) == 0);
+    for (std::uint64_t step = steps; step > 0; --step) {
+        REQUIRE(newest(run) == step);
+        fs::remove_all(run + (step < 10 ? "/step-0000000" : "/step-000000") + std::to_string(step));
+    }
+    for (std::size_t repeat = 0; repeat < 5; ++repeat) {
+        fs::remove_all(run);
+        fs::create_directories(run);
+        const auto same = [&] {
+            return start([&] {
+                SlowToLock files;
+                save_on_two(run, 5, files);
+            });
+        };
+        const std::array both{same(), same()};
+        std::array<int, 2> codes{};
+        for (std::size_t i = 0; i < 2; ++i) { codes[i] = WEXITSTATUS(status_of(both[i])); }
+        std::sort(codes.begin(), codes.end());
+        CHECK(codes[0] == 0);
+        // Refused because the name was there before, or as it was taken.
+        CHECK((codes[1] == 2 || codes[1] == 3));
+        CHECK(newest(run) == 5);
+        CHECK(temporary(run) == 0);
+    }
+}
+
+TEST_CASE("a folder that is a file, one that nobody may write, and an index that leads out of its folder") {
+    const Folder folder;
+    std::ofstream(folder.file("file")) << "text";
+    const auto refused = [&](const std::string& path) {
+        std::array<std::string, 2> said;
+        sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+            sk::PosixFiles files;
+            said[rank.rank()] = thrown_message<sk::FileError>([&] { save(rank, path, 1, files); });
+        });
+        CHECK(said[0] == said[1]);
+        return said[0];
+    };
+    const std::string of_file = refused(folder.file("file"));
+    CHECK(of_file.find(folder.file("file")) != std::string::npos);
+    CHECK(of_file.find("ENOTDIR") != std::string::npos);
+    CHECK(refused(folder.file("file/run")).find("ENOTDIR") != std::string::npos);
+    // Nobody may, not even root.
+    CHECK(refused("/proc/self/run").find("/proc/self/run") != std::string::npos);
+
+    fs::create_directories(folder.file("model"));
+    std::ofstream(folder.file("model/model.safetensors.index.json"))
+        << R"({"metadata":{"total_size":4},"weight_map":{"layer.rows":"../outside.safetensors"}})";
+    sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+        Layer<sk::self::Engine> layer(rank, "layer");
+        const auto model = sk::groups(layer);
+        const std::string said =
+            thrown_message<sk::FileError>([&] { sk::load_model(rank, folder.file("model"), model); });
+        CHECK(said.find("index.json") != std::string::npos);
+        CHECK(said.find("outside.safetensors") == std::string::npos);  // never opened
+    });
+}
+
+}  // namespace jobs_test
