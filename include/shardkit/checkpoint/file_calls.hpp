@@ -31,11 +31,14 @@ class FileCalls {
 
     /// EEXIST when there is something of that name. Its parent exists.
     virtual int make_folder(const std::string& path) = 0;
-    /// A new file of that many zero bytes, for which there is room: ENOSPC here, and not while it is written.
-    virtual int create_file(const std::string& path, std::uint64_t bytes) = 0;
+    /// A new file without bytes.
+    virtual int create_file(const std::string& path) = 0;
     virtual int open_to_write(const std::string& path, int& file) = 0;
     virtual int open_to_read(const std::string& path, int& file, std::uint64_t& bytes) = 0;
-    /// Writes some of `bytes`, at least one, at `offset`.
+    /// The file has at least that many bytes, zeros where nothing was written, and room for them: ENOSPC here, and
+    /// not while they are written. Others may write into it meanwhile.
+    virtual int reserve(int file, std::uint64_t bytes) = 0;
+    /// Writes some of `bytes`, at least one, at `offset`, past the file's end too.
     virtual int write(int file, std::uint64_t offset, std::span<const std::byte> bytes, std::size_t& written) = 0;
     /// Reads some of `bytes`; none only at the file's end.
     virtual int read(int file, std::uint64_t offset, std::span<std::byte> bytes, std::size_t& count) = 0;
@@ -63,17 +66,9 @@ class FileCalls {
 class PosixFiles : public FileCalls {
   public:
     int make_folder(const std::string& path) override { return result(::mkdir(path.c_str(), 0777)); }
-    int create_file(const std::string& path, std::uint64_t bytes) override {
+    int create_file(const std::string& path) override {
         const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file < 0) { return errno; }
-        int error = 0;
-        if (bytes > 0) {
-            error = result(::fallocate(file, 0, 0, static_cast<off_t>(bytes)));
-            // A file system that cannot reserve finds out when it is written.
-            if (error == EOPNOTSUPP) { error = result(::ftruncate(file, static_cast<off_t>(bytes))); }
-        }
-        const int closed = result(::close(file));
-        return error != 0 ? error : closed;
+        return file < 0 ? errno : result(::close(file));
     }
     int open_to_write(const std::string& path, int& file) override {
         file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -92,6 +87,12 @@ class PosixFiles : public FileCalls {
         }
         bytes = static_cast<std::uint64_t>(status.st_size);
         return error;
+    }
+    int reserve(int file, std::uint64_t bytes) override {
+        if (bytes == 0) { return 0; }
+        const int error = result(::fallocate(file, 0, 0, static_cast<off_t>(bytes)));
+        // A file system that cannot reserve finds out when it is written. Nobody writes past `bytes`: nothing is cut.
+        return error == EOPNOTSUPP ? result(::ftruncate(file, static_cast<off_t>(bytes))) : error;
     }
     int write(int file, std::uint64_t offset, std::span<const std::byte> bytes, std::size_t& written) override {
         const auto count = ::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));

@@ -67,6 +67,12 @@ class OpenFile {
     const std::string& path() const noexcept { return path_; }
     std::uint64_t size() const noexcept { return size_; }  ///< when it was opened to be read
 
+    /// Room for so many bytes.
+    void reserve(std::uint64_t bytes) const {
+        int error = 0;
+        do { error = calls_->reserve(file_, bytes); } while (error == EINTR);
+        require(error, path_, concat("cannot be made with ", bytes, " bytes"), where_);
+    }
     void write(std::uint64_t offset, std::span<const std::byte> bytes) const {
         while (!bytes.empty()) {
             std::size_t written = 0;
@@ -128,7 +134,7 @@ inline std::string read_file(FileCalls& calls, const std::string& path, std::uin
 }
 /// A new file of these bytes, on the disk.
 inline void write_file(FileCalls& calls, const std::string& path, std::string_view text, SourceLocation where) {
-    require(calls.create_file(path, text.size()), path, "cannot be created", where);
+    require(calls.create_file(path), path, "cannot be created", where);
     OpenFile file = OpenFile::to_write(calls, path, where);
     file.write(0, std::as_bytes(std::span(text)));
     file.finish();

@@ -71,8 +71,8 @@ CheckpointFolder save(Context<Engine>& context, std::string folder, std::uint64_
     return run->commit();
 }
 
-/// The same, written beside what comes next: see PendingSave. Returns when the files are there with room for their
-/// bytes; a device's memory is read by the writer.
+/// The same, written beside what comes next: see PendingSave. Returns when the files are there, empty; the writer
+/// makes room in them, and reads a device's memory.
 template <class Engine>
 [[nodiscard]] PendingSave begin_save(Context<Engine>& context, std::string folder, std::uint64_t step,
                                      const CheckpointState<Engine>& state, SaveOptions options = {},

@@ -48,6 +48,7 @@ class SaveRun final : public MemoryReader {
     /// @param beside   it will be written beside the rank's own work
     template <class Capture>
     void begin(const Capture& capture, bool beside) {
+        beside_ = beside;
         together(*world_, where_, [&] {
             if (folder_.empty()) { throw_invalid_argument(where_, "save: the folder has no name"); }
             state_ = capture();
@@ -61,7 +62,7 @@ class SaveRun final : public MemoryReader {
     }
     /// Writes this rank's part. What fails is told in commit.
     void write() noexcept {
-        failure_ = attempt([&] { jobs_->run(calls_, temporary_, where_); });
+        failure_ = attempt([&] { jobs_->run(calls_, temporary_, beside_, where_); });
     }
     /// The same on a thread of its own, which calls the file system only; updates of the groups wait for it.
     void write_beside() {
@@ -134,8 +135,9 @@ class SaveRun final : public MemoryReader {
         make_temporary();
         for (const PlannedFile& file : plan_->files) {
             const std::string path = concat(temporary_, "/", file.name);
-            require(calls_.create_file(path, file.bytes), path, concat("cannot be made with ", file.bytes, " bytes"),
-                    where_);
+            require(calls_.create_file(path), path, "cannot be made", where_);
+            // Before anything is written, where that keeps nobody waiting.
+            if (!beside_) { OpenFile::to_write(calls_, path, where_).reserve(file.bytes); }
         }
     }
     /// Another job that looks for what was left may find the folder before it is locked, and remove it: made again.
@@ -280,6 +282,7 @@ class SaveRun final : public MemoryReader {
     std::optional<CheckpointPlan> plan_;
     std::optional<WriteJobs> jobs_;
     std::string temporary_;
+    bool beside_ = false;      // written beside the rank's own work
     bool made_ = false;        // rank 0 made it
     std::optional<int> lock_;  // and holds it
     Failure failure_;          // of the writer

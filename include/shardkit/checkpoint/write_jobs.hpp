@@ -64,8 +64,13 @@ class WriteJobs {
     bool reads_state() const {
         return std::any_of(jobs_.begin(), jobs_.end(), [](const Job& job) { return job.state; });
     }
-    /// Writes everything into the files in `folder`, and to the disk.
-    void run(FileCalls& calls, const std::string& folder, SourceLocation where) {
+    /// Writes everything into the files in `folder`, and to the disk. @param reserve  rank 0 makes room for it first
+    void run(FileCalls& calls, const std::string& folder, bool reserve, SourceLocation where) {
+        if (reserve && rank_ == 0) {
+            for (const PlannedFile& file : plan_.files) {
+                OpenFile::to_write(calls, concat(folder, "/", file.name), where).reserve(file.bytes);
+            }
+        }
         for (std::size_t begin = 0; begin < jobs_.size();) {
             const std::size_t number = jobs_[begin].file;
             OpenFile file = OpenFile::to_write(calls, concat(folder, "/", plan_.files[number].name), where);

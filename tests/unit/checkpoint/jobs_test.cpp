@@ -107,9 +107,8 @@ class Killed : public sk::PosixFiles {
   public:
     explicit Killed(std::size_t last) : left_(last + 1) {}
     int make_folder(const std::string& path) override { return then(PosixFiles::make_folder(path)); }
-    int create_file(const std::string& path, std::uint64_t bytes) override {
-        return then(PosixFiles::create_file(path, bytes));
-    }
+    int create_file(const std::string& path) override { return then(PosixFiles::create_file(path)); }
+    int reserve(int file, std::uint64_t bytes) override { return then(PosixFiles::reserve(file, bytes)); }
     int write(int file, std::uint64_t offset, std::span<const std::byte> bytes, std::size_t& written) override {
         return then(PosixFiles::write(file, offset, bytes, written));
     }
