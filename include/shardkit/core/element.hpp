@@ -79,8 +79,8 @@ concept FloatingElement = Element<T> && std::floating_point<Arithmetic<T>>;
 namespace detail {
 /// Whether every value of T goes into a Wide and back as it is.
 template <FloatingElement Wide, FloatingElement T>
-inline constexpr bool holds_exactly =
-    std::same_as<Wide, T> || (std::same_as<Wide, Arithmetic<Wide>> && sizeof(Arithmetic<T>) <= sizeof(Wide));
+inline constexpr bool holds_exactly = std::same_as<Wide, T> ||
+                                      (std::same_as<Wide, Arithmetic<Wide>> && sizeof(Arithmetic<T>) <= sizeof(Wide));
 }  // namespace detail
 
 /// The element type of T as a value.
