@@ -54,6 +54,7 @@ class FileCalls {
     virtual int rename(const std::string& from, const std::string& to) = 0;
     /// Both names at once for the other's folder.
     virtual int exchange(const std::string& a, const std::string& b) = 0;
+    /// EISDIR or EPERM for a folder.
     virtual int remove_file(const std::string& path) = 0;
     virtual int remove_folder(const std::string& path) = 0;
     /// Marks a folder as in use by this process until `unlock` or the process' end, however that comes; EWOULDBLOCK
