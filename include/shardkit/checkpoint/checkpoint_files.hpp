@@ -21,6 +21,7 @@
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
 
 namespace shardkit::detail {
 
@@ -84,6 +85,17 @@ class CheckpointFiles {
     const std::vector<std::pair<std::string, std::string>>& strings() const noexcept { return strings_; }
     /// Whether there are digests to compare with.
     bool verified() const noexcept { return verified_; }
+    const std::vector<OpenFile>& files() const noexcept { return files_; }
+    /// What tells these files from others, whatever they are called.
+    void add_to(Fnv& identity) const {
+        identity.add(step_);
+        for (const Stored& stored : tensors_) {
+            identity.add(stored.tensor.name);
+            identity.add(stored.begin);
+            identity.add(stored.tensor.bytes.size());
+            identity.add(stored.crc32c);
+        }
+    }
     std::vector<Stored>& tensors() noexcept { return tensors_; }
     const std::string& kind(const Stored& stored) const noexcept { return kinds_[stored.file]; }
     const OpenFile& file(const Stored& stored) const noexcept { return files_[stored.file]; }

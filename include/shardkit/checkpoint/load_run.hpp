@@ -43,6 +43,15 @@ class LoadRun {
             find_scalars();
             refuse_unmatched();
         });
+        Fnv identity;
+        files_->add_to(identity);
+        identity.add(options_.states ? 1 : 0);
+        identity.add(options_.subset ? 1 : 0);
+        identity.add(targets_.size());
+        require_same(world_, "load",
+                     concat(files_->files().empty() ? "nothing" : files_->files().front().path(),
+                            options_.states ? "" : ", without states", options_.subset ? ", a subset" : ""),
+                     identity.hash, where_);
         together(world_, where_, [&] { read(); });
         for (const auto& group : state_.groups) { group->end_load(); }
         if (files_->verified()) { verify(); }

@@ -23,10 +23,14 @@ class PendingSave {
     PendingSave& operator=(PendingSave&&) noexcept = default;
 
     /// Waits for the writer, and gives the checkpoint its name. Collective over the world.
-    /// @throws FileError, the same on every rank, when any file call of any rank failed: nothing of this save is left
-    CheckpointFolder commit() && {
+    /// @throws FileError, the same on every rank, when any file call of any rank failed: nothing of this save is
+    /// left;
+    ///         std::invalid_argument when ranks commit different saves; UsageError when it was committed or moved
+    ///         from
+    CheckpointFolder commit(SourceLocation where = SourceLocation::current()) && {
         const std::unique_ptr<detail::SaveRun> run = std::move(run_);
-        return run->commit();
+        if (run == nullptr) { throw_usage_error(where, "PendingSave: commit of what was committed, or moved from"); }
+        return run->commit(where);
     }
 
   private:
@@ -68,7 +72,7 @@ CheckpointFolder save(Context<Engine>& context, std::string folder, std::uint64_
     const auto run =
         detail::begin_save_run(context, std::move(folder), step, state, std::move(options), false, where);
     run->write();
-    return run->commit();
+    return run->commit(where);
 }
 
 /// The same, written beside what comes next: see PendingSave. Returns when the files are there, empty; the writer

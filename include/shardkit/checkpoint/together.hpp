@@ -148,4 +148,23 @@ void together(RankWorld& world, SourceLocation where, F&& work) {
     Failure::first(world, attempt(work), where).raise(where);
 }
 
+/// That every rank means the same: `what`, told from others by `identity`. Collective over the world.
+/// @throws std::invalid_argument on every rank, with what two of them mean
+inline void require_same(RankWorld& world, std::string_view verb, std::string_view what, std::uint64_t identity,
+                         SourceLocation where) {
+    struct Meant {
+        std::uint64_t identity = 0;
+        std::array<char, 256> what{};
+    } own;
+    own.identity = identity;
+    const std::string_view end = what.substr(what.size() - std::min(what.size(), own.what.size() - 1));
+    std::copy_n(end.data(), end.size(), own.what.data());
+    const auto all = world.gather(own, where);
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+        if (all[rank].identity == all[0].identity) { continue; }
+        throw_invalid_argument(where, verb, ": rank 0 means '", all[0].what.data(), "', rank ", rank, " '",
+                               all[rank].what.data(), "': expected the same on every rank, in the same order");
+    }
+}
+
 }  // namespace shardkit::detail

@@ -245,4 +245,51 @@ TEST_CASE("a folder that is a file, one that nobody may write, and an index that
     });
 }
 
+TEST_CASE("ranks that commit or load different things find out, and a save is committed once") {
+    const Folder folder;
+    const std::string run = folder.file("run");
+    sk::PosixFiles files;
+    save_on_two(run, 1, files);
+    save_on_two(run, 2, files);
+    std::array<std::string, 2> committed;
+    std::array<std::string, 2> loaded;
+    std::array<std::string, 2> partly;
+    std::array<std::string, 2> twice;
+    sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+        Layer<sk::threads::Engine> a(rank, "a");
+        Layer<sk::threads::Engine> b(rank, "b");
+        const auto model_a = sk::groups(a);
+        const auto model_b = sk::groups(b);
+        const std::size_t own = rank.rank();
+        committed[own] = thrown_message<std::invalid_argument>([&] {
+            sk::PendingSave first = sk::begin_save(rank, folder.file("x"), 3, sk::CheckpointState{model_a});
+            sk::PendingSave second = sk::begin_save(rank, folder.file("y"), 3, sk::CheckpointState{model_b});
+            std::move(own == 0 ? first : second).commit();
+        });
+        Layer<sk::threads::Engine> layer(rank, "layer");
+        const auto model = sk::groups(layer);
+        const sk::CheckpointState state{model};
+        loaded[own] = thrown_message<std::invalid_argument>(
+            [&] { sk::load(rank, run + (own == 0 ? "/step-00000001" : "/step-00000002"), state); });
+        partly[own] = thrown_message<std::invalid_argument>(
+            [&] { sk::load(rank, run + "/step-00000001", state, {.subset = own == 1}); });
+        twice[own] = thrown_message<sk::UsageError>([&] {
+            sk::PendingSave pending = sk::begin_save(rank, folder.file("z"), 4, state);
+            std::move(pending).commit();
+            std::move(pending).commit();  // NOLINT(bugprone-use-after-move)
+        });
+    });
+    CHECK(committed[0] == committed[1]);
+    CHECK(committed[0].find("commit: rank 0 means '" + folder.file("x/step-00000003") + "', rank 1 '" +
+                            folder.file("y/step-00000003")) != std::string::npos);
+    CHECK(temporary(folder.file("x")) + temporary(folder.file("y")) == 0);
+    CHECK(loaded[0] == loaded[1]);
+    CHECK(loaded[0].find("load: rank 0 means '" + run + "/step-00000001/") != std::string::npos);
+    CHECK(loaded[0].find("rank 1 '" + run + "/step-00000002/") != std::string::npos);
+    CHECK(partly[0] == partly[1]);
+    CHECK(partly[0].find(", a subset'") != std::string::npos);
+    CHECK(twice[0].find("PendingSave: commit of what was committed, or moved from") != std::string::npos);
+    CHECK(fs::exists(folder.file("z/step-00000004/manifest.json")));
+}
+
 }  // namespace jobs_test
