@@ -2,6 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <random>
 #include <string>
 
@@ -23,5 +26,16 @@ class Folder {
   private:
     std::filesystem::path path_;
 };
+
+/// Every file below a folder, by its name from there on.
+inline std::map<std::string, std::string> contents(const std::string& folder) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+        if (!entry.is_regular_file()) { continue; }
+        std::ifstream in(entry.path(), std::ios::binary);
+        files[std::filesystem::relative(entry.path(), folder).string()] = {std::istreambuf_iterator<char>(in), {}};
+    }
+    return files;
+}
 
 }  // namespace temporary_folder

@@ -1,29 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
-#include <shardkit/policy/shard_grad_op.hpp>
-#include <shardkit/policy/shard_optimizer.hpp>
-
 #include "../../examples/common/parse.hpp"
 #include "../../examples/common/read_flag.hpp"
 #include "options.hpp"
 
 namespace benchmarks::checkpoints {
-
-shardkit::DynamicPolicy Options::chosen_policy() const {
-    switch (policy) {
-        case 0:
-            return shardkit::DynamicPolicy(shardkit::NoShard{});
-        case 1:
-            return shardkit::DynamicPolicy(shardkit::ShardOptimizer{});
-        case 2:
-            return shardkit::DynamicPolicy(shardkit::ShardGradOp{});
-        default:
-            return shardkit::DynamicPolicy(shardkit::FullShard{});
-    }
-}
 
 std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help) {
     program::Flags flags("Times checkpoints of shardkit, and plain reads and writes of the same bytes beside each.",

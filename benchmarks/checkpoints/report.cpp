@@ -12,9 +12,9 @@
 namespace benchmarks::checkpoints {
 
 std::string table_head(const Options& o, const Machine& machine) {
-    return "# shardkit checkpoints: " + counted(o.ranks, "thread") + ", " + std::string(policy_names[o.policy]) +
-           "\n" + machine_head(machine, false, o.ranks) + "# method:  " + counted(o.rounds, "round") +
-           ", in each of which everything has its turn; medians\n#\n" +
+    return "# shardkit checkpoints: " + counted(o.ranks, "thread") + ", " +
+           program::PolicyChoice{o.policy, 0}.text() + "\n" + machine_head(machine, false, o.ranks) +
+           "# method:  " + counted(o.rounds, "round") + ", in each of which everything has its turn; medians\n#\n" +
            program::formatted("# %20s %11s %9s %11s %9s  %s\n", "what", "time (ms)", "GB/s", "limit (ms)", "of limit",
                               "limit");
 }
@@ -49,7 +49,7 @@ std::string json_report(const Options& o, const Machine& machine, const Measured
     }
     return result_text("checkpoints", machine,
                        {{"ranks", o.ranks},
-                        {"policy", policy_names[o.policy]},
+                        {"policy", program::PolicyChoice{o.policy, 0}.text()},
                         {"elements", o.elements},
                         {"rounds", o.rounds},
                         {"state_bytes", m.state_bytes},

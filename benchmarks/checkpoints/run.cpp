@@ -17,6 +17,7 @@
 #include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
+#include "../../examples/common/resident_memory.hpp"
 #include "../common/interval.hpp"
 #include "files.hpp"
 #include "model.hpp"
@@ -73,15 +74,7 @@ std::uint64_t different_bytes(const std::string& a, const std::string& b) {
     return wrong;
 }
 
-/// What the process holds, or has held since `forget_peak`, in bytes.
-std::uint64_t memory_line(const std::string& name) {
-    std::ifstream status("/proc/self/status");
-    for (std::string word; status >> word;) {
-        std::uint64_t kibibytes = 0;
-        if (word == name && status >> kibibytes) { return kibibytes * 1024; }
-    }
-    return 0;
-}
+/// The peak of ResidentMemory begins anew.
 void forget_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 std::uint64_t collectives_of(Context& context) {
@@ -161,14 +154,14 @@ class RankRun {
             std::uint64_t before = 0;
             alone([&] {
                 forget_peak();
-                before = memory_line("VmRSS:");
+                before = program::ResidentMemory::read().now;
             });
             const std::uint64_t calls_before = collectives_of(context_);
             work();
             const std::uint64_t made = collectives_of(context_) - calls_before;
             alone([&] {
                 calls = made;
-                const std::uint64_t peak = memory_line("VmHWM:");
+                const std::uint64_t peak = program::ResidentMemory::read().peak;
                 memory = peak > before ? peak - before : 0;
             });
         };

@@ -187,9 +187,9 @@ void train_and_report(const Prepared& prepared, const Processes& processes) {
               std::to_string(prepared.text.bytes.size()) + " bytes\n" + prepared.start.notes);
     }
     ResidentMemories resident;
-    resident.before = ResidentMemory::read();
+    resident.before = program::ResidentMemory::read();
     const Results results = train_and_show(prepared, reports);
-    resident.after = ResidentMemory::read();
+    resident.after = program::ResidentMemory::read();
     if (!reports) { return; }
 
     if (results.signal == 0) { print(summary(options, prepared.plan, results)); }

@@ -5,12 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <unistd.h>
 
 #include <doctest/doctest.h>
 
@@ -24,6 +23,7 @@
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
+#include "temporary_folder.hpp"
 #include "with_world.hpp"
 
 namespace checkpoint_test {
@@ -32,6 +32,7 @@ namespace {
 
 namespace sk = shardkit;
 namespace fs = std::filesystem;
+using temporary_folder::contents;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic>;
 
 struct Rows : sk::Param<"rows", float, 60, 301> {
@@ -58,16 +59,6 @@ void save(Rank& rank, const sk::DynamicPolicy& policy, const std::string& from, 
         sk::load(rank, from, state);
     }
     sk::save(rank, to, 4, state);
-}
-
-std::map<std::string, std::string> contents(const fs::path& folder) {
-    std::map<std::string, std::string> files;
-    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-        if (!entry.is_regular_file()) { continue; }
-        std::ifstream in(entry.path(), std::ios::binary);
-        files[fs::relative(entry.path(), folder).string()] = {std::istreambuf_iterator<char>(in), {}};
-    }
-    return files;
 }
 
 /// A folder of the whole job: named by the process that has started it.

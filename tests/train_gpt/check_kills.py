@@ -156,6 +156,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="shardkit-kills-") as name:
         runs = Runs(pathlib.Path(name), str(pathlib.Path(options.program).resolve()), launcher)
         ends = check(runs, options.kills, random.Random(options.seed))
+    if runs.launchers_killed:
+        print(f"{runs.launchers_killed} launchers lost sight of their ranks, and were killed")
     print(f"ok: {options.kills} kills, no committed step was lost; {ends + 1} runs came to their end with the bits of the "
           "unbroken one")
 

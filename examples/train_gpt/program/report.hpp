@@ -4,17 +4,17 @@
 #include <cstddef>
 #include <string>
 
+#include "../../common/resident_memory.hpp"
 #include "options.hpp"
 #include "plan_summary.hpp"
-#include "resident_memory.hpp"
 #include "results.hpp"
 
 namespace train_gpt {
 
 /// Resident memory just before training and after it.
 struct ResidentMemories {
-    ResidentMemory before;
-    ResidentMemory after;
+    program::ResidentMemory before;
+    program::ResidentMemory after;
 };
 
 /// The object that --json writes.

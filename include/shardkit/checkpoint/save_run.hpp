@@ -85,7 +85,9 @@ class SaveRun final : public MemoryReader {
     /// Collective over the world. @throws on every rank when it failed on one; nothing of it is left then
     CheckpointFolder commit(SourceLocation where) {
         end_writing();
-        require_same(*world_, "commit", concat(folder_, "/", step_name(step_)), identity_, where);
+        Fnv identity;
+        identity.add(temporary_);
+        require_same(*world_, "commit", concat(folder_, "/", step_name(step_)), identity.hash, where);
         give_up_on(failure_);
         const Manifest manifest = gather_digests();
         CheckpointFolder made{concat(folder_, "/", step_name(step_)), step_, {}};
@@ -123,7 +125,6 @@ class SaveRun final : public MemoryReader {
         const auto half = [&](unsigned shift) {
             return digest_text(static_cast<std::uint32_t>(first.token >> shift));
         };
-        identity_ = first.token;
         temporary_ = concat(folder_, "/", step_name(step_), temporary_mark, half(32), half(0));
     }
 
@@ -284,12 +285,11 @@ class SaveRun final : public MemoryReader {
     std::optional<CheckpointPlan> plan_;
     std::optional<WriteJobs> jobs_;
     std::string temporary_;
-    std::uint64_t identity_ = 0;  // of the save, on all ranks
-    bool beside_ = false;         // written beside the rank's own work
-    bool made_ = false;           // rank 0 made it
-    std::optional<int> lock_;     // and holds it
-    Failure failure_;             // of the writer
-    bool holds_ = false;          // the groups' updates
+    bool beside_ = false;      // written beside the rank's own work
+    bool made_ = false;        // rank 0 made it
+    std::optional<int> lock_;  // and holds it
+    Failure failure_;          // of the writer
+    bool holds_ = false;       // the groups' updates
     bool writing_ = false;
     std::mutex mutex_;
     std::condition_variable done_;

@@ -53,13 +53,11 @@ class TensorPieces {
         const IndexRange range = parameter().range;
         const IndexRange held = intersect(range, flat);
         const std::size_t size = size_of(tensor_.type);
-        for (std::size_t at = held.begin; at < held.end;) {
-            const std::size_t first = at - range.begin;
-            const std::size_t count = std::min(held.end - at, part().block() - first % part().block());
-            const std::uint64_t begin = tensor_.begin + part().whole_index(first) * size;
-            f(FileRange{begin, begin + count * size}, at);
-            at += count;
-        }
+        part().for_each_run(held.begin - range.begin, held.end - range.begin,
+                            [&](std::size_t first, std::size_t whole, std::size_t count) {
+                                const std::uint64_t begin = tensor_.begin + whole * size;
+                                f(FileRange{begin, begin + count * size}, range.begin + first);
+                            });
     }
     /// f(bytes of the file, first element in the flat buffer) for each piece that this rank is to write. Over all
     /// ranks each byte of the tensor is in one piece.

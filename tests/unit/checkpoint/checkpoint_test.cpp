@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -44,18 +43,9 @@ namespace checkpoint_test {
 
 namespace sk = shardkit;
 namespace fs = std::filesystem;
+using temporary_folder::contents;
 using temporary_folder::Folder;
 
-/// Every file below a folder, by name.
-std::map<std::string, std::string> contents(const std::string& folder) {
-    std::map<std::string, std::string> files;
-    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-        if (!entry.is_regular_file()) { continue; }
-        std::ifstream in(entry.path(), std::ios::binary);
-        files[fs::relative(entry.path(), folder).string()] = {std::istreambuf_iterator<char>(in), {}};
-    }
-    return files;
-}
 std::size_t entries(const std::string& folder) {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
 }

@@ -5,9 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +34,7 @@ namespace {
 
 namespace sk = shardkit;
 namespace fs = std::filesystem;
+using temporary_folder::contents;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic>;
 
 // Of several chunks of pinned memory and a rest, of runs over tp that are short, of fewer elements than ranks.
@@ -75,16 +73,6 @@ void save_on_host(const std::string& folder) {
         training.optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
         sk::save(rank, folder, 3, training.state);
     });
-}
-
-std::map<std::string, std::string> contents(const std::string& folder) {
-    std::map<std::string, std::string> files;
-    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-        if (!entry.is_regular_file()) { continue; }
-        std::ifstream in(entry.path(), std::ios::binary);
-        files[fs::relative(entry.path(), folder).string()] = {std::istreambuf_iterator<char>(in), {}};
-    }
-    return files;
 }
 
 enum class Way { save, begin_save, begin_save_copy };

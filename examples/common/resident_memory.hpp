@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-namespace train_gpt {
+namespace program {
 
 /// Resident memory of this process, in bytes; 0 where the system does not say.
 struct ResidentMemory {
@@ -28,4 +28,4 @@ struct ResidentMemory {
     }
 };
 
-}  // namespace train_gpt
+}  // namespace program
