@@ -60,6 +60,8 @@ class Model {
         return sum;
     }
     shardkit::CheckpointState<Engine>& state() { return state_; }
+    /// Without the optimizer.
+    shardkit::CheckpointState<Engine> parameters_alone() { return shardkit::CheckpointState<Engine>(groups()); }
 
   private:
     static std::vector<Layer> make(shardkit::Context<Engine>& context, const shardkit::DynamicPolicy& policy,

@@ -5,6 +5,7 @@ import os
 import pathlib
 
 import adamw
+import checkpoints
 import collectives
 import gpu
 import includes
@@ -13,7 +14,7 @@ import training
 from refusal import BadFlag
 from setup import Setup
 
-PARTS = {module.PART: module for module in (collectives, adamw, training, overhead, includes, gpu)}
+PARTS = {module.PART: module for module in (collectives, adamw, training, checkpoints, overhead, includes, gpu)}
 ASKED_FOR = (gpu.PART,)  # only by name: few machines have what they need
 PEERS = ("openmpi", "mpich", "gloo")
 COMPILERS = ("c++", "clang++", "nvcc")
@@ -49,7 +50,7 @@ def make_parser():
     parser.add_argument("--json", metavar="FILE", help="write the results as one JSON object")
     parser.add_argument("--rounds", metavar="N", help="turns of every side [15; with --quick 3]")
     parser.add_argument("--quick", action="store_true", help="few sizes, rounds and steps: to try the program out")
-    parser.add_argument("--ranks", metavar="LIST", default="2,4", help="of collectives and training [2,4]")
+    parser.add_argument("--ranks", metavar="LIST", default="2,4", help="of collectives, training and checkpoints [2,4]")
     parser.add_argument("--peer", metavar="LIST", default=",".join(PEERS), help="of collectives and overhead "
                         f"[{','.join(PEERS)}]")
     parser.add_argument("--policy", metavar="LIST", default=",".join(training.POLICIES), help="of training [all]")

@@ -36,7 +36,8 @@ def of_includes(row):
 
 
 TARGET_OF = {"collectives": of_collectives, "adamw": of_adamw, "overhead": of_overhead,
-             "includes": of_includes, "training": lambda row: "training_fsdp2"}
+             "includes": of_includes, "training": lambda row: "training_fsdp2",
+             "checkpoints": lambda row: f"checkpoint_{row['verb']}_dcp"}
 
 
 def evidence(result):
@@ -137,15 +138,16 @@ def chart_of(title, rows, label, name):
 
 
 def pictures(results):
-    """Of the threads engine with the fewest ranks, and of training; of the first result that has them."""
+    """Of the threads engine with the fewest ranks, of training and of checkpoints; of the first result that has them."""
+    titles = {"training": "a step of train_gpt", "checkpoints": "files of a state"}
     for part, chosen in (("collectives", lambda row: " on " not in row["ours"]["name"]),
-                         ("training", lambda row: True)):
+                         ("training", lambda row: True), ("checkpoints", lambda row: True)):
         rows = next(filter(None, ([row for row in result["rows"] if row["part"] == part and chosen(row)]
                                   for result in results)), [])
         if part == "collectives":
             rows = [row for row in rows if row["ranks"] == min(each["ranks"] for each in rows)]
         if rows:
-            what = f"{rows[0]['ranks']} ranks on threads" if part == "collectives" else "a step of train_gpt"
+            what = titles.get(part) or f"{rows[0]['ranks']} ranks on threads"
             yield (f"peers_{part}", *chart_of(f"{part}, {what}: times faster than", rows,
                                               lambda row: row["what"] if part == "collectives" else place(row)[0],
                                               lambda row: row["peer"]["name"] if part == "collectives" else place(row)[1]))

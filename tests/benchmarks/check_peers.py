@@ -18,6 +18,7 @@ BUILD = pathlib.Path(sys.argv[2])
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT / "benchmarks/peers"), str(ROOT / "benchmarks/common")]
 import adamw  # noqa: E402
+import checkpoints  # noqa: E402
 import collectives  # noqa: E402
 import includes  # noqa: E402
 import machine  # noqa: E402
@@ -63,7 +64,7 @@ def fake(facts=None, timeout=20, processes=1, name="fake", **answers):
 
 
 REFUSED = [
-    (["collect"], "part 'collect': expected collectives, adamw, training, overhead, includes"),
+    (["collect"], "part 'collect': expected collectives, adamw, training, checkpoints, overhead, includes"),
     (["--rounds", "0"], "--rounds '0': expected a whole number from 1"),
     (["--rounds", "1.5"], "--rounds '1.5': expected a whole number"),
     (["--ranks", "1"], "--ranks '1': expected a whole number from 2 to 64"),
@@ -326,6 +327,68 @@ def check_by_hand(program):
                       lambda: peer.ask("compare", folder / "values"))
 
 
+def check_checkpoints_program(folder):
+    """What the program saves is there, and loads; whatever differs afterwards is found."""
+    words = [BUILD / "benchmarks/peers/peer_checkpoints", 2, 2000]
+    with Worker("shardkit", [words]) as ours:
+        expect(ours.facts["ranks"] == 2 and ours.facts["bytes"] > 12 * 1000, "ranks and bytes of the state")
+        checkpoints.check_ours(ours, folder)
+        step = folder / "kept" / checkpoints.STEP
+        expect(sorted(path.name for path in step.rglob("*.safetensors"))
+               == ["exp_avg.safetensors", "exp_avg_sq.safetensors", "model.safetensors", "scalars.safetensors"]
+               and not (folder / "kept_model" / checkpoints.STEP / "state/exp_avg.safetensors").exists(),
+               "the state, and the model alone")
+        for to in ("disk", "cached"):
+            expect(0 < ours.ask("load", to, "state", step)["seconds"] < 60, f"loaded, {to}")
+            expect(0 < checkpoints.timed_save(ours, ("save", to, "state"), folder) < 60, f"saved, {to}")
+        expect(0 < checkpoints.begun(ours, ("begin_save", "disk", "state"), folder / "timed", "commit") < 60,
+               "begun, and committed")
+        expect(not (folder / "timed").exists(), "nothing of what was timed is left")
+        expect_raises(WrongData, ["expected disk or cached"], "an unknown place", lambda: ours.ask("load", "tape", "state", step))
+    with Worker("shardkit", [words]) as ours:
+        expect_raises(WrongData, ["expected save, begin_save and then commit"], "a commit of nothing", lambda: ours.ask("commit"))
+
+
+def check_planted_checkpoints(folder):
+    """A peer that gives back other values gets no row, nor the library when it saves other bytes."""
+    with fake(save={}, check={"wrong": 3}) as peer:
+        expect_raises(WrongData, ["dcp: 3 values differ"], "a planted value that a peer loads",
+                      lambda: checkpoints.check_peer(peer, "dcp", "dcp", folder))
+    with fake(save={}, check={}) as peer:
+        expect_raises(WrongData, ["None values differ"], "a peer that checks nothing",
+                      lambda: checkpoints.check_peer(peer, "dcp", "dcp", folder))
+    for name, text in (("kept", "a"), ("again", "b")):
+        (folder / name / checkpoints.STEP).mkdir(parents=True)
+        (folder / name / checkpoints.STEP / "model.safetensors").write_text(text, encoding="utf-8")
+    with fake(save={}, again={}) as ours:
+        expect_raises(WrongData, ["saved as other bytes"], "a planted byte", lambda: checkpoints.check_ours(ours, folder))
+    (folder / "again" / checkpoints.STEP / "model.safetensors").write_text("a", encoding="utf-8")
+    (folder / "again" / checkpoints.STEP / "more").touch()
+    with fake(save={}, again={}) as ours:
+        expect_raises(WrongData, ["saved as other bytes"], "a file more", lambda: checkpoints.check_ours(ours, folder))
+
+
+def check_checkpoints_rows():
+    """What is measured of the library stands beside each peer that it is compared with."""
+    report = Report({}, io.StringIO())
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+
+        def ask(seconds):
+            def answer(verb, *words):
+                if verb in ("save", "begin_save"):
+                    pathlib.Path(words[-1]).mkdir()
+                return {"wrong": 0, "seconds": seconds}
+            return types.SimpleNamespace(ask=answer, facts={"bytes": 12, "ranks": 2})
+
+        checkpoints.measure(ask(1.0), ask(2.5), 2, folder, types.SimpleNamespace(rounds=2), report)
+    met = {(made["verb"], made["peer"]["name"]): made["met"] for made in report.rows}
+    expect(all(made["value"]["median"] == 2.5 and made["rounds"] == 2 for made in report.rows), "times as fast")
+    expect({key for key, value in met.items() if value is False}
+           == {("save", "PyTorch DCP"), ("save", "PyTorch DCP, no sync"), ("load", "PyTorch DCP, no sync")}
+           and len(met) == 10 and set(met.values()) == {False, None}, "aims beside DCP alone", str(met))
+
+
 def check_adamw_left_out(folder):
     """Each peer of AdamW that cannot be had is left out by itself, with the reason."""
     program = folder / "no_avx2"
@@ -351,6 +414,10 @@ def main():
     check_planted_run()
     check_light_headers()
     check_worker_programs()
+    for check in (check_checkpoints_program, check_planted_checkpoints):
+        with tempfile.TemporaryDirectory() as name:
+            check(pathlib.Path(name))
+    check_checkpoints_rows()
     with tempfile.TemporaryDirectory() as name, contextlib.suppress(BrokenPipeError):
         check_adamw_left_out(pathlib.Path(name))
         check_runs(pathlib.Path(name))

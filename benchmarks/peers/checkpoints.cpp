@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// checkpoints RANKS ELEMENTS: saves and loads the state of a model that threads share out by full_shard, as its
+// input says; "cached" leaves what was written in the page cache, "disk" waits for the disk:
+//     save disk|cached state|model FOLDER        {"seconds": from the first rank's begin to the last one's end}
+//     begin_save disk|cached state|model FOLDER  the same, until it has returned
+//     commit                                     the same, of what was begun
+//     load disk|cached state|model STEP          the same
+//     again STEP FOLDER                          another model loads the step and saves what it has
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <shardkit/backend/threads/run.hpp>
+#include <shardkit/checkpoint.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+
+#include "../checkpoints/files.hpp"
+#include "../checkpoints/model.hpp"
+#include "../checkpoints/options.hpp"
+#include "../common/interval.hpp"
+#include "../common/machine.hpp"
+#include "console.hpp"
+
+namespace {
+
+using namespace benchmarks;
+using namespace benchmarks::peers;
+using Engine = shardkit::threads::Engine;
+using Context = shardkit::Context<Engine>;
+using Model = checkpoints::Model<Engine>;
+
+/// What all ranks share: the command of whom rank 0 has heard, and the files.
+struct Shared {
+    Command command;
+    std::unique_ptr<checkpoints::CountedFiles> disk = checkpoints::make_files(true);
+    std::unique_ptr<checkpoints::CountedFiles> cached = checkpoints::make_files(false);
+
+    checkpoints::CountedFiles& files() const { return one_of("disk", "cached", 1) ? *disk : *cached; }
+    /// Whether a word of the command is the first of two.
+    bool one_of(const std::string& first, const std::string& second, std::size_t index) const {
+        const std::string& word = word_at(command, index);
+        if (word != first && word != second) {
+            throw std::invalid_argument("command '" + command.front() + "': '" + word + "': expected " + first +
+                                        " or " + second);
+        }
+        return word == first;
+    }
+};
+
+/// One rank's part. Collective over the world.
+class Rank {
+  public:
+    Rank(Context& context, Shared& shared, std::uint64_t elements)
+        : context_(context),
+          shared_(shared),
+          elements_(elements),
+          model_(context, checkpoints::Options{}.chosen_policy(), elements),
+          parameters_(model_.parameters_alone()) {
+        model_.begin();
+    }
+
+    void serve() {
+        if (context_.rank() == 0) {
+            const Machine machine = Machine::read();
+            answer({{"compiler", machine.compiler},
+                    {"flags", machine.flags},
+                    {"ranks", context_.world_size()},
+                    {"bytes", model_.numel() * 12},
+                    {"pinned", false}});
+        }
+        for (;;) {
+            wait();
+            if (context_.rank() == 0) { shared_.command = words_of(read_line()); }
+            wait();
+            if (shared_.command.empty() || shared_.command.front() == "quit") { return; }
+            const auto seconds = obey();
+            if (context_.rank() == 0) {
+                answer(seconds ? nlohmann::json{{"seconds", *seconds}} : nlohmann::json::object());
+            }
+        }
+    }
+
+  private:
+    std::optional<double> obey() {
+        const Command& command = shared_.command;
+        const std::string& verb = command.front();
+        if (verb == "save") {
+            return seconds_of([&] { shardkit::save(context_, word_at(command, 3), 1, state(), options()); });
+        }
+        if (verb == "begin_save" && !pending_) {
+            return seconds_of([&] {
+                pending_ = std::make_unique<shardkit::PendingSave>(
+                    shardkit::begin_save(context_, word_at(command, 3), 1, state(), options()));
+            });
+        }
+        if (verb == "commit" && pending_) {
+            const auto seconds = seconds_of([&] { std::move(*pending_).commit(); });
+            pending_.reset();
+            return seconds;
+        }
+        if (verb == "load") {
+            return seconds_of(
+                [&] { shardkit::load(context_, word_at(command, 3), state(), {.files = &shared_.files()}); });
+        }
+        if (verb == "again") {
+            Model other(context_, checkpoints::Options{}.chosen_policy(), elements_);
+            shardkit::load(context_, word_at(command, 1), other.state(), {.files = shared_.cached.get()});
+            shardkit::save(context_, word_at(command, 2), 1, other.state(), {.files = shared_.cached.get()});
+            return std::nullopt;
+        }
+        throw std::invalid_argument("command '" + verb +
+                                    "': expected save, begin_save and then commit, load, again or quit");
+    }
+    shardkit::CheckpointState<Engine>& state() {
+        return shared_.one_of("state", "model", 2) ? model_.state() : parameters_;
+    }
+    shardkit::SaveOptions options() const { return {.files = &shared_.files()}; }
+    double seconds_of(const std::function<void()>& work) {
+        const Interval own = timed(context_, work);
+        return world_seconds(context_, std::span<const Interval>(&own, 1)).front();
+    }
+    void wait() {
+        const auto stream = context_.communication_stream();
+        shardkit::barrier(context_.world(), stream);
+        stream.synchronize();
+    }
+
+    Context& context_;
+    Shared& shared_;
+    std::uint64_t elements_;
+    Model model_;
+    shardkit::CheckpointState<Engine> parameters_;
+    std::unique_ptr<shardkit::PendingSave> pending_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return run_program("checkpoints", argc, argv, [](const Command& words) {
+        const std::size_t ranks = number_at(words, 1);
+        const std::uint64_t elements = number_at(words, 2);
+        Shared shared;
+        shardkit::threads::run(shardkit::DeviceMesh(ranks), [&](auto& rank) {
+            Context& context = rank;
+            Rank(context, shared, elements).serve();
+        });
+    });
+}
