@@ -22,11 +22,13 @@ namespace benchmarks::checkpoints {
 class PlainFiles {
   public:
     static constexpr std::size_t files = 3;  ///< parameters and two moments
-    static constexpr std::size_t bytes_a_call = std::size_t{256} << 10U;
+    static constexpr std::size_t bytes_a_call = std::size_t{1} << 20U;
 
     /// @param bytes of each file
     PlainFiles(const std::string& folder, std::uint64_t bytes, std::size_t rank, std::size_t ranks)
-        : begin_(bytes / ranks * rank), end_(rank + 1 == ranks ? bytes : bytes / ranks * (rank + 1)) {
+        : first_(rank * files / ranks),
+          begin_(bytes / ranks * rank),
+          end_(rank + 1 == ranks ? bytes : bytes / ranks * (rank + 1)) {
         for (std::size_t f = 0; f < files; ++f) {
             names_[f] = folder + "/plain" + std::to_string(f);
             memory_[f].assign(static_cast<std::size_t>(end_ - begin_), static_cast<char>('a' + f));
@@ -45,7 +47,7 @@ class PlainFiles {
     /// look(bytes) before each call.
     template <class Look>
     void write(bool to_disk, const Look& look) {
-        for (std::size_t f = 0; f < files; ++f) {
+        for (const std::size_t f : order()) {
             const int file = opened(names_[f], O_WRONLY);
             each_call(f, [&](char* memory, std::size_t count, std::uint64_t at) {
                 look(std::span<const char>(memory, count));
@@ -56,7 +58,7 @@ class PlainFiles {
         }
     }
     void read() {
-        for (std::size_t f = 0; f < files; ++f) {
+        for (const std::size_t f : order()) {
             const int file = opened(names_[f], O_RDONLY);
             each_call(f, [&](char* memory, std::size_t count, std::uint64_t at) {
                 return ::pread(file, memory, count, static_cast<off_t>(at));
@@ -94,6 +96,14 @@ class PlainFiles {
         }
     }
 
+    /// Each rank begins with another file, since only one at a time may write into one.
+    std::array<std::size_t, files> order() const {
+        std::array<std::size_t, files> all{};
+        for (std::size_t k = 0; k < files; ++k) { all[k] = (k + first_) % files; }
+        return all;
+    }
+
+    std::size_t first_;
     std::uint64_t begin_;
     std::uint64_t end_;
     std::array<std::string, files> names_;

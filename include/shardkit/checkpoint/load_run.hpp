@@ -196,12 +196,17 @@ class LoadRun {
     }
 
     void read() {
+        std::unique_ptr<MemoryCopies> copies;  // where there are values that the host cannot write
         for (Target& target : targets_) {
-            const TensorReader reader(target.tensor, *state_.groups[target.tensor.group], files_->file(*target.from),
-                                      target.from->tensor.type, world_.rank(), world_.size());
+            const SavedGroup& group = *state_.groups[target.tensor.group];
+            const SavedValues& values = *group.values[target.tensor.values];
+            if (copies == nullptr && !values.on_host) { copies = values.copies(where_); }
+            const TensorReader reader(target.tensor, group, files_->file(*target.from), target.from->tensor.type,
+                                      {world_.rank(), world_.size()}, copies.get());
             target.digest = reader.read(target.digests && files_->verified());
             ++report_.tensors;
         }
+        for (std::size_t slot = 0; copies != nullptr && slot < MemoryCopies::slots; ++slot) { copies->finish(slot); }
         for (auto& [to, bytes] : blobs_) { *to = std::move(bytes); }
     }
     /// That every byte that some rank has read is what was written. Collective over the world.

@@ -10,6 +10,7 @@
 
 #include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
+#include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/tensor_pieces.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
@@ -19,19 +20,23 @@ namespace shardkit::detail {
 /// Brings what this rank holds of a tensor from a file into its memory, and digests the pieces that it would write.
 class TensorReader {
   public:
-    /// `tensor` lies in `file` with elements of type `stored`.
+    struct Place {
+        std::size_t rank = 0;
+        std::size_t ranks = 1;
+    };
+    /// `tensor` lies in `file` with elements of type `stored`. @param copies  write memory that the host cannot
     TensorReader(const PlannedTensor& tensor, const SavedGroup& group, const OpenFile& file,
-                 safetensors::DType stored, std::size_t rank, std::size_t ranks)
+                 safetensors::DType stored, Place place, MemoryCopies* copies)
         : as_stored_(with_size(tensor, stored)),
           values_(*group.values[tensor.values]),
           file_(file),
           same_(same_elements(stored, tensor.type)),
           convert_(stored, tensor.type),
           pieces_(as_stored_, group),
-          rank_(rank),
-          ranks_(ranks) {}
+          place_(place),
+          copies_(copies) {}
 
-    /// @return this rank's part of the tensor's digest; 0 unless wanted
+    /// Order: `copies` may still be under way. @return this rank's part of the tensor's digest; 0 unless wanted
     std::uint32_t read(bool digests) const {
         std::uint32_t digest = 0;
         if (pieces_.scattered()) {
@@ -62,27 +67,36 @@ class TensorReader {
     /// Elements that follow each other in the file and in memory.
     void read_run(FileRange run, std::size_t flat, const std::vector<FileRange>& own, std::uint32_t& digest) const {
         std::vector<std::byte> staged;
-        std::vector<std::byte> converted;
-        for (std::uint64_t at = run.begin; at < run.end;) {
-            const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(chunk_bytes, run.end - at));
-            const std::size_t elements = count / file_size();
-            std::byte* const memory = host(flat);
-            std::span<std::byte> bytes(memory, count);
-            if (memory == nullptr || !same_) {
-                staged.resize(count);
-                bytes = staged;
-            }
-            file_.read(at, bytes);
-            add(digest, own, at, bytes);
-            if (memory != nullptr && !same_) {
-                convert_(staged.data(), memory, elements);
-            } else if (memory == nullptr) {
-                converted.resize(elements * size_of(values_.type));
-                convert_(staged.data(), converted.data(), elements);
-                values_.copy_in({flat, flat + elements}, converted.data());
+        for_each_chunk({flat, flat + static_cast<std::size_t>(run.size()) / file_size()},
+                       [&](std::size_t done, std::span<std::byte> memory) {
+                           const std::size_t elements = memory.size() / size_of(values_.type);
+                           const std::uint64_t at = run.begin + done * file_size();
+                           staged.resize(same_ ? 0 : elements * file_size());
+                           const std::span<std::byte> bytes = same_ ? memory : std::span<std::byte>(staged);
+                           file_.read(at, bytes);
+                           add(digest, own, at, bytes);
+                           if (!same_) { convert_(staged.data(), memory.data(), elements); }
+                       });
+    }
+    /// fill(elements before it, memory) for parts of the elements `flat`: their own memory, or what is copied there
+    /// then.
+    template <class Fill>
+    void for_each_chunk(IndexRange flat, const Fill& fill) const {
+        const std::size_t size = size_of(values_.type);
+        std::size_t most = chunk_bytes / file_size();
+        if (!values_.on_host) { most = std::min(most, copies_->capacity() / size); }
+        std::size_t slot = 0;
+        for (std::size_t at = flat.begin; at < flat.end;) {
+            const std::size_t count = std::min(most, flat.end - at);
+            const std::span<std::byte> memory(values_.memory(at), count * size);
+            if (values_.on_host) {
+                fill(at - flat.begin, memory);
+            } else {
+                fill(at - flat.begin, copies_->finish(slot).first(memory.size()));
+                copies_->begin_write(slot, memory);
+                slot = (slot + 1) % MemoryCopies::slots;
             }
             at += count;
-            flat += elements;
         }
     }
     /// Everything is read, and what this rank holds picked out of it.
@@ -96,7 +110,7 @@ class TensorReader {
         const TensorPart& part = pieces_.part();
         const FileRange all{as_stored_.begin, as_stored_.begin + as_stored_.bytes};
         std::vector<FileRange> own;
-        if (digests) { own.push_back(piece_of(all, rank_, ranks_)); }
+        if (digests) { own.push_back(piece_of(all, place_.rank, place_.ranks)); }
         std::vector<std::byte> chunk;
         std::vector<std::byte> converted;
         for (std::uint64_t at = all.begin; at < all.end; at += chunk.size()) {
@@ -118,7 +132,11 @@ class TensorReader {
                 });
             });
         }
-        if (own_memory == nullptr && !held.empty()) { values_.copy_in(held, beside.data()); }
+        if (own_memory == nullptr) {
+            for_each_chunk(held, [&](std::size_t done, std::span<std::byte> to) {
+                std::memcpy(to.data(), beside.data() + done * to_size, to.size());
+            });
+        }
     }
     /// Counts those of the bytes, which stand at `begin` of the file, that lie in pieces of this rank; sorted.
     void add(std::uint32_t& digest, const std::vector<FileRange>& own, std::uint64_t begin,
@@ -141,8 +159,8 @@ class TensorReader {
     bool same_;
     ElementConverter convert_;
     TensorPieces pieces_;
-    std::size_t rank_;
-    std::size_t ranks_;
+    Place place_;
+    MemoryCopies* copies_;
 };
 
 }  // namespace shardkit::detail

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/checkpoint/memory_reads.hpp>
+#include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/host_buffer.hpp>
@@ -49,10 +49,8 @@ class SavedValues : public SavedKind {
 
     /// The memory of element `flat` (of `loaded`): the host's, or a device's.
     virtual std::byte* memory(std::size_t flat) const noexcept = 0;
-    /// What reads a device's memory, ordered after the compute stream's work; null where the host does.
-    virtual std::unique_ptr<MemoryReads> reads(SourceLocation where) const = 0;
-    /// Elements of `loaded`. Order: after the compute stream's work; the host waits.
-    virtual void copy_in(IndexRange flat, const std::byte* from) const = 0;
+    /// What reads and writes a device's memory, ordered after the compute stream's work; null where the host does.
+    virtual std::unique_ptr<MemoryCopies> copies(SourceLocation where) const = 0;
     /// All elements of whole tensors, row-major: `use(parameter, elements)` for each of `parameters`.
     /// Collective over the shard group, and over tp where it splits a tensor; memory: the group's full buffer.
     virtual void whole(std::span<const std::size_t> parameters,
@@ -76,16 +74,12 @@ class SavedValuesOf final : public SavedValues {
     std::byte* memory(std::size_t flat) const noexcept override {
         return reinterpret_cast<std::byte*>(memory_.data() + (flat - loaded.begin));
     }
-    std::unique_ptr<MemoryReads> reads(SourceLocation where) const override {
+    std::unique_ptr<MemoryCopies> copies(SourceLocation where) const override {
         if constexpr (host_reads<Engine>) {
             return nullptr;
         } else {
-            return std::make_unique<typename Engine::MemoryReads>(context_.compute_stream(), where);
+            return std::make_unique<typename Engine::MemoryCopies>(context_.compute_stream(), where);
         }
-    }
-    void copy_in(IndexRange flat, const std::byte* from) const override {
-        Engine::Kernels::copy_in(context_.compute_stream(),
-                                 std::span<const T>(reinterpret_cast<const T*>(from), flat.size()), part(flat));
     }
     void whole(std::span<const std::size_t> parameters,
                const std::function<void(std::size_t, std::span<const std::byte>)>& use,

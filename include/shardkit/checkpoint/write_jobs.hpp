@@ -15,14 +15,14 @@
 
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
-#include <shardkit/checkpoint/memory_reads.hpp>
+#include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/checkpoint/open_file.hpp>
 #include <shardkit/checkpoint/tensor_pieces.hpp>
 
 namespace shardkit::detail {
 
 /// Bytes that are digested and written at a time: what a processor's own cache keeps between the two.
-inline constexpr std::size_t chunk_bytes = 262144;
+inline constexpr std::size_t chunk_bytes = std::size_t{1} << 20U;
 
 /// What moves elements of that many bytes between a parameter's order and a file's.
 template <class F>
@@ -71,11 +71,10 @@ class WriteJobs {
                 OpenFile::to_write(calls, concat(folder, "/", file.name), where).reserve(file.bytes);
             }
         }
-        for (std::size_t begin = 0; begin < jobs_.size();) {
-            const std::size_t number = jobs_[begin].file;
-            OpenFile file = OpenFile::to_write(calls, concat(folder, "/", plan_.files[number].name), where);
-            for (; begin < jobs_.size() && jobs_[begin].file == number; ++begin) { write(file, jobs_[begin]); }
-            file.finish();
+        // Each rank begins with another file: a file system may let one of them at a time write into a file.
+        const std::size_t files = plan_.files.size();
+        for (std::size_t f = 0; f < files; ++f) {
+            write_file(calls, folder, (f + rank_ * files / ranks_) % files, where);
         }
     }
     /// Of every tensor of every file, this rank's part.
@@ -90,6 +89,11 @@ class WriteJobs {
         bool state = false;                 ///< and what a step changes
         std::optional<std::size_t> tensor;  ///< of the file, in whose digest they count
         std::vector<std::byte> owned;       ///< where `from` leads to a copy
+    };
+
+    struct OfFile {
+        bool operator()(const Job& job, std::size_t file) const noexcept { return job.file < file; }
+        bool operator()(std::size_t file, const Job& job) const noexcept { return file < job.file; }
     };
 
     void add_text(std::size_t file, std::uint64_t at, const std::string& text) {
@@ -108,7 +112,7 @@ class WriteJobs {
         const SavedValues& values = *group.values[tensor.values];
         pieces.for_each_piece([&](FileRange bytes, std::size_t flat) {
             jobs_.push_back({file, bytes, values.memory(flat), values.on_host, true, number, {}});
-            if (!values.on_host && reads_ == nullptr) { reads_ = values.reads(where); }
+            if (!values.on_host && copies_ == nullptr) { copies_ = values.copies(where); }
         });
     }
     void copy_state() {
@@ -122,7 +126,7 @@ class WriteJobs {
             job.on_host = true;
             job.state = false;
         }
-        reads_.reset();
+        copies_.reset();
     }
     /// Tensors whose runs are short: gathered as a whole, a part of each written by every rank.
     void gather_scattered(SourceLocation where) {
@@ -166,13 +170,20 @@ class WriteJobs {
             return;
         }
         // While one is used, the next one is on its way.
-        const std::size_t most = reads_->capacity();
+        const std::size_t most = copies_->capacity();
         std::size_t slot = 0;
-        reads_->begin(slot, chunk(0, most));
-        for (std::uint64_t at = 0; at < size; at += most, slot = (slot + 1) % MemoryReads::slots) {
-            if (size - at > most) { reads_->begin((slot + 1) % MemoryReads::slots, chunk(at + most, most)); }
-            f(at, reads_->finish(slot));
+        copies_->begin_read(slot, chunk(0, most));
+        for (std::uint64_t at = 0; at < size; at += most, slot = (slot + 1) % MemoryCopies::slots) {
+            if (size - at > most) { copies_->begin_read((slot + 1) % MemoryCopies::slots, chunk(at + most, most)); }
+            f(at, copies_->finish(slot).first(chunk(at, most).size()));
         }
+    }
+    void write_file(FileCalls& calls, const std::string& folder, std::size_t number, SourceLocation where) {
+        const auto [begin, end] = std::equal_range(jobs_.begin(), jobs_.end(), number, OfFile{});
+        if (begin == end) { return; }
+        OpenFile file = OpenFile::to_write(calls, concat(folder, "/", plan_.files[number].name), where);
+        for (auto job = begin; job != end; ++job) { write(file, *job); }
+        file.finish();
     }
     void write(const OpenFile& file, const Job& job) {
         std::uint32_t remainder = 0;
@@ -190,7 +201,7 @@ class WriteJobs {
     std::size_t rank_;
     std::size_t ranks_;
     std::vector<Job> jobs_;
-    std::unique_ptr<MemoryReads> reads_;  // where there is a job that the host cannot read
+    std::unique_ptr<MemoryCopies> copies_;  // where there is a job that the host cannot read
     std::vector<std::vector<std::uint32_t>> digests_;
     std::map<std::pair<std::size_t, std::size_t>, std::vector<std::pair<std::size_t, std::size_t>>> scattered_;
 };

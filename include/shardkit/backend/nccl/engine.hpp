@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include <shardkit/backend/cuda/arena_buffer.hpp>
-#include <shardkit/backend/cuda/pinned_reads.hpp>
+#include <shardkit/backend/cuda/pinned_copies.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/comm/cost.hpp>
@@ -22,7 +22,7 @@ struct Engine {
     using Stream = gpu::TimelineRef;
     template <class T>
     using Buffer = gpu::ArenaBuffer<T>;
-    using MemoryReads = gpu::PinnedReads;
+    using MemoryCopies = gpu::PinnedCopies;
 };
 
 }  // namespace shardkit::nccl
