@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <shardkit/backend/threads/call.hpp>
+#include <shardkit/backend/threads/message.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 
 namespace shardkit::threads::detail {

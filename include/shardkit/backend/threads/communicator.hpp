@@ -9,9 +9,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
-#include <shardkit/backend/threads/call.hpp>
+#include <shardkit/backend/shared/verbs.hpp>
 #include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/backend/threads/split.hpp>
 #include <shardkit/backend/threads/world.hpp>
@@ -88,26 +87,10 @@ class Communicator {
     std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, Stream,
                            const shardkit::Call& call) const {
         return collective(call, input.data(), input.size_bytes(), output.data(), [&](const detail::Round& round) {
-            if (round.carried()) {
-                host::detail::reduce_in_rank_order<In, Out>(
-                    op, size(), input.size(), [&](std::size_t q) { return input_of<In>(round, q); },
-                    host::detail::Result<Out>{output.data()});
-                return (size() - 1) * input.size_bytes();
-            }
-            const host::detail::Store store =
-                host::detail::store_for(size() * (input.size_bytes() + output.size_bytes()));
+            shared::detail::all_reduce<In>(round, op, input.size(), output.data());
+            if (round.carried()) { return (size() - 1) * input.size_bytes(); }
             const host::detail::Chunk own =
                 host::detail::chunk_of(input.size(), std::min(sizeof(In), sizeof(Out)), rank(), size());
-            host::detail::reduce_in_rank_order<In, Out>(
-                op, size(), own.size(), [&](std::size_t q) { return input_of<In>(round, q) + own.begin; }, size(),
-                [&](std::size_t q) {
-                    const detail::Call& theirs = round.call(q);
-                    // A result that replaces its input is in the caches already.
-                    return host::detail::Result<Out>{
-                        static_cast<Out*>(theirs.output) + own.begin,
-                        theirs.output == theirs.input ? host::detail::Store::cached : store};
-                });
-            host::detail::finish(store);
             return (size() - 1) * own.size() * (sizeof(In) + sizeof(Out));
         });
     }
@@ -120,24 +103,14 @@ class Communicator {
 
     template <Element T>
     void broadcast(std::span<T> values, std::size_t root, Stream, const shardkit::Call& call) const {
-        collective(call, values.data(), values.size_bytes(), nullptr, [&](const detail::Round& round) {
-            if (rank() == root) { return; }
-            const host::detail::Store store = host::detail::store_for(size() * values.size_bytes());
-            host::detail::copy_elements(input_of<T>(round, root), values.data(), values.size(), store);
-            host::detail::finish(store);
-        });
+        collective(call, values.data(), values.size_bytes(), nullptr,
+                   [&](const detail::Round& round) { shared::detail::broadcast(round, values, root); });
     }
 
     template <Element T>
     void all_to_all(std::span<const T> sent, std::span<T> received, Stream, const shardkit::Call& call) const {
-        collective(call, sent.data(), sent.size_bytes(), nullptr, [&](const detail::Round& round) {
-            const std::size_t k = sent.size() / size();
-            const host::detail::Store store = host::detail::store_for(2 * size() * sent.size_bytes());
-            for_each_rank_from_next([&](std::size_t q) {
-                host::detail::copy_elements(input_of<T>(round, q) + rank() * k, received.data() + q * k, k, store);
-            });
-            host::detail::finish(store);
-        });
+        collective(call, sent.data(), sent.size_bytes(), nullptr,
+                   [&](const detail::Round& round) { shared::detail::all_to_all(round, sent, received); });
     }
 
     template <Element T>
@@ -173,7 +146,8 @@ class Communicator {
     std::invoke_result_t<Copy, const detail::Round&> collective(const shardkit::Call& call, const void* input,
                                                                 std::size_t input_bytes, void* output,
                                                                 Copy copy) const {
-        detail::Round round(handle_, call, input, input_bytes, output);
+        const detail::Seat seat(handle_);
+        detail::Round round(seat, call, input, input_bytes, output);
         if (!round.agreed()) { round.leave_and_throw(); }
         if constexpr (std::is_void_v<std::invoke_result_t<Copy, const detail::Round&>>) {
             copy(static_cast<const detail::Round&>(round));
@@ -186,48 +160,17 @@ class Communicator {
     }
 
     template <class T>
-    static const T* input_of(const detail::Round& round, std::size_t rank) noexcept {
-        return static_cast<const T*>(round.input(rank));
-    }
-
-    /// Begins with the own rank's successor, so that the ranks do not all read the same peer at once.
-    template <class Visit>
-    void for_each_rank_from_next(Visit visit) const noexcept {
-        const std::size_t ranks = size();
-        for (std::size_t q = rank() + 1; q < ranks; ++q) { visit(q); }
-        for (std::size_t q = 0; q <= rank(); ++q) { visit(q); }
-    }
-
-    template <class T>
     void gather(const T* shard, std::span<T> full, const shardkit::Call& call) const {
-        const std::size_t k = full.size() / size();
-        collective(call, shard, k * sizeof(T), nullptr, [&](const detail::Round& round) {
-            const bool in_place = shard == full.data() + rank() * k;
-            const host::detail::Store store =
-                host::detail::store_for(size() * (full.size_bytes() + (in_place ? 0 : k * sizeof(T))));
-            for_each_rank_from_next([&](std::size_t q) {
-                T* const place = full.data() + q * k;
-                if (place != input_of<T>(round, q)) {
-                    host::detail::copy_elements(input_of<T>(round, q), place, k, store);
-                }
-            });
-            host::detail::finish(store);
-        });
+        const std::size_t bytes = full.size() / size() * sizeof(T);
+        collective(call, shard, bytes, nullptr,
+                   [&](const detail::Round& round) { shared::detail::all_gather(round, shard, full); });
     }
 
     template <class In, class Out>
     std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const shardkit::Call& call) const {
         return collective(call, full.data(), full.size_bytes(), nullptr, [&](const detail::Round& round) {
-            const std::size_t k = full.size() / size();
-            const bool in_place = shard == static_cast<const void*>(full.data() + rank() * k);
-            const host::detail::Store store =
-                in_place ? host::detail::Store::cached
-                         : host::detail::store_for(size() * (full.size_bytes() + k * sizeof(Out)));
-            host::detail::reduce_in_rank_order<In, Out>(
-                op, size(), k, [&](std::size_t q) { return input_of<In>(round, q) + rank() * k; },
-                host::detail::Result<Out>{shard, store});
-            host::detail::finish(store);
-            return (size() - 1) * k * sizeof(In);
+            shared::detail::reduce_scatter(round, op, full, shard);
+            return (size() - 1) * (full.size() / size()) * sizeof(In);
         });
     }
 

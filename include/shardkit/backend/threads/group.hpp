@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/threads/call.hpp>
+#include <shardkit/backend/shared/round.hpp>
 #include <shardkit/backend/threads/channel.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -22,21 +22,8 @@ class World;
 /// An input of at most so many bytes travels with the call: its rank need not wait until the peers have read it.
 inline constexpr std::size_t carried_bytes = 256;
 
-/// What a rank shows its peers in one collective: its call and, if it is small, its input in the lines that follow.
-struct alignas(padding) Published {
-    alignas(64) Call call;
-    alignas(64) std::byte carried[carried_bytes];
-};
-
-/// What one rank has in a group. Only that rank writes it; its peers read `published`.
-struct Member {
-    /// The current collective and the one before it: a rank may publish its next call while a slower peer still looks
-    /// at this one, where nobody waits for the exit. It cannot publish the one after: for that all must enter the
-    /// next.
-    Published published[2];
-    alignas(padding) std::uint64_t sequence = 0;  ///< collectives before the next one
-    std::uint32_t target = 0;                     ///< the word's count at the end of the last phase
-};
+/// What one rank has in a group.
+using Member = shared::detail::Member<carried_bytes>;
 
 /// Ranks that communicate: the state behind every communicator over the same members. Owned by the World.
 class Group {

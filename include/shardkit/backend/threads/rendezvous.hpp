@@ -3,13 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
+#include <string>
 
 #include <shardkit/backend/host/copy_elements.hpp>
-#include <shardkit/backend/threads/call.hpp>
+#include <shardkit/backend/shared/round.hpp>
 #include <shardkit/backend/threads/channel.hpp>
 #include <shardkit/backend/threads/group.hpp>
+#include <shardkit/backend/threads/message.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/world.hpp>
 #include <shardkit/comm/call.hpp>
@@ -18,104 +19,57 @@
 
 namespace shardkit::threads::detail {
 
-/// One rank's way through one collective: publish the call, wait until all have entered, look at the peers' calls,
-/// let the caller move data, wait until all have left. Between entry and exit nothing throws.
-/// An input of at most `carried_bytes` is published itself, not its address, and then nobody waits for the exit: what
-/// peers read stays until all have entered the next collective. Peers' outputs may be written only if it is larger.
-class Round {
+/// A rank's seat in a group of threads.
+class Seat {
   public:
-    /// @pre `handle` outlives the round   @throws PeerError when a peer cannot come any more
-    Round(const GroupHandle& handle, const shardkit::Call& call, const void* input, std::size_t input_bytes,
-          void* output = nullptr)
-        : handle_(handle),
-          size_(handle.group->size()),
-          members_(handle.group->members()),
-          own_(handle.group->members()[handle.rank]),
-          sequence_(own_.sequence),
-          carried_(input_bytes <= carried_bytes) {
-        Published& published = own_.published[parity()];
-        published.call = {call.signature, input, output, call.where, call.subject};
-        if (carried_ && input_bytes > 0) { std::memcpy(published.carried, input, input_bytes); }
-        WaitWord& word = handle.group->word();
-        const std::uint32_t complete = next_phase();
-        if (!word.enter(complete)) { refuse(call); }
-        if (word.progress(complete) != Progress::reached) { wait(call, complete); }
-        own_.target = complete;
-        own_.sequence = sequence_ + 1;
-        const Signature& first = this->call(0).signature;
-        while (other_ < size_ && this->call(other_).signature == first) { ++other_; }
-    }
-    Round(const Round&) = delete;
-    Round& operator=(const Round&) = delete;
+    using Member = detail::Member;
+    using Word = WaitWord;
 
-    const Call& call(std::size_t rank) const noexcept { return published(rank).call; }
-    /// Where to read a rank's input. @pre agreed()
-    const void* input(std::size_t rank) const noexcept {
-        return carried_ ? published(rank).carried : published(rank).call.input;
+    /// @pre `handle` outlives the seat
+    explicit Seat(const GroupHandle& handle) noexcept : handle_(handle) {}
+
+    std::size_t rank() const noexcept { return handle_.rank; }
+    std::size_t size() const noexcept { return handle_.group->size(); }
+    Member* members() const noexcept { return handle_.group->members(); }
+    Word& word() const noexcept { return handle_.group->word(); }
+    template <class P>
+    P* at(std::size_t /*rank*/, P* address) const noexcept {
+        return address;
     }
 
-    /// Whether all ranks made the same call; the answer is the same on all of them.
-    bool agreed() const noexcept { return other_ == size_; }
-
-    /// Whether the inputs travel with the calls; once agreed, the same on all ranks.
-    bool carried() const noexcept { return carried_; }
-
-    /// After this the peers no longer look at this rank's memory, nor this rank at theirs.
-    void leave() noexcept {
-        if (!carried_) { wait_for_exit(); }
+    /// @throws PeerError when a peer cannot come any more
+    void wait(const shardkit::Call& call, std::uint64_t sequence, std::uint32_t target) const {
+        handle_.world->wait_for_entry(self(), word(), target, waiting(call, sequence), handle_.group->world_ranks());
     }
-
-    /// Leaves, then says who disagrees about what.
-    [[noreturn]] void leave_and_throw() {
-        const Call first = call(0);
-        const Call second = call(other_);
-        const Call own = call(handle_.rank);
-        wait_for_exit();
-        throw CommError("threads", shardkit::detail::concat(name(own.signature.verb), " over ", handle_.axes()),
-                        shardkit::detail::concat("the ranks disagree in call ", sequence_, ": rank ",
-                                                 handle_.world_rank(0), " calls ", text(first), ", rank ",
-                                                 handle_.world_rank(other_), " calls ", text(second)),
-                        own.where);
+    [[noreturn]] void refuse(const shardkit::Call& call, std::uint64_t sequence) const {
+        handle_.world->throw_peer_error(self(), waiting(call, sequence), handle_.group->world_ranks());
+    }
+    /// A rank that has entered also leaves: nothing that it does meanwhile throws.
+    void wait_for_exit(const shardkit::Call&, std::uint32_t target) const noexcept {
+        word().wait_for_exit(target, handle_.world->state(self()).spins);
+    }
+    template <class Disagreement>
+    [[noreturn]] void throw_disagreement(const Disagreement& found) const {
+        throw CommError("threads", shardkit::detail::concat(name(found.own.signature.verb), " over ", handle_.axes()),
+                        shardkit::detail::concat("the ranks disagree in call ", found.sequence, ": rank ",
+                                                 handle_.world_rank(0), " calls ", text(found.first), ", rank ",
+                                                 handle_.world_rank(found.other), " calls ", text(found.second)),
+                        found.own.where);
     }
 
   private:
-    static std::string text(const Call& call) {
+    static std::string text(const shared::detail::Call& call) {
         return describe(call.signature, call.where, shardkit::detail::text_of(call.subject));
     }
-    [[noreturn]] void refuse(const shardkit::Call& call) const {
-        handle_.world->throw_peer_error(self(), waiting(call), handle_.group->world_ranks());
+    Waiting waiting(const shardkit::Call& call, std::uint64_t sequence) const noexcept {
+        return {call.signature.verb, &handle_.axes(), sequence, call.where};
     }
-    void wait(const shardkit::Call& call, std::uint32_t complete) const {
-        handle_.world->wait_for_entry(self(), handle_.group->word(), complete, waiting(call),
-                                      handle_.group->world_ranks());
-    }
-    Waiting waiting(const shardkit::Call& call) const noexcept {
-        return {call.signature.verb, &handle_.axes(), sequence_, call.where};
-    }
-
-    void wait_for_exit() noexcept {
-        const std::uint32_t complete = next_phase();
-        WaitWord& word = handle_.group->word();
-        word.leave(complete);
-        word.wait_for_exit(complete, handle_.world->state(self()).spins);
-        own_.target = complete;
-    }
-
-    std::uint32_t next_phase() const noexcept {
-        return WaitWord::advanced(own_.target, static_cast<std::uint32_t>(size_));
-    }
-    std::size_t parity() const noexcept { return sequence_ % 2; }
     std::size_t self() const noexcept { return handle_.world_rank(handle_.rank); }
-    const Published& published(std::size_t rank) const noexcept { return members_[rank].published[parity()]; }
 
     const GroupHandle& handle_;
-    std::size_t size_;
-    const Member* members_;
-    Member& own_;
-    std::uint64_t sequence_;
-    bool carried_;
-    std::size_t other_ = 1;  // the lowest rank whose call differs from rank 0's
 };
+
+using Round = shared::detail::Round<Seat>;
 
 /// Says on either end that a message was of another type or count than the receiver expected.
 [[noreturn]] inline void throw_refused(const GroupHandle& handle, Verb verb, const Message& message, std::size_t from,

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/threads/call.hpp>
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/comm/call.hpp>
@@ -41,13 +40,14 @@ inline SplitResult split_group(const GroupHandle& handle, std::size_t color, std
     const Wish own{color, key};
     std::vector<Wish> wishes(size);  // made here: nothing may throw inside a round
     const auto exchange = [&](const auto& published, auto read) {
-        Round round(handle, call, &published, sizeof(published));
+        const Seat seat(handle);
+        Round round(seat, call, &published, sizeof(published));
         if (!round.agreed()) { round.leave_and_throw(); }
         read(round);
         round.leave();
     };
     exchange(own, [&](const Round& round) {
-        for (std::size_t q = 0; q < size; ++q) { wishes[q] = *static_cast<const Wish*>(round.input(q)); }
+        for (std::size_t q = 0; q < size; ++q) { wishes[q] = *round.input<Wish>(q); }
     });
 
     std::vector<Place> members;
@@ -66,7 +66,7 @@ inline SplitResult split_group(const GroupHandle& handle, std::size_t color, std
         made.group = &handle.world->make_group(std::move(world_ranks));
     }
     const Group* group = nullptr;
-    exchange(made, [&](const Round& round) { group = static_cast<const Made*>(round.input(first))->group; });
+    exchange(made, [&](const Round& round) { group = round.input<Made>(first)->group; });
     result.group = handle.world->take_group(*group);
     return result;
 }

@@ -1,157 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 
-#include <shardkit/backend/host/processor.hpp>
+#include <shardkit/backend/shared/wait_word.hpp>
 
 namespace shardkit::threads::detail {
 
-/// Two cache lines: neighbouring lines are fetched in pairs, so this is what keeps ranks out of each other's way.
-inline constexpr std::size_t padding = 128;
+using shared::detail::padding;
+using shared::detail::Progress;
+using shared::detail::SpinBudget;
 
-/// What a waiter finds in a WaitWord.
-enum class Progress : std::uint8_t { pending, reached, poisoned };
+/// How threads of one process sleep on a word.
+struct ThreadSleep {
+    std::atomic<std::uint32_t> word{0};
 
-/// How often a rank looks for what it waits for before it sleeps. Halved when all looks were in vain, doubled when
-/// it came while the rank looked: a rank that spins where processors are shared keeps away the one it waits for.
-/// The least is a few times shorter than falling asleep and waking up take. After every sixteen waits in vain the
-/// most is tried again, because waits that are always a little longer than the budget would else be slept through for
-/// ever.
-class SpinBudget {
-  public:
-    static constexpr std::uint32_t retry = 16;
-
-    /// Starts with the most; 0 always sleeps at once.
-    constexpr explicit SpinBudget(std::uint32_t most = 0) noexcept : most_(most), looks_(most) {}
-
-    constexpr std::uint32_t looks() const noexcept { return looks_; }
-    constexpr void came() noexcept {
-        vain_ = 0;
-        looks_ = std::min(most_, 2 * looks_);
-    }
-    constexpr void in_vain() noexcept {
-        ++vain_;
-        if (vain_ % retry == 0) {
-            looks_ = most_;
-        } else {
-            looks_ = vain_ > retry ? least() : std::max(least(), looks_ / 2);
-        }
-    }
-
-  private:
-    constexpr std::uint32_t least() const noexcept { return most_ / 64; }
-
-    std::uint32_t most_;
-    std::uint32_t looks_;
-    std::uint32_t vain_ = 0;  // waits in vain since the last that was not
+    void sleep(std::uint32_t seen) const noexcept { word.wait(seen, std::memory_order_acquire); }
+    void wake_all() noexcept { word.notify_all(); }
 };
 
-/// A monotonic 31-bit count of arrivals, and one poison bit, in a single atomic word, so that "did the last rank
-/// arrive before the failure or after it" has one answer that all ranks see.
-///
-/// Rule:    entries are refused once the word is poisoned, so a round that is incomplete then stays incomplete and
-///          its waiters give up; a round that is complete goes on to its end. Exits always count: a rank that has
-///          entered also leaves, so nobody's memory goes away while a peer reads it.
-/// Counts wrap around; they compare right as long as two that are compared differ by less than 2^30.
-class WaitWord {
-  public:
-    static constexpr std::uint32_t poison_bit = 0x80000000U;
-    static constexpr std::uint32_t count_mask = poison_bit - 1U;
-
-    static constexpr std::uint32_t advanced(std::uint32_t count, std::uint32_t by) noexcept {
-        return (count + by) & count_mask;
-    }
-
-    WaitWord() noexcept = default;
-    explicit WaitWord(std::uint32_t count) noexcept : word_(count & count_mask) {}
-
-    std::uint32_t count() const noexcept { return word_.load(std::memory_order_acquire) & count_mask; }
-    bool poisoned() const noexcept { return (word_.load(std::memory_order_acquire) & poison_bit) != 0; }
-    Progress progress(std::uint32_t target) const noexcept {
-        return classify(word_.load(std::memory_order_acquire), target);
-    }
-
-    /// Counts one arrival and wakes the waiters if it is the one that makes `target`; false once poisoned.
-    bool enter(std::uint32_t target) noexcept {
-        std::uint32_t old = word_.load(std::memory_order_relaxed);
-        do {
-            if ((old & poison_bit) != 0) { return false; }
-        } while (!word_.compare_exchange_weak(old, advanced(old, 1), std::memory_order_acq_rel,
-                                              std::memory_order_relaxed));
-        if (advanced(old, 1) == target) { word_.notify_all(); }
-        return true;
-    }
-
-    /// Counts `by` arrivals, poisoned or not, and wakes the waiters if that makes `target`.
-    void leave(std::uint32_t target, std::uint32_t by = 1) noexcept {
-        std::uint32_t old = word_.load(std::memory_order_relaxed);
-        while (!word_.compare_exchange_weak(old, (old & poison_bit) | advanced(old, by), std::memory_order_acq_rel,
-                                            std::memory_order_relaxed)) {}
-        if (advanced(old, by) == target) { word_.notify_all(); }
-    }
-
-    /// Replaces the count `from` by `to` and wakes the waiters; false if the count is another or poisoned.
-    bool exchange(std::uint32_t from, std::uint32_t to) noexcept {
-        if (!word_.compare_exchange_strong(from, to, std::memory_order_acq_rel, std::memory_order_acquire)) {
-            return false;
-        }
-        word_.notify_all();
-        return true;
-    }
-
-    /// From now on entries are refused; wakes everybody.
-    void poison() noexcept {
-        word_.fetch_or(poison_bit, std::memory_order_acq_rel);
-        word_.notify_all();
-    }
-
-    /// Looks once, and then as often as the budget allows.
-    Progress poll(std::uint32_t target, SpinBudget& budget) const noexcept {
-        Progress seen = progress(target);
-        if (seen != Progress::pending) { return seen; }
-        for (std::uint32_t looks = budget.looks(); looks > 0; --looks) {
-            host::detail::pause();
-            seen = progress(target);
-            if (seen != Progress::pending) {
-                budget.came();
-                return seen;
-            }
-        }
-        budget.in_vain();
-        return seen;
-    }
-
-    /// Sleeps until the target is reached or, before that, the word is poisoned.
-    Progress block(std::uint32_t target) const noexcept {
-        while (true) {
-            const std::uint32_t seen = word_.load(std::memory_order_acquire);
-            const Progress progress = classify(seen, target);
-            if (progress != Progress::pending) { return progress; }
-            word_.wait(seen, std::memory_order_acquire);
-        }
-    }
-
-    /// Returns when the target is reached, poisoned or not: the wait of those who have entered.
-    void wait_for_exit(std::uint32_t target, SpinBudget& budget) const noexcept {
-        if (poll(target, budget) == Progress::reached) { return; }
-        std::uint32_t seen = word_.load(std::memory_order_acquire);
-        while (classify(seen, target) != Progress::reached) {
-            word_.wait(seen, std::memory_order_acquire);
-            seen = word_.load(std::memory_order_acquire);
-        }
-    }
-
-  private:
-    static constexpr Progress classify(std::uint32_t word, std::uint32_t target) noexcept {
-        if (((word - target) & count_mask) < (count_mask >> 1U)) { return Progress::reached; }
-        return (word & poison_bit) != 0 ? Progress::poisoned : Progress::pending;
-    }
-
-    std::atomic<std::uint32_t> word_{0};
-};
+using WaitWord = shared::detail::WaitWord<ThreadSleep>;
 
 }  // namespace shardkit::threads::detail

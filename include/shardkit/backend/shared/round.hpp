@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <shardkit/backend/shared/wait_word.hpp>
+#include <shardkit/comm/call.hpp>
+#include <shardkit/core/source_location.hpp>
+
+namespace shardkit::shared::detail {
+
+/// One rank's part in a collective, as its peers see it. Addresses are that rank's.
+struct Call {
+    Signature signature{};
+    const void* input = nullptr;
+    void* output = nullptr;
+    SourceLocation where{};
+    const CallSubject* subject = nullptr;  ///< of the rank's journal, which outlives the call
+};
+static_assert(sizeof(Call) <= 64, "peers look at one cache line");
+
+/// What a rank shows its peers in one collective: its call and, if it is small, its input in the lines that follow.
+template <std::size_t Carried>
+struct alignas(padding) Published {
+    alignas(64) Call call;
+    alignas(64) std::byte carried[Carried];
+};
+
+/// What one rank has in a group. Only that rank writes it; its peers read `published`.
+/// An input of at most `carried_bytes` travels with the call: its rank need not wait until the peers have read it.
+template <std::size_t Carried>
+struct Member {
+    static constexpr std::size_t carried_bytes = Carried;
+
+    /// The current collective and the one before it: a rank may publish its next call while a slower peer still looks
+    /// at this one, where nobody waits for the exit. It cannot publish the one after: for that all must enter the
+    /// next.
+    Published<Carried> published[2];
+    alignas(padding) std::uint64_t sequence = 0;  ///< collectives before the next one
+    std::uint32_t target = 0;                     ///< the word's count at the end of the last phase
+};
+
+/// One rank's way through one collective of ranks that read each other's memory: publish the call, wait until all
+/// have entered, look at the peers' calls, let the caller move data, wait until all have left. An input of at most
+/// `carried_bytes` is published itself, not its address, and then nobody waits for the exit: what peers read stays
+/// until all have entered the next collective. Peers' outputs may be written only if it is larger.
+///
+/// `Seat` is the rank's place among them, and says how an engine waits:
+///     Member, rank(), size(), members(), word()     the group's memory
+///     wait(call, sequence, target)                  until the word reaches it. @throws when that cannot happen
+///     refuse(call, sequence)                        throws: the word is poisoned
+///     wait_for_exit(call, target)                   until all have left
+///     throw_disagreement(Disagreement)              throws
+///     at(rank, address)                             where this rank finds what lies at that rank's address
+template <class Seat>
+class Round {
+  public:
+    /// @pre `seat` and `call` outlive the round   @throws what Seat::wait and Seat::refuse do
+    Round(const Seat& seat, const shardkit::Call& call, const void* input, std::size_t input_bytes,
+          void* output = nullptr)
+        : seat_(seat),
+          call_(call),
+          size_(seat.size()),
+          members_(seat.members()),
+          own_(seat.members()[seat.rank()]),
+          sequence_(own_.sequence),
+          carried_(input_bytes <= Seat::Member::carried_bytes) {
+        auto& published = own_.published[parity()];
+        published.call = {call.signature, input, output, call.where, call.subject};
+        if (carried_ && input_bytes > 0) { std::memcpy(published.carried, input, input_bytes); }
+        auto& word = seat.word();
+        const std::uint32_t complete = next_phase();
+        if (!word.enter(complete)) { seat.refuse(call, sequence_); }
+        if (word.progress(complete) != Progress::reached) { seat.wait(call, sequence_, complete); }
+        own_.target = complete;
+        own_.sequence = sequence_ + 1;
+        const Signature& first = this->call(0).signature;
+        while (other_ < size_ && this->call(other_).signature == first) { ++other_; }
+    }
+    Round(const Round&) = delete;
+    Round& operator=(const Round&) = delete;
+
+    std::size_t rank() const noexcept { return seat_.rank(); }
+    std::size_t size() const noexcept { return size_; }
+    const Call& call(std::size_t rank) const noexcept { return published(rank).call; }
+    /// Where to read a rank's input. @pre agreed()
+    template <class T>
+    const T* input(std::size_t rank) const noexcept {
+        const auto& theirs = published(rank);
+        return static_cast<const T*>(carried_ ? theirs.carried : seat_.at(rank, theirs.call.input));
+    }
+    /// Where to write a rank's output. @pre agreed() and not carried()
+    template <class T>
+    T* output(std::size_t rank) const noexcept {
+        return static_cast<T*>(seat_.at(rank, call(rank).output));
+    }
+    /// Whether a rank's output is where its input was.
+    bool in_place(std::size_t rank) const noexcept { return call(rank).output == call(rank).input; }
+
+    /// Whether all ranks made the same call; the answer is the same on all of them.
+    bool agreed() const noexcept { return other_ == size_; }
+
+    /// Whether the inputs travel with the calls; once agreed, the same on all ranks.
+    bool carried() const noexcept { return carried_; }
+
+    /// After this the peers no longer look at this rank's memory, nor this rank at theirs.
+    void leave() {
+        if (!carried_) { wait_for_exit(); }
+    }
+
+    /// The first two ranks whose calls differ, and this one.
+    struct Disagreement {
+        std::uint64_t sequence;
+        std::size_t other;  ///< than rank 0
+        Call first;
+        Call second;
+        Call own;
+    };
+    /// Leaves, then says who disagrees about what.
+    [[noreturn]] void leave_and_throw() {
+        const Disagreement found{sequence_, other_, call(0), call(other_), call(seat_.rank())};
+        wait_for_exit();
+        seat_.throw_disagreement(found);
+    }
+
+  private:
+    void wait_for_exit() {
+        const std::uint32_t complete = next_phase();
+        seat_.word().leave(complete);
+        seat_.wait_for_exit(call_, complete);
+        own_.target = complete;
+    }
+
+    std::uint32_t next_phase() const noexcept {
+        return Seat::Word::advanced(own_.target, static_cast<std::uint32_t>(size_));
+    }
+    std::size_t parity() const noexcept { return sequence_ % 2; }
+    const auto& published(std::size_t rank) const noexcept { return members_[rank].published[parity()]; }
+
+    const Seat& seat_;
+    const shardkit::Call& call_;
+    std::size_t size_;
+    const typename Seat::Member* members_;
+    typename Seat::Member& own_;
+    std::uint64_t sequence_;
+    bool carried_;
+    std::size_t other_ = 1;  // the lowest rank whose call differs from rank 0's
+};
+
+}  // namespace shardkit::shared::detail

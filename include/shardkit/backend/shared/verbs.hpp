@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include <shardkit/backend/host/copy_elements.hpp>
+#include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/comm/reduce_op.hpp>
+
+// What a rank does between the entry and the exit of a collective whose peers' memory it reads and writes, for every
+// engine whose ranks see each other's memory. Nothing here throws or waits. `Round`: shared/round.hpp.
+
+namespace shardkit::shared::detail {
+
+/// Begins with the own rank's successor, so that the ranks do not all read the same peer at once.
+template <class Round, class Visit>
+void for_each_rank_from_next(const Round& round, Visit visit) noexcept {
+    const std::size_t ranks = round.size();
+    for (std::size_t q = round.rank() + 1; q < ranks; ++q) { visit(q); }
+    for (std::size_t q = 0; q <= round.rank(); ++q) { visit(q); }
+}
+
+template <class T, class Round>
+void all_gather(const Round& round, const T* shard, std::span<T> full) noexcept {
+    const std::size_t k = full.size() / round.size();
+    const bool in_place = shard == full.data() + round.rank() * k;
+    const host::detail::Store store =
+        host::detail::store_for(round.size() * (full.size_bytes() + (in_place ? 0 : k * sizeof(T))));
+    for_each_rank_from_next(round, [&](std::size_t q) {
+        T* const place = full.data() + q * k;
+        const T* const from = round.template input<T>(q);
+        if (place != from) { host::detail::copy_elements(from, place, k, store); }
+    });
+    host::detail::finish(store);
+}
+
+/// `shard` may be this rank's piece of `full`.
+template <class In, class Out, class Round>
+void reduce_scatter(const Round& round, ReduceOp op, std::span<const In> full, Out* shard) noexcept {
+    const std::size_t k = full.size() / round.size();
+    const std::size_t begin = round.rank() * k;
+    const bool in_place = shard == static_cast<const void*>(full.data() + begin);
+    const host::detail::Store store =
+        in_place ? host::detail::Store::cached
+                 : host::detail::store_for(round.size() * (full.size_bytes() + k * sizeof(Out)));
+    host::detail::reduce_in_rank_order<In, Out>(
+        op, round.size(), k, [&](std::size_t q) { return round.template input<In>(q) + begin; },
+        host::detail::Result<Out>{shard, store});
+    host::detail::finish(store);
+}
+
+/// Each rank reduces one chunk and writes it to all ranks. What travels with the calls every rank reduces as a whole.
+template <class In, class Out, class Round>
+void all_reduce(const Round& round, ReduceOp op, std::size_t count, Out* output) noexcept {
+    const std::size_t ranks = round.size();
+    if (round.carried()) {
+        host::detail::reduce_in_rank_order<In, Out>(
+            op, ranks, count, [&](std::size_t q) { return round.template input<In>(q); },
+            host::detail::Result<Out>{output});
+        return;
+    }
+    const host::detail::Store store = host::detail::store_for(ranks * count * (sizeof(In) + sizeof(Out)));
+    const host::detail::Chunk own =
+        host::detail::chunk_of(count, std::min(sizeof(In), sizeof(Out)), round.rank(), ranks);
+    host::detail::reduce_in_rank_order<In, Out>(
+        op, ranks, own.size(), [&](std::size_t q) { return round.template input<In>(q) + own.begin; }, ranks,
+        [&](std::size_t q) {
+            // A result that replaces its input is in the caches already.
+            return host::detail::Result<Out>{round.template output<Out>(q) + own.begin,
+                                             round.in_place(q) ? host::detail::Store::cached : store};
+        });
+    host::detail::finish(store);
+}
+
+template <class T, class Round>
+void broadcast(const Round& round, std::span<T> values, std::size_t root) noexcept {
+    if (round.rank() == root) { return; }
+    const host::detail::Store store = host::detail::store_for(round.size() * values.size_bytes());
+    host::detail::copy_elements(round.template input<T>(root), values.data(), values.size(), store);
+    host::detail::finish(store);
+}
+
+template <class T, class Round>
+void all_to_all(const Round& round, std::span<const T> sent, std::span<T> received) noexcept {
+    const std::size_t k = sent.size() / round.size();
+    const host::detail::Store store = host::detail::store_for(2 * round.size() * sent.size_bytes());
+    for_each_rank_from_next(round, [&](std::size_t q) {
+        host::detail::copy_elements(round.template input<T>(q) + round.rank() * k, received.data() + q * k, k, store);
+    });
+    host::detail::finish(store);
+}
+
+}  // namespace shardkit::shared::detail
