@@ -38,7 +38,7 @@ class DeviceCopy {
     /// Gives the GPU `times` copies back to back and waits for them.
     void call(std::size_t, std::size_t times) {
         for (std::size_t i = 0; i < times; ++i) {
-            shardkit::gpu::check(
+            shardkit::gpu::detail::check(
                 cudaMemcpyAsync(to_.data(), from_.data(), to_.size(), cudaMemcpyDeviceToDevice, stream_.native()),
                 "cudaMemcpyAsync");
         }

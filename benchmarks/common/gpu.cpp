@@ -29,7 +29,7 @@ std::string driver_version() {
 
 std::string runtime_version() {
     int version = 0;
-    shardkit::gpu::check(cudaRuntimeGetVersion(&version), "cudaRuntimeGetVersion");
+    shardkit::gpu::detail::check(cudaRuntimeGetVersion(&version), "cudaRuntimeGetVersion");
     return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
@@ -38,7 +38,8 @@ std::string runtime_version() {
 Gpu Gpu::read(const std::string& flag, std::size_t number, std::size_t wanted) {
     require_gpus(flag, number, wanted);
     cudaDeviceProp properties{};
-    shardkit::gpu::check(cudaGetDeviceProperties(&properties, static_cast<int>(number)), "cudaGetDeviceProperties");
+    shardkit::gpu::detail::check(cudaGetDeviceProperties(&properties, static_cast<int>(number)),
+                                 "cudaGetDeviceProperties");
     Gpu gpu;
     gpu.name = properties.name;
     gpu.memory = properties.totalGlobalMem;

@@ -26,7 +26,7 @@ class GraphWorkload final : public Workload {
         workload_.prepare();
     }
     void call(std::size_t times) override {
-        using shardkit::gpu::check;
+        using shardkit::gpu::detail::check;
         if (executable_ == nullptr) { capture(); }
         for (std::size_t i = 0; i < times; ++i) {
             check(cudaGraphLaunch(executable_, streams_.compute.native()), "cudaGraphLaunch");
@@ -42,7 +42,7 @@ class GraphWorkload final : public Workload {
 
   private:
     void capture() {
-        using shardkit::gpu::check;
+        using shardkit::gpu::detail::check;
         const auto [compute, communication] = streams_;
         cudaGraph_t graph = nullptr;
         communication.synchronize();

@@ -35,24 +35,25 @@ struct Kernels : host_functions::Kernels {
 
     template <class From, class To>
     static void convert(const Stream& stream, std::span<const From> from, std::span<To> to) {
-        shardkit::gpu::convert(Launch(stream), from, to);
+        shardkit::gpu::detail::convert(Launch(stream), from, to);
     }
     template <class Addend, class Sum>
     static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total) {
-        shardkit::gpu::accumulate(Launch(stream), addend, total);
+        shardkit::gpu::detail::accumulate(Launch(stream), addend, total);
     }
     template <class Update, class Spans>
     static void update(const Stream& stream, std::span<const shardkit::UpdateRange> ranges, const Update* updates,
                        const std::uint32_t* skip, const Spans& spans) {
-        shardkit::gpu::update(Launch(stream), ranges, updates, skip, spans);
+        shardkit::gpu::detail::update(Launch(stream), ranges, updates, skip, spans);
     }
     template <class T>
     static void pack(const Stream& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {
-        shardkit::gpu::copy_tensors<shardkit::gpu::PackDirection::pack>(Launch(stream), table, flat);
+        shardkit::gpu::detail::copy_tensors<shardkit::gpu::detail::PackDirection::pack>(Launch(stream), table, flat);
     }
     template <class T>
     static void unpack(const Stream& stream, std::span<const shardkit::TensorPiece<T>> table, std::span<T> flat) {
-        shardkit::gpu::copy_tensors<shardkit::gpu::PackDirection::unpack>(Launch(stream), table, flat);
+        shardkit::gpu::detail::copy_tensors<shardkit::gpu::detail::PackDirection::unpack>(Launch(stream), table,
+                                                                                          flat);
     }
 };
 

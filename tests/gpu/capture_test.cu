@@ -17,7 +17,7 @@
 
 namespace sk = shardkit;
 namespace test = shardkit::test;
-using sk::gpu::check;
+using sk::gpu::detail::check;
 
 TEST_CASE("a CUDA graph of the kernels gives what the calls give, launch after launch") {
     test::GpuMachine gpu;

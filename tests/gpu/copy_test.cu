@@ -19,7 +19,7 @@ TEST_CASE("copy_in and copy_out are ordered by the stream, and done when they re
     test::GpuMachine gpu;
     const std::size_t size = std::size_t{1} << 22U;
     const auto there = test::array(gpu.machine(), std::vector<float>(size));
-    sk::gpu::PinnedBuffer<float> pinned(size);
+    sk::gpu::detail::PinnedBuffer<float> pinned(size);
     for (int round = 0; round < 5; ++round) {
         for (float& element : pinned.span()) { element = static_cast<float>(round); }
         Kernels::copy_in(gpu.stream(), std::span<const float>(pinned.span()), there.span());

@@ -25,12 +25,12 @@ namespace {
 
 /// AdamW's pass under a name of its own: libkernels.a has the one that is not fused.
 struct FusedPass {
-    sk::gpu::UpdatePass<sk::AdamWUpdate<float>, float, sk::bf16, float, 2> pass;
+    sk::gpu::detail::UpdatePass<sk::AdamWUpdate<float>, float, sk::bf16, float, 2> pass;
     constexpr void operator()(std::uint64_t vector) const { pass(vector); }
 };
 
 struct FusedLaunch {
-    sk::gpu::DeviceLaunch launch;
+    sk::gpu::detail::DeviceLaunch launch;
     template <class Pass>
     void operator()(std::uint64_t count, const Pass& pass, std::string_view kernel) const {
         launch(count, FusedPass{pass}, kernel);
@@ -56,8 +56,8 @@ TEST_CASE("AdamW with fused multiply-adds stays within two units in the last pla
     const auto runs_there = test::array(machine, runs);
     const auto updates_there = test::array(machine, updates);
     const auto spans = arrays.spans();
-    sk::gpu::update(FusedLaunch{sk::gpu::DeviceLaunch(gpu.stream())}, runs_there.view(), updates_there.view().data(),
-                    static_cast<const std::uint32_t*>(nullptr), spans);
+    sk::gpu::detail::update(FusedLaunch{sk::gpu::detail::DeviceLaunch(gpu.stream())}, runs_there.view(),
+                            updates_there.view().data(), static_cast<const std::uint32_t*>(nullptr), spans);
     const std::vector<float> before = data.master;
     data.step(runs, updates);
     std::vector<float> master(size);

@@ -26,7 +26,7 @@ class GpuMachine {
   private:
     gpu::Stream stream_;
     gpu::Timeline timeline_;
-    gpu::DeviceBuffer<std::byte> memory_;
+    gpu::detail::DeviceBuffer<std::byte> memory_;
     Machine machine_;
 };
 

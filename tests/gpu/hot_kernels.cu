@@ -10,9 +10,9 @@ using namespace shardkit;
 using namespace shardkit::gpu;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
-#define NORM(T)                                                                                              \
-    template void shardkit::gpu::norm_partial(const TimelineRef&, std::span<const NormPiece<T>>, IndexRange, \
-                                              const double*, double*);
+#define NORM(T)                                                                                                      \
+    template void shardkit::gpu::detail::norm_partial(const TimelineRef&, std::span<const NormPiece<T>>, IndexRange, \
+                                                      const double*, double*);
 
 LAUNCH(PackPass<float, PackDirection::pack>)
 #ifndef PLANTED

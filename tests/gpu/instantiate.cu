@@ -8,7 +8,7 @@
 
 using shardkit::bf16;
 using shardkit::fp16;
-using shardkit::gpu::DeviceLaunch;
+using shardkit::gpu::detail::DeviceLaunch;
 using namespace shardkit;  // no name of which shadows a vendor's
 using namespace shardkit::gpu;
 

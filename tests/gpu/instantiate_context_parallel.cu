@@ -6,7 +6,7 @@
 // What attention over cp gives to Kernels::for_each_index.
 
 namespace sk = shardkit;
-using shardkit::gpu::DeviceLaunch;
+using shardkit::gpu::detail::DeviceLaunch;
 
 #define FOR_EACH(...) \
     template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;

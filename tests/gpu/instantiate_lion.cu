@@ -8,8 +8,8 @@
 
 // Lion's kernel for each of the 64 combinations of element types.
 
-using shardkit::gpu::DeviceLaunch;
-using shardkit::gpu::UpdatePass;
+using shardkit::gpu::detail::DeviceLaunch;
+using shardkit::gpu::detail::UpdatePass;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
 #define LION(Master, Gather, Gradient) \
@@ -18,8 +18,8 @@ using shardkit::gpu::UpdatePass;
 EACH_PRECISION(LION)
 
 // Batches of it.
-#define BATCH(Master, Gather, Gradient) \
-    LAUNCH(shardkit::gpu::BatchPass<    \
+#define BATCH(Master, Gather, Gradient)      \
+    LAUNCH(shardkit::gpu::detail::BatchPass< \
            UpdatePass<shardkit::LionUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>>)
 
 EACH_DEFAULT_PRECISION(BATCH)

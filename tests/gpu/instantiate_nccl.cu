@@ -6,7 +6,7 @@
 
 using shardkit::bf16;
 using shardkit::fp16;
-using shardkit::gpu::DeviceLaunch;
+using shardkit::gpu::detail::DeviceLaunch;
 using shardkit::nccl::detail::Extreme;
 
 #define EXTREME(In, Out) \

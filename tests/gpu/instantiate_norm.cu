@@ -5,8 +5,8 @@
 
 using shardkit::IndexRange;
 using shardkit::NormPiece;
-using shardkit::gpu::norm_partial;
 using shardkit::gpu::TimelineRef;
+using shardkit::gpu::detail::norm_partial;
 
 template void norm_partial(const TimelineRef&, std::span<const NormPiece<double>>, IndexRange, const double*,
                            double*);

@@ -8,8 +8,8 @@
 
 // SGD's kernels, without and with momentum, for each of the 64 combinations of element types.
 
-using shardkit::gpu::DeviceLaunch;
-using shardkit::gpu::UpdatePass;
+using shardkit::gpu::detail::DeviceLaunch;
+using shardkit::gpu::detail::UpdatePass;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
 #define SGD_PLAIN(Master, Gather, Gradient) \
@@ -21,8 +21,8 @@ EACH_PRECISION(SGD_PLAIN)
 EACH_PRECISION(SGD_MOMENTUM)
 
 // Batches of it.
-#define BATCH(Master, Gather, Gradient) \
-    LAUNCH(shardkit::gpu::BatchPass<    \
+#define BATCH(Master, Gather, Gradient)      \
+    LAUNCH(shardkit::gpu::detail::BatchPass< \
            UpdatePass<shardkit::SgdUpdate<shardkit::Arithmetic<Master>>, Master, Gather, Gradient, 1>>)
 
 EACH_DEFAULT_PRECISION(BATCH)

@@ -6,8 +6,8 @@
 // What the core gives to Kernels::run_once: the scalars of norms and steps.
 
 namespace sk = shardkit;
-using shardkit::gpu::DeviceLaunch;
-using shardkit::gpu::RunOnce;
+using shardkit::gpu::detail::DeviceLaunch;
+using shardkit::gpu::detail::RunOnce;
 
 #define RUN(...) \
     template void DeviceLaunch::operator()(std::uint64_t, const RunOnce<__VA_ARGS__>&, std::string_view) const;

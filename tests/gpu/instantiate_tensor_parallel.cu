@@ -8,7 +8,7 @@
 // What layers that tp splits give to Kernels::for_each_index, for tokens that are 32-bit numbers.
 
 namespace sk = shardkit;
-using shardkit::gpu::DeviceLaunch;
+using shardkit::gpu::detail::DeviceLaunch;
 
 #define FOR_EACH(...) \
     template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;

@@ -39,7 +39,7 @@ bool has_room(std::string_view what, std::size_t bytes) {
     }
     std::size_t free = 0;
     std::size_t total = 0;
-    sk::gpu::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    sk::gpu::detail::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     const std::size_t needed = bytes + gibi / 2;
     if (free >= needed) { return true; }
     skip(sk::detail::concat(what, ": needs ", (needed + gibi - 1) / gibi, " GiB of GPU memory, ", free / gibi,
@@ -69,7 +69,7 @@ class Large {
     }
 
   private:
-    sk::gpu::DeviceBuffer<T> memory_;
+    sk::gpu::detail::DeviceBuffer<T> memory_;
     sk::gpu::TimelineRef stream_;
 };
 

@@ -42,11 +42,11 @@ sk::nccl::Options impatient(const Place& place) {
 bool is_last(const Place& place) { return place.rank + 1 == place.ranks; }
 
 /// Sums for which the host does not wait.
-void sum(sk::nccl::World& world, const sk::gpu::ArenaBuffer<float>& values) {
+void sum(sk::nccl::World& world, const sk::gpu::detail::ArenaBuffer<float>& values) {
     const auto stream = world.streams().communication;
     sk::all_reduce_in_place(Engine::Communicator(world), sk::ReduceOp::sum, values.span(), stream);
 }
-void sum_and_wait(sk::nccl::World& world, const sk::gpu::ArenaBuffer<float>& values) {
+void sum_and_wait(sk::nccl::World& world, const sk::gpu::detail::ArenaBuffer<float>& values) {
     sum(world, values);
     world.streams().communication.synchronize();
 }
@@ -86,7 +86,7 @@ TEST_CASE("a rank: a loop without waits" * doctest::skip()) {
             const auto compute = world.streams().compute;
             for (std::size_t step = 0; step < 100'000; ++step) {
                 for (int i = 0; i < 50; ++i) {
-                    sk::gpu::check(cudaMemsetAsync(values.data(), 0, 4, compute.native()), "cudaMemsetAsync");
+                    sk::gpu::detail::check(cudaMemsetAsync(values.data(), 0, 4, compute.native()), "cudaMemsetAsync");
                 }
                 world.streams().communication.wait(compute.record());
                 sum(world, values);
@@ -115,7 +115,7 @@ TEST_CASE("a rank: a graph that lives" * doctest::skip()) {
 
 TEST_CASE("a rank: borrowed" * doctest::skip()) {
     const Place place = Place::read();
-    sk::gpu::check(cudaSetDevice(place.options().device), "cudaSetDevice");
+    sk::gpu::detail::check(cudaSetDevice(place.options().device), "cudaSetDevice");
     ncclComm_t own = nullptr;
     REQUIRE(ncclCommInitRank(&own, static_cast<int>(place.ranks), place.id.native(), static_cast<int>(place.rank)) ==
             ncclSuccess);

@@ -110,15 +110,15 @@ TEST_CASE("a rank: training" * doctest::skip()) {
 
 TEST_CASE("a rank: memory" * doctest::skip()) {
     const Place place = Place::read();
-    sk::gpu::check(cudaSetDevice(place.options().device), "cudaSetDevice");
-    sk::gpu::check(cudaFree(nullptr), "cudaFree");  // makes CUDA's context
+    sk::gpu::detail::check(cudaSetDevice(place.options().device), "cudaSetDevice");
+    sk::gpu::detail::check(cudaFree(nullptr), "cudaFree");  // makes CUDA's context
     // Of all ranks on this GPU, which stand still meanwhile.
     const auto mebibytes_taken = [] {
         constexpr std::chrono::milliseconds others_get_here(500);
         std::this_thread::sleep_for(others_get_here);
         std::size_t left = 0;
         std::size_t all = 0;
-        sk::gpu::check(cudaMemGetInfo(&left, &all), "cudaMemGetInfo");
+        sk::gpu::detail::check(cudaMemGetInfo(&left, &all), "cudaMemGetInfo");
         std::this_thread::sleep_for(others_get_here);
         return static_cast<double>(all - left) / (1U << 20U);
     };
@@ -143,8 +143,8 @@ TEST_CASE("a rank: memory" * doctest::skip()) {
     steps(10);
     CHECK(taken[5] == taken[4]);  // what NCCL takes at a first verb of a kind it takes once
     if (place.rank == 0) {
-        const std::size_t sharing = (place.ranks + static_cast<std::size_t>(sk::gpu::device_count()) - 1) /
-                                    static_cast<std::size_t>(sk::gpu::device_count());
+        const std::size_t sharing = (place.ranks + static_cast<std::size_t>(sk::gpu::detail::device_count()) - 1) /
+                                    static_cast<std::size_t>(sk::gpu::detail::device_count());
         std::printf(
             "measured: MiB of a GPU with %zu of %zu ranks: World %.0f, first verb %.0f, containers %.0f, first step "
             "%.0f, ten more %.0f\n",

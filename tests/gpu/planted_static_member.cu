@@ -10,10 +10,10 @@ namespace {
 
 template <class Work>
 struct Launch {
-    using Call = void (shardkit::gpu::DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const;
-    static inline const Call call = &shardkit::gpu::DeviceLaunch::operator()<Work>;
+    using Call = void (shardkit::gpu::detail::DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const;
+    static inline const Call call = &shardkit::gpu::detail::DeviceLaunch::operator()<Work>;
 };
 
 }  // namespace
 
-template struct Launch<shardkit::gpu::RunOnce<shardkit::test::Multiply>>;
+template struct Launch<shardkit::gpu::detail::RunOnce<shardkit::test::Multiply>>;

@@ -58,11 +58,11 @@ inline std::string variable(const char* name) {
 }
 
 /// Whether so many ranks share GPUs here.
-inline bool shares(std::size_t ranks) { return static_cast<std::size_t>(sk::gpu::device_count()) < ranks; }
+inline bool shares(std::size_t ranks) { return static_cast<std::size_t>(sk::gpu::detail::device_count()) < ranks; }
 
 /// Why `ranks` ranks cannot run here; empty when they can.
 inline std::string obstacle(std::size_t ranks) {
-    const auto devices = static_cast<std::size_t>(sk::gpu::device_count());
+    const auto devices = static_cast<std::size_t>(sk::gpu::detail::device_count());
     if (devices >= ranks) { return ""; }
     const int loaded = sk::nccl::library_version();
     const std::string needs = sk::detail::concat(ranks, " ranks on ", devices, " GPU(s) need ");
@@ -107,7 +107,7 @@ struct Place {
     }
     sk::nccl::Options options() const {
         sk::nccl::Options options;
-        options.device = static_cast<int>(rank) % sk::gpu::device_count();
+        options.device = static_cast<int>(rank) % sk::gpu::detail::device_count();
         options.timeout = rank_timeout;
         options.arena_chunk_bytes = std::size_t{8} << 20U;
         options.staging_bytes = std::size_t{1} << 20U;

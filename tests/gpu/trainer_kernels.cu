@@ -7,8 +7,8 @@
 // What the trainer of the tests gives to Kernels::run_once: the user's own kernels.
 
 using shardkit::bf16;
-using shardkit::gpu::DeviceLaunch;
-using shardkit::gpu::RunOnce;
+using shardkit::gpu::detail::DeviceLaunch;
+using shardkit::gpu::detail::RunOnce;
 using step_trainer::Backward;
 using step_trainer::Forward;
 using step_trainer::Note;

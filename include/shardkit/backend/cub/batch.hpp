@@ -11,7 +11,7 @@
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// A pass among others of its kind, in a table on the device. `end`: of its works, counted from the table's start;
 /// alone, their number.
@@ -52,4 +52,4 @@ void run_batch(const Launch& launch, const LaunchBatch<BatchEntry<Pass>>& batch,
     launch(batch.end - batch.begin, all, kernel);
 }
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

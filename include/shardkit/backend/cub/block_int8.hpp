@@ -11,7 +11,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/quantize/block_int8.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// Quantises to BlockInt8<Block>. `group` neighbouring threads share a block: each keeps its elements in registers
 /// between their largest magnitude, which the group finds by shuffles, and their codes. On the host the first of them
@@ -134,7 +134,7 @@ struct DequantizePass {
     };
     template <std::size_t N>
     constexpr Loaded<N> load(std::uint64_t position) const {
-        return {gpu::load<N>(codes + position), scales[position / Block]};
+        return {detail::load<N>(codes + position), scales[position / Block]};
     }
     template <std::size_t N>
     constexpr void finish(std::uint64_t position, const Loaded<N>& of) const {
@@ -146,21 +146,17 @@ struct DequantizePass {
     }
 };
 
-namespace detail {
-
 /// A tiling whose packs begin where the spans do, or none at all.
 template <class Tiles>
 Tiles from_start(Tiles tiling) noexcept {
     return {tiling.count, 0, tiling.aligned && tiling.shift == 0};
 }
 
-}  // namespace detail
-
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// As the host's shardkit::quantize, in one launch, with the same bits.
 template <std::size_t Block, FloatingElement T, class Launch>
@@ -169,7 +165,7 @@ void quantize(const Launch& launch, std::span<const T> from, std::span<std::int8
     using Pass = QuantizePass<T, Block>;
     require_size("quantize", "codes", codes.size(), from.size(), where);
     require_size("quantize", "scales", scales.size(), BlockInt8<Block>::blocks(from.size()), where);
-    const auto tiling = detail::from_start(tile<Pass::lanes>(from.size(), from.data(), codes.data()));
+    const auto tiling = from_start(tile<Pass::lanes>(from.size(), from.data(), codes.data()));
     const Pass pass{from.data(), codes.data(), scales.data(), from.size(), tiling.aligned};
     launch(pass.indices(), pass, "quantize");
 }
@@ -182,8 +178,8 @@ void dequantize(const Launch& launch, std::span<const std::int8_t> codes, std::s
     require_size("dequantize", "to", to.size(), codes.size(), where);
     require_size("dequantize", "scales", scales.size(), BlockInt8<Block>::blocks(codes.size()), where);
     const Pass pass{codes.data(), scales.data(), to.data(),
-                    detail::from_start(tile<Pass::lanes, Pass::vectors>(to.size(), codes.data(), to.data()))};
+                    from_start(tile<Pass::lanes, Pass::vectors>(to.size(), codes.data(), to.data()))};
     launch(pass.tiling.indices(), pass, "dequantize");
 }
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

@@ -12,7 +12,7 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// The host's elements into the engine's memory, or back.
 /// Order:  in the stream's; waits for the stream, so not for use inside a step or a graph capture.
@@ -22,11 +22,11 @@ void copy(const gpu::TimelineRef& stream, std::span<const T> from, std::span<T> 
     static_assert(std::is_trivially_copyable_v<T>);
     require_size("copy", "to", to.size(), from.size(), where);
     if (from.empty()) { return; }
-    const gpu::DeviceGuard on_device(stream.device());
+    const DeviceGuard on_device(stream.device());
     // Copies of memory that is not pinned may wait inside the call, where no Watch can end them.
     stream.synchronize();
-    gpu::check(cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), kind, stream.native()), "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), kind, stream.native()), "cudaMemcpyAsync");
     stream.synchronize();
 }
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

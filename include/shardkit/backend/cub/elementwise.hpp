@@ -10,7 +10,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// A pass over elements: to[i] = value
 template <Element T>
@@ -51,7 +51,7 @@ struct ConvertPass {
 
     template <std::size_t N>
     constexpr AlignedPack<From, N> load(std::uint64_t position) const {
-        return gpu::load<N>(from + position);
+        return detail::load<N>(from + position);
     }
     template <std::size_t N>
     constexpr void finish(std::uint64_t position, const AlignedPack<From, N>& pack) const {
@@ -90,7 +90,7 @@ struct ConvertRowsPass {
 
         template <std::size_t N>
         constexpr AlignedPack<From, N> load(std::uint64_t position) const {
-            return gpu::load<N>(from + position);
+            return detail::load<N>(from + position);
         }
         template <std::size_t N>
         constexpr void finish(std::uint64_t position, const AlignedPack<From, N>& pack) const {
@@ -119,7 +119,7 @@ struct AccumulatePass {
     };
     template <std::size_t N>
     constexpr Loaded<N> load(std::uint64_t position) const {
-        return {gpu::load<N>(addend + position), gpu::load<N>(total + position)};
+        return {detail::load<N>(addend + position), detail::load<N>(total + position)};
     }
     template <std::size_t N>
     constexpr void finish(std::uint64_t position, Loaded<N> of) const {
@@ -152,7 +152,7 @@ struct ScalePass {
 
         template <std::size_t N>
         constexpr AlignedPack<T, N> load(std::uint64_t position) const {
-            return gpu::load<N>(to + position);
+            return detail::load<N>(to + position);
         }
         template <std::size_t N>
         constexpr void finish(std::uint64_t position, AlignedPack<T, N> pack) const {
@@ -162,11 +162,11 @@ struct ScalePass {
     };
 };
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// Sets every element to `value`, in one launch.
 /// @post every element of `to` is `value`
@@ -224,4 +224,4 @@ void scale(const Launch& launch, std::span<T> to, const double* factor) {
     launch(pass.tiling.indices(), pass, "scale");
 }
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

@@ -43,98 +43,98 @@ struct Kernels {
 
     template <Element T>
     static void fill(const Stream& stream, std::span<T> to, std::type_identity_t<T> value) {
-        gpu::fill(DeviceLaunch(stream), to, value);
+        detail::fill(detail::DeviceLaunch(stream), to, value);
     }
     template <FloatingElement From, FloatingElement To>
     static void convert(const Stream& stream, std::span<const From> from, std::span<To> to,
                         SourceLocation where = SourceLocation::current()) {
-        gpu::convert(DeviceLaunch(stream), from, to, where);
+        detail::convert(detail::DeviceLaunch(stream), from, to, where);
     }
     /// Rows of `columns` elements that lie `stride` apart, packed and rounded.
     template <FloatingElement From, FloatingElement To>
     static void convert_rows(const Stream& stream, const From* from, std::size_t stride, std::span<To> to,
                              std::size_t columns) {
-        gpu::convert_rows(DeviceLaunch(stream), from, stride, to, columns);
+        detail::convert_rows(detail::DeviceLaunch(stream), from, stride, to, columns);
     }
     template <FloatingElement Addend, FloatingElement Sum>
     static void accumulate(const Stream& stream, std::span<const Addend> addend, std::span<Sum> total,
                            SourceLocation where = SourceLocation::current()) {
-        gpu::accumulate(DeviceLaunch(stream), addend, total, where);
+        detail::accumulate(detail::DeviceLaunch(stream), addend, total, where);
     }
     template <FloatingElement T>
     static void scale(const Stream& stream, std::span<T> to, const double* factor) {
-        gpu::scale(DeviceLaunch(stream), to, factor);
+        detail::scale(detail::DeviceLaunch(stream), to, factor);
     }
 
     /// Returns when `from`, the host's, may be reused.
     template <class T>
     static void copy_in(const Stream& stream, std::span<const T> from, std::span<T> to,
                         SourceLocation where = SourceLocation::current()) {
-        gpu::copy(stream, from, to, cudaMemcpyHostToDevice, where);
+        detail::copy(stream, from, to, cudaMemcpyHostToDevice, where);
     }
     /// Returns when `to`, the host's, holds the elements.
     template <class T>
     static void copy_out(const Stream& stream, std::span<const T> from, std::span<T> to,
                          SourceLocation where = SourceLocation::current()) {
-        gpu::copy(stream, from, to, cudaMemcpyDeviceToHost, where);
+        detail::copy(stream, from, to, cudaMemcpyDeviceToHost, where);
     }
 
     /// work(), once, on the device.
     template <class Work>
     static void run_once(const Stream& stream, const Work& work) {
-        DeviceLaunch{stream}(1, RunOnce<Work>{work}, "run_once");
+        detail::DeviceLaunch{stream}(1, detail::RunOnce<Work>{work}, "run_once");
     }
 
     /// work(i) for every i below n, in any order.
     template <class Work>
     static void for_each_index(const Stream& stream, std::uint64_t n, const Work& work) {
-        DeviceLaunch{stream}(n, work, "for_each_index");
+        detail::DeviceLaunch{stream}(n, work, "for_each_index");
     }
 
     template <FloatingElement T>
     static void norm_partial(const Stream& stream, std::span<const NormPiece<T>> pieces, IndexRange positions,
                              const double* scale, double* into) {
-        gpu::norm_partial(stream, pieces, positions, scale, into);
+        detail::norm_partial(stream, pieces, positions, scale, into);
     }
     template <class Master, class Gather, class Gradient, std::size_t StateCount,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(const Stream& stream, std::span<const UpdateRange> ranges, const Update* updates,
                        const std::uint32_t* skip, const UpdateSpans<Master, Gather, Gradient, StateCount>& spans,
                        SourceLocation where = SourceLocation::current()) {
-        gpu::update(DeviceLaunch(stream), ranges, updates, skip, spans, where);
+        detail::update(detail::DeviceLaunch(stream), ranges, updates, skip, spans, where);
     }
     /// What `update` does with these, as an entry for update_batch.
     template <class Master, class Gather, class Gradient, std::size_t StateCount,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static auto update_entry(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
                              const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
-        const auto pass = gpu::update_pass(ranges, updates, skip, spans);
-        return batch_entry(pass, pass.tiling.indices());
+        const auto pass = detail::update_pass(ranges, updates, skip, spans);
+        return detail::batch_entry(pass, pass.tiling.indices());
     }
     /// Many updates in one launch; no two of the same elements.
     template <class Pass>
-    static void update_batch(const Stream& stream, const LaunchBatch<BatchEntry<Pass>>& batch) {
-        gpu::run_batch(DeviceLaunch(stream), batch, "update_batch");
+    static void update_batch(const Stream& stream, const LaunchBatch<detail::BatchEntry<Pass>>& batch) {
+        detail::run_batch(detail::DeviceLaunch(stream), batch, "update_batch");
     }
 
     template <Element T>
     static void pack(const Stream& stream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
-        copy_tensors<PackDirection::pack>(DeviceLaunch(stream), table, flat);
+        detail::copy_tensors<detail::PackDirection::pack>(detail::DeviceLaunch(stream), table, flat);
     }
     template <Element T>
     static void unpack(const Stream& stream, std::span<const TensorPiece<T>> table, std::span<T> flat) {
-        copy_tensors<PackDirection::unpack>(DeviceLaunch(stream), table, flat);
+        detail::copy_tensors<detail::PackDirection::unpack>(detail::DeviceLaunch(stream), table, flat);
     }
 
     template <std::size_t Block = BlockInt8<>::block, FloatingElement T>
     static void quantize(const Stream& stream, std::span<const T> from, std::span<std::int8_t> codes,
                          std::span<float> scales, SourceLocation where = SourceLocation::current()) {
-        gpu::quantize<Block>(DeviceLaunch(stream), from, codes, scales, where);
+        detail::quantize<Block>(detail::DeviceLaunch(stream), from, codes, scales, where);
     }
     template <std::size_t Block = BlockInt8<>::block, FloatingElement T>
     static void dequantize(const Stream& stream, std::span<const std::int8_t> codes, std::span<const float> scales,
                            std::span<T> to, SourceLocation where = SourceLocation::current()) {
-        gpu::dequantize<Block>(DeviceLaunch(stream), codes, scales, to, where);
+        detail::dequantize<Block>(detail::DeviceLaunch(stream), codes, scales, to, where);
     }
 };
 

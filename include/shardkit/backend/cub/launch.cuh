@@ -13,14 +13,18 @@
 #include <shardkit/backend/cuda/device.hpp>
 #include <shardkit/backend/cuda/error.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 template <class Work>
 void DeviceLaunch::operator()(std::uint64_t count, const Work& work, std::string_view kernel) const {
     if (count == 0) { return; }
-    const gpu::DeviceGuard on_device(stream_.device());
-    gpu::check(::cub::DeviceFor::Bulk(count, work, stream_.native()), kernel);
+    const DeviceGuard on_device(stream_.device());
+    check(::cub::DeviceFor::Bulk(count, work, stream_.native()), kernel);
 }
+
+}  // namespace shardkit::gpu::detail
+
+namespace shardkit::gpu {
 
 /// Explicitly instantiated in a file of nvcc's, the device code of each Work and the launch that other files link
 /// with:
@@ -29,8 +33,8 @@ void DeviceLaunch::operator()(std::uint64_t count, const Work& work, std::string
 /// names (13.0; the launch then ends with cudaErrorInvalidDeviceFunction).
 template <class... Work>
 struct Launches {
-    using Calls = std::tuple<void (DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const...>;
-    static Calls calls() { return Calls(&DeviceLaunch::operator()<Work>...); }
+    using Calls = std::tuple<void (detail::DeviceLaunch::*)(std::uint64_t, const Work&, std::string_view) const...>;
+    static Calls calls() { return Calls(&detail::DeviceLaunch::operator()<Work>...); }
 };
 
 }  // namespace shardkit::gpu

@@ -7,7 +7,7 @@
 
 #include <shardkit/backend/cuda/timeline.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// A work without index as one with an index.
 template <class Work>
@@ -35,4 +35,4 @@ class DeviceLaunch {
     gpu::TimelineRef stream_;
 };
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

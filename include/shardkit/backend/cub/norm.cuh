@@ -18,9 +18,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 
-namespace shardkit::gpu {
-
-namespace detail {
+namespace shardkit::gpu::detail {
 
 /// Blocks of a norm: as many as an SM holds at once, so that none waits for another.
 inline constexpr unsigned norm_threads = 256;
@@ -64,10 +62,9 @@ __global__ void __launch_bounds__(norm_threads, norm_blocks_per_sm)
 
 template <class Pass>
 void launch_norm(const gpu::TimelineRef& stream, const Pass& pass, double* into) {
-    const gpu::DeviceGuard on_device(stream.device());
+    const DeviceGuard on_device(stream.device());
     int sms = 0;
-    gpu::check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, stream.device()),
-               "cudaDeviceGetAttribute");
+    check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, stream.device()), "cudaDeviceGetAttribute");
     const std::uint64_t most = std::uint64_t{norm_blocks_per_sm} * static_cast<unsigned>(sms);
     const auto blocks = static_cast<unsigned>(std::min(most, (pass.indices() + norm_threads - 1) / norm_threads));
     const std::size_t needed = offsetof(NormScratch, sums) + blocks * sizeof(shardkit::detail::NormPartial);
@@ -79,17 +76,15 @@ void launch_norm(const gpu::TimelineRef& stream, const Pass& pass, double* into)
     }
     norm_kernel<<<blocks, norm_threads, 0, stream.native()>>>(pass, reinterpret_cast<NormScratch*>(scratch.data()),
                                                               AddToNorm{into});
-    gpu::check(cudaGetLastError(), "norm_partial");
+    check(cudaGetLastError(), "norm_partial");
 }
-
-}  // namespace detail
 
 /// The definition of what norm.hpp declares.
 template <FloatingElement T>
 void norm_partial(const gpu::TimelineRef& stream, std::span<const NormPiece<T>> pieces, IndexRange positions,
                   const double* scale, double* into) {
     if (pieces.empty()) { return; }
-    detail::launch_norm(stream, norm_pass(pieces, positions, scale), into);
+    launch_norm(stream, norm_pass(pieces, positions, scale), into);
 }
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

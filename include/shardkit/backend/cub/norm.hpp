@@ -14,7 +14,7 @@
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/optim/norm_table.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// The sum of two; CUB's reduction operator.
 struct AddNormPartials {
@@ -99,7 +99,7 @@ struct NormPass {
 
             template <std::size_t N>
             constexpr AlignedPack<T, N> load(std::uint64_t position) const {
-                return gpu::load<N>(elements + (position - begin));
+                return detail::load<N>(elements + (position - begin));
             }
             template <std::size_t N>
             constexpr void finish(std::uint64_t /*position*/, const AlignedPack<T, N>& pack) const {
@@ -140,4 +140,4 @@ template <FloatingElement T>
 void norm_partial(const gpu::TimelineRef& stream, std::span<const NormPiece<T>> pieces, IndexRange positions,
                   const double* scale, double* into);
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

@@ -12,7 +12,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/index_range.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// Refuses spans of a kernel that differ in size.
 /// @throws std::invalid_argument naming kernel and span unless given == expected
@@ -123,8 +123,6 @@ struct Tiling {
     }
 };
 
-namespace detail {
-
 /// Elements from the last address before `at` (or from `at` itself) where a pack may lie.
 template <std::size_t Lanes, class T>
 constexpr std::uint32_t elements_past_pack(const T* at) noexcept {
@@ -132,15 +130,13 @@ constexpr std::uint32_t elements_past_pack(const T* at) noexcept {
     return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at) % alignment / sizeof(T));
 }
 
-}  // namespace detail
-
 /// The tiling of `count` elements of spans that start at `starts`; null stands for a span that the pass leaves out.
 /// Spans whose starts are unlike within a pack, in elements, are not `aligned`.
 template <std::size_t Lanes, std::size_t Vectors = 1, class First, class... T>
 constexpr Tiling<Lanes, Vectors> tile(std::uint64_t count, const First* first, const T*... starts) noexcept {
-    const std::uint32_t shift = detail::elements_past_pack<Lanes>(first);
+    const std::uint32_t shift = elements_past_pack<Lanes>(first);
     [[maybe_unused]] const auto agrees = [&](const auto* at) {
-        return at == nullptr || detail::elements_past_pack<Lanes>(at) == shift;
+        return at == nullptr || elements_past_pack<Lanes>(at) == shift;
     };
     const bool aligned = (agrees(starts) && ...);
     return {count, aligned ? shift : 0, aligned};
@@ -162,8 +158,6 @@ constexpr std::size_t first_ending_after(const Range* ranges, std::size_t count,
     }
     return low;
 }
-
-namespace detail {
 
 template <class Range>
 constexpr bool holds(const Range& range, IndexRange positions) {
@@ -234,8 +228,6 @@ struct TakeParts {
     }
 };
 
-}  // namespace detail
-
 /// An index's share of a pass whose step is
 ///     step.template load<N>(position)              what the elements [position, position + N) are computed from
 ///     step.template finish<N>(position, loaded)    computes and stores them
@@ -244,9 +236,9 @@ template <std::size_t Lanes, std::size_t Vectors, class Step>
 constexpr void for_each_pack(const Tiling<Lanes, Vectors>& tiling, std::uint64_t index, const Step& step) {
     const IndexRange chunk = tiling.chunk(index);
     if (tiling.takes_packs_throughout(chunk)) {
-        detail::TakePacks<Lanes, Vectors>{tiling.vector(index, 0).begin}(step);
+        TakePacks<Lanes, Vectors>{tiling.vector(index, 0).begin}(step);
     } else {
-        detail::TakeParts<Lanes, Vectors>{tiling, index, chunk}(step);
+        TakeParts<Lanes, Vectors>{tiling, index, chunk}(step);
     }
 }
 
@@ -259,16 +251,16 @@ constexpr void for_each_pack_in(const Tiling<Lanes, Vectors>& tiling, std::uint6
     std::size_t at = first_ending_after(ranges, count, chunk.begin);
     if (at == count) { return; }
     const Range range = ranges[at];
-    if (tiling.takes_packs_throughout(chunk) && detail::holds(range, chunk)) {
-        pass.in(range, detail::TakePacks<Lanes, Vectors>{tiling.vector(index, 0).begin});
+    if (tiling.takes_packs_throughout(chunk) && holds(range, chunk)) {
+        pass.in(range, TakePacks<Lanes, Vectors>{tiling.vector(index, 0).begin});
         return;
     }
 #ifdef __CUDA_ARCH__
 #pragma unroll 1
 #endif
     for (; at < count && ranges[at].begin < chunk.end; ++at) {
-        pass.in(ranges[at], detail::TakeParts<Lanes, Vectors>{tiling, index, {ranges[at].begin, ranges[at].end}});
+        pass.in(ranges[at], TakeParts<Lanes, Vectors>{tiling, index, {ranges[at].begin, ranges[at].end}});
     }
 }
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

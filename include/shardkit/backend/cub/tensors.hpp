@@ -9,7 +9,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// Which way a PackPass copies: tensors into the flat buffer, or back.
 enum class PackDirection : std::uint8_t { pack, unpack };
@@ -52,9 +52,9 @@ struct PackPass {
         template <std::size_t N>
         constexpr AlignedPack<T, N> load(std::uint64_t position) const {
             if constexpr (Direction == PackDirection::unpack) {
-                return gpu::load<N>(flat + position);
+                return detail::load<N>(flat + position);
             } else if constexpr (Alike) {
-                return gpu::load<N>(tensor + (position - begin));
+                return detail::load<N>(tensor + (position - begin));
             } else {
                 AlignedPack<T, N> pack{};
                 for (std::size_t i = 0; i < N; ++i) { pack.lane[i] = tensor[position - begin + i]; }
@@ -74,11 +74,11 @@ struct PackPass {
     };
 };
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// Copies every tensor of `table` into its place in `flat` (pack), or out of it (unpack); padding is left alone.
 /// Cost:  one launch for all tensors, whatever their number.
@@ -92,4 +92,4 @@ void copy_tensors(const Launch& launch, std::span<const TensorPiece<T>> table, s
     launch(pass.tiling.indices(), pass, Direction == PackDirection::pack ? "pack" : "unpack");
 }
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

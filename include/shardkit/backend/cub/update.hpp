@@ -16,7 +16,7 @@
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// One step of an optimizer over the elements in `ranges`; see UpdateSpans for the pointers.
 /// `gathered` is null where the master itself is gathered, `skip` where no step is ever left out.
@@ -72,9 +72,9 @@ struct UpdatePass {
       private:
         template <std::size_t N, std::size_t... S>
         constexpr Loaded<N> load(std::uint64_t position, std::index_sequence<S...>) const {
-            return {gpu::load<N>(pass.gradient + position),
-                    gpu::load<N>(pass.master + position),
-                    {gpu::load<N>(pass.states[S] + position)...}};
+            return {detail::load<N>(pass.gradient + position),
+                    detail::load<N>(pass.master + position),
+                    {detail::load<N>(pass.states[S] + position)...}};
         }
         template <std::size_t N, std::size_t... S>
         constexpr void apply(std::uint64_t position, Loaded<N>& of, std::index_sequence<S...>) const {
@@ -132,4 +132,4 @@ void update(const Launch& launch, std::span<const UpdateRange> ranges, const Upd
     launch(pass.tiling.indices(), pass, "update");
 }
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

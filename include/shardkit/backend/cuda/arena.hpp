@@ -17,7 +17,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// Where an Arena takes its chunks from: DeviceChunks (cudaMalloc), or a communication library's allocator.
 class ChunkSource {
@@ -176,4 +176,4 @@ class DeviceChunks final : public ChunkSource {
     int device_;
 };
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

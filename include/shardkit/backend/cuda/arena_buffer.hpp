@@ -14,7 +14,7 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/element.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// Device memory for `size` elements of type T out of an Arena, zeroed; the Buffer of the engines that run on CUDA
 /// devices, whichever device is selected when it is made. Move-only. Zero elements take no memory.
@@ -66,4 +66,4 @@ class ArenaBuffer {
     std::size_t size_ = 0;
 };
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// How often a host that waits looks whether it is over: without rest at first, then ever more rarely. It rests for a
 /// sixteenth of the time that it has waited, at most 1 ms, and so comes at most that much late.
@@ -27,4 +27,4 @@ class Backoff {
     Clock::time_point begin_ = Clock::now();
 };
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

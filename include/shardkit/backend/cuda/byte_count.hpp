@@ -8,7 +8,7 @@
 
 #include <shardkit/core/error.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// The bytes of `size` elements of `element_bytes`, for memory that `owner` is about to take.
 /// @throws std::length_error naming both when they exceed the address space
@@ -22,4 +22,4 @@ inline std::size_t byte_count(std::string_view owner, std::size_t size, std::siz
     return size * element_bytes;
 }
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

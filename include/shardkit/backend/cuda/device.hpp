@@ -9,7 +9,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// The device that this thread's calls go to.
 /// @throws Error
@@ -62,15 +62,19 @@ constexpr int device_of(std::size_t local_rank, int visible) noexcept {
     return visible == 1 ? 0 : static_cast<int>(local_rank);
 }
 
+}  // namespace shardkit::gpu::detail
+
+namespace shardkit::gpu {
+
 /// The GPU of this machine's rank number `local_rank`: one rank per GPU, or the only one that this process sees.
 /// @throws std::invalid_argument when this machine has too few GPUs; Error when it has none
 inline int local_device(std::size_t local_rank, SourceLocation where = SourceLocation::current()) {
-    const int count = device_count(where);
-    if (!has_device(local_rank, count)) {
+    const int count = detail::device_count(where);
+    if (!detail::has_device(local_rank, count)) {
         throw_invalid_argument(where, "local rank ", local_rank, ", but this machine has ", count,
                                " GPUs; expected a local rank below ", count);
     }
-    return device_of(local_rank, count);
+    return detail::device_of(local_rank, count);
 }
 
 }  // namespace shardkit::gpu

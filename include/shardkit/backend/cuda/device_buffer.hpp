@@ -13,7 +13,7 @@
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// Memory of the current device for `size` elements of type T by cudaMalloc, zeroed in the order of `stream`; other
 /// streams wait for that one before they use it. Move-only. Zero elements take no memory.
@@ -61,4 +61,4 @@ class DeviceBuffer {
     std::size_t size_ = 0;
 };
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

@@ -35,15 +35,6 @@ class Error : public std::runtime_error {
     SourceLocation where_;
 };
 
-/// Throws unless `code` is cudaSuccess. The runtime's last error of this thread is cleared first, so that the next
-/// call that looks at it does not report this one again.
-/// @throws Error with `call`, the runtime's text and the caller's line
-inline void check(cudaError_t code, std::string_view call, SourceLocation where = SourceLocation::current()) {
-    if (code == cudaSuccess) { return; }
-    static_cast<void>(cudaGetLastError());
-    throw Error(code, call, where);
-}
-
 /// A GPU has no memory for a chunk: what containers get as std::bad_alloc, and name their group to.
 class OutOfMemory : public std::bad_alloc {
   public:
@@ -58,3 +49,16 @@ class OutOfMemory : public std::bad_alloc {
 };
 
 }  // namespace shardkit::gpu
+
+namespace shardkit::gpu::detail {
+
+/// Throws unless `code` is cudaSuccess. The runtime's last error of this thread is cleared first, so that the next
+/// call that looks at it does not report this one again.
+/// @throws Error with `call`, the runtime's text and the caller's line
+inline void check(cudaError_t code, std::string_view call, SourceLocation where = SourceLocation::current()) {
+    if (code == cudaSuccess) { return; }
+    static_cast<void>(cudaGetLastError());
+    throw Error(code, call, where);
+}
+
+}  // namespace shardkit::gpu::detail

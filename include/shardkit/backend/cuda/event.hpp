@@ -28,13 +28,13 @@ class EventRef {
             static_cast<void>(cudaGetLastError());
             return false;
         }
-        check(code, "cudaEventQuery", where);
+        detail::check(code, "cudaEventQuery", where);
         return true;
     }
     /// Waits in the host until it happened.
     /// @throws Error, also for earlier work of the device that failed
     void synchronize(SourceLocation where = SourceLocation::current()) const {
-        check(cudaEventSynchronize(event_), "cudaEventSynchronize", where);
+        detail::check(cudaEventSynchronize(event_), "cudaEventSynchronize", where);
     }
 
   private:
@@ -46,7 +46,7 @@ class Event {
   public:
     /// @throws Error
     explicit Event(SourceLocation where = SourceLocation::current()) {
-        check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags", where);
+        detail::check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags", where);
     }
     Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
     Event& operator=(Event&& other) noexcept {
@@ -64,6 +64,10 @@ class Event {
   private:
     cudaEvent_t event_ = nullptr;
 };
+
+}  // namespace shardkit::gpu
+
+namespace shardkit::gpu::detail {
 
 /// A fixed number of events that take turns in marking points of one stream. A slot that is recorded again marks a
 /// later point of the same stream, so that who waits for the earlier one waits for more and never for less.
@@ -90,4 +94,4 @@ class EventRing {
     std::size_t next_ = 0;
 };
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

@@ -10,9 +10,8 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/core/error.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
-namespace detail {
 inline cudaPointerAttributes pointer_attributes(const void* pointer, SourceLocation where) {
     cudaPointerAttributes attributes{};
     check(cudaPointerGetAttributes(&attributes, pointer), "cudaPointerGetAttributes", where);
@@ -24,8 +23,6 @@ inline std::string describe(const cudaPointerAttributes& attributes) {
     }
     return attributes.type == cudaMemoryTypeManaged ? "managed memory" : "host memory";
 }
-}  // namespace detail
-
 /// Refuses what a kernel or a collective of `device` must not be given: host memory, pinned too, and another device's
 /// memory. Managed memory belongs to both sides. Zero bytes pass, whatever the pointer.
 /// Cost:    a look-up in the driver's tables; waits for nothing and is allowed during a capture.
@@ -33,10 +30,10 @@ inline std::string describe(const cudaPointerAttributes& attributes) {
 inline void require_device_memory(const void* pointer, std::size_t bytes, int device, std::string_view what,
                                   SourceLocation where = SourceLocation::current()) {
     if (bytes == 0) { return; }
-    const cudaPointerAttributes given = detail::pointer_attributes(pointer, where);
+    const cudaPointerAttributes given = pointer_attributes(pointer, where);
     const bool own = given.type == cudaMemoryTypeDevice && given.device == device;
     if (!own && given.type != cudaMemoryTypeManaged) {
-        throw_invalid_argument(where, what, ": ", pointer == nullptr ? "a null pointer" : detail::describe(given),
+        throw_invalid_argument(where, what, ": ", pointer == nullptr ? "a null pointer" : describe(given),
                                " given, device memory of GPU ", device, " expected");
     }
 }
@@ -47,10 +44,10 @@ inline void require_host_memory(const void* pointer, std::size_t bytes, std::str
                                 SourceLocation where = SourceLocation::current()) {
     if (bytes == 0) { return; }
     if (pointer == nullptr) { throw_invalid_argument(where, what, ": a null pointer given, host memory expected"); }
-    const cudaPointerAttributes given = detail::pointer_attributes(pointer, where);
+    const cudaPointerAttributes given = pointer_attributes(pointer, where);
     if (given.type == cudaMemoryTypeDevice) {
-        throw_invalid_argument(where, what, ": ", detail::describe(given), " given, host memory expected");
+        throw_invalid_argument(where, what, ": ", describe(given), " given, host memory expected");
     }
 }
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

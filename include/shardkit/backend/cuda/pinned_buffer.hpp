@@ -13,7 +13,7 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// Host memory for `size` elements of type T that devices copy from and to without staging (cudaMallocHost), zeroed.
 /// Move-only. Zero elements take no memory.
@@ -56,4 +56,4 @@ class PinnedBuffer {
     std::size_t size_ = 0;
 };
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

@@ -16,7 +16,7 @@
 #include <shardkit/checkpoint/memory_copies.hpp>
 #include <shardkit/core/source_location.hpp>
 
-namespace shardkit::gpu {
+namespace shardkit::gpu::detail {
 
 /// Reads and writes a device's memory through a ring of pinned buffers, on a stream of its own.
 /// Cost:    2 MiB of pinned memory, a stream and 3 events, all made here. Not in a capture.
@@ -69,4 +69,4 @@ class PinnedCopies final : public MemoryCopies {
     std::array<Slot, slots> slots_;
 };
 
-}  // namespace shardkit::gpu
+}  // namespace shardkit::gpu::detail

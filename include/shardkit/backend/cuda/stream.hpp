@@ -29,17 +29,17 @@ class StreamRef {
     /// Marks the work given to the stream so far.
     /// @throws Error, for example when stream and event are of different devices
     void record(EventRef event, SourceLocation where = SourceLocation::current()) const {
-        check(cudaEventRecord(event.native(), stream_), "cudaEventRecord", where);
+        detail::check(cudaEventRecord(event.native(), stream_), "cudaEventRecord", where);
     }
     /// Work given to the stream from here on runs after the event's latest record; the host does not wait.
     /// @throws Error
     void wait(EventRef event, SourceLocation where = SourceLocation::current()) const {
-        check(cudaStreamWaitEvent(stream_, event.native(), 0), "cudaStreamWaitEvent", where);
+        detail::check(cudaStreamWaitEvent(stream_, event.native(), 0), "cudaStreamWaitEvent", where);
     }
     /// Waits in the host until all work given to the stream so far is over.
     /// @throws Error, also for earlier work of the device that failed
     void synchronize(SourceLocation where = SourceLocation::current()) const {
-        check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize", where);
+        detail::check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize", where);
     }
 
   private:
@@ -61,16 +61,16 @@ class Stream {
   public:
     /// @throws Error
     explicit Stream(SourceLocation where = SourceLocation::current()) {
-        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", where);
+        detail::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", where);
     }
     /// @throws Error
     explicit Stream(Priority priority, SourceLocation where = SourceLocation::current()) {
         int usual = 0;
         int greatest = 0;
-        check(cudaDeviceGetStreamPriorityRange(&usual, &greatest), "cudaDeviceGetStreamPriorityRange", where);
-        check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
-                                           priority == Priority::greatest ? greatest : usual),
-              "cudaStreamCreateWithPriority", where);
+        detail::check(cudaDeviceGetStreamPriorityRange(&usual, &greatest), "cudaDeviceGetStreamPriorityRange", where);
+        detail::check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                                   priority == Priority::greatest ? greatest : usual),
+                      "cudaStreamCreateWithPriority", where);
     }
     Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
     Stream& operator=(Stream&& other) noexcept {

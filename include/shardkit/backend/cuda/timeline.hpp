@@ -51,6 +51,8 @@ struct TimelineOptions {
     Watch* watch = nullptr;
 };
 
+namespace detail {
+
 /// What a Timeline owns and its references share; the rules stand at TimelineRef. One thread at a time.
 class TimelineState {
   public:
@@ -188,6 +190,8 @@ class TimelineState {
     std::string_view failed_call_;  // a literal
 };
 
+}  // namespace detail
+
 class Timeline;
 
 /// A reference to a Timeline, and the Stream of the engines that run on CUDA devices. The timeline outlives it, its
@@ -211,7 +215,7 @@ class Timeline;
 class TimelineRef {
   public:
     /// A point of one timeline. A default one has happened. Copying it allocates nothing.
-    using Event = TimelineState::Event;
+    using Event = detail::TimelineState::Event;
 
     /// Marks the work given to the stream so far.
     Event record() const noexcept { return state_->record(); }
@@ -239,8 +243,8 @@ class TimelineRef {
 
   private:
     friend Timeline;
-    explicit TimelineRef(TimelineState& state) noexcept : state_(&state) {}
-    TimelineState* state_;
+    explicit TimelineRef(detail::TimelineState& state) noexcept : state_(&state) {}
+    detail::TimelineState* state_;
 };
 
 static_assert(shardkit::Stream<TimelineRef>);
@@ -258,7 +262,7 @@ class Timeline {
     TimelineRef ref() noexcept { return TimelineRef(state_); }
 
   private:
-    TimelineState state_;
+    detail::TimelineState state_;
 };
 
 }  // namespace shardkit::gpu

@@ -67,7 +67,7 @@ class Communicator {
 
     /// Zeroed device memory, which the World's arena keeps.
     template <Element T>
-    gpu::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) const {
+    gpu::detail::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) const {
         return world_->template buffer<T>(size, where);
     }
     /// @throws std::invalid_argument unless it is memory of this rank's GPU
@@ -78,7 +78,7 @@ class Communicator {
     /// @throws std::invalid_argument for memory of a GPU
     void require_host_memory(const void* data, std::size_t bytes, std::string_view what,
                              SourceLocation where = SourceLocation::current()) const {
-        gpu::require_host_memory(data, bytes, what, where);
+        gpu::detail::require_host_memory(data, bytes, what, where);
     }
 
     /// Does what shardkit::compare_calls says, if Options::compare_calls asks for it.
@@ -230,7 +230,7 @@ class Communicator {
     std::invoke_result_t<const Body&, const detail::Call&> run(const shardkit::Call& what, const Stream& stream,
                                                                const Body& body) const {
         const detail::Call call{*world_, *group_, label_->axes, what.signature.verb, what.where};
-        const gpu::DeviceGuard guard(world_->device(), what.where);
+        const gpu::detail::DeviceGuard guard(world_->device(), what.where);
         if (group_->trace && what.signature.verb != Verb::send && what.signature.verb != Verb::receive) {
             world_->note(*group_, what, stream);
         }

@@ -68,24 +68,24 @@ class Comparison {
         const gpu::TimelineRef stream = timeline_.ref();
         const std::size_t own = group.rank * sizeof(T);
         std::memcpy(host_.data() + own, &value, sizeof(T));
-        gpu::check(cudaMemcpyAsync(device_.data() + own, host_.data() + own, sizeof(T), cudaMemcpyHostToDevice,
-                                   stream.native()),
-                   "cudaMemcpyAsync", where);
+        gpu::detail::check(cudaMemcpyAsync(device_.data() + own, host_.data() + own, sizeof(T),
+                                           cudaMemcpyHostToDevice, stream.native()),
+                           "cudaMemcpyAsync", where);
         connections.complete(*group.comparison, "ncclAllGather",
                              ncclAllGather(device_.data() + own, device_.data(), sizeof(T), ncclUint8,
                                            group.comparison->comm, stream.native()),
                              doing, where);
-        gpu::check(cudaMemcpyAsync(host_.data(), device_.data(), group.size * sizeof(T), cudaMemcpyDeviceToHost,
-                                   stream.native()),
-                   "cudaMemcpyAsync", where);
+        gpu::detail::check(cudaMemcpyAsync(host_.data(), device_.data(), group.size * sizeof(T),
+                                           cudaMemcpyDeviceToHost, stream.native()),
+                           "cudaMemcpyAsync", where);
         stream.synchronize(where);
         return {reinterpret_cast<const T*>(host_.data()), group.size};
     }
 
     gpu::Stream stream_;
     gpu::Timeline timeline_;
-    gpu::PinnedBuffer<std::byte> host_;
-    gpu::DeviceBuffer<std::byte> device_;
+    gpu::detail::PinnedBuffer<std::byte> host_;
+    gpu::detail::DeviceBuffer<std::byte> device_;
 };
 
 }  // namespace shardkit::nccl::detail

@@ -146,7 +146,7 @@ class Connections : private gpu::Watch {
     ncclResult_t state_after(const Group& group, std::string_view nccl_call, std::string_view doing,
                              SourceLocation where) {
         const Clock::time_point begin = Clock::now();
-        for (const gpu::Backoff backoff;; backoff.rest()) {
+        for (const gpu::detail::Backoff backoff;; backoff.rest()) {
             ncclResult_t state = ncclSuccess;
             const ncclResult_t code = ncclCommGetAsyncError(group.comm, &state);
             if (code != ncclSuccess) { fail(doing, describe(code, "ncclCommGetAsyncError", group.comm), where); }
@@ -175,7 +175,8 @@ class Connections : private gpu::Watch {
     }
 
     /// Registers the chunks that are new, with every communicator; does nothing for Registration::none.
-    void register_chunks(std::span<const gpu::Arena::Chunk> chunks, Registration registration, SourceLocation where) {
+    void register_chunks(std::span<const gpu::detail::Arena::Chunk> chunks, Registration registration,
+                         SourceLocation where) {
         if (registration == Registration::none) { return; }
         for (Group& group : groups()) {
             if (group.comm == nullptr || group.only_compares) { continue; }

@@ -16,8 +16,8 @@ namespace shardkit::nccl::detail {
 template <class T>
 void copy_alone(const Call& call, const T* from, std::size_t count, T* to, const gpu::TimelineRef& stream) {
     if (count == 0 || from == to) { return; }
-    gpu::check(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToDevice, stream.native()),
-               "cudaMemcpyAsync", call.where);
+    gpu::detail::check(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToDevice, stream.native()),
+                       "cudaMemcpyAsync", call.where);
 }
 
 }  // namespace shardkit::nccl::detail

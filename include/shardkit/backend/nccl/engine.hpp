@@ -21,8 +21,8 @@ struct Engine {
     using Communicator = nccl::Communicator<Kernels>;
     using Stream = gpu::TimelineRef;
     template <class T>
-    using Buffer = gpu::ArenaBuffer<T>;
-    using MemoryCopies = gpu::PinnedCopies;
+    using Buffer = gpu::detail::ArenaBuffer<T>;
+    using MemoryCopies = gpu::detail::PinnedCopies;
 };
 
 }  // namespace shardkit::nccl

@@ -25,11 +25,12 @@ namespace detail {
 template <class Rule, class P, std::size_t StateCount = 0, class... Passes>
 constexpr auto update_launches() {
     using Update = typename Rule::template Update<Arithmetic<typename P::Master>>;
-    using Pass = gpu::UpdatePass<Update, typename P::Master, typename P::Gather, typename P::Reduction, StateCount>;
+    using Pass =
+        gpu::detail::UpdatePass<Update, typename P::Master, typename P::Gather, typename P::Reduction, StateCount>;
     if constexpr (StateCount > Rule::state_names.size()) {
         return std::type_identity<gpu::Launches<Passes...>>{};
     } else if constexpr (UpdateOf<Update, Arithmetic<typename P::Master>, StateCount>) {
-        return update_launches<Rule, P, StateCount + 1, Passes..., Pass, gpu::BatchPass<Pass>>();
+        return update_launches<Rule, P, StateCount + 1, Passes..., Pass, gpu::detail::BatchPass<Pass>>();
     } else {
         return update_launches<Rule, P, StateCount + 1, Passes...>();
     }
@@ -46,19 +47,20 @@ struct KernelsFor {
     using Gradient = typename Precision::Gradient;
     using Reduction = typename Precision::Reduction;
     using Master = typename Precision::Master;
-    using OfGroups = gpu::Launches<gpu::FillPass<Gather>, gpu::FillPass<Gradient>, gpu::ConvertPass<Gather, Master>,
-                                   gpu::AccumulatePass<Reduction, Reduction>>;
-    using OfSteps =
-        gpu::Launches<gpu::RunOnce<shardkit::detail::BeginNorm>, gpu::RunOnce<shardkit::detail::FinishNorm>,
-                      gpu::RunOnce<shardkit::detail::BeginStep>,
-                      gpu::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
-                      shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
+    using OfGroups =
+        gpu::Launches<gpu::detail::FillPass<Gather>, gpu::detail::FillPass<Gradient>,
+                      gpu::detail::ConvertPass<Gather, Master>, gpu::detail::AccumulatePass<Reduction, Reduction>>;
+    using OfSteps = gpu::Launches<gpu::detail::RunOnce<shardkit::detail::BeginNorm>,
+                                  gpu::detail::RunOnce<shardkit::detail::FinishNorm>,
+                                  gpu::detail::RunOnce<shardkit::detail::BeginStep>,
+                                  gpu::detail::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
+                                  shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
     using OfUpdates = typename decltype(detail::update_launches<Rule, Precision>())::type;
-    using OfReductions =
-        gpu::Launches<gpu::ConvertPass<Gradient, Arithmetic<Reduction>>,
-                      gpu::ConvertRowsPass<Gradient, Arithmetic<Reduction>>,
-                      gpu::ConvertPass<Arithmetic<Reduction>, Reduction>, detail::Extreme<Gradient, Reduction>,
-                      detail::Extreme<Reduction, Reduction>, detail::Extreme<double, double>>;
+    using OfReductions = gpu::Launches<gpu::detail::ConvertPass<Gradient, Arithmetic<Reduction>>,
+                                       gpu::detail::ConvertRowsPass<Gradient, Arithmetic<Reduction>>,
+                                       gpu::detail::ConvertPass<Arithmetic<Reduction>, Reduction>,
+                                       detail::Extreme<Gradient, Reduction>, detail::Extreme<Reduction, Reduction>,
+                                       detail::Extreme<double, double>>;
 
     using Norm = void (*)(const gpu::TimelineRef&, std::span<const NormPiece<Reduction>>, IndexRange, const double*,
                           double*);
@@ -66,7 +68,7 @@ struct KernelsFor {
                              typename OfReductions::Calls, Norm>;
     static Calls calls() {
         return Calls(OfGroups::calls(), OfSteps::calls(), OfUpdates::calls(), OfReductions::calls(),
-                     &gpu::norm_partial<Reduction>);
+                     &gpu::detail::norm_partial<Reduction>);
     }
 };
 

@@ -38,7 +38,7 @@ class Launcher {
             const char* const value = std::getenv(name);
             return value == nullptr ? std::nullopt : std::optional<std::string>(value);
         };
-        return from(look_up, gpu::device_count(where), where);
+        return from(look_up, gpu::detail::device_count(where), where);
     }
     /// The same for variables from elsewhere: look_up(name) is an std::optional<std::string>, `gpus` the number of
     /// GPUs of this machine.
@@ -58,7 +58,7 @@ class Launcher {
         if (size && local_size && *local_size > *size) {
             read.complain("LOCAL_WORLD_SIZE=", *local_size, " is above WORLD_SIZE=", *size);
         }
-        if (local && !gpu::has_device(*local, gpus)) {
+        if (local && !gpu::detail::has_device(*local, gpus)) {
             read.complain("LOCAL_RANK=", *local, " is not below the number of GPUs of this machine, which is ", gpus);
         }
         if (const auto comm_id = look_up("NCCL_COMM_ID"); comm_id && !comm_id->empty()) {
@@ -82,7 +82,7 @@ class Launcher {
             if (result.meeting_.token.empty()) { result.meeting_.token = look_up(name).value_or(""); }
         }
         result.local_rank_ = *local;
-        result.device_ = gpu::device_of(*local, gpus);
+        result.device_ = gpu::detail::device_of(*local, gpus);
         return result;
     }
 

@@ -15,13 +15,13 @@
 namespace shardkit::nccl::detail {
 
 /// Chunks of one device by ncclMemAlloc: memory that NCCL can register. For NCCL 2.19 and later.
-class NcclChunks final : public gpu::ChunkSource {
+class NcclChunks final : public gpu::detail::ChunkSource {
   public:
     explicit NcclChunks(int device) noexcept : device_(device) {}
 
     /// @throws gpu::OutOfMemory; CommError
     void* allocate([[maybe_unused]] std::size_t bytes, SourceLocation where) override {
-        const gpu::DeviceGuard guard(device_, where);
+        const gpu::detail::DeviceGuard guard(device_, where);
         void* chunk = nullptr;
 #if NCCL_VERSION_CODE >= 21901
         const ncclResult_t code = ncclMemAlloc(&chunk, bytes);

@@ -26,7 +26,7 @@ class Registered {
         return registration_ == Registration::windows ? "ncclCommWindowRegister" : "ncclCommRegister";
     }
 
-    ncclResult_t make([[maybe_unused]] const gpu::Arena::Chunk& chunk) {
+    ncclResult_t make([[maybe_unused]] const gpu::detail::Arena::Chunk& chunk) {
 #if NCCL_VERSION_CODE >= 22703
         if (registration_ == Registration::windows) {
             return ncclCommWindowRegister(group_->comm, chunk.data, chunk.bytes, &window_, NCCL_WIN_COLL_SYMMETRIC);

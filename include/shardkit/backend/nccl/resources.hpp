@@ -34,7 +34,7 @@ struct Resources {
           conversion(own_conversion.ref(where),
                      {.events = conversion_events, .scratch_bytes = 0, .device = device, .watch = &watch}, where),
           chunks(options.registration == Registration::none
-                     ? std::unique_ptr<gpu::ChunkSource>(new gpu::DeviceChunks(device))
+                     ? std::unique_ptr<gpu::detail::ChunkSource>(new gpu::detail::DeviceChunks(device))
                      : std::make_unique<NcclChunks>(device)),
           arena(*chunks, options.arena_chunk_bytes, where),
           staging(arena, std::max(options.staging_bytes, ranks * staging_bytes_per_rank), communication.ref(), where),
@@ -58,10 +58,11 @@ struct Resources {
     gpu::Timeline compute;
     gpu::Timeline communication;
     gpu::Timeline conversion;
-    std::unique_ptr<gpu::ChunkSource> chunks;
-    gpu::Arena arena;
-    gpu::ArenaBuffer<std::uint8_t> staging;   ///< of the first chunk, so that NCCL knows it where it knows the chunks
-    gpu::PinnedBuffer<std::uint64_t> wishes;  ///< two words for every rank, for splits
+    std::unique_ptr<gpu::detail::ChunkSource> chunks;
+    gpu::detail::Arena arena;
+    gpu::detail::ArenaBuffer<std::uint8_t>
+        staging;  ///< of the first chunk, so that NCCL knows it where it knows the chunks
+    gpu::detail::PinnedBuffer<std::uint64_t> wishes;  ///< two words for every rank, for splits
 
   private:
     static gpu::StreamRef stream(cudaStream_t given, std::optional<gpu::Stream>& own, gpu::Priority priority,

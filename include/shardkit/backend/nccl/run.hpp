@@ -21,7 +21,7 @@ namespace shardkit::nccl {
 template <class EngineType, class Mesh, class F>
 void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
          SourceLocation where = SourceLocation::current()) {
-    const gpu::DeviceGuard guard(world.device(), where);
+    const gpu::detail::DeviceGuard guard(world.device(), where);
     try {
         Rank<EngineType, Mesh> rank{mesh, typename EngineType::Communicator(world), rank_options, world.streams(),
                                     where};

@@ -41,13 +41,13 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key, 
     const std::size_t own = parent.rank * wish_words;
     wishes[own] = color;
     wishes[own + 1] = key;
-    gpu::check(cudaMemcpyAsync(on_device.data() + parent.rank * wish_bytes, wishes.data() + own, wish_bytes,
-                               cudaMemcpyHostToDevice, stream.native()),
-               "cudaMemcpyAsync", call.where);
+    gpu::detail::check(cudaMemcpyAsync(on_device.data() + parent.rank * wish_bytes, wishes.data() + own, wish_bytes,
+                                       cudaMemcpyHostToDevice, stream.native()),
+                       "cudaMemcpyAsync", call.where);
     world.complete(call, "ncclAllGather",
                    ncclAllGather(on_device.data() + parent.rank * wish_bytes, on_device.data(), wish_words,
                                  ncclUint64, parent.comm, stream.native()));
-    gpu::check(
+    gpu::detail::check(
         cudaMemcpyAsync(wishes.data(), on_device.data(), on_device.size(), cudaMemcpyDeviceToHost, stream.native()),
         "cudaMemcpyAsync", call.where);
     // ncclCommSplit wants no work of the parent under way.

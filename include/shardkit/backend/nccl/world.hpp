@@ -77,7 +77,7 @@ class World final : public detail::Connections {
     explicit World(const Survivors& survivors, const Options& options = {},
                    SourceLocation where = SourceLocation::current())
         : World(on_device(options, survivors.world.device()), place_among(survivors, where), where) {
-        const gpu::DeviceGuard guard(device_, where);
+        const gpu::detail::DeviceGuard guard(device_, where);
         shrink_from(survivors.world, survivors.lost, detail::config_of(options_), where);
         welcome(world_group(), where);
     }
@@ -112,7 +112,7 @@ class World final : public detail::Connections {
     void finish(SourceLocation where = SourceLocation::current()) {
         if (finished()) { return; }
         require_usable("finish", where);
-        const gpu::DeviceGuard guard(device_, where);
+        const gpu::detail::DeviceGuard guard(device_, where);
         resources_->compute.ref().synchronize(where);
         resources_->communication.ref().synchronize(where);
         close(where);
@@ -127,14 +127,14 @@ class World final : public detail::Connections {
 
     /// Zeroed device memory out of the World's chunks.
     template <Element T>
-    gpu::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
-        gpu::ArenaBuffer<T> result(resources_->arena, size, resources_->compute.ref(), where);
+    gpu::detail::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
+        gpu::detail::ArenaBuffer<T> result(resources_->arena, size, resources_->compute.ref(), where);
         register_memory(where);
         return result;
     }
     /// @throws std::invalid_argument unless it is memory of this World's GPU
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
-        gpu::require_device_memory(data, bytes, device_, what, where);
+        gpu::detail::require_device_memory(data, bytes, device_, what, where);
     }
 
     /// For verbs: scratch memory of the device, used in the order in which verbs are given.
@@ -173,7 +173,7 @@ class World final : public detail::Connections {
     /// @throws CommError, on every rank of the group, when they disagree
     void compare(const detail::Group& group, SourceLocation where) {
         if (!group.trace || streams().compute.capture() != 0 || streams().communication.capture() != 0) { return; }
-        const gpu::DeviceGuard guard(device_, where);
+        const gpu::detail::DeviceGuard guard(device_, where);
         comparison_->require_agreement(*this, group, where);
     }
 
@@ -217,9 +217,10 @@ class World final : public detail::Connections {
     static constexpr const char* making = "World";
 
     World(const Options& options, std::size_t ranks, std::size_t rank, SourceLocation where)
-        : detail::Connections(options.timeout, options.survivable, gpu::device_or_current(options.device, where)),
+        : detail::Connections(options.timeout, options.survivable,
+                              gpu::detail::device_or_current(options.device, where)),
           options_(options),
-          device_(gpu::device_or_current(options.device, where)),
+          device_(gpu::detail::device_or_current(options.device, where)),
           exceptions_(std::uncaught_exceptions()),
           ranks_(ranks),
           order_(options.verbs_ahead, where) {
@@ -228,7 +229,7 @@ class World final : public detail::Connections {
                                    " ranks, expected a rank below the number of ranks");
         }
         detail::require_possible(options_, making, where);
-        const gpu::DeviceGuard guard(device_, where);
+        const gpu::detail::DeviceGuard guard(device_, where);
         resources_ = std::make_unique<detail::Resources>(options_, device_, ranks, watch(), where);
     }
     World(const Options& options, const detail::RankPlace& place, SourceLocation where)
@@ -239,7 +240,7 @@ class World final : public detail::Connections {
     }
 
     void connect(const UniqueId& id, std::size_t rank, SourceLocation where) {
-        const gpu::DeviceGuard guard(device_, where);
+        const gpu::detail::DeviceGuard guard(device_, where);
         ncclConfig_t config = detail::config_of(options_);
         detail::Group& group = add_group("world");
         const ncclResult_t code = ncclCommInitRankConfig(&group.comm, static_cast<int>(ranks_), id.native(),

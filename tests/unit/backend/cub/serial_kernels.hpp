@@ -33,26 +33,26 @@ struct SerialKernels {
 
     template <Element T>
     static void fill(Stream launch, std::span<T> to, std::type_identity_t<T> value) {
-        gpu::fill(launch, to, value);
+        gpu::detail::fill(launch, to, value);
     }
     template <FloatingElement From, FloatingElement To>
     static void convert(Stream launch, std::span<const From> from, std::span<To> to,
                         SourceLocation where = SourceLocation::current()) {
-        gpu::convert(launch, from, to, where);
+        gpu::detail::convert(launch, from, to, where);
     }
     template <FloatingElement From, FloatingElement To>
     static void convert_rows(Stream launch, const From* from, std::size_t stride, std::span<To> to,
                              std::size_t columns) {
-        gpu::convert_rows(launch, from, stride, to, columns);
+        gpu::detail::convert_rows(launch, from, stride, to, columns);
     }
     template <FloatingElement Addend, FloatingElement Sum>
     static void accumulate(Stream launch, std::span<const Addend> addend, std::span<Sum> total,
                            SourceLocation where = SourceLocation::current()) {
-        gpu::accumulate(launch, addend, total, where);
+        gpu::detail::accumulate(launch, addend, total, where);
     }
     template <FloatingElement T>
     static void scale(Stream launch, std::span<T> to, const double* factor) {
-        gpu::scale(launch, to, factor);
+        gpu::detail::scale(launch, to, factor);
     }
     template <class T>
     static void copy_in(Stream /*launch*/, std::span<const T> from, std::span<T> to) {
@@ -64,54 +64,54 @@ struct SerialKernels {
     }
     template <class Work>
     static void run_once(Stream launch, const Work& work) {
-        launch(1, gpu::RunOnce<Work>{work}, "run_once");
+        launch(1, gpu::detail::RunOnce<Work>{work}, "run_once");
     }
     template <FloatingElement T>
     static void norm_partial(Stream /*launch*/, std::span<const NormPiece<T>> pieces, IndexRange positions,
                              const double* scale, double* into) {
         if (pieces.empty()) { return; }
-        const gpu::NormPass<T> pass = gpu::norm_pass(pieces, positions, scale);
+        const gpu::detail::NormPass<T> pass = gpu::detail::norm_pass(pieces, positions, scale);
         shardkit::detail::NormPartial sum;
         // Three warps, each thread with several indices of a pass that is large.
-        constexpr std::uint64_t threads = 3 * gpu::warp;
+        constexpr std::uint64_t threads = 3 * gpu::detail::warp;
         for (std::uint64_t thread = 0; thread < threads; ++thread) {
-            sum = gpu::AddNormPartials{}(sum, pass(thread, threads));
+            sum = gpu::detail::AddNormPartials{}(sum, pass(thread, threads));
         }
-        gpu::AddToNorm{into}(sum);
+        gpu::detail::AddToNorm{into}(sum);
     }
     template <class Update, class Spans>
     static void update(Stream launch, std::span<const UpdateRange> ranges, const Update* updates,
                        const std::uint32_t* skip, const Spans& spans,
                        SourceLocation where = SourceLocation::current()) {
-        gpu::update(launch, ranges, updates, skip, spans, where);
+        gpu::detail::update(launch, ranges, updates, skip, spans, where);
     }
     template <class Update, class Spans>
     static auto update_entry(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
                              const Spans& spans) {
-        const auto pass = gpu::update_pass(ranges, updates, skip, spans);
-        return gpu::batch_entry(pass, pass.tiling.indices());
+        const auto pass = gpu::detail::update_pass(ranges, updates, skip, spans);
+        return gpu::detail::batch_entry(pass, pass.tiling.indices());
     }
     template <class Entry>
     static void update_batch(Stream launch, const LaunchBatch<Entry>& batch) {
-        gpu::run_batch(launch, batch, "update_batch");
+        gpu::detail::run_batch(launch, batch, "update_batch");
     }
     template <Element T>
     static void pack(Stream launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {
-        gpu::copy_tensors<gpu::PackDirection::pack>(launch, table, flat);
+        gpu::detail::copy_tensors<gpu::detail::PackDirection::pack>(launch, table, flat);
     }
     template <Element T>
     static void unpack(Stream launch, std::span<const TensorPiece<T>> table, std::span<T> flat) {
-        gpu::copy_tensors<gpu::PackDirection::unpack>(launch, table, flat);
+        gpu::detail::copy_tensors<gpu::detail::PackDirection::unpack>(launch, table, flat);
     }
     template <std::size_t Block, FloatingElement T>
     static void quantize(Stream launch, std::span<const T> from, std::span<std::int8_t> codes,
                          std::span<float> scales, SourceLocation where = SourceLocation::current()) {
-        gpu::quantize<Block>(launch, from, codes, scales, where);
+        gpu::detail::quantize<Block>(launch, from, codes, scales, where);
     }
     template <std::size_t Block, FloatingElement T>
     static void dequantize(Stream launch, std::span<const std::int8_t> codes, std::span<const float> scales,
                            std::span<T> to, SourceLocation where = SourceLocation::current()) {
-        gpu::dequantize<Block>(launch, codes, scales, to, where);
+        gpu::detail::dequantize<Block>(launch, codes, scales, to, where);
     }
 };
 

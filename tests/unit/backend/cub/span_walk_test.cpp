@@ -15,15 +15,17 @@ namespace gpu = shardkit::gpu;
 
 namespace span_walk_test {
 
-static_assert(gpu::lanes_for<float, float, float> == 4);
-static_assert(gpu::lanes_for<double> == 2);
-static_assert(gpu::lanes_for<sk::bf16> == 8);
-static_assert(gpu::lanes_for<float, sk::bf16> == 4);
-static_assert(gpu::lanes_for<double, sk::bf16> == 2);
-static_assert(gpu::lanes_for<std::uint8_t> == 16);
-static_assert(sizeof(gpu::AlignedPack<float, 4>) == 16 && alignof(gpu::AlignedPack<float, 4>) == 16);
-static_assert(sizeof(gpu::AlignedPack<sk::bf16, 4>) == 8 && alignof(gpu::AlignedPack<sk::bf16, 4>) == 8);
-static_assert(sizeof(gpu::AlignedPack<sk::bf16, 1>) == 2 && alignof(gpu::AlignedPack<sk::bf16, 1>) == 2);
+static_assert(gpu::detail::lanes_for<float, float, float> == 4);
+static_assert(gpu::detail::lanes_for<double> == 2);
+static_assert(gpu::detail::lanes_for<sk::bf16> == 8);
+static_assert(gpu::detail::lanes_for<float, sk::bf16> == 4);
+static_assert(gpu::detail::lanes_for<double, sk::bf16> == 2);
+static_assert(gpu::detail::lanes_for<std::uint8_t> == 16);
+static_assert(sizeof(gpu::detail::AlignedPack<float, 4>) == 16 && alignof(gpu::detail::AlignedPack<float, 4>) == 16);
+static_assert(sizeof(gpu::detail::AlignedPack<sk::bf16, 4>) == 8 &&
+              alignof(gpu::detail::AlignedPack<sk::bf16, 4>) == 8);
+static_assert(sizeof(gpu::detail::AlignedPack<sk::bf16, 1>) == 2 &&
+              alignof(gpu::detail::AlignedPack<sk::bf16, 1>) == 2);
 
 namespace {
 
@@ -84,17 +86,17 @@ struct RecordIn {
 };
 
 template <std::size_t Lanes, std::size_t Vectors>
-Visits visit(const gpu::Tiling<Lanes, Vectors>& tiling) {
+Visits visit(const gpu::detail::Tiling<Lanes, Vectors>& tiling) {
     Visits visits;
-    for (std::uint64_t i = 0; i < tiling.indices(); ++i) { gpu::for_each_pack(tiling, i, Record{&visits}); }
+    for (std::uint64_t i = 0; i < tiling.indices(); ++i) { gpu::detail::for_each_pack(tiling, i, Record{&visits}); }
     return visits;
 }
 
 template <std::size_t Lanes, std::size_t Vectors>
-Visits visit(const gpu::Tiling<Lanes, Vectors>& tiling, const std::vector<sk::UpdateRange>& runs) {
+Visits visit(const gpu::detail::Tiling<Lanes, Vectors>& tiling, const std::vector<sk::UpdateRange>& runs) {
     Visits visits;
     for (std::uint64_t i = 0; i < tiling.indices(); ++i) {
-        gpu::for_each_pack_in(tiling, i, runs.data(), runs.size(), RecordIn{&visits});
+        gpu::detail::for_each_pack_in(tiling, i, runs.data(), runs.size(), RecordIn{&visits});
     }
     return visits;
 }
@@ -114,24 +116,24 @@ TEST_CASE("the vectors are disjoint and cover [0, count)") {
     for (std::uint64_t count = 0; count < 40; ++count) {
         for (std::uint32_t shift = 0; shift < 8; ++shift) {
             for (const bool aligned : {false, true}) {
-                CHECK(visit(gpu::Tiling<8>{count, shift, aligned}).all == numbers(count));
-                CHECK(visit(gpu::Tiling<8, 2>{count, shift, aligned}).sorted() == numbers(count));
+                CHECK(visit(gpu::detail::Tiling<8>{count, shift, aligned}).all == numbers(count));
+                CHECK(visit(gpu::detail::Tiling<8, 2>{count, shift, aligned}).sorted() == numbers(count));
             }
         }
     }
     for (const std::uint64_t count : {1U, 255U, 256U, 257U, 512U, 515U, 1100U}) {
         for (std::uint32_t shift = 0; shift < 4; ++shift) {
-            CHECK(visit(gpu::Tiling<4, 2>{count, shift, true}).sorted() == numbers(count));
+            CHECK(visit(gpu::detail::Tiling<4, 2>{count, shift, true}).sorted() == numbers(count));
         }
     }
 }
 
 TEST_CASE("a warp's accesses are neighbours, and all loads of an index come before it stores") {
-    const gpu::Tiling<4, 3> tiling{2 * 384, 0, true};
+    const gpu::detail::Tiling<4, 3> tiling{2 * 384, 0, true};
     CHECK(tiling.indices() == 64);
     for (std::uint64_t index = 0; index < 64; ++index) {
         Visits visits;
-        gpu::for_each_pack(tiling, index, Record{&visits});
+        gpu::detail::for_each_pack(tiling, index, Record{&visits});
         CHECK(visits.most_loaded == 3);
         CHECK(visits.packs == 3);
         for (std::uint64_t v = 0; v < 3; ++v) {
@@ -141,34 +143,34 @@ TEST_CASE("a warp's accesses are neighbours, and all loads of an index come befo
     // Cut by a range's border, the whole vectors still are loaded together.
     const std::vector<sk::UpdateRange> runs{{0, 770, 0}};
     Visits visits;
-    gpu::for_each_pack_in(gpu::Tiling<4, 3>{2 * 384, 0, true}, 0, runs.data(), 1, RecordIn{&visits});
+    gpu::detail::for_each_pack_in(gpu::detail::Tiling<4, 3>{2 * 384, 0, true}, 0, runs.data(), 1, RecordIn{&visits});
     CHECK(visits.most_loaded == 3);
     const std::vector<sk::UpdateRange> cut{{0, 300, 0}};
     visits = {};
-    gpu::for_each_pack_in(gpu::Tiling<4, 3>{2 * 384, 0, true}, 0, cut.data(), 1, RecordIn{&visits});
+    gpu::detail::for_each_pack_in(gpu::detail::Tiling<4, 3>{2 * 384, 0, true}, 0, cut.data(), 1, RecordIn{&visits});
     CHECK(visits.most_loaded == 3);
     visits = {};
-    gpu::for_each_pack_in(gpu::Tiling<4, 3>{2 * 384, 0, true}, 31, cut.data(), 1, RecordIn{&visits});
+    gpu::detail::for_each_pack_in(gpu::detail::Tiling<4, 3>{2 * 384, 0, true}, 31, cut.data(), 1, RecordIn{&visits});
     CHECK(visits.most_loaded == 2);
 }
 
 TEST_CASE("spans that agree in alignment are read in packs behind a head, others one by one") {
-    CHECK(visit(gpu::tile<4>(32, floats)).packs == 8);
-    CHECK(visit(gpu::tile<4>(32, floats + 1)).packs == 7);
-    CHECK(visit(gpu::tile<4>(32, floats + 1, floats + 5)).packs == 7);
-    CHECK(visit(gpu::tile<4>(32, floats + 1, floats + 2)).packs == 0);
-    CHECK(visit(gpu::tile<4>(32, floats, halves)).packs == 8);
+    CHECK(visit(gpu::detail::tile<4>(32, floats)).packs == 8);
+    CHECK(visit(gpu::detail::tile<4>(32, floats + 1)).packs == 7);
+    CHECK(visit(gpu::detail::tile<4>(32, floats + 1, floats + 5)).packs == 7);
+    CHECK(visit(gpu::detail::tile<4>(32, floats + 1, floats + 2)).packs == 0);
+    CHECK(visit(gpu::detail::tile<4>(32, floats, halves)).packs == 8);
     // Packs of four: 16 bytes in fp32, 8 in bf16.
-    CHECK(visit(gpu::tile<4>(32, floats + 1, halves + 5)).packs == 7);
-    CHECK(visit(gpu::tile<4>(32, halves + 5, floats + 1)).packs == 7);
-    CHECK(visit(gpu::tile<4>(32, floats + 2, halves + 5)).packs == 0);
+    CHECK(visit(gpu::detail::tile<4>(32, floats + 1, halves + 5)).packs == 7);
+    CHECK(visit(gpu::detail::tile<4>(32, halves + 5, floats + 1)).packs == 7);
+    CHECK(visit(gpu::detail::tile<4>(32, floats + 2, halves + 5)).packs == 0);
     const float* const left_out = nullptr;
-    CHECK(visit(gpu::tile<4>(32, halves + 5, left_out)).packs == 7);
+    CHECK(visit(gpu::detail::tile<4>(32, halves + 5, left_out)).packs == 7);
 }
 
 TEST_CASE("whole packs lie at aligned addresses") {
     for (std::size_t offset = 0; offset < 8; ++offset) {
-        const auto tiling = gpu::tile<4>(40, floats + offset, halves + offset);
+        const auto tiling = gpu::detail::tile<4>(40, floats + offset, halves + offset);
         CHECK(tiling.aligned);
         for (std::uint64_t v = 0; v < tiling.indices(); ++v) {
             const auto range = tiling.vector(v, 0);
@@ -181,11 +183,11 @@ TEST_CASE("whole packs lie at aligned addresses") {
 
 TEST_CASE("positions beyond 2^32") {
     const std::uint64_t count = (std::uint64_t{1} << 40U) + 3;
-    const gpu::Tiling<4> tiling{count, 1, true};
+    const gpu::detail::Tiling<4> tiling{count, 1, true};
     CHECK(tiling.indices() == (std::uint64_t{1} << 38U) + 1);
     CHECK(tiling.vector(tiling.indices() - 1, 0) == sk::IndexRange{count - 4, count});
     CHECK(tiling.vector(0, 0) == sk::IndexRange{0, 3});
-    const gpu::Tiling<4, 4> chunks{count, 1, true};
+    const gpu::detail::Tiling<4, 4> chunks{count, 1, true};
     CHECK(chunks.indices() == (std::uint64_t{1} << 36U) + 32);
     CHECK(chunks.vector(chunks.indices() - 32, 0) == sk::IndexRange{count - 4, count});
 }
@@ -195,9 +197,9 @@ TEST_CASE("first_ending_after finds the range of a position, or the next one") {
     for (std::uint64_t position = 0; position < 25; ++position) {
         std::size_t expected = 0;
         while (expected < runs.size() && runs[expected].end <= position) { ++expected; }
-        CHECK(gpu::first_ending_after(runs.data(), runs.size(), position) == expected);
+        CHECK(gpu::detail::first_ending_after(runs.data(), runs.size(), position) == expected);
     }
-    CHECK(gpu::first_ending_after(runs.data(), 0, 3) == 0);
+    CHECK(gpu::detail::first_ending_after(runs.data(), 0, 3) == 0);
 }
 
 TEST_CASE("exactly the positions in ranges are visited, whole vectors inside of a range in packs") {
@@ -207,13 +209,13 @@ TEST_CASE("exactly the positions in ranges are visited, whole vectors inside of 
         for (std::uint64_t i = run.begin; i < run.end; ++i) { inside.push_back(i); }
     }
     for (std::uint32_t shift = 0; shift < 4; ++shift) {
-        CHECK(visit(gpu::Tiling<4>{40, shift, true}, runs).all == inside);
-        CHECK(visit(gpu::Tiling<4, 2>{40, shift, true}, runs).sorted() == inside);
-        CHECK(visit(gpu::Tiling<4, 2>{40, shift, false}, runs).sorted() == inside);
-        CHECK(visit(gpu::Tiling<4>{40, shift, false}, runs).packs == 0);
+        CHECK(visit(gpu::detail::Tiling<4>{40, shift, true}, runs).all == inside);
+        CHECK(visit(gpu::detail::Tiling<4, 2>{40, shift, true}, runs).sorted() == inside);
+        CHECK(visit(gpu::detail::Tiling<4, 2>{40, shift, false}, runs).sorted() == inside);
+        CHECK(visit(gpu::detail::Tiling<4>{40, shift, false}, runs).packs == 0);
     }
-    CHECK(visit(gpu::Tiling<4>{40, 0, true}, runs).packs == 3 + 4);
-    CHECK(visit(gpu::Tiling<4>{40, 0, true}, std::vector<sk::UpdateRange>()).all.empty());
+    CHECK(visit(gpu::detail::Tiling<4>{40, 0, true}, runs).packs == 3 + 4);
+    CHECK(visit(gpu::detail::Tiling<4>{40, 0, true}, std::vector<sk::UpdateRange>()).all.empty());
 }
 
 }  // namespace span_walk_test

@@ -24,15 +24,15 @@
 
 namespace arena_buffer_test {
 
-using shardkit::gpu::Arena;
-using shardkit::gpu::ArenaBuffer;
-using shardkit::gpu::current_device;
-using shardkit::gpu::DeviceChunks;
-using shardkit::gpu::DeviceGuard;
 using shardkit::gpu::Error;
-using shardkit::gpu::require_device_memory;
 using shardkit::gpu::Stream;
 using shardkit::gpu::Timeline;
+using shardkit::gpu::detail::Arena;
+using shardkit::gpu::detail::ArenaBuffer;
+using shardkit::gpu::detail::current_device;
+using shardkit::gpu::detail::DeviceChunks;
+using shardkit::gpu::detail::DeviceGuard;
+using shardkit::gpu::detail::require_device_memory;
 
 static_assert(!std::is_copy_constructible_v<ArenaBuffer<float>>);
 static_assert(std::is_nothrow_move_constructible_v<ArenaBuffer<float>>);

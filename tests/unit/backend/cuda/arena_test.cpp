@@ -24,9 +24,9 @@ namespace arena_test {
 namespace {
 
 using shardkit::SourceLocation;
-using shardkit::gpu::Arena;
-using shardkit::gpu::DeviceChunks;
-using shardkit::gpu::require_device_memory;
+using shardkit::gpu::detail::Arena;
+using shardkit::gpu::detail::DeviceChunks;
+using shardkit::gpu::detail::require_device_memory;
 constexpr std::size_t unit = Arena::granularity;
 
 /// Chunk and offset of a piece.

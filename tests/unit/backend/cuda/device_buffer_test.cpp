@@ -19,10 +19,10 @@
 
 namespace device_buffer_test {
 
-using shardkit::gpu::DeviceBuffer;
 using shardkit::gpu::Error;
-using shardkit::gpu::PinnedBuffer;
 using shardkit::gpu::Stream;
+using shardkit::gpu::detail::DeviceBuffer;
+using shardkit::gpu::detail::PinnedBuffer;
 
 static_assert(!std::is_copy_constructible_v<DeviceBuffer<float>> &&
               !std::is_copy_constructible_v<PinnedBuffer<float>>);

@@ -11,11 +11,11 @@
 
 namespace device_test {
 
-using shardkit::gpu::current_device;
-using shardkit::gpu::device_count;
-using shardkit::gpu::DeviceGuard;
 using shardkit::gpu::Error;
 using shardkit::gpu::local_device;
+using shardkit::gpu::detail::current_device;
+using shardkit::gpu::detail::device_count;
+using shardkit::gpu::detail::DeviceGuard;
 
 TEST_CASE("DeviceGuard: selects for the scope and restores, nested and when an exception leaves it") {
     const CleanMachine machine;

@@ -11,15 +11,15 @@
 namespace error_test {
 
 using shardkit::SourceLocation;
-using shardkit::gpu::check;
 using shardkit::gpu::Error;
+using shardkit::gpu::detail::check;
 
-TEST_CASE("gpu::check: success passes") {
+TEST_CASE("gpu::detail::check: success passes") {
     const CleanMachine machine;
     CHECK_NOTHROW(check(cudaSuccess, "cudaMalloc"));
 }
 
-TEST_CASE("gpu::check: the error names the call, the user's line, the code and the runtime's text") {
+TEST_CASE("gpu::detail::check: the error names the call, the user's line, the code and the runtime's text") {
     const CleanMachine machine;
     const SourceLocation where{"train.cpp", 41};
     CHECK(thrown_message<Error>([&] { check(cudaErrorMemoryAllocation, "cudaMalloc", where); }) ==
@@ -37,7 +37,7 @@ TEST_CASE("gpu::check: the error names the call, the user's line, the code and t
           std::string::npos);
 }
 
-TEST_CASE("gpu::check: the runtime's last error is cleared, so that nobody finds it again") {
+TEST_CASE("gpu::detail::check: the runtime's last error is cleared, so that nobody finds it again") {
     const CleanMachine machine;
     standin::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
     void* memory = nullptr;

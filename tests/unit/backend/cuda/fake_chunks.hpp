@@ -9,7 +9,7 @@
 #include <shardkit/backend/cuda/arena.hpp>
 
 /// Host memory as chunks, up to a limit; counts what was taken and given back.
-class FakeChunks final : public shardkit::gpu::ChunkSource {
+class FakeChunks final : public shardkit::gpu::detail::ChunkSource {
   public:
     explicit FakeChunks(std::size_t limit = 1U << 20U) : limit_(limit) {}
 

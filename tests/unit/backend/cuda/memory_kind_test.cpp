@@ -16,12 +16,12 @@
 
 namespace memory_kind_test {
 
-using shardkit::gpu::DeviceBuffer;
-using shardkit::gpu::DeviceGuard;
-using shardkit::gpu::PinnedBuffer;
-using shardkit::gpu::require_device_memory;
-using shardkit::gpu::require_host_memory;
 using shardkit::gpu::Stream;
+using shardkit::gpu::detail::DeviceBuffer;
+using shardkit::gpu::detail::DeviceGuard;
+using shardkit::gpu::detail::PinnedBuffer;
+using shardkit::gpu::detail::require_device_memory;
+using shardkit::gpu::detail::require_host_memory;
 
 namespace {
 

@@ -18,11 +18,11 @@
 
 namespace pinned_copies_test {
 
-using shardkit::gpu::DeviceBuffer;
-using shardkit::gpu::DeviceGuard;
-using shardkit::gpu::PinnedCopies;
 using shardkit::gpu::Stream;
 using shardkit::gpu::Timeline;
+using shardkit::gpu::detail::DeviceBuffer;
+using shardkit::gpu::detail::DeviceGuard;
+using shardkit::gpu::detail::PinnedCopies;
 
 TEST_CASE("PinnedCopies: copies come after what the stream had been given, on a thread of another device as well") {
     for (const standin::Pace pace : {standin::Pace::lazy, standin::Pace::eager}) {

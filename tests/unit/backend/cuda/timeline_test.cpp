@@ -20,14 +20,14 @@
 namespace timeline_test {
 
 using shardkit::SourceLocation;
-using shardkit::gpu::DeviceGuard;
 using shardkit::gpu::Error;
-using shardkit::gpu::require_device_memory;
 using shardkit::gpu::Stream;
 using shardkit::gpu::Timeline;
 using shardkit::gpu::TimelineOptions;
 using shardkit::gpu::TimelineRef;
 using shardkit::gpu::Watch;
+using shardkit::gpu::detail::DeviceGuard;
+using shardkit::gpu::detail::require_device_memory;
 using standin::Pace;
 
 static_assert(!std::is_copy_constructible_v<Timeline> && !std::is_move_constructible_v<Timeline>);
@@ -176,7 +176,7 @@ TEST_CASE("Timeline: scratch and events are of its device, and the selected devi
         CHECK(timeline.ref().scratch().size() == (1U << 20U) + (64U << 10U));
         CHECK_NOTHROW(
             require_device_memory(timeline.ref().scratch().data(), timeline.ref().scratch().size(), 2, "scratch"));
-        CHECK(shardkit::gpu::current_device() == 0);
+        CHECK(shardkit::gpu::detail::current_device() == 0);
     }
     const Stream stream;
     Timeline none(stream.ref(), {.scratch_bytes = 0});

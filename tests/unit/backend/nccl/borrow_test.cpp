@@ -229,9 +229,9 @@ TEST_CASE("nccl: a GPU's memory where values of the host are expected, and too l
 
 TEST_CASE("nccl: a stream of another GPU than the World's is refused") {
     gpu_ranks::restart();
-    gpu::check(cudaSetDevice(1), "cudaSetDevice");
+    gpu::detail::check(cudaSetDevice(1), "cudaSetDevice");
     const gpu::Stream other;
-    gpu::check(cudaSetDevice(0), "cudaSetDevice");
+    gpu::detail::check(cudaSetDevice(0), "cudaSetDevice");
     for (const bool compute : {true, false}) {
         nccl::Options options = gpu_ranks::patient();
         (compute ? options.compute : options.communication) = other.ref().native();

@@ -16,7 +16,7 @@ class CapturedStep {
   public:
     template <class Step>
     CapturedStep(const shardkit::Streams<shardkit::gpu::TimelineRef>& streams, const Step& step) : streams_(streams) {
-        using shardkit::gpu::check;
+        using shardkit::gpu::detail::check;
         const auto [compute, communication] = streams_;
         cudaGraph_t graph = nullptr;
         check(cudaStreamBeginCapture(compute.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
@@ -50,7 +50,7 @@ class CapturedStep {
     void launch() const {
         const auto [compute, communication] = streams_;
         compute.wait(communication.record());
-        shardkit::gpu::check(cudaGraphLaunch(executable_, compute.native()), "cudaGraphLaunch");
+        shardkit::gpu::detail::check(cudaGraphLaunch(executable_, compute.native()), "cudaGraphLaunch");
         communication.wait(compute.record());
     }
 

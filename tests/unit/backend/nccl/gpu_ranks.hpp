@@ -56,7 +56,7 @@ std::vector<Outcome> each_in_a_thread(std::size_t ranks, const F& f) {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         threads.emplace_back([&, rank] {
             try {
-                sk::gpu::check(cudaSetDevice(static_cast<int>(rank)), "cudaSetDevice");
+                sk::gpu::detail::check(cudaSetDevice(static_cast<int>(rank)), "cudaSetDevice");
                 f(rank);
             } catch (...) { errors[rank] = std::current_exception(); }
         });
@@ -125,11 +125,11 @@ struct verb_values::Bench<gpu_ranks::Comm> {
 
       private:
         void copy(void* to, const void* from, std::size_t bytes) {
-            shardkit::gpu::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.native()),
-                                 "cudaMemcpyAsync");
+            shardkit::gpu::detail::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.native()),
+                                         "cudaMemcpyAsync");
         }
 
         gpu_ranks::Comm::Stream stream_;
-        shardkit::gpu::ArenaBuffer<T> memory_;
+        shardkit::gpu::detail::ArenaBuffer<T> memory_;
     };
 };

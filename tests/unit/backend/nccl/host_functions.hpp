@@ -56,9 +56,9 @@ class LaunchedStream {
     template <class Work>
     void submit(const Work& work) const {
         Work* const kept = Kept::all().keep(work);
-        shardkit::gpu::check(cudaLaunchHostFunc(
-                                 stream_.native(), [](void* it) { (*static_cast<Work*>(it))(); }, kept),
-                             "cudaLaunchHostFunc");
+        shardkit::gpu::detail::check(cudaLaunchHostFunc(
+                                         stream_.native(), [](void* it) { (*static_cast<Work*>(it))(); }, kept),
+                                     "cudaLaunchHostFunc");
     }
 
   private:

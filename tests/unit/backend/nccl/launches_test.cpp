@@ -34,7 +34,7 @@ constexpr std::size_t ranks = 2;
 /// Nodes of what `work` gives to both streams.
 template <class Streams, class Work>
 std::size_t nodes_of(const Streams& streams, const Work& work) {
-    using sk::gpu::check;
+    using sk::gpu::detail::check;
     cudaGraph_t graph = nullptr;
     std::size_t nodes = 0;
     check(cudaStreamBeginCapture(streams.compute.native(), cudaStreamCaptureModeThreadLocal),

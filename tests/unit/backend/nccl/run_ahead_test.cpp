@@ -52,7 +52,7 @@ void steps(nccl::World& world, const Comm& comm, std::size_t count, std::size_t 
     const auto streams = world.streams();
     for (std::size_t step = 0; step < count; ++step) {
         for (std::size_t i = 0; i < kernels; ++i) {
-            gpu::check(cudaMemsetAsync(values.data(), 0, 4, streams.compute.native()), "cudaMemsetAsync");
+            gpu::detail::check(cudaMemsetAsync(values.data(), 0, 4, streams.compute.native()), "cudaMemsetAsync");
         }
         streams.communication.wait(streams.compute.record());
         all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.communication);
@@ -152,9 +152,9 @@ TEST_CASE("nccl: a verb waits for the one before it, and not for what was given 
     const Comm comm(world);
     const auto [compute, communication] = world.streams();
     const auto count = [](void* value) { ++*static_cast<int*>(value); };
-    gpu::check(cudaLaunchHostFunc(compute.native(), count, &before), "cudaLaunchHostFunc");
+    gpu::detail::check(cudaLaunchHostFunc(compute.native(), count, &before), "cudaLaunchHostFunc");
     barrier(comm, compute);
-    gpu::check(cudaLaunchHostFunc(compute.native(), count, &since), "cudaLaunchHostFunc");
+    gpu::detail::check(cudaLaunchHostFunc(compute.native(), count, &since), "cudaLaunchHostFunc");
     barrier(comm, communication);
     communication.synchronize();
     CHECK(before == 1);

@@ -34,8 +34,9 @@ nccl::Options survivable() {
 
 void copy_out(nccl::World& world, const float* from, std::vector<float>& to) {
     const auto stream = world.streams().compute;
-    gpu::check(cudaMemcpyAsync(to.data(), from, to.size() * sizeof(float), cudaMemcpyDeviceToHost, stream.native()),
-               "cudaMemcpyAsync");
+    gpu::detail::check(
+        cudaMemcpyAsync(to.data(), from, to.size() * sizeof(float), cudaMemcpyDeviceToHost, stream.native()),
+        "cudaMemcpyAsync");
     REQUIRE(cudaStreamSynchronize(stream.native()) == cudaSuccess);
 }
 

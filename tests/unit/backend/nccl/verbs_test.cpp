@@ -150,8 +150,9 @@ TEST_CASE("nccl: memory of the host or of another GPU is refused by name") {
     gpu_ranks::restart();
     std::array<float*, 2> memory{};
     for (int device = 1; device >= 0; --device) {
-        gpu::check(cudaSetDevice(device), "cudaSetDevice");
-        gpu::check(cudaMalloc(reinterpret_cast<void**>(&memory[static_cast<std::size_t>(device)]), 16), "cudaMalloc");
+        gpu::detail::check(cudaSetDevice(device), "cudaSetDevice");
+        gpu::detail::check(cudaMalloc(reinterpret_cast<void**>(&memory[static_cast<std::size_t>(device)]), 16),
+                           "cudaMalloc");
     }
     const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::patient(), [&](const Comm& world, nccl::World&) {
         const auto stream = verb_values::Bench<Comm>::stream(world);
@@ -176,7 +177,7 @@ TEST_CASE("nccl: memory of the host or of another GPU is refused by name") {
                text);
         check_all_reduce<float, float>(world, 7, 1);
     });
-    for (float* const each : memory) { gpu::check(cudaFree(each), "cudaFree"); }
+    for (float* const each : memory) { gpu::detail::check(cudaFree(each), "cudaFree"); }
     CHECK(gpu_ranks::first_error(outcomes) == "");
 }
 
@@ -233,23 +234,23 @@ TEST_CASE("nccl: verbs are captured in a CUDA graph and run at every launch") {
             const std::uint64_t calls_before = world.traffic().total(Verb::all_reduce).calls;
             cudaGraph_t graph = nullptr;
             cudaGraphExec_t launchable = nullptr;
-            gpu::check(cudaStreamBeginCapture(stream.native(), cudaStreamCaptureModeThreadLocal), "begin");
+            gpu::detail::check(cudaStreamBeginCapture(stream.native(), cudaStreamCaptureModeThreadLocal), "begin");
             all_reduce(world, ReduceOp::sum, in, out, stream);
-            gpu::check(cudaStreamEndCapture(stream.native(), &graph), "end");
-            gpu::check(cudaGraphInstantiate(&launchable, graph, 0), "instantiate");
+            gpu::detail::check(cudaStreamEndCapture(stream.native(), &graph), "end");
+            gpu::detail::check(cudaGraphInstantiate(&launchable, graph, 0), "instantiate");
             expect(world.traffic().total(Verb::all_reduce).calls == calls_before + 1, "counted when it is given");
             for (std::size_t launch = 0; launch < 3; ++launch) {
                 for (std::size_t i = 0; i < count; ++i) { values[i] = value<bf16>(world.rank() + 2 * launch, i); }
                 values.span();
-                gpu::check(cudaGraphLaunch(launchable, stream.native()), "launch");
+                gpu::detail::check(cudaGraphLaunch(launchable, stream.native()), "launch");
                 for (std::size_t i = 0; i < count; ++i) {
                     const auto of = [&](std::size_t q) { return static_cast<float>(value<bf16>(q + 2 * launch, i)); };
                     expect(same_bits(sums[i], bf16(of(0) + of(1))), "launch ", launch, ", element ", i);
                 }
                 sums.span();  // looked at in the engine's memory again after the next launch
             }
-            gpu::check(cudaGraphExecDestroy(launchable), "destroy");
-            gpu::check(cudaGraphDestroy(graph), "destroy");
+            gpu::detail::check(cudaGraphExecDestroy(launchable), "destroy");
+            gpu::detail::check(cudaGraphDestroy(graph), "destroy");
         });
         CHECK(gpu_ranks::first_error(outcomes) == "");
         CHECK(standin::live() == standin::Live{});
