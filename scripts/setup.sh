@@ -42,6 +42,12 @@ module mpich libmpich-dev
 command mpirun.mpich mpich
 "
 needs_plot='command gnuplot gnuplot-nox'
+# Of the site made of docs/; what it is made with comes from PyPI.
+needs_site='
+command python3 python3
+python_module ensurepip python3-venv
+command doxygen doxygen
+'
 needs_ci="$needs_tests
 $needs_train_gpt
 $needs_plot
@@ -58,6 +64,7 @@ is_there() {  # kind name
         command) command -v "$2" >/dev/null ;;
         header) command -v c++ >/dev/null && echo "#include <$2>" | c++ -std=c++20 -E -x c++ - >/dev/null 2>&1 ;;
         module) command -v pkg-config >/dev/null && pkg-config --exists "$2" ;;
+        python_module) command -v python3 >/dev/null && python3 -c "import $2" 2>/dev/null ;;
         clang_runtime) command -v clang++ >/dev/null && [ -e "$(clang++ -print-runtime-dir)/$2-$(uname -m).so" ] ;;
     esac
 }

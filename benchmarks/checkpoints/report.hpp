@@ -40,7 +40,7 @@ Measured run(const Options& options);
 
 std::string table_head(const Options& options, const Machine& machine);
 std::string table(const Measured& measured);
-/// The object that --json writes; docs/benchmarks.md names its members.
+/// The object that --json writes; docs/benchmarks_checkpoints.md names its members.
 std::string json_report(const Options& options, const Machine& machine, const Measured& measured);
 
 }  // namespace benchmarks::checkpoints

@@ -23,7 +23,7 @@ std::string table_row(const Row& row, const Options& options);
 /// bandwidth of its rows; only what was measured.
 std::string table_end(const std::vector<Row>& rows);
 
-/// The object that --json writes; docs/benchmarks.md names its members.
+/// The object that --json writes; docs/benchmarks_collectives.md names its members.
 std::string json_report(const Options& options, const Machine& machine, const std::string& mpi,
                         const std::vector<Row>& rows);
 

@@ -45,7 +45,7 @@ void run_on_gpu(const Options& options, const RowSink& sink);
 std::string table_head(const Options& options, const Machine& machine);
 std::string table_row(const Row& row, const Options& options);
 
-/// The object that --json writes; docs/benchmarks.md names its members.
+/// The object that --json writes; docs/benchmarks_kernels.md names its members.
 std::string json_report(const Options& options, const Machine& machine, const std::vector<Row>& rows);
 
 }  // namespace benchmarks::kernels

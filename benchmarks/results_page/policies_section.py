@@ -60,7 +60,7 @@ def result_lines(result):
     if links is not None:
         yield from link_lines(links)
         if rows:
-            yield "Where predictions are far off, and why: [method](benchmarks.md#method-of-the-policies)."
+            yield "Where predictions are far off, and why: [method](benchmarks_policies.md#method-of-the-policies)."
     yield ""
     if rows:
         yield from table(HEADS, [measured_row(row) for row in rows])

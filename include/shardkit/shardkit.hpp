@@ -12,6 +12,7 @@
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/fp16.hpp>
+#include <shardkit/core/version.hpp>
 
 // Parameters as types, and where they lie in a flat buffer.
 #include <shardkit/layout/flat_layout.hpp>

@@ -29,7 +29,7 @@ from refusal import Unavailable, WrongData  # noqa: E402
 from report import Report  # noqa: E402
 from worker import Worker, merged, take_turns  # noqa: E402
 
-PAGE = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/benchmarks_peers.md").read_text(encoding="utf-8")
 wrong = []
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the checks of the benchmark programs have in common. Each is called as check_NAME.py PROGRAM PAGE [--
-LAUNCHER...]: PAGE documents the program, LAUNCHER starts MPI processes; without one there is no MPI.
+LAUNCHER...]: PAGE documents the program, with what benchmarks.md beside it says of all; LAUNCHER starts MPI processes; without one there is no MPI.
 """
 import json
 import os
@@ -16,7 +16,7 @@ from picture_layout import layout_problems  # noqa: E402
 
 PROGRAM = sys.argv[1]
 NAME = pathlib.Path(PROGRAM).name
-PAGE = pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")
+PAGE = "".join(path.read_text(encoding="utf-8") for path in (pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[2]).with_name("benchmarks.md")))
 LAUNCHER = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else []
 wrong = []
 

@@ -77,7 +77,27 @@ def cmake(root, outside, compiler, environment):
         # Compiled once: the first place only has to be found.
         if moved != prefix:
             run("cmake", "--build", build, env=environment)
+    fetched(root, outside, compiler, environment)
     return build / "consumer"
+
+
+def fetched(root, outside, compiler, environment):
+    """FetchContent, as docs/versions.md has it, from a folder in place of an address."""
+    page = (root / "docs/versions.md").read_text(encoding="utf-8")
+    text = re.search(r"```cmake\n(.*?)```", page, re.DOTALL)[1].replace("trainer", "consumer")
+    source = copy_library(root, outside / "fetched")
+    text, count = re.subn(r"GIT_REPOSITORY \S+ GIT_TAG \S+", f"SOURCE_DIR {source}", text)
+    if count != 1:
+        sys.exit("docs/versions.md: no FetchContent_Declare with GIT_REPOSITORY and GIT_TAG")
+    project = (outside / "CMakeLists.txt").read_text(encoding="utf-8")
+    project = re.sub(r"(find_package|target_link_libraries).*\n", "", project) + text
+    (outside / "CMakeLists.txt").write_text(project, encoding="utf-8")
+    build = outside / "build-fetched"
+    run("cmake", "-S", outside, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler[-1]}", env=environment)
+    run("cmake", "--build", build, env=environment)
+    printed = run(build / "consumer", capture_output=True, text=True).stdout
+    if printed != "consumed\n":
+        sys.exit(f"with FetchContent the program prints '{printed}'")
 
 
 def plain(root, outside, compiler, _environment):

@@ -260,9 +260,42 @@ def check_lengths(root):
             yield f"{path.relative_to(root)}: {count} lines; a header has at most 300"
 
 
+# Where the version of meson.build stands again.
+VERSIONS = [("include/shardkit/core/version.hpp", r'version = "([^"]+)"'), ("CITATION.cff", r"^version: (\S+)"),
+            ("docs/versions.md", r"^revision = v(\S+)"), ("docs/versions.md", r"GIT_TAG v([^\s)]+)")]
+
+
+def check_versions(root):
+    def found(file, pattern):
+        return re.findall(pattern, (root / file).read_text(encoding="utf-8"), re.MULTILINE)
+
+    expected = found("meson.build", r"^  version: '([^']+)'")[0]
+    macros = found("include/shardkit/core/version.hpp", r"^#define SHARDKIT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)")
+    given = [("include/shardkit/core/version.hpp", [".".join(macros)])]
+    for file, versions in given + [(file, found(file, pattern)) for file, pattern in VERSIONS]:
+        if set(versions) != {expected}:
+            yield f"{file}: version {', '.join(versions) or 'none'}, but meson.build has {expected}"
+
+
+def check_figures(root):
+    """README's figures are those of the page of results, by the name of the aim."""
+    def rows(page):
+        return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines_of(root / page)
+                if line.startswith("|")]
+
+    results = {row[0]: row[3] for row in rows("docs/benchmark_results.md") if len(row) > 3}
+    shown = [row for row in rows("README.md") if len(row) == 4 and row[2].startswith("`")]
+    for row in shown:
+        if results.get(row[2]) != row[1]:
+            yield f"README.md: {row[2]} is {row[1]}, but docs/benchmark_results.md has {results.get(row[2])}"
+    if len(shown) != 3:
+        yield f"README.md: {len(shown)} figures with the name of an aim; three are promised"
+
+
 CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "floors": check_floors,
           "errors": check_errors, "words": check_words, "lengths": check_lengths,
-          "reference": check_reference}
+          "reference": check_reference, "versions": check_versions,
+          "figures": check_figures}
 
 
 WRITERS = {"write-lists": write_lists, "write-reference": write_reference}

@@ -66,6 +66,9 @@ PLANTS = [
     ("reference", "include/shardkit/core/planted.hpp", HEADER + PUBLIC.replace("///", "//"),
      "core/planted.hpp:5: Planted is public and has no docstring"),
     ("reference", "docs/reference.md", "| `absent` | | |\n", "says what the headers do not say: | `absent` | | |"),
+    ("figures", "README.md", "| planted | 1.5 | `peak_bytes` | |\n", "README.md: `peak_bytes` is 1.5, but docs/benchmark_results.md"),
+    ("versions", "docs/versions.md", "revision = v9.9\n", "docs/versions.md: version 0.1.0, 9.9, but meson.build has 0.1.0"),
+    ("versions", "include/shardkit/core/version.hpp", "#define SHARDKIT_VERSION_PATCH 9\n", "version.hpp: version 0.1.0.9, but"),
     ("lengths", "include/shardkit/core/planted.hpp", "\n" * 301, "301 lines"),
 ]
 
@@ -77,6 +80,8 @@ def main():
         copy = pathlib.Path(folder)
         for top in ("include", "tests", "examples", "docs"):
             shutil.copytree(root / top, copy / top, ignore=shutil.ignore_patterns("golden", "pictures", "__pycache__"))
+        for name in ("meson.build", "CITATION.cff", "README.md"):
+            shutil.copy(root / name, copy / name)
         for name, path, text, expected in PLANTS:
             before = append(copy / path, text)
             done = subprocess.run([sys.executable, "-B", check, name, copy], capture_output=True, text=True,
