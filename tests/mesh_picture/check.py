@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check.py PROGRAM PICTURES: mesh_picture draws the pictures of the documentation byte for byte, its pictures show what
+"""check.py PROGRAM PICTURES CONCEPTS: mesh_picture draws the pictures of the documentation byte for byte, its pictures show what
 the policies say (counted element by element, without the library), and it refuses what it cannot draw.
 """
 import pathlib
@@ -214,6 +214,37 @@ def check_refused(program, folder):
         yield f"--help: exited with {helped.returncode}:\n{helped.stdout}{helped.stderr}"
 
 
+# What the small pictures must say, by hand: 64 x 65 / 2 pairs over 4 ranks; 16 bytes of fp32 with AdamW, and of 32
+# groups two leased ones under full_shard.
+CONCEPTS = {
+    "layout": ["shard 0: 0 to 96", "shard 1: 96 to 192", "shard 2: 192 to 288"],
+    "hybrid_shard": [f"rank {rank}" for rank in range(16)],
+    "memory": [f">{4 + 4 + 8}<", f">{4 + 4 + 8 / 8:g}<", f">{4 + 4 / 8 + 8 / 8 + 2 * 4 / 32:g}<",
+               f">{16 / 8 + 2 * 4 / 32 + 2 * 4 / 32:g}<", f">{16 / 4 + 2 * 4 / 32 + 2 * 4 / 32:g}<"],
+    "causal_chunks": [f"rank {rank}: {64 * 65 // 2 // 4} pairs" for rank in range(4)],
+    "split_layers": ["up [8, 4]", "down [4, 8]"],
+}
+
+
+def check_concepts(program, pictures, folder):
+    done = subprocess.run([program, folder], capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode != 0:
+        yield f"concepts: exited with {done.returncode}: {done.stderr}"
+        return
+    if {path.stem for path in pictures.glob("*.svg")} != set(CONCEPTS):
+        yield f"{pictures}: has other pictures than {', '.join(CONCEPTS)}"
+        return
+    for name, texts in CONCEPTS.items():
+        drawn = pathlib.Path(folder, name + ".svg").read_text(encoding="utf-8")
+        xml.etree.ElementTree.fromstring(drawn)
+        if drawn != (pictures / f"{name}.svg").read_text(encoding="utf-8"):
+            yield f"concepts/{name}.svg: another picture is drawn now; draw it again: " \
+                  "examples/mesh_picture/run concepts docs/pictures/concepts"
+        for text in texts:
+            if text not in drawn:
+                yield f"concepts/{name}.svg does not say '{text}'"
+
+
 def main():
     program, pictures = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
     wrong = []
@@ -228,6 +259,7 @@ def main():
         wrong += check_names(program, folder)
         wrong += check_collectives(program, folder)
         wrong += check_refused(program, folder)
+        wrong += check_concepts(pathlib.Path(sys.argv[3]).resolve(), pictures / "concepts", folder)
     for line in wrong:
         print(line)
     sys.exit(1 if wrong else 0)
