@@ -29,14 +29,14 @@ namespace {
 namespace sk = shardkit;
 
 constexpr std::size_t rows = (std::size_t{1} << 20U) + 2;
-constexpr std::size_t columns = 1031;  // 4.03 GiB of fp32
+constexpr std::size_t columns = 515;  // 4.02 GiB of fp64
 // Frozen and split over tp: each rank has its half, and no gradients.
-struct Long : sk::Param<"long", float, rows, columns>, sk::tp::Split<0>, sk::Frozen {};
-struct Behind : sk::Param<"behind", float, 5>, sk::Frozen {};
+struct Long : sk::Param<"long", double, rows, columns>, sk::tp::Split<0>, sk::Frozen {};
+struct Behind : sk::Param<"behind", double, 5>, sk::Frozen {};
 using Group = sk::Params<Long, Behind>;
 
-/// A whole number that fp32 has, another one for most elements.
-float value_of(std::size_t element) { return static_cast<float>((element * 2654435761U) >> 12U & 0xFFFFU); }
+/// A whole number, another one for most elements.
+double value_of(std::size_t element) { return static_cast<double>((element * 2654435761U) >> 12U & 0xFFFFU); }
 
 class InCache : public sk::PosixFiles {
   public:
@@ -61,19 +61,19 @@ TEST_CASE("a file of more than 2^32 bytes is saved by two ranks and loaded by on
         sk::save(rank, folder.file("run"), 1, sk::CheckpointState{sk::groups(layer)}, {.files = &calls});
     });
     const std::string file = folder.file("run/step-00000001/model.safetensors");
-    CHECK(std::filesystem::file_size(file) > (std::uint64_t{1} << 32U) + 5 * sizeof(float));
+    CHECK(std::filesystem::file_size(file) > (std::uint64_t{1} << 32U) + 5 * sizeof(double));
     const sk::SafetensorsFile saved(file);
-    CHECK(saved.at("layer.long").bytes.size() == rows * columns * sizeof(float));
+    CHECK(saved.at("layer.long").bytes.size() == rows * columns * sizeof(double));
     CHECK(saved.at("layer.behind").bytes.begin >= std::uint64_t{1} << 32U);
-    CHECK(saved.read<float>("layer.behind") ==
-          std::vector<float>{value_of(0), value_of(1), value_of(2), value_of(3), value_of(4)});
+    CHECK(saved.read<double>("layer.behind") ==
+          std::vector<double>{value_of(0), value_of(1), value_of(2), value_of(3), value_of(4)});
     std::size_t held = 0;
     std::size_t wrong = 0;
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         sk::Sharded<Group, sk::NoShard, sk::threads::Engine> layer(rank, "layer");
         sk::load(rank, folder.file("run/step-00000001"), sk::CheckpointState{sk::groups(layer)}, {.files = &calls});
         for (const sk::ShardInfo& shard : layer.shards()) {
-            const auto* const values = static_cast<const float*>(shard.data);
+            const auto* const values = static_cast<const double*>(shard.data);
             held += shard.range.size();
             for (std::size_t i = 0; i < shard.range.size(); ++i) {
                 wrong += values[i] == value_of(shard.range.begin + i) ? 0U : 1U;
