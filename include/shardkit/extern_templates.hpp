@@ -43,6 +43,7 @@
     prefix template class shardkit::detail::GroupOptimizer<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;  \
     prefix template class shardkit::detail::UpdateTable<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;     \
     prefix template class shardkit::detail::UpdateBatches<Rule, Engine, Precision>;                                 \
+    prefix template class shardkit::detail::NormTable<Engine, Precision::Reduction>;                                \
     prefix template class shardkit::detail::NormTables<Engine, Precision::Reduction>;                               \
     prefix template class shardkit::detail::OptimizerNumbers<Rule, Engine>;                                         \
     prefix template class shardkit::GlobalNorm<Engine>;                                                             \

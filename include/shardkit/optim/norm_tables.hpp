@@ -33,53 +33,16 @@ struct NormGroup {
 template <class Engine, class T>
 class NormTable {
   public:
-    NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups) : order_(groups.size()) {
-        std::iota(order_.begin(), order_.end(), std::size_t{0});
-        std::stable_sort(order_.begin(), order_.end(),
-                         [&](std::size_t a, std::size_t b) { return groups[a].shard_index < groups[b].shard_index; });
-        std::vector<std::span<const T>> runs;
-        for (const std::size_t number : order_) {
-            const NormGroup<T>& group = groups[number];
-            members_.push_back({group.shard_index, runs.size(), runs.size() + group.counted.size()});
-            for (const IndexRange range : group.counted) {
-                runs.push_back(group.reduced.subspan(range.begin, range.size()));
-            }
-        }
-        const std::vector<NormPiece<T>> pieces = norm_table(std::span<const std::span<const T>>(runs));
-        for (const NormPiece<T>& piece : pieces) { positions_.push_back({piece.begin, piece.end}); }
-        pieces_ = {context, std::span<const NormPiece<T>>(pieces)};
-        for (const NormGroup<T>& group : groups) {
-            groups_.push_back(group.identity);
-            lives_.push_back(group.life);
-        }
-    }
+    NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups);
 
     /// Whether it was made of these groups, in this order.
     bool is_of(std::span<const std::uint64_t> groups) const noexcept { return std::ranges::equal(groups_, groups); }
     /// Whether one of its groups has ended.
-    bool is_over() const noexcept {
-        return std::ranges::any_of(lives_, [](const auto& life) { return life.expired(); });
-    }
+    bool is_over() const noexcept;
 
     /// Adds the groups with taken[i] != 0 to their shards' partials: one launch for each run of neighbours.
     void add_to(const typename Engine::Stream& stream, std::span<const char> taken, const double* scale,
-                std::span<double> partials) const {
-        for (std::size_t first = 0; first < members_.size();) {
-            const std::size_t shard = members_[first].shard_index;
-            std::size_t last = first;
-            while (last < members_.size() && members_[last].shard_index == shard) { ++last; }
-            const auto is_taken = [&](std::size_t i) { return taken[order_[i]] != 0; };
-            for_each_run(first, last, is_taken, [&](std::size_t begin, std::size_t end) {
-                const IndexRange pieces{members_[begin].begin, members_[end - 1].end};
-                if (pieces.empty()) { return; }
-                Engine::Kernels::norm_partial(
-                    stream, std::span<const NormPiece<T>>(pieces_.span()).subspan(pieces.begin, pieces.size()),
-                    IndexRange{positions_[pieces.begin].begin, positions_[pieces.end - 1].end}, scale,
-                    &partials[2 * shard]);
-            });
-            first = last;
-        }
-    }
+                std::span<double> partials) const;
 
   private:
     struct Member {
@@ -117,21 +80,85 @@ class NormTables {
     void add_to(const typename Engine::Stream& stream, const double* scale, std::span<double> partials,
                 const Describe& describe) {
         if (groups_.empty()) { return; }
-        auto table = std::ranges::find_if(tables_, [&](const auto& each) { return each.is_of(groups_); });
-        if (table == tables_.end()) {
-            std::erase_if(tables_, [](const auto& each) { return each.is_over(); });
+        const NormTable<Engine, T>* table = find();
+        if (table == nullptr) {
             const std::vector<NormGroup<T>> described = describe();
-            tables_.emplace_back(*context_, std::span<const NormGroup<T>>(described));
-            table = tables_.end() - 1;
+            table = make(described);
         }
         table->add_to(stream, taken_, scale, partials);
     }
 
   private:
+    /// The table of the listed groups, or null.
+    const NormTable<Engine, T>* find() const noexcept;
+    const NormTable<Engine, T>* make(std::span<const NormGroup<T>> groups);
+
     Context<Engine>* context_;
     std::vector<NormTable<Engine, T>> tables_;
     std::vector<std::uint64_t> groups_;  // of the model that is listed
     std::vector<char> taken_;
 };
+
+// Out of the classes, so that `extern template` keeps them out of a file.
+
+template <class Engine, class T>
+NormTable<Engine, T>::NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups)
+    : order_(groups.size()) {
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](std::size_t a, std::size_t b) { return groups[a].shard_index < groups[b].shard_index; });
+    std::vector<std::span<const T>> runs;
+    for (const std::size_t number : order_) {
+        const NormGroup<T>& group = groups[number];
+        members_.push_back({group.shard_index, runs.size(), runs.size() + group.counted.size()});
+        for (const IndexRange range : group.counted) {
+            runs.push_back(group.reduced.subspan(range.begin, range.size()));
+        }
+    }
+    const std::vector<NormPiece<T>> pieces = norm_table(std::span<const std::span<const T>>(runs));
+    for (const NormPiece<T>& piece : pieces) { positions_.push_back({piece.begin, piece.end}); }
+    pieces_ = {context, std::span<const NormPiece<T>>(pieces)};
+    for (const NormGroup<T>& group : groups) {
+        groups_.push_back(group.identity);
+        lives_.push_back(group.life);
+    }
+}
+
+template <class Engine, class T>
+bool NormTable<Engine, T>::is_over() const noexcept {
+    return std::ranges::any_of(lives_, [](const auto& life) { return life.expired(); });
+}
+
+template <class Engine, class T>
+void NormTable<Engine, T>::add_to(const typename Engine::Stream& stream, std::span<const char> taken,
+                                  const double* scale, std::span<double> partials) const {
+    for (std::size_t first = 0; first < members_.size();) {
+        const std::size_t shard = members_[first].shard_index;
+        std::size_t last = first;
+        while (last < members_.size() && members_[last].shard_index == shard) { ++last; }
+        const auto is_taken = [&](std::size_t i) { return taken[order_[i]] != 0; };
+        for_each_run(first, last, is_taken, [&](std::size_t begin, std::size_t end) {
+            const IndexRange pieces{members_[begin].begin, members_[end - 1].end};
+            if (pieces.empty()) { return; }
+            Engine::Kernels::norm_partial(
+                stream, std::span<const NormPiece<T>>(pieces_.span()).subspan(pieces.begin, pieces.size()),
+                IndexRange{positions_[pieces.begin].begin, positions_[pieces.end - 1].end}, scale,
+                &partials[2 * shard]);
+        });
+        first = last;
+    }
+}
+
+template <class Engine, class T>
+const NormTable<Engine, T>* NormTables<Engine, T>::find() const noexcept {
+    const auto table = std::ranges::find_if(tables_, [&](const auto& each) { return each.is_of(groups_); });
+    return table == tables_.end() ? nullptr : &*table;
+}
+
+template <class Engine, class T>
+const NormTable<Engine, T>* NormTables<Engine, T>::make(std::span<const NormGroup<T>> groups) {
+    std::erase_if(tables_, [](const auto& each) { return each.is_over(); });
+    return &tables_.emplace_back(*context_, groups);
+}
 
 }  // namespace shardkit::detail
