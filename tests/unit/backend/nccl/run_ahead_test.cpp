@@ -12,6 +12,7 @@
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
+#include <shardkit/core/bf16.hpp>
 
 #include "captured_step.hpp"
 #include "gpu_ranks.hpp"
@@ -69,6 +70,25 @@ TEST_CASE("nccl: a loop that never waits notices that a peer is gone before the 
     one.verbs_ahead = 1;
     check_loop_ends(1000, one,
                     [](nccl::World& world, const Comm& comm, std::size_t count) { steps(world, comm, count, 900); });
+}
+
+TEST_CASE("nccl: so does one sum or maximum of thousands of pieces, within the call") {
+    nccl::Options options = gpu_ranks::impatient();
+    options.staging_bytes = 1;  // the least that there is: pieces of 1 KiB
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
+        CAPTURE(name(op));
+        bool returned = false;
+        check_loop_ends(1000, options, [&](nccl::World& world, const Comm& comm, std::size_t count) {
+            auto values = world.buffer<bf16>(10 * count);
+            const auto stream = world.streams().communication;
+            all_reduce_in_place(comm, op, values.span().first(30), stream);
+            stream.synchronize();
+            if (comm.rank() == 1) { return; }
+            all_reduce_in_place(comm, op, values.span(), stream);
+            returned = true;
+        });
+        CHECK_FALSE(returned);
+    }
 }
 
 TEST_CASE("nccl: so does a loop that launches graphs, by keep_pace") {
