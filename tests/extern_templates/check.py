@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 # What the trainer's own file would have the code of.
-APART = ("Context<shardkit::threads::Engine>::Context(", "::GroupState(", "::GroupOptimizer(",
+APART = ("Context<shardkit::threads::Engine>::Context(", "::GroupState(", "::GroupOptimizer(", "::NormTable(",
          "threads::detail::World::World(", "::place_group<")
 MISSING = "undefined reference to `shardkit::"
 
