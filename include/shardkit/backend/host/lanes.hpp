@@ -10,17 +10,21 @@
 #include <cstring>
 #include <utility>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <shardkit/backend/host/summands.hpp>
 #include <shardkit/core/element.hpp>
 
 // Loops on short vectors, made once per instruction set out of the same source:
 //   lanes.inc      Lanes<A>, one register of values, its arithmetic and comparisons
 //   lanes_io.inc   load, Stored, store, stored_as: registers from and to elements of any type
-//   loops.inc      run_lanes, block_sum, sum_lanes: the loops that the headers for_each_lanes, block_sum and
-//                  sum_lanes choose from
+//   loops.inc      run_lanes, block_sum: the loops that the headers for_each_lanes and block_sum choose from
+//   sums.inc       sum_lanes: that of rank_order_reduction
 // Namespace `compiled` is for the instructions that the translation unit is compiled for. On x86 without AVX
-// there is `avx2` besides, chosen at run time: square roots and divisions take half the time. It uses no
-// fused multiply-add, so both give the same bits.
+// there is `avx2` besides, chosen at run time: square roots and divisions take half the time, and fp16 is converted
+// by instructions (F16C). It uses no fused multiply-add, so both give the same bits.
 // The few instructions that are named are the compilers' builtins: <immintrin.h> would be a fifth of what the whole
 // umbrella takes to read.
 
@@ -64,8 +68,8 @@ inline constexpr std::size_t block_elements = 4096;
 template <std::floating_point A>
 inline constexpr std::size_t partial_sums = 128 / sizeof(A);
 
-/// Elements that sum_lanes adds up before it writes them: a cache line of 16-bit ones.
-inline constexpr std::size_t summed_elements = 32;
+/// Elements that sum_lanes adds up before it writes them: two cache lines of 16-bit ones.
+inline constexpr std::size_t summed_elements = 64;
 
 }  // namespace shardkit::host::detail
 
@@ -77,41 +81,59 @@ inline constexpr std::size_t summed_elements = 32;
 #if defined(__AVX2__)
 #define SHARDKIT_TARGET_AVX2
 #endif
+#if defined(__F16C__)
+#define SHARDKIT_TARGET_F16C
+#endif
 #define SHARDKIT_TARGET compiled
 #define SHARDKIT_TARGET_CODE
 #include <shardkit/backend/host/lanes.inc>
 #include <shardkit/backend/host/lanes_io.inc>
 #include <shardkit/backend/host/loops.inc>
+#include <shardkit/backend/host/sums.inc>
 #undef SHARDKIT_TARGET
 #undef SHARDKIT_TARGET_BYTES
 #undef SHARDKIT_TARGET_CODE
 #undef SHARDKIT_TARGET_AVX2
+#undef SHARDKIT_TARGET_F16C
 
 #if defined(__x86_64__) && !defined(__AVX__)
 // GCC splits long vectors where a function may not use long registers, before it inlines, so there every
 // function of the region needs the target. clang splits them last and inlines better without it.
 #if !defined(__clang__)
 #pragma GCC push_options
-#pragma GCC target("avx2")
+#pragma GCC target("avx2,f16c")
 #endif
 #define SHARDKIT_TARGET_BYTES 32
 #define SHARDKIT_TARGET_AVX2
+#define SHARDKIT_TARGET_F16C
 #define SHARDKIT_TARGET avx2
-#define SHARDKIT_TARGET_CODE [[gnu::target("avx2")]]
+#define SHARDKIT_TARGET_CODE [[gnu::target("avx2,f16c")]]
 #include <shardkit/backend/host/lanes.inc>
 #include <shardkit/backend/host/lanes_io.inc>
 #include <shardkit/backend/host/loops.inc>
+#include <shardkit/backend/host/sums.inc>
 #undef SHARDKIT_TARGET
 #undef SHARDKIT_TARGET_BYTES
 #undef SHARDKIT_TARGET_CODE
 #undef SHARDKIT_TARGET_AVX2
+#undef SHARDKIT_TARGET_F16C
 #if !defined(__clang__)
 #pragma GCC pop_options
 #endif
 
 namespace shardkit::host::detail {
-/// Whether the loops compiled for AVX2 are the ones to call.
-inline bool use_avx2() noexcept { return __builtin_cpu_supports("avx2") != 0; }
+/// Whether the loops compiled for AVX2 and F16C are the ones to call. clang's builtin does not know F16C.
+inline bool use_avx2() noexcept {
+    static const bool supported = [] {
+        unsigned int eax = 0;
+        unsigned int ebx = 0;
+        unsigned int ecx = 0;
+        unsigned int edx = 0;
+        return __builtin_cpu_supports("avx2") != 0 && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 &&
+               (ecx & bit_F16C) != 0;
+    }();
+    return supported;
+}
 }  // namespace shardkit::host::detail
 #else
 namespace shardkit::host::detail {

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/backend/host/bf16_sums.hpp>
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/for_each_lanes.hpp>
 #include <shardkit/backend/host/lanes.hpp>
@@ -124,6 +125,12 @@ std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::si
 template <std::floating_point A, FloatingElement In, FloatingElement Out>
 std::size_t sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
     const std::size_t end = count - (count - begin) % summed_elements;
+    if constexpr (std::is_same_v<In, bf16> && std::is_same_v<Out, bf16>) {
+        if (avx512::use()) {
+            avx512::sum_bf16(summands, begin, end);
+            return end;
+        }
+    }
     if (use_avx2()) {
         avx2::sum_lanes<A>(summands, begin, end);
     } else {
@@ -226,7 +233,7 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, Inp
                           ResultOf result_of) noexcept {
     std::size_t done = 0;
     constexpr std::size_t most = Summands<In, Out>::most;
-    if (op == ReduceOp::sum && ranks <= most && results <= most) {
+    if (op == ReduceOp::sum && ranks > 1 && ranks <= most && results <= most) {
         const Summands<In, Out> summands(ranks, input_of, results, result_of);
         const std::size_t begin = summands.elements_before_line(count);
         reduce_blocks<In, Out>(op, ranks, 0, begin, input_of, results, result_of);

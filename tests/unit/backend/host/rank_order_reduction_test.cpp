@@ -101,7 +101,7 @@ bool reduces(ReduceOp op, std::size_t ranks, std::size_t count, std::size_t resu
 }
 
 constexpr std::size_t rank_counts[] = {1, 2, 5, most_side_by_side, most_side_by_side + 1};
-constexpr std::size_t counts[] = {0, 1, 31, 32, 33, 255, 256, 257, 1023, 1024, 1500};
+constexpr std::size_t counts[] = {0, 1, 31, 32, 33, 63, 64, 65, 255, 256, 257, 1023, 1024, 1500};
 
 template <class In, class Out>
 void check_sizes() {
@@ -145,6 +145,108 @@ TEST_CASE("host: more results than are written side by side are all written") {
     CHECK(reduces<float, float>(ReduceOp::sum, 2, 1000, most_side_by_side + 1, 2, host::detail::Store::cached));
     CHECK(reduces<float, float>(ReduceOp::sum, most_side_by_side, 1000, most_side_by_side, 0,
                                 host::detail::Store::cached));
+}
+
+namespace {
+
+template <class T>
+T from_bits(std::size_t bits) {
+    T value;
+    value.bits = static_cast<std::uint16_t>(bits);
+    return value;
+}
+
+/// Whether `sum` is what adding the two one by one gives. Of two NaNs either may stay, made quiet.
+template <class T>
+bool is_sum(T sum, T a, T b) {
+    const auto given_a = static_cast<float>(a);
+    const auto given_b = static_cast<float>(b);
+    const auto quiet = [](float value) { return static_cast<T>(value); };  // rounding makes it so
+    if (given_a != given_a && given_b != given_b) {
+        return same_bits(sum, quiet(given_a)) || same_bits(sum, quiet(given_b));
+    }
+    return same_bits(sum, static_cast<T>(given_a + given_b));
+}
+
+/// Adds every value of T to others of each kind, in both orders, by `sum_up(summands, count)`.
+template <class T, class SumUp>
+void check_every_value(SumUp sum_up) {
+    constexpr std::size_t values = 65536;
+    std::vector<T> every(values + 1);
+    for (std::size_t i = 0; i < values; ++i) { every[i + 1] = from_bits<T>(i); }
+    std::vector<T> others(values + 1);
+    alignas(64) static T sums[values];
+    // Zeros, ones, the ends of the subnormal and of the normal range, infinities, NaNs of both kinds, and a value
+    // between.
+    constexpr bool brain = std::is_same_v<T, bf16>;
+    const std::size_t one = brain ? 0x3f80 : 0x3c00;
+    const std::size_t infinity = brain ? 0x7f80 : 0x7c00;
+    const std::size_t smallest_normal = brain ? 0x0080 : 0x0400;
+    for (const std::size_t magnitude :
+         {std::size_t{0}, one, one + 0x55, std::size_t{1}, smallest_normal - 1, smallest_normal, infinity - 1,
+          infinity, infinity + 1, infinity + 0x55, std::size_t{0x7fff}}) {
+        for (const std::size_t sign : {std::size_t{0}, std::size_t{0x8000}}) {
+            std::fill(others.begin(), others.end(), from_bits<T>(sign | magnitude));
+            for (const bool first : {true, false}) {
+                for (const host::detail::Store store :
+                     {host::detail::Store::cached, host::detail::Store::streaming}) {
+                    const host::detail::Summands<T, T> summands(
+                        2,
+                        [&](std::size_t q) {
+                            return static_cast<const T*>((q == 0) == first ? every.data() + 1 : others.data() + 1);
+                        },
+                        1,
+                        [&](std::size_t) {
+                            return host::detail::Result<T>{sums, store};
+                        });
+                    std::fill_n(sums, values, from_bits<T>(0x1234));
+                    sum_up(summands, values);
+                    host::detail::finish(store);
+                    std::size_t wrong = 0;
+                    for (std::size_t i = 0; i < values; ++i) {
+                        wrong += is_sum(sums[i], every[i + 1], others[1]) ? 0 : 1;
+                    }
+                    CAPTURE(sign | magnitude);
+                    CAPTURE(first);
+                    CHECK(wrong == 0);
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("host: sums of every 16-bit value are those of one by one, with every set of instructions", T,
+                   bf16, fp16) {
+    check_every_value<T>([](const auto& summands, std::size_t count) {
+        host::detail::compiled::sum_lanes<float>(summands, 0, count);
+    });
+    if (host::detail::use_avx2()) {
+        check_every_value<T>([](const auto& summands, std::size_t count) {
+            host::detail::avx2::sum_lanes<float>(summands, 0, count);
+        });
+    }
+    if constexpr (std::is_same_v<T, bf16>) {
+        if (host::detail::avx512::use()) {
+            check_every_value<T>(
+                [](const auto& summands, std::size_t count) { host::detail::avx512::sum_bf16(summands, 0, count); });
+        }
+    }
+}
+
+TEST_CASE_TEMPLATE("host: the sum over one rank is every value rounded, signalling NaNs too", T, bf16, fp16) {
+    std::vector<T> values(65536);
+    for (std::size_t i = 0; i < values.size(); ++i) { values[i] = from_bits<T>(i); }
+    std::vector<T> sums(values.size());
+    host::detail::reduce_in_rank_order<T, T>(
+        ReduceOp::sum, 1, values.size(), [&](std::size_t) { return static_cast<const T*>(values.data()); },
+        host::detail::Result<T>{sums.data()});
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        wrong += same_bits(sums[i], static_cast<T>(static_cast<float>(values[i]))) ? 0 : 1;
+    }
+    CHECK(wrong == 0);
 }
 
 }  // namespace rank_order_reduction_test

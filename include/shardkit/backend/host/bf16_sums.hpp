@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <shardkit/backend/host/copy_elements.hpp>
+#include <shardkit/backend/host/lanes.hpp>
+#include <shardkit/backend/host/summands.hpp>
+#include <shardkit/core/bf16.hpp>
+
+// Sums of bf16 on processors that round to it by an instruction of AVX-512: registers of 64 bytes and a third of the
+// instructions of sums.inc's. It is chosen at run time, also where the translation unit is compiled for such a
+// processor. The instructions are named, as compilers differ in what their builtins for them are called.
+
+namespace shardkit::host::detail::avx512 {
+
+#if defined(__x86_64__)
+
+#if defined(__clang__)
+#define SHARDKIT_TARGET_CODE [[gnu::target("avx512bw,avx512dq,avx512bf16")]]
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512bw,avx512dq,avx512bf16")
+#define SHARDKIT_TARGET_CODE
+#endif
+
+using Words = Vector<std::uint32_t, 16>;
+using Floats = Vector<float, 16>;
+
+/// Sums at 32 places: at even ones in one register and at odd ones in the other, as in SumPair<float, bf16, bf16>.
+struct Bf16Sums {
+    static constexpr std::size_t count = 32;
+
+    Floats even;
+    Floats odd;
+
+    SHARDKIT_TARGET_CODE explicit Bf16Sums(const bf16* first) {
+        Words words;
+        std::memcpy(&words, first, sizeof words);
+        const Words low = words << 16;
+        const Words high = words & 0xffff0000;
+        std::memcpy(&even, &low, sizeof even);
+        std::memcpy(&odd, &high, sizeof odd);
+    }
+    SHARDKIT_TARGET_CODE void add(const bf16* next) {
+        const Bf16Sums addend(next);
+        even += addend.even;
+        odd += addend.odd;
+    }
+};
+
+/// A bit for each lane that is subnormal in one of the two.
+SHARDKIT_TARGET_CODE inline std::uint16_t subnormal(const Bf16Sums& sums) {
+    std::uint16_t even;
+    std::uint16_t odd;
+    asm("vfpclassps {$0x20, %1, %0|%0, %1, 0x20}" : "=Yk"(even) : "v"(sums.even));
+    asm("vfpclassps {$0x20, %1, %0|%0, %1, 0x20}" : "=Yk"(odd) : "v"(sums.odd));
+    asm("korw {%1, %0, %0|%0, %0, %1}" : "+Yk"(even) : "Yk"(odd));
+    return even;
+}
+
+/// To nearest, ties to even, by the instruction, which takes what is subnormal for zero. It leaves the registers'
+/// values one after the other; `order` puts them where they belong.
+SHARDKIT_TARGET_CODE inline void round(const Bf16Sums& sums, const Words& order, Words& rounded) {
+    asm("vcvtne2ps2bf16 {%2, %1, %0|%0, %1, %2}" : "=v"(rounded) : "v"(sums.odd), "v"(sums.even));
+    asm("vpermw {%0, %1, %0|%0, %1, %0}" : "+v"(rounded) : "v"(order));
+}
+
+/// The same by integers, whatever the sums are.
+SHARDKIT_TARGET_CODE inline void round_any(const Bf16Sums& sums, Words& rounded) {
+    Words even;
+    Words odd;
+    std::memcpy(&even, &sums.even, sizeof even);
+    std::memcpy(&odd, &sums.odd, sizeof odd);
+    even += 0x7fff + ((even >> 16) & 1);
+    odd += 0x7fff + ((odd >> 16) & 1);
+    rounded = even >> 16 | (odd & 0xffff0000);
+}
+
+SHARDKIT_TARGET_CODE inline void stream(const Words& words, bf16* target) {
+    asm volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*reinterpret_cast<Words*>(target)) : "v"(words));
+}
+
+/// As sum_lanes.
+SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] inline void sum_bf16(const Summands<bf16, bf16>& summands,
+                                                                          std::size_t begin, std::size_t end) {
+    constexpr std::size_t count = Bf16Sums::count;
+    static_assert(summed_elements % (2 * count) == 0);
+    alignas(64) static constexpr std::uint16_t places[count] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                                21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                                11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    Words order;
+    std::memcpy(&order, places, sizeof order);
+    for (std::size_t i = begin; i < end; i += 2 * count) {
+        const bf16* const first = summands.input(0) + i;
+        Bf16Sums a(first);
+        Bf16Sums b(first + count);
+        std::size_t q = 1;
+        do {
+            const bf16* const next = summands.input(q) + i;
+            a.add(next);
+            b.add(next + count);
+        } while (++q < summands.ranks);
+        Words rounded_a;
+        Words rounded_b;
+        if ((subnormal(a) | subnormal(b)) != 0) [[unlikely]] {
+            round_any(a, rounded_a);
+            round_any(b, rounded_b);
+        } else {
+            round(a, order, rounded_a);
+            round(b, order, rounded_b);
+        }
+        std::size_t r = 0;
+        do {
+            const Result<bf16> result = summands.result(r);
+            bf16* const place = result.data + i;
+            if (result.store == Store::streaming) {
+                stream(rounded_a, place);
+                stream(rounded_b, place + count);
+            } else {
+                std::memcpy(static_cast<void*>(place), &rounded_a, sizeof rounded_a);
+                std::memcpy(static_cast<void*>(place + count), &rounded_b, sizeof rounded_b);
+            }
+        } while (++r < summands.results);
+    }
+}
+
+#undef SHARDKIT_TARGET_CODE
+#if !defined(__clang__)
+#pragma GCC pop_options
+#endif
+
+/// Whether sum_bf16 is the loop to call.
+inline bool use() noexcept {
+    static const bool supported = __builtin_cpu_supports("avx512bw") != 0 &&
+                                  __builtin_cpu_supports("avx512dq") != 0 &&
+                                  __builtin_cpu_supports("avx512bf16") != 0;
+    return supported;
+}
+
+#else
+
+constexpr bool use() noexcept { return false; }
+inline void sum_bf16(const Summands<bf16, bf16>&, std::size_t, std::size_t) noexcept {}
+
+#endif
+
+}  // namespace shardkit::host::detail::avx512
