@@ -7,12 +7,12 @@
 // multiply-adds fused. With PLANTED only one, in which the check must find what was planted.
 
 using namespace shardkit;
-using namespace shardkit::gpu;
+using namespace shardkit::gpu::detail;
 
 #define LAUNCH(...) template void DeviceLaunch::operator()(std::uint64_t, const __VA_ARGS__&, std::string_view) const;
-#define NORM(T)                                                                                                      \
-    template void shardkit::gpu::detail::norm_partial(const TimelineRef&, std::span<const NormPiece<T>>, IndexRange, \
-                                                      const double*, double*);
+#define NORM(T)                                        \
+    template void shardkit::gpu::detail::norm_partial( \
+        const shardkit::gpu::TimelineRef&, std::span<const NormPiece<T>>, IndexRange, const double*, double*);
 
 LAUNCH(PackPass<float, PackDirection::pack>)
 #ifndef PLANTED
