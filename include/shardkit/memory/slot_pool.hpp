@@ -51,9 +51,22 @@ class SlotPool {
 
     /// A group joins and receives its number. May allocate a slot.
     std::size_t join() {
-        if (slots_.size() < in_flight_) { slots_.push_back(Slot(source_.make(source_.owner, slot_bytes_))); }
         ++members_;
+        try {
+            fill();
+        } catch (...) {
+            --members_;
+            throw;
+        }
         return next_ordinal_++;
+    }
+    /// Gives the memory back unless a group holds some of it; the next lease takes it anew.
+    /// @pre nothing uses it any more
+    void drop() noexcept {
+        for (const Slot& slot : slots_) {
+            if (!slot.holder_.empty()) { return; }
+        }
+        slots_.clear();
     }
     /// The last group to leave takes the memory with it.
     void leave() noexcept {
@@ -66,6 +79,7 @@ class SlotPool {
     /// Returns the number of a slot. Groups that join meanwhile may move it, not its memory.
     /// @throws UsageError when all slots are held: names the holders
     std::size_t lease(std::size_t ordinal, std::string_view path, std::string_view purpose, SourceLocation where) {
+        fill();
         const std::size_t count = slots_.size();
         for (std::size_t i = 0; i < count; ++i) {
             const std::size_t number = (ordinal + i) % count;
@@ -86,6 +100,12 @@ class SlotPool {
     }
 
   private:
+    void fill() {
+        while (slots_.size() < members_ && slots_.size() < in_flight_) {
+            slots_.push_back(Slot(source_.make(source_.owner, slot_bytes_)));
+        }
+    }
+
     std::size_t slot_bytes_;
     std::size_t in_flight_;
     Source source_;
@@ -121,6 +141,10 @@ class SlotPools {
         }
         entries_.push_front({purpose, alike, SlotPool<Engine>(bytes, in_flight_, source_)});
         return entries_.front().pool;
+    }
+    /// Gives back the memory of pools that nobody holds a slot of; see SlotPool::drop.
+    void drop() noexcept {
+        for (Entry& entry : entries_) { entry.pool.drop(); }
     }
 
   private:

@@ -210,8 +210,13 @@ void add_norm_partials(const Groups<T...>& groups, Context<Engine>& context, con
 template <class... T>
 auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     std::size_t shards = 1;
-    reduced.groups(where).for_each(
-        [&](auto& layer) { shards = std::max(shards, Access::state(layer).geometry().shards); });
+    DirectedGroup directed;  // of a group: all are led alike
+    reduced.groups(where).for_each([&](auto& layer) {
+        auto& state = Access::state(layer);
+        shards = std::max(shards, state.geometry().shards);
+        directed = state.directed();
+    });
+    directed.before(Act::norm, where);
     // One scratch and one world for the model: taken from whichever group comes first.
     auto& context = reduced.groups(where).context();
     const std::span<double> scratch =
@@ -227,7 +232,9 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
         (add_parts_of(std::integral_constant<std::size_t, I>{}), ...);
     }
     (std::index_sequence_for<T...>{});
-    return finish_norm(context, partials, reduced.divisor(), reduced.identity(), where);
+    const auto norm = finish_norm(context, partials, reduced.divisor(), reduced.identity(), where);
+    directed.after(Act::norm, where);
+    return norm;
 }
 
 }  // namespace detail

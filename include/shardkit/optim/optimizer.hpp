@@ -155,6 +155,7 @@ class Optimizer {
 
     /// A step that was checked.
     void update(Reduced<T...>&& reduced, ClipCoefficient coefficient, SourceLocation where) {
+        for_each_directed([&](const auto& directed) { directed.before(Act::update, where); });
         const Reduced<T...> consumed(std::move(reduced));
         auto& context = groups_.context();
         context.compare_calls(where);
@@ -165,6 +166,15 @@ class Optimizer {
         });
         for_each_batches(
             [&](auto& batches, const auto* updates) { batches.run(context, updates, &numbers_.scalars()->skip); });
+        for_each_directed([&](const auto& directed) { directed.after(Act::update, where); });
+    }
+    /// f for every group that the step updates.
+    template <class F>
+    void for_each_directed(const F& f) const {
+        groups_.for_each([&](auto& layer) {
+            auto& state = detail::Access::state(layer);
+            if (state.trainable() && !state.step().skipped()) { f(state.directed()); }
+        });
     }
 
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.

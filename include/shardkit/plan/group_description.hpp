@@ -38,6 +38,7 @@ struct GroupDescription {
     std::size_t buffer_numel = 0;  ///< full flat buffer, padding included
     std::size_t shard_numel = 0;
     std::size_t shards = 1;
+    std::size_t replicas = 1;  ///< data ranks that hold the same shard
     std::size_t tp = 1;
     IndexRange tp_sum;  ///< of the full buffer, what is summed over tp
     PolicyValues policy;
@@ -73,8 +74,9 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
     GroupDescription group;
     group.path = path;
     group.policy = policy_values(policy, mesh.extent(Dp::name), where);
-    group.shards =
-        detail::ranks_over(detail::Over::shards, group.policy, detail::split_mesh(mesh, group.policy, path, where));
+    const AxisGrid split = detail::split_mesh(mesh, group.policy, path, where);
+    group.shards = detail::ranks_over(detail::Over::shards, group.policy, split);
+    group.replicas = detail::ranks_over(detail::Over::replicas, group.policy, split);
     auto parameters = detail::checked_parameters(path, tensors, where);
     const std::size_t tp = mesh.extent(Tp::name);
     const FlatLayout layout =
@@ -98,6 +100,7 @@ GroupDescription describe_group(const Layer& layer) {
     group.buffer_numel = geometry.buffer_numel;
     group.shard_numel = geometry.shard_numel;
     group.shards = geometry.shards;
+    group.replicas = geometry.replicas;
     detail::describe_placed(geometry.parameters, geometry.tp_size, group);
     group.sizes = detail::element_sizes<typename Layer::Precision>();
     return group;

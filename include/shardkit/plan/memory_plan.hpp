@@ -75,29 +75,42 @@ constexpr bool adds_slot(std::span<const GroupDescription> earlier, const GroupD
     return same < in_flight;
 }
 
+/// What the groups, an optimizer and the norm hold from their construction on: all but the slots that groups take turns
+/// in.
+constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, const PlanOptions& options) {
+    MemoryPlan plan;
+    std::size_t most_shards = 0;
+    for (const GroupDescription& group : groups) {
+        const PlacementTable table = group.table();
+        for (const BufferRow& row : table.buffers()) {
+            if (row.held == Held::leased) { continue; }
+            const std::size_t times = row.role == Role::states ? options.optimizer_states : 1;
+            plan.*kind_of(row.role, row.held) += ByteCount(times * bytes_of(row, group));
+        }
+        most_shards = std::max(most_shards, group.shards);
+    }
+    if (options.norms_per_step > 0) {
+        plan.reduce_buffers += ByteCount((1 + 2 * most_shards + 2 * norm_slots) * sizeof(double));
+    }
+    return plan;
+}
+
 }  // namespace detail
 
 /// Peak bytes per rank for these groups.
 /// @post equals what the containers, an optimizer with that many states and global_norm allocate in buffers
 constexpr MemoryPlan plan_memory(std::span<const GroupDescription> groups, const PlanOptions& options = {}) {
-    MemoryPlan plan;
-    std::size_t most_shards = 0;
+    MemoryPlan plan = detail::resting_memory(groups, options);
     for (std::size_t i = 0; i < groups.size(); ++i) {
         const detail::PlacementTable table = groups[i].table();
         for (const detail::BufferRow& row : table.buffers()) {
-            const std::size_t bytes = detail::bytes_of(row, groups[i]);
+            if (row.held != detail::Held::leased) { continue; }
             if (row.role == detail::Role::addend && options.microbatches == 1) { continue; }
-            if (row.held == detail::Held::leased &&
-                !detail::adds_slot(groups.first(i), groups[i], row.role, bytes, options.in_flight)) {
-                continue;
+            const std::size_t bytes = detail::bytes_of(row, groups[i]);
+            if (detail::adds_slot(groups.first(i), groups[i], row.role, bytes, options.in_flight)) {
+                plan.*detail::kind_of(row.role, row.held) += ByteCount(bytes);
             }
-            const std::size_t times = row.role == detail::Role::states ? options.optimizer_states : 1;
-            plan.*detail::kind_of(row.role, row.held) += ByteCount(times * bytes);
         }
-        most_shards = std::max(most_shards, groups[i].shards);
-    }
-    if (options.norms_per_step > 0) {
-        plan.reduce_buffers += ByteCount((1 + 2 * most_shards + 2 * detail::norm_slots) * sizeof(double));
     }
     return plan;
 }

@@ -28,13 +28,20 @@ constexpr Plan plan(std::span<const GroupDescription> groups, const AxisGrid& me
     return made;
 }
 
+/// The descriptions of a model's groups, in its order; they refer to the groups' paths.
+template <class... T>
+std::vector<GroupDescription> describe_groups(const Groups<T...>& model) {
+    std::vector<GroupDescription> groups;
+    model.for_each([&](auto& layer) { groups.push_back(describe_group(layer)); });
+    return groups;
+}
+
 /// The plan of a model that exists.
 template <class... T>
 Plan plan(const Groups<T...>& model, PlanOptions options = {}) {
-    std::vector<GroupDescription> groups;
+    const std::vector<GroupDescription> groups = describe_groups(model);
     const AxisGrid* mesh = nullptr;
     model.for_each([&](auto& layer) {
-        groups.push_back(describe_group(layer));
         mesh = &layer.context().grid();
         options.engine = detail::engine_traits<typename std::remove_cvref_t<decltype(layer)>::Engine>();
     });

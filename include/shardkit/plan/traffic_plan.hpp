@@ -205,19 +205,24 @@ constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const Placem
     }
 }
 
+/// Bytes that one call of a row moves between a rank and its peers, over more than one rank. `numel`: elements of the
+/// row's larger buffer, or, of what is summed over tp, of the rank's part.
+constexpr std::uint64_t bytes_moved(const GroupDescription& g, const PlacementTable& table, const CollectiveRow& row,
+                                    std::size_t numel, std::size_t ranks, const EngineTraits& engine) {
+    const std::size_t source = g.sizes.of(table.find(row.source)->element);
+    const std::size_t target = g.sizes.of(table.find(row.target)->element);
+    const std::uint64_t addends = numel * (engine.sums_travel_widened ? std::max(source, target) : source);
+    return row.verb == Verb::all_reduce ? all_reduce_moved(addends, numel * target, ranks, engine)
+                                        : part_from_peers(row.verb == Verb::all_gather ? numel * source : addends, ranks);
+}
+
 /// Adds a row's calls to a plan, over more than one rank.
 constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const PlacementTable& table,
                        const CollectiveRow& row, const PlannedAxes& axes, std::size_t ranks,
                        const PlanOptions& options) {
     const std::size_t numel = g.numel_of(row.extent);
-    const std::size_t source = g.sizes.of(table.find(row.source)->element);
-    const std::size_t target = g.sizes.of(table.find(row.target)->element);
-    const std::uint64_t calls = calls_of(row, g, options);
-    const std::uint64_t addends = numel * (options.engine.sums_travel_widened ? std::max(source, target) : source);
-    const std::uint64_t moved = row.verb == Verb::all_reduce
-                                    ? all_reduce_moved(addends, numel * target, ranks, options.engine)
-                                    : part_from_peers(row.verb == Verb::all_gather ? numel * source : addends, ranks);
-    plan.add(row.verb, axes, calls, numel * source, moved);
+    plan.add(row.verb, axes, calls_of(row, g, options), numel * g.sizes.of(table.find(row.source)->element),
+             bytes_moved(g, table, row, numel, ranks, options.engine));
 }
 
 }  // namespace detail

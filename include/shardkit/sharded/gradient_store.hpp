@@ -63,35 +63,53 @@ class GradientStore {
     /// A full gradient buffer for one microbatch, zeroed unless earlier microbatches are kept in it.
     std::span<Gradient> open(SourceLocation where) {
         const auto stream = context_->compute_stream();
-        if (leases_full_) {
+        const bool adds_on = leases_full_ ? unreduced_ > 0 : microbatches_ > 0;
+        if (!leases_full_) {
+            stream.wait(reduced_ready_);  // of a step that nobody waited for
+        } else if (placed_ != nullptr) {
+            full_ = placed_;
+        } else {
             stream.wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gradient*>(lease_.data());
-        } else {
-            stream.wait(reduced_ready_);  // of a step that nobody waited for
         }
-        if (leases_full_ || microbatches_ == 0) { Kernels::fill(stream, full(), Gradient{}); }
+        if (!adds_on) { Kernels::fill(stream, full(), Gradient{}); }
         return full();
     }
+    /// Where a schedule puts the leased buffers of the microbatches to come, and their addends.
+    void place(void* full) noexcept { placed_ = static_cast<Gradient*>(full); }
+    void place_addend(void* addend) noexcept { placed_addend_ = static_cast<Reduction*>(addend); }
     /// Gives the buffer of a microbatch back without adding it.
     void discard() noexcept {
         if (leases_full_) { lease_.release(context_->compute_stream().record()); }
     }
-    /// Takes one microbatch in; reduces it where the policy reduces every microbatch.
-    void add(SourceLocation where) {
+    /// Takes one microbatch in.
+    void add() {
         written_ = context_->compute_stream().record();
-        if (leases_full_) {
-            const auto stream = context_->communication_stream();
-            stream.wait(written_);
-            for (const CollectiveRow& row : microbatches_ == 0 ? first_ : later_) { reduce(row, stream, where); }
-            lease_.release(stream.record());
-        }
         ++microbatches_;
+        ++unreduced_;
+    }
+    /// Whether the policy reduces every microbatch.
+    bool reduces_each() const noexcept { return leases_full_; }
+    /// Reduces what was added since the last time: the first reduction of those that follow `add` or, where the policy
+    /// reduces once, of `finish`. Collective over the data ranks.
+    void reduce_added(SourceLocation where) {
+        const auto stream = context_->communication_stream();
+        stream.wait(written_);
+        if (leases_full_) {
+            for (const CollectiveRow& row : reductions_ == 0 ? first_ : later_) { reduce(row, stream, where); }
+            lease_.release(stream.record());
+        } else {
+            reduce(last_[finished_], stream, where);
+            ++finished_;
+        }
+        ++reductions_;
+        unreduced_ = 0;
     }
     /// The reductions that are left once every microbatch is in. Collective over the data ranks, then over tp.
     void finish(SourceLocation where) {
         const auto stream = context_->communication_stream();
         stream.wait(written_);
-        for (const CollectiveRow& row : last_) { reduce(row, stream, where); }
+        for (; finished_ < last_.size(); ++finished_) { reduce(last_[finished_], stream, where); }
         reduced_ready_ = stream.record();
     }
     /// Later work on the compute stream sees the reduced gradients.
@@ -115,7 +133,7 @@ class GradientStore {
     double divisor() const noexcept { return divisor_; }
     /// Forgets an abandoned step: a reduction that failed has kept its buffers.
     void restart() noexcept {
-        microbatches_ = 0;
+        microbatches_ = unreduced_ = reductions_ = finished_ = 0;
         if (leases_full_) {
             const auto stream = context_->communication_stream();
             lease_.release(stream.record());
@@ -154,6 +172,7 @@ class GradientStore {
         if (row.when == When::later_microbatch) { accumulate(row.target, stream); }
     }
     std::span<Reduction> borrowed_addend(SourceLocation where) {
+        if (placed_addend_ != nullptr) { return addend(); }
         if (!addend_joined_) {
             addend_ = group_lease(*context_, *geometry_, SlotPurpose::reduce, reduced().size_bytes());
             addend_joined_ = true;
@@ -162,7 +181,8 @@ class GradientStore {
         return addend();
     }
     std::span<Reduction> addend() const noexcept {
-        return {static_cast<Reduction*>(addend_.data()), reduced_range().size()};
+        auto* const memory = placed_addend_ != nullptr ? placed_addend_ : static_cast<Reduction*>(addend_.data());
+        return {memory, reduced_range().size()};
     }
     /// Adds what a later microbatch was reduced into to what the first one left.
     void accumulate(Role reduced_into, typename Engine::Stream stream) {
@@ -182,6 +202,8 @@ class GradientStore {
     GroupCommunicators<Engine> comms_;
     const CallSubject* subject_;  // of reductions
     Gradient* full_ = nullptr;
+    Gradient* placed_ = nullptr;  // by a schedule
+    Reduction* placed_addend_ = nullptr;
     Buffer<Gradient> full_memory_;
     Buffer<Reduction> reduced_memory_;
     SlotLease<Engine> lease_;
@@ -189,6 +211,9 @@ class GradientStore {
     Event written_{};
     Event reduced_ready_{};
     std::size_t microbatches_ = 0;
+    std::size_t unreduced_ = 0;   // of the microbatches
+    std::size_t reductions_ = 0;  // of `full_` in this step
+    std::size_t finished_ = 0;    // rows of `last_`
     double divisor_ = 0;
     std::span<const CollectiveRow> first_;  // of each moment, the table's rows
     std::span<const CollectiveRow> later_;

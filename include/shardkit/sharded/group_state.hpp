@@ -23,6 +23,7 @@
 #include <shardkit/sharded/parameter_store.hpp>
 #include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/sharded/step_director.hpp>
 #include <shardkit/sharded/step_state.hpp>
 #include <shardkit/sharded/values_at.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>
@@ -78,8 +79,13 @@ class GroupState {
         return {full + p.range.begin, p.part.shape(), generation, opened};
     }
 
-    /// Opens a window; the gather is under way until `parameters().wait()`.
+    /// Who is told of the group's verbs.
+    DirectedGroup& directed() noexcept { return directed_; }
+
+    /// Opens a window; the gather is under way until `use_window`.
     void open_window(Gathers gathers, SourceLocation where);
+    /// Later work on the compute stream sees the full parameters.
+    void use_window(SourceLocation opened);
     /// The same in memory of its own, so that all groups of a model can be open at once.
     void summon_window(SourceLocation where);
     /// Closes one; local work only.
@@ -95,6 +101,9 @@ class GroupState {
     void drop_gradients() noexcept;
     /// Takes the open microbatch's gradients in; collective over the data ranks where the policy reduces each.
     void add_gradients(SourceLocation where);
+    /// It has no gradient in this step.
+    /// @throws UsageError when gradients were handed out
+    void skip_step(SourceLocation where);
     /// Makes the reductions that are left; collective over the data ranks and tp.
     void finish_gradients(SourceLocation where);
 
@@ -234,6 +243,7 @@ class GroupState {
     std::uint64_t gradient_generation_ = 0;
     std::vector<IndexRange> counted_segments_;
     MemoryReader* reader_ = nullptr;
+    DirectedGroup directed_;
     std::shared_ptr<const void> life_ = std::make_shared<const char>('\0');
 };
 

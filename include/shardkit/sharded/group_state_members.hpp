@@ -38,6 +38,9 @@ GroupState<Engine, Precision>::~GroupState() {
                     " window(s) of it are open; the last one was opened at ", parameters_.opened().file, ":",
                     parameters_.opened().line);
     }
+    if (directed_.any() != nullptr) {
+        end_program("'", path(), "' ended or was assigned to while a schedule of its model is followed");
+    }
     if (step_.busy()) {
         end_program("'", path(), "' ended or was assigned to while an accumulation or gradients over it live on");
     }
@@ -55,17 +58,32 @@ GroupState<Engine, Precision>::~GroupState() {
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::open_window(Gathers gathers, SourceLocation where) {
-    parameters_.open(gathers, where);
+    directed_.open(where);
+    if (directed_.led()) {
+        parameters_.announce(gathers, where);
+    } else {
+        parameters_.open(gathers, where);
+    }
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::use_window(SourceLocation opened) {
+    directed_.before(Act::use, opened);
+    parameters_.show(opened);
+    parameters_.wait();
+    directed_.after(Act::use, opened);
 }
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::summon_window(SourceLocation where) {
+    directed_.open(where);
     parameters_.summon(where);
 }
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::close_window() noexcept {
     parameters_.close();
+    directed_.closed();
 }
 
 template <class Engine, class Precision>
@@ -81,7 +99,9 @@ void GroupState<Engine, Precision>::take_gradients(SourceLocation where) {
     }
     step_.hand_out(path(), where);
     try {
+        directed_.before(Act::zero, where);
         gradients_.open(where);
+        directed_.after(Act::zero, where);
     } catch (...) {
         step_.take_back();
         throw;
@@ -101,17 +121,29 @@ void GroupState<Engine, Precision>::add_gradients(SourceLocation where) {
     ++gradient_generation_;
     try {
         step_.check_add(path(), where);
+        directed_.before(Act::add, where);
     } catch (...) {
         gradients_.discard();
         throw;
     }
-    gradients_.add(where);
+    gradients_.add();
+    if (gradients_.reduces_each() && !directed_.led()) { gradients_.reduce_added(where); }
+    directed_.after(Act::add, where);
 }
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::finish_gradients(SourceLocation where) {
     step_.finish(path(), gradients_.microbatches(), where);
-    gradients_.finish(where);
+    directed_.finish(where);
+    if (!directed_.led()) { gradients_.finish(where); }
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::skip_step(SourceLocation where) {
+    step_.check_skip(path(), gradients_.microbatches(), where);
+    directed_.before(Act::skip, where);
+    step_.skip();
+    directed_.after(Act::skip, where);
 }
 
 template <class Engine, class Precision>

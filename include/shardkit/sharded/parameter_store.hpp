@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -14,15 +13,10 @@
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/staleness.hpp>
 #include <shardkit/sharded/window.hpp>
 
 namespace shardkit::detail::inline SHARDKIT_BUILD {
-
-/// A stream whose work can be captured in a graph; `capture()` names the capture that it is part of, 0: none.
-template <class S>
-concept Captures = requires(const S stream) {
-    { stream.capture() } -> std::same_as<unsigned long long>;
-};
 
 /// A group's parameters on one rank: full copy, resting shard, master shard, and whether the full copy is stale.
 /// `gather_source` is what the optimizer writes and what the next all-gather sends; nothing is copied between.
@@ -66,33 +60,70 @@ class ParameterStore {
                 }
             }
         }
-        stale_ = gathers_beside_;
+        if (gathers_beside_) { copy_.set(); }
     }
 
     /// Opens a window: leases a full buffer and gathers into it where the full copy is stale.
     /// @throws UsageError when it would gather and must not, or no slot is free
     void open(Gathers gathers, SourceLocation where) {
+        announce(gathers, where);
+        try {
+            show(where);
+        } catch (...) {
+            --windows_;
+            --announced_;
+            throw;
+        }
+    }
+    /// Its first half: a window of a step that a schedule leads shows nothing before it is used.
+    /// @throws UsageError when it would gather and must not
+    void announce(Gathers gathers, SourceLocation where) {
         if (gathers == Gathers::never && is_stale()) {
             throw_usage_error(where, "'", geometry_->path,
                               "': this window would gather, and Gathers::never was given; call summon_full_params on "
                               "all ranks before, and keep what it gives");
         }
+        ++windows_;
+        ++announced_;
+        opened_ = where;
+    }
+    /// The second one: what a schedule has not gathered is gathered now.
+    void show(SourceLocation where) {
+        if (announced_ == 0) { return; }
         if (leases_full_ && full_ == nullptr) {
             context_->communication_stream().wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gather*>(lease_.data());
         }
-        if (is_stale()) {
-            try {
-                gather(where);
-            } catch (...) {
-                if (windows_ == 0) { release(); }
-                throw;
-            }
-            stale_ = false;
-            gathered_in_ = capture();
+        refresh(where);
+        --announced_;
+    }
+    /// A window ends that was never used.
+    void drop() {
+        if (announced_ > 0) { --announced_; }
+        wait();
+    }
+    /// Takes the full copy for a schedule, windows or not: in `memory` where the policy releases it at reshard; gathers
+    /// where it is stale.
+    void hold(void* memory, SourceLocation where) {
+        if (leases_full_ && full_ == nullptr) { full_ = static_cast<Gather*>(memory); }
+        refresh(where);
+        held_ = leases_full_;
+    }
+    /// The schedule needs it no more.
+    void let_go() noexcept {
+        held_ = false;
+        if (windows_ == 0) { release(); }
+    }
+    /// Gathers into the full copy where that is stale.
+    void refresh(SourceLocation where) {
+        if (!is_stale()) { return; }
+        try {
+            gather(where);
+        } catch (...) {
+            if (windows_ == announced_) { release(); }
+            throw;
         }
-        ++windows_;
-        opened_ = where;
+        copy_.gathered(capture());
     }
     /// The same, in memory of the group's own where it would take turns in slots, until its last window ends: all
     /// groups of a model can be open at once.
@@ -115,8 +146,8 @@ class ParameterStore {
         if (--windows_ > 0) { return; }
         ++generation_;
         // The next window's gather may then come without an update before it.
-        if (update_captured_) { updated_ = context_->compute_stream().record(); }
-        release();
+        if (copy_.update_captured()) { updated_ = context_->compute_stream().record(); }
+        if (!held_) { release(); }
     }
 
     std::span<const Gather> full() const noexcept { return {full_, geometry_->buffer_numel}; }
@@ -164,12 +195,12 @@ class ParameterStore {
     /// After every element of `resting` was written by other means than an update.
     void end_write() {
         updated_ = context_->compute_stream().record();
-        if (gathers_beside_) { stale_ = true; }
+        if (gathers_beside_) { copy_.set(); }
     }
     /// After every element of `loaded` was written.
     void end_load() {
         updated_ = context_->compute_stream().record();
-        if (gather_ != nullptr) { stale_ = true; }
+        if (gather_ != nullptr) { copy_.set(); }
     }
     /// What the gradients of the last update were divided by: ranks compare it with each gather.
     void set_divisor(double divisor) noexcept { divisor_ = divisor; }
@@ -177,19 +208,10 @@ class ParameterStore {
     /// it was given to.
     void end_update(const typename Engine::Stream::Event& updated, unsigned long long capture) {
         updated_ = updated;
-        if (gather_ != nullptr) {
-            stale_ = true;
-            update_captured_ = update_captured_ || capture != 0;
-        }
+        if (gather_ != nullptr) { copy_.updated(capture); }
     }
     /// The graph capture that work is given to at the moment, 0: none.
-    unsigned long long capture() const noexcept {
-        if constexpr (Captures<typename Engine::Stream>) {
-            return context_->compute_stream().capture();
-        } else {
-            return 0;
-        }
-    }
+    unsigned long long capture() const noexcept { return capture_of(context_->compute_stream()); }
 
   private:
     /// The row that brings a full copy up to date; null where an update renews all of it.
@@ -200,14 +222,7 @@ class ParameterStore {
         return nullptr;
     }
 
-    /// A graph is launched when the host's flags are long about something else: one that is captured gathers in its
-    /// first window, and outside of captures nothing is known of a copy after an update was captured.
-    bool is_stale() const noexcept {
-        if (gather_ == nullptr) { return false; }
-        if (stale_ || windows_ > 0 || gather_->when == When::each_window) { return stale_; }
-        const auto now = capture();
-        return gathered_in_ != now || (now == 0 && update_captured_);
-    }
+    bool is_stale() const noexcept { return copy_.is_stale(gather_, windows_ > announced_, capture()); }
     void gather(SourceLocation where) {
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
@@ -221,7 +236,7 @@ class ParameterStore {
         gathered_ = stream.record();
     }
     void release() noexcept {
-        if (leases_full_) {
+        if (leases_full_ && full_ != nullptr) {
             const auto stream = context_->compute_stream();
             if constexpr (checked) {
                 constexpr auto nan = std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
@@ -233,7 +248,7 @@ class ParameterStore {
                 lease_.release(stream.record());
             }
             full_ = nullptr;
-            stale_ = true;
+            copy_.set();
         }
     }
 
@@ -263,13 +278,13 @@ class ParameterStore {
     Event gathered_{};
     std::uint64_t generation_ = 0;
     std::size_t windows_ = 0;
+    std::size_t announced_ = 0;  // of the windows, those that show nothing yet
     double divisor_ = 0;
     SourceLocation opened_{};
     bool gathers_beside_ = false;  // into another buffer than the one that is true between steps
     bool leases_full_ = false;
-    bool stale_ = false;
-    unsigned long long gathered_in_ = 0;  // the capture of the last gather, 0: none
-    bool update_captured_ = false;
+    bool held_ = false;  // by a schedule
+    Staleness copy_;  // the full one
 };
 
 }  // namespace shardkit::detail::inline SHARDKIT_BUILD

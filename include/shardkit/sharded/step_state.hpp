@@ -50,13 +50,13 @@ class StepState {
         }
         phase_ = Phase::reduced;
     }
-    void skip(std::string_view path, std::size_t microbatches, SourceLocation where) {
+    void check_skip(std::string_view path, std::size_t microbatches, SourceLocation where) const {
         require_accumulating(path, "skip()", where);
         if (microbatches > 0 || out_ || dropped_) {
             throw_usage_error(where, "'", path, "': skip() after gradients were handed out in this step");
         }
-        phase_ = Phase::skipped;
     }
+    void skip() noexcept { phase_ = Phase::skipped; }
     void assume_reduced() noexcept { phase_ = Phase::reduced; }
     void end() noexcept { phase_ = Phase::idle; }
 

@@ -99,12 +99,12 @@ class PendingWindow {
     }
     ~PendingWindow() {
         // The buffer is given back on the compute stream, and the gather that still writes it runs elsewhere.
-        if (window_.open()) { state_->parameters().wait(); }
+        if (window_.open()) { state_->parameters().drop(); }
     }
 
     /// Order: later work on the compute stream sees the full parameters; the host does not wait.
     [[nodiscard]] Window<State> wait() && {
-        state_->parameters().wait();
+        state_->use_window(window_.opened_);
         return std::move(window_);
     }
 

@@ -26,12 +26,14 @@ class StepScope {
     /// @throws UsageError when one of the groups is in another step; none is touched then
     StepScope(const Groups<T...>& groups, SourceLocation where) : groups_(groups) {
         static_cast<void>(groups.context(where));
+        director_ = director_of(groups, where);
         std::size_t begun = 0;
         try {
             groups_->for_each([&](auto& layer) {
                 Access::state(layer).begin_step(where);
                 ++begun;
             });
+            if (director_ != nullptr) [[unlikely]] { director_->begin_step(begun, where); }
         } catch (...) {
             groups_->for_each([&](auto& layer) {
                 if (begun > 0) {
@@ -42,14 +44,17 @@ class StepScope {
             throw;
         }
     }
-    StepScope(StepScope&& other) noexcept : groups_(std::exchange(other.groups_, std::nullopt)) {}
+    StepScope(StepScope&& other) noexcept
+        : groups_(std::exchange(other.groups_, std::nullopt)), director_(other.director_) {}
     StepScope& operator=(StepScope&& other) noexcept {
         StepScope taken(std::move(other));
         std::swap(groups_, taken.groups_);
+        std::swap(director_, taken.director_);
         return *this;
     }
     ~StepScope() {
         if (groups_) {
+            if (director_ != nullptr) [[unlikely]] { director_->end_step(); }
             groups_->for_each([](auto& layer) {
                 if (!Access::moved_from(layer)) { Access::state(layer).step().end(); }
             });
@@ -60,7 +65,24 @@ class StepScope {
     const Groups<T...>& groups() const { return *groups_; }
 
   private:
+    /// Who is told of the step; null: nobody.
+    static StepDirector* director_of(const Groups<T...>& groups, SourceLocation where) {
+        StepDirector* first = nullptr;
+        std::size_t number = 0;
+        groups.for_each([&](auto& layer) {
+            StepDirector* const its = Access::state(layer, where).directed().any();
+            if (number++ == 0) { first = its; }
+            if (its != first) {
+                throw_usage_error(where, "'", layer.path(),
+                                  "': a schedule is followed, or a step recorded, for some of these groups and not for "
+                                  "all");
+            }
+        });
+        return first;
+    }
+
     std::optional<Groups<T...>> groups_;
+    StepDirector* director_ = nullptr;
 };
 
 }  // namespace shardkit::detail::inline SHARDKIT_BUILD
@@ -120,7 +142,7 @@ class Accumulation {
         static_assert(Groups<T...>::template contains<Layer>,
                       "Accumulation::skip: this Sharded is not one of the accumulation's groups");
         auto& state = detail::Access::state(layer);
-        state.step().skip(layer.path(), state.gradients().microbatches(), where);
+        state.skip_step(where);
     }
 
   private:

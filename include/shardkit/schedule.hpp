@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/detail/hide_macros.inc>
+
+// A training step as a value: stated or recorded, checked, simulated, improved and followed.
+#include <shardkit/schedule/check.hpp>
+#include <shardkit/schedule/diff.hpp>
+#include <shardkit/schedule/dry_step.hpp>
+#include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/passes.hpp>
+#include <shardkit/schedule/peak.hpp>
+#include <shardkit/schedule/record.hpp>
+#include <shardkit/schedule/schedule.hpp>
+#include <shardkit/schedule/schedule_table.hpp>
+#include <shardkit/schedule/simulate.hpp>
+
+#include <shardkit/detail/show_macros.inc>

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <shardkit/core/counts.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/schedule/peak.hpp>
+#include <shardkit/schedule/schedule.hpp>
+#include <shardkit/schedule/slots.hpp>
+
+// Pure functions from a step to a better one. None changes what the program does, its acts and their order: a pass
+// moves, adds or leaves out communication (update_early alone moves updates). What obeys the rules of a step, obeys them
+// behind a pass.
+
+namespace shardkit {
+
+namespace detail {
+
+inline constexpr std::size_t no_op = static_cast<std::size_t>(-1);
+
+/// The first operation behind `from` of that act and group; no_op where there is none.
+constexpr std::size_t next_op(const Schedule& schedule, std::size_t from, Act act, std::uint32_t group) {
+    for (std::size_t i = from; i < schedule.size(); ++i) {
+        if (schedule[i].act == act && schedule[i].group == group) { return i; }
+    }
+    return no_op;
+}
+/// Where an operation of the group can go at the earliest, when it is at `at` and must stay behind what the group does
+/// before.
+constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std::uint32_t group) {
+    while (at > 0 && (schedule[at - 1].act == Act::norm || schedule[at - 1].group != group)) { --at; }
+    return at;
+}
+
+}  // namespace detail
+
+/// Each gather starts `depth` windows before its use: in the forward pass with the window before it, in the backward
+/// pass before the reduction of the group before it. Gathers keep their order and stay in their step.
+/// Memory:  as many full groups more as `depth`, where parameters are released; bits are unchanged
+/// Source:  FSDP's forward and backward prefetch, arXiv 2304.11277, section 3.3.2, from an order that is known
+constexpr Schedule prefetch(Schedule schedule, std::span<const GroupDescription> /*groups*/, std::size_t depth = 1) {
+    if (depth == 0) { return schedule; }
+    std::vector<std::size_t> gathers;  // by their operation
+    for (std::size_t i = 0; i < schedule.size(); ++i) {
+        if (schedule[i].act != Act::gather) { continue; }
+        const std::size_t number = gathers.size();
+        gathers.push_back(i);
+        if (number == 0 || detail::next_op(schedule, i, Act::use, schedule[i].group) == detail::no_op) { continue; }
+        std::size_t place = gathers[number - 1] + 1;
+        if (number >= depth) {
+            const std::size_t before = gathers[number - depth];
+            const std::size_t use = detail::next_op(schedule, before, Act::use, schedule[before].group);
+            if (use == detail::no_op) { continue; }
+            place = std::max(place, use + 1);
+        }
+        place = std::max(place, detail::behind_group(schedule, i, schedule[i].group));
+        if (place < i) {
+            schedule.move(i, place);
+            gathers[number] = place;
+        }
+    }
+    return schedule;
+}
+
+/// A group that was released and is needed again stays gathered instead, where the step then still fits `limit` bytes
+/// of the library's buffers: groups whose next use comes soonest first, the last blocks between forward and backward
+/// pass.
+/// Memory:  up to `limit`, see peak; bits are unchanged
+/// Source:  reshard_after_forward of FSDP2, decided by memory instead of by hand
+constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const GroupDescription> groups, ByteCount limit,
+                                 std::size_t optimizer_states = 2) {
+    struct Candidate {
+        std::size_t operation = 0;
+        std::size_t idle = 0;
+    };
+    const std::vector<detail::GroupRows> rows = detail::rows_of(groups);
+    std::vector<Candidate> candidates;
+    std::vector<std::size_t> closed(groups.size(), detail::no_op);
+    for (std::size_t i = 0; i < schedule.size(); ++i) {
+        const Op& op = schedule[i];
+        if (op.act == Act::norm) { continue; }
+        if (op.act == Act::close) { closed[op.group] = i; }
+        if (op.act == Act::update) { closed[op.group] = detail::no_op; }
+        if (op.act == Act::gather && rows[op.group].leases_full && closed[op.group] != detail::no_op) {
+            candidates.push_back({i, i - closed[op.group]});
+        }
+    }
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+        return a.idle != b.idle ? a.idle < b.idle : a.operation < b.operation;
+    });
+    std::vector<char> left_out(schedule.size(), 0);
+    const auto without = [&] {
+        Schedule made;
+        for (std::size_t i = 0; i < schedule.size(); ++i) {
+            if (left_out[i] == 0) { made.add(schedule[i]); }
+        }
+        return made;
+    };
+    for (const Candidate& candidate : candidates) {
+        left_out[candidate.operation] = 1;
+        if (peak(without(), groups, optimizer_states) > limit) { left_out[candidate.operation] = 0; }
+    }
+    return without();
+}
+
+/// Copies that an update makes stale and the next window would gather (ShardOptimizer, ShardGradOp) are gathered
+/// behind the updates, in the order in which the next step needs them.
+/// Memory:  none; bits are unchanged
+constexpr Schedule gather_after_update(Schedule schedule, std::span<const GroupDescription> groups) {
+    const std::vector<detail::GroupRows> rows = detail::rows_of(groups);
+    const std::size_t all = schedule.size();
+    std::size_t at = 0;
+    for (std::size_t n = 0; n < all; ++n) {
+        const Op op = schedule[at];
+        const bool moves = op.act == Act::gather && !rows[op.group].leases_full &&
+                           detail::next_op(schedule, at, Act::update, op.group) != detail::no_op;
+        if (moves) {
+            schedule.erase(at);
+            schedule.add({Act::gather, op.group, 0, op.lane});
+        } else {
+            ++at;
+        }
+    }
+    return schedule;
+}
+
+/// Microbatches are added up unreduced and reduced once, with the last one.
+/// Memory:  the full gradients of every group, from the first microbatch to the last
+/// Numbers: sums are taken in another order: the bits of a policy with Accumulate::unreduced
+constexpr Schedule reduce_last(const Schedule& schedule, std::span<const GroupDescription> /*groups*/) {
+    Schedule made;
+    for (std::size_t i = 0; i < schedule.size(); ++i) {
+        const bool left_out = schedule[i].act == Act::reduce &&
+                              detail::next_op(schedule, i + 1, Act::reduce, schedule[i].group) != detail::no_op;
+        if (!left_out) { made.add(schedule[i]); }
+    }
+    return made;
+}
+
+/// Each group is updated as soon as its gradient is reduced; a step with a norm stays as it is, because every update
+/// waits for that. For planning: an optimizer's step updates all groups in one call, so `follow` refuses the result.
+/// Memory:  none; bits are unchanged
+constexpr Schedule update_early(Schedule schedule, std::span<const GroupDescription> /*groups*/) {
+    for (const Op& op : schedule.ops()) {
+        if (op.act == Act::norm) { return schedule; }
+    }
+    for (std::size_t i = 0; i < schedule.size(); ++i) {
+        if (schedule[i].act != Act::update) { continue; }
+        const std::size_t place = detail::behind_group(schedule, i, schedule[i].group);
+        if (place < i) { schedule.move(i, place); }
+    }
+    return schedule;
+}
+
+namespace detail {
+
+/// A stretch in which a slot is held and not needed, and what ends that.
+struct IdleStretch {
+    std::size_t begin = 0;  // operations, `end` not included
+    std::size_t end = 0;
+    std::size_t bytes = 0;
+    Op added{};             // in front of operation `at`
+    std::size_t at = 0;
+    std::size_t left_out = no_op;
+};
+
+/// The stretches of a slot: of parameters before their first use and between windows, of gradients between
+/// microbatches.
+constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot& slot,
+                                  std::vector<IdleStretch>& found) {
+    std::size_t since = slot.begin;
+    bool needed = slot.use == SlotUse::full_gradients;
+    bool used = needed;
+    std::size_t windows = 0;
+    for (std::size_t i = slot.begin + 1; i <= slot.end; ++i) {
+        const Op& op = schedule[i];
+        if (op.act == Act::norm || op.group != slot.group) { continue; }
+        if (slot.use == SlotUse::full_parameters && op.act == Act::use) {
+            if (!needed && i > since + 1) {
+                Op gather = schedule[slot.begin];
+                gather.microbatch = op.microbatch;
+                found.push_back({since + (used ? 1 : 0), i, slot.bytes, gather, i, used ? no_op : slot.begin});
+            }
+            needed = used = true;
+            ++windows;
+        } else if (slot.use == SlotUse::full_parameters && op.act == Act::close) {
+            needed = --windows > 0;
+            since = i;
+        } else if (slot.use == SlotUse::full_gradients && op.act == Act::add) {
+            const std::size_t next = next_op(schedule, i, Act::zero, op.group);
+            if (next != no_op && next <= slot.end) {
+                found.push_back({i + 1, next, slot.bytes, {Act::reduce, op.group, op.microbatch,
+                                                           schedule[slot.end].lane}, i + 1, no_op});
+            }
+        }
+    }
+}
+
+}  // namespace detail
+
+/// Undoes what does not fit `limit` bytes of the library's buffers, where most is held first: a prefetched gather starts
+/// right before its use, a group that stayed gathered is released and gathered again, unreduced microbatches are
+/// reduced.
+/// @throws std::invalid_argument, with the bytes that are needed at least, where nothing is left to undo
+constexpr Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups, ByteCount limit,
+                                std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
+    while (true) {
+        const ByteCount needed = peak(schedule, groups, optimizer_states);
+        if (needed <= limit) { return schedule; }
+        const std::vector<detail::ScheduledSlot> slots = detail::slots_of(schedule, groups);
+        const std::vector<std::size_t> held = detail::bytes_held(schedule, slots);
+        std::vector<detail::IdleStretch> idle;
+        for (const detail::ScheduledSlot& slot : slots) {
+            if (slot.use != detail::SlotUse::addend) { detail::add_idle_stretches(schedule, slot, idle); }
+        }
+        const auto most = [&](const detail::IdleStretch& stretch) {
+            std::size_t bytes = 0;
+            for (std::size_t i = stretch.begin; i < stretch.end; ++i) { bytes = std::max(bytes, held[i]); }
+            return bytes;
+        };
+        const detail::IdleStretch* chosen = nullptr;
+        for (const detail::IdleStretch& stretch : idle) {
+            const bool better = chosen == nullptr || most(stretch) > most(*chosen) ||
+                                (most(stretch) == most(*chosen) && stretch.bytes > chosen->bytes);
+            if (better) { chosen = &stretch; }
+        }
+        if (chosen == nullptr) {
+            throw_invalid_argument(where, "memory_limit: ", limit.value, " bytes given, expected at least ",
+                                   needed.value, ", which the step needs without any prefetching");
+        }
+        schedule.insert(chosen->at, chosen->added);
+        if (chosen->left_out != detail::no_op) { schedule.erase(chosen->left_out); }
+    }
+}
+
+}  // namespace shardkit

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/plan/plan.hpp>
+#include <shardkit/schedule/check.hpp>
+#include <shardkit/schedule/dry_step.hpp>
+#include <shardkit/schedule/schedule.hpp>
+#include <shardkit/step/groups.hpp>
+
+namespace shardkit {
+
+namespace detail {
+
+/// That nobody is told of a model's verbs, and no step of it is under way.
+/// @throws UsageError
+template <class... T>
+void require_undirected(const Groups<T...>& model, SourceLocation where) {
+    model.for_each([&](auto& layer) {
+        auto& state = Access::state(layer, where);
+        if (state.directed().any() != nullptr) {
+            throw_usage_error(where, "'", layer.path(),
+                              "': a schedule is followed already, or a step recorded; expected one at a time");
+        }
+        if (state.step().busy()) {
+            throw_usage_error(where, "'", layer.path(), "': a step is under way; expected none");
+        }
+    });
+}
+
+/// Writes a step down.
+class StepRecorder final : public StepDirector {
+  public:
+    explicit StepRecorder(std::vector<GroupDescription> groups)
+        : StepDirector(Manner::listens), groups_(std::move(groups)), step_(groups_) {}
+
+    void begin_step(std::size_t groups, SourceLocation where) override {
+        if (groups != groups_.size()) {
+            throw_usage_error(where, "record: a step over ", groups, " groups of a model of ", groups_.size());
+        }
+        if (steps_++ > 0) { throw_usage_error(where, "record: a second step begins, expected one"); }
+        set_in_step(true);
+    }
+    void end_step() noexcept override { set_in_step(false); }
+    void open(std::size_t group, SourceLocation /*where*/) override { step_.begin_unshard(group); }
+    void before(Act act, std::size_t group, SourceLocation /*where*/) override {
+        switch (act) {
+            case Act::use:
+                step_.wait(group);
+                break;
+            case Act::zero:
+                step_.gradients(group);
+                break;
+            case Act::add:
+                step_.add(group);
+                break;
+            case Act::skip:
+                step_.skip(group);
+                break;
+            case Act::norm:
+                step_.global_norm();
+                break;
+            case Act::update:
+                step_.update(group);
+                break;
+            default:
+                break;  // no verb of a program
+        }
+    }
+    void after(Act /*act*/, std::size_t /*group*/, SourceLocation /*where*/) override {}
+    void finish(std::size_t group, SourceLocation /*where*/) override { step_.finish(group); }
+    void closed(std::size_t group) noexcept override {
+        try {
+            step_.reshard(group);
+        } catch (...) { failure_ = std::current_exception(); }
+    }
+
+    /// @throws UsageError when no step ran; std::invalid_argument when it breaks a rule
+    const Schedule& schedule(SourceLocation where) const {
+        if (failure_) { std::rethrow_exception(failure_); }
+        if (steps_ == 0) { throw_usage_error(where, "record: no step ran, expected one over this model"); }
+        require_valid(step_.schedule(), groups_, where);
+        return step_.schedule();
+    }
+
+  private:
+    std::vector<GroupDescription> groups_;
+    DryStep step_;
+    std::size_t steps_ = 0;
+    std::exception_ptr failure_;
+};
+
+}  // namespace detail
+
+/// Runs `step`, which makes one training step of the model, and returns it as a schedule: as it runs in steady state,
+/// whether this was the first one or not. The step does what it does without being recorded, bit for bit.
+///     const Schedule schedule = record(model, [&] { trainer.step(0); });
+/// It begins with its Accumulation and ends with the optimizer's step; what `step` does before and after is not part of
+/// it. Every rank may record, and gets the same, or one rank alone: what is recorded is local.
+/// @throws  UsageError when no step ran, or two; std::invalid_argument when the step ended early and so breaks a rule;
+///          whatever `step` throws
+template <class... T, class F>
+Schedule record(const Groups<T...>& model, F&& step, SourceLocation where = SourceLocation::current()) {
+    detail::StepRecorder recorder(describe_groups(model));
+    detail::require_undirected(model, where);
+    std::size_t number = 0;
+    model.for_each([&](auto& layer) { detail::Access::state(layer).directed().set(&recorder, number++); });
+    struct Undirect {
+        const Groups<T...>& model;
+        ~Undirect() {
+            model.for_each([](auto& layer) {
+                if (!detail::Access::moved_from(layer)) { detail::Access::state(layer).directed().set(nullptr, 0); }
+            });
+        }
+    };
+    {
+        const Undirect at_end{model};
+        std::forward<F>(step)();
+    }
+    return recorder.schedule(where);
+}
+
+}  // namespace shardkit

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
+#include <shardkit/plan/group_description.hpp>
+#include <shardkit/sharded/step_director.hpp>
+
+namespace shardkit {
+
+/// What an operation waits in line with: operations of one lane follow each other, lanes run side by side.
+enum class Lane : std::uint8_t { compute, gather, reduce };
+
+/// The lane as schedules print it.
+constexpr std::string_view name(Lane lane) noexcept {
+    return lane == Lane::compute ? "compute" : lane == Lane::gather ? "gather" : "reduce";
+}
+/// Where an act runs unless a schedule says otherwise.
+constexpr Lane lane_of(Act act) noexcept {
+    switch (act) {
+        case Act::gather:
+            return Lane::gather;
+        case Act::reduce:
+        case Act::all_reduce:
+            return Lane::reduce;
+        default:
+            return Lane::compute;
+    }
+}
+/// Whether the act is a verb of the program; the others are communication, which a schedule may move.
+constexpr bool is_of_program(Act act) noexcept {
+    return act != Act::gather && act != Act::reduce && act != Act::all_reduce;
+}
+
+/// One operation of a step.
+struct Op {
+    Act act{};
+    std::uint32_t group = 0;       ///< by its place in the model; of a norm 0
+    std::uint32_t microbatch = 0;  ///< whose it is; of a norm, an update and a skip 0
+    Lane lane = lane_of(act);
+
+    friend constexpr bool operator==(const Op&, const Op&) noexcept = default;
+};
+
+/// One training step of a model, from its Accumulation to the end of the optimizer's step, in steady state: the
+/// operations of a rank in the order in which the host gives them to their lanes. It holds numbers only: which groups
+/// they are of is said beside it, by the same descriptions from which plans are made. What an operation waits for in
+/// other lanes follows from the order and is stored nowhere.
+///     constexpr auto step = [] { return prefetch(layered_step(groups), groups, 1); };
+///     static_assert(check(step(), groups).empty());
+///     static_assert(peak(step(), groups) <= ByteCount(80'000'000'000));
+class Schedule {
+  public:
+    constexpr Schedule() = default;
+    constexpr explicit Schedule(std::vector<Op> ops) : ops_(static_cast<std::vector<Op>&&>(ops)) {}
+
+    constexpr std::span<const Op> ops() const noexcept { return {ops_.data(), ops_.size()}; }
+    constexpr std::size_t size() const noexcept { return ops_.size(); }
+    constexpr const Op& operator[](std::size_t number) const noexcept { return ops_[number]; }
+
+    constexpr void add(const Op& op) { ops_.push_back(op); }
+    constexpr void insert(std::size_t before, const Op& op) {
+        ops_.insert(ops_.begin() + static_cast<std::ptrdiff_t>(before), op);
+    }
+    constexpr void erase(std::size_t number) { ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(number)); }
+    /// Takes operation `from` out and puts it in front of what is then operation `to`.
+    constexpr void move(std::size_t from, std::size_t to) {
+        const Op moved = ops_[from];
+        erase(from);
+        insert(to, moved);
+    }
+    constexpr void set_lane(std::size_t number, Lane lane) noexcept { ops_[number].lane = lane; }
+
+    friend constexpr bool operator==(const Schedule&, const Schedule&) noexcept = default;
+
+  private:
+    std::vector<Op> ops_;
+};
+
+/// Equal for equal schedules: what ranks compare before they follow one. It is the same on every machine.
+/// Source:  Fowler, Noll, Vo: FNV-1a, 64 bits
+constexpr std::uint64_t hash(const Schedule& schedule) noexcept {
+    detail::Fnv fnv;
+    for (const Op& op : schedule.ops()) {
+        fnv.add(static_cast<std::uint64_t>(op.act));
+        fnv.add(op.group);
+        fnv.add(op.microbatch);
+        fnv.add(static_cast<std::uint64_t>(op.lane));
+    }
+    fnv.add(schedule.size());
+    return fnv.hash;
+}
+
+/// "gather of 'blocks.1', microbatch 0"
+inline std::string describe(const Op& op, std::span<const GroupDescription> groups) {
+    const std::string act(name(op.act));
+    if (op.act == Act::norm) { return act; }
+    std::string text = act + " of " +
+                       (op.group < groups.size() ? detail::concat("'", groups[op.group].path, "'")
+                                                 : detail::concat("group ", op.group));
+    const bool once = op.act == Act::update || op.act == Act::skip || op.act == Act::all_reduce;
+    if (!once) { text += detail::concat(", microbatch ", op.microbatch); }
+    return text;
+}
+
+namespace detail {
+
+/// Which communication a group's step needs beside what its program says: facts of its rows that every part of a
+/// schedule asks for.
+struct GroupRows {
+    bool gathers = false;         ///< windows may have to gather
+    bool leases_full = false;     ///< into a buffer that exists while it is needed
+    bool trainable = false;
+    bool reduces_each = false;    ///< every microbatch; gradients lie in a leased buffer until then
+    bool reduces_further = false;  ///< across replicas or tp, once every microbatch is in
+    std::size_t full_bytes = 0;      ///< of the leased buffer, 0: none
+    std::size_t gradient_bytes = 0;  ///< likewise
+    std::size_t addend_bytes = 0;    ///< of what a later reduction takes beside the result, while it runs
+
+    constexpr explicit GroupRows(const GroupDescription& group) : trainable(group.trainable) {
+        const PlacementTable table = group.table();
+        const auto leased = [&](Role role) -> std::size_t {
+            const BufferRow* const row = table.find(role);
+            if (row == nullptr || row->held != Held::leased) { return 0; }
+            return group.numel_of(row->extent) * group.sizes.of(row->element);
+        };
+        full_bytes = leased(Role::gathered);
+        gradient_bytes = leased(Role::gradients);
+        addend_bytes = leased(Role::addend);
+        leases_full = !table.collectives(When::each_window).empty();
+        gathers = leases_full || !table.collectives(When::updated_window).empty();
+        reduces_each = !table.collectives(When::first_microbatch).empty();
+        for (const CollectiveRow& row : table.collectives(When::last_microbatch)) {
+            if (row.extent == Extent::full) { continue; }
+            reduces_further = reduces_further ||
+                              (row.extent == Extent::tp_sum ? group.tp > 1 && !group.tp_sum.empty() : group.replicas > 1);
+        }
+    }
+    /// Whether a full copy is current when a step begins, in steady state and before any of its gathers: an update
+    /// made the copies of what trains stale.
+    constexpr bool rests_current() const noexcept { return !gathers || (!leases_full && !trainable); }
+};
+
+constexpr std::vector<GroupRows> rows_of(std::span<const GroupDescription> groups) {
+    std::vector<GroupRows> rows;
+    for (const GroupDescription& group : groups) { rows.push_back(GroupRows(group)); }
+    return rows;
+}
+
+}  // namespace detail
+
+}  // namespace shardkit

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include <shardkit/comm/cost.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/plan/time_model.hpp>
+#include <shardkit/plan/traffic_plan.hpp>
+#include <shardkit/schedule/schedule.hpp>
+#include <shardkit/schedule/slots.hpp>
+
+namespace shardkit {
+
+/// Seconds that a rank computes for one group.
+struct GroupSeconds {
+    double forward = 0;   ///< of one microbatch
+    double backward = 0;  ///< of one microbatch
+    double update = 0;    ///< of a step
+};
+
+/// What a simulation knows of the machine.
+struct StepCosts {
+    std::span<const GroupSeconds> groups;  ///< as many as the model has
+    TimeModel links{};
+    EngineTraits engine{};
+    double norm = 0;  ///< seconds of computation for a global norm
+};
+
+/// When an operation ran, in seconds from the start of its step; gathers for the next step end behind it.
+struct OpTime {
+    double begin = 0;
+    double end = 0;
+
+    friend constexpr bool operator==(const OpTime&, const OpTime&) noexcept = default;
+};
+
+/// A step as it is predicted.
+struct StepTimes {
+    double seconds = 0;        ///< from one step's end to the next
+    double compute = 0;        ///< of them the rank computes
+    double communication = 0;  ///< that its collectives take together
+    std::vector<OpTime> ops;
+
+    /// Seconds for which the rank waits for communication.
+    constexpr double exposed() const noexcept { return seconds - compute; }
+    /// Of all communication; 0 where there is none.
+    constexpr double exposed_share() const noexcept { return communication > 0 ? exposed() / communication : 0; }
+};
+
+namespace detail {
+
+/// Seconds of a group's collectives on a mesh, by act.
+struct CommunicationSeconds {
+    double gather = 0;
+    double reduce = 0;
+    double all_reduce = 0;
+
+    constexpr CommunicationSeconds(const GroupDescription& group, const AxisGrid& mesh, const StepCosts& costs) {
+        const PlacementTable table = group.table();
+        const GroupAxes axes = GroupAxes::of(group, mesh);
+        for (const CollectiveRow& row : table.collectives()) {
+            if (row.when == When::later_microbatch) { continue; }  // takes what the first one takes
+            const auto over = static_cast<std::size_t>(row.over);
+            if (axes.ranks[over] == 1) { continue; }
+            const std::size_t numel = row.extent == Extent::tp_sum ? largest_tp_part(group, table)
+                                                                   : group.numel_of(row.extent);
+            const std::uint64_t moved = bytes_moved(group, table, row, numel, axes.ranks[over], costs.engine);
+            const double seconds =
+                costs.links.link(row.verb, spans_nodes(axes.axes[over], mesh, costs.links.ranks_per_node))
+                    .seconds(ring_messages(row.verb, axes.ranks[over]), static_cast<double>(moved));
+            (row.verb == Verb::all_gather ? gather : row.extent == Extent::full ? reduce : all_reduce) += seconds;
+        }
+    }
+    constexpr double of(Act act) const noexcept {
+        return act == Act::gather ? gather : act == Act::reduce ? reduce : all_reduce;
+    }
+
+  private:
+    /// The others wait for the rank that sums most.
+    static constexpr std::size_t largest_tp_part(const GroupDescription& group, const PlacementTable& table) {
+        if (table.reduced != Extent::shard) { return group.tp_sum.size(); }
+        std::size_t largest = 0;
+        for (std::size_t s = 0; s < group.shards; ++s) {
+            largest = std::max(largest, intersect(shard_range(s, group.shard_numel, group.buffer_numel),
+                                                  group.tp_sum).size());
+        }
+        return largest;
+    }
+};
+
+/// Plays a step's operations on three lanes, each in its order, with the waits that follow from what they need.
+class StepSimulation {
+  public:
+    constexpr StepSimulation(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
+                             const StepCosts& costs)
+        : schedule_(schedule), costs_(costs), plan_(plan_slots(schedule, groups)), given_back_(plan_.slots.size()) {
+        if (costs.groups.size() != groups.size()) {
+            throw std::invalid_argument("simulate: expected as many GroupSeconds as groups");
+        }
+        for (const Op& op : schedule.ops()) {
+            if (op.act == Act::reduce) { sums_ = op.lane; }
+        }
+        std::size_t most_shards = 1;
+        for (const GroupDescription& group : groups) {
+            groups_.push_back({GroupRows(group), CommunicationSeconds(group, mesh, costs)});
+            most_shards = std::max(most_shards, group.shards);
+        }
+        if (mesh.size() > 1) {
+            const std::uint64_t bytes = 2 * most_shards * sizeof(double);
+            norm_ = costs.links.link(Verb::all_reduce, spans_nodes(PlannedAxes::world(), mesh, costs.links.ranks_per_node))
+                        .seconds(ring_messages(Verb::all_reduce, mesh.size()),
+                                 static_cast<double>(all_reduce_moved(bytes, bytes, mesh.size(), costs.engine)));
+        }
+    }
+
+    constexpr StepTimes run() {
+        round();
+        round();  // from here on a step begins with what the one before left under way
+        return round();
+    }
+
+  private:
+    struct Group {
+        GroupRows rows;
+        CommunicationSeconds seconds;
+        double gathered = 0;
+        double added = 0;
+        double reduced = 0;
+        double updated = 0;
+        std::uint32_t forwards = 0;  // microbatches whose forward pass was counted
+        double due = 0;              // computation that the next operation of the group ends
+    };
+
+    constexpr double& lane(Lane lane) noexcept { return free_[static_cast<std::size_t>(lane)]; }
+
+    constexpr StepTimes round() {
+        const double begin = lane(Lane::compute);
+        StepTimes times;
+        for (Group& group : groups_) {
+            group.forwards = 0;
+            group.due = 0;
+        }
+        for (std::size_t i = 0; i < schedule_.size(); ++i) {
+            const Op& op = schedule_[i];
+            OpTime time;
+            if (op.act == Act::norm) {
+                time = norm(times);
+            } else if (is_of_program(op.act)) {
+                time = compute(i, op, times);
+            } else {
+                time = communicate(i, op, times);
+            }
+            times.ops.push_back({time.begin - begin, time.end - begin});
+        }
+        times.seconds = lane(Lane::compute) - begin;
+        return times;
+    }
+
+    /// What `slot` has to wait for, and when it is given back.
+    constexpr double available(std::size_t slot, double at) const {
+        if (slot == ScheduledSlot::none) { return at; }
+        for (const std::size_t before : plan_.slots[slot].after) {
+            if (before != ScheduledSlot::none) { at = std::max(at, given_back_[before]); }
+        }
+        return at;
+    }
+    constexpr void give_back(std::size_t op, double at) {
+        for (std::size_t s = 0; s < plan_.slots.size(); ++s) {
+            if (plan_.slots[s].end == op) { given_back_[s] = at; }
+        }
+    }
+
+    constexpr OpTime compute(std::size_t i, const Op& op, StepTimes& times) {
+        Group& group = groups_[op.group];
+        const GroupSeconds& seconds = costs_.groups[op.group];
+        double& now = lane(op.lane);
+        double begin = now;
+        double takes = 0;
+        if (op.act == Act::use) {
+            begin = std::max(begin, group.gathered);
+            if (group.forwards == op.microbatch) {
+                ++group.forwards;
+                group.due += seconds.forward;
+            }
+        } else if (op.act == Act::zero) {
+            begin = std::max(available(plan_.taken_by(i, SlotUse::full_gradients), begin),
+                             group.rows.gradient_bytes > 0 ? 0 : group.reduced);
+            group.due += seconds.backward;
+        } else if (op.act == Act::update) {
+            begin = std::max(begin, group.reduced);
+            takes = seconds.update;
+        }
+        if (op.act == Act::close || op.act == Act::add) {
+            takes = group.due;
+            group.due = 0;
+        }
+        now = begin + takes;
+        times.compute += takes;
+        if (op.act == Act::add) { group.added = now; }
+        if (op.act == Act::update) { group.updated = now; }
+        give_back(i, now);
+        return {begin, now};
+    }
+    constexpr OpTime communicate(std::size_t i, const Op& op, StepTimes& times) {
+        Group& group = groups_[op.group];
+        double& now = lane(op.lane);
+        double begin = now;
+        if (op.act == Act::gather) {
+            begin = available(plan_.taken_by(i, SlotUse::full_parameters), std::max(begin, group.updated));
+        } else {
+            begin = available(plan_.taken_by(i, SlotUse::addend), std::max({begin, group.added, group.reduced}));
+        }
+        const double takes = group.seconds.of(op.act);
+        now = begin + takes;
+        times.communication += takes;
+        (op.act == Act::gather ? group.gathered : group.reduced) = now;
+        give_back(i, now);
+        return {begin, now};
+    }
+    /// The partial sums travel in the reductions' lane, behind them, and the rank waits.
+    constexpr OpTime norm(StepTimes& times) {
+        double& now = lane(Lane::compute);
+        double begin = now;
+        for (const Group& group : groups_) { begin = std::max(begin, group.reduced); }
+        const double sent = std::max(begin + costs_.norm, lane(sums_));
+        now = sent + norm_;
+        lane(sums_) = now;
+        times.compute += costs_.norm;
+        times.communication += norm_;
+        return {begin, now};
+    }
+
+    const Schedule& schedule_;
+    const StepCosts& costs_;
+    SlotPlan plan_;
+    std::vector<double> given_back_;
+    std::vector<Group> groups_;
+    std::array<double, 3> free_{};
+    double norm_ = 0;
+    Lane sums_ = Lane::reduce;  // in which reductions run
+};
+
+}  // namespace detail
+
+/// A step of the schedule in steady state: computation as `costs` says of each group, communication as rings over the
+/// links of the time model, and between lanes the waits that the stores make. The host takes no time.
+/// Cost:    operations times slots; no rank is needed, works in constant expressions
+/// @throws  std::invalid_argument unless there are costs of every group
+/// Source:  for the collectives as communication_seconds
+constexpr StepTimes simulate(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
+                             const StepCosts& costs) {
+    return detail::StepSimulation(schedule, groups, mesh, costs).run();
+}
+
+/// The schedule for an engine whose communication runs in fewer lanes.
+enum class CommunicationLanes : std::uint8_t {
+    in_compute,  ///< a collective runs when it is called
+    one,         ///< gathers and reductions wait for each other
+    two
+};
+constexpr Schedule on_lanes(Schedule schedule, CommunicationLanes lanes) {
+    for (std::size_t i = 0; i < schedule.size(); ++i) {
+        const Lane usual = lane_of(schedule[i].act);
+        const Lane chosen = lanes == CommunicationLanes::two || usual == Lane::compute ? usual
+                            : lanes == CommunicationLanes::one                         ? Lane::gather
+                                                                                       : Lane::compute;
+        schedule.set_lane(i, chosen);
+    }
+    return schedule;
+}
+
+}  // namespace shardkit

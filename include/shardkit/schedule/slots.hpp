@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <shardkit/schedule/schedule.hpp>
+
+namespace shardkit::detail {
+
+/// What a leased buffer of a schedule holds.
+enum class SlotUse : std::uint8_t { full_parameters, full_gradients, addend };
+
+/// A leased buffer from the operation that takes it to the one that gives it back, both included, and where it lies.
+struct ScheduledSlot {
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+    SlotUse use{};
+    std::uint32_t group = 0;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    std::size_t bytes = 0;
+    std::size_t offset = 0;  ///< in the arena
+    /// Slots whose bytes it takes over: the latest one given back by the compute lane, and by a communication lane, in
+    /// this step or, where there is none, in the one before. `none`: no such slot.
+    std::array<std::size_t, 2> after{none, none};
+
+    constexpr bool given_back_by_compute() const noexcept { return use == SlotUse::full_parameters; }
+    constexpr bool overlaps_in_time(const ScheduledSlot& other) const noexcept {
+        return begin <= other.end && other.begin <= end;
+    }
+    constexpr bool overlaps_in_memory(const ScheduledSlot& other) const noexcept {
+        return offset < other.offset + other.bytes && other.offset < offset + bytes;
+    }
+};
+
+/// Addresses in an arena are multiples of this: what the engines' own buffers are aligned to.
+inline constexpr std::size_t slot_alignment = 256;
+
+/// When a step's leased buffers exist. Of full parameters: from their gather to the last window that ends before the
+/// next gather, or the step's end. Of gradients: from the first microbatch that adds to them to their reduction.
+constexpr std::vector<ScheduledSlot> slots_of(const Schedule& schedule, std::span<const GroupDescription> groups) {
+    constexpr std::size_t none = ScheduledSlot::none;
+    const std::vector<GroupRows> rows = rows_of(groups);
+    struct Open {
+        std::size_t full = none;
+        std::size_t gradients = none;
+        bool reduced = false;
+    };
+    std::vector<Open> open(groups.size());
+    std::vector<ScheduledSlot> slots;
+    for (std::size_t i = 0; i < schedule.size(); ++i) {
+        const Op& op = schedule[i];
+        if (op.act == Act::norm || op.group >= groups.size()) { continue; }
+        const GroupRows& its = rows[op.group];
+        Open& now = open[op.group];
+        if (op.act == Act::gather && its.full_bytes > 0) {
+            now.full = slots.size();
+            slots.push_back({SlotUse::full_parameters, op.group, i, i, its.full_bytes});
+        } else if ((op.act == Act::close || op.act == Act::use) && now.full != none) {
+            slots[now.full].end = i;
+        } else if (op.act == Act::zero && its.gradient_bytes > 0) {
+            if (now.gradients == none) {
+                now.gradients = slots.size();
+                slots.push_back({SlotUse::full_gradients, op.group, i, i, its.gradient_bytes});
+            }
+        } else if (op.act == Act::add && now.gradients != none) {
+            slots[now.gradients].end = i;
+        } else if (op.act == Act::reduce && now.gradients != none) {
+            slots[now.gradients].end = i;
+            now.gradients = none;
+            if (now.reduced && its.addend_bytes > 0) {
+                slots.push_back({SlotUse::addend, op.group, i, i, its.addend_bytes});
+            }
+            now.reduced = true;
+        }
+    }
+    return slots;
+}
+
+/// A step's leased buffers, placed in one arena so that those which exist at one time lie apart.
+struct SlotPlan {
+    std::vector<ScheduledSlot> slots;
+    std::size_t arena_bytes = 0;
+
+    /// The slot that operation `op` takes; `none` where it takes none.
+    constexpr std::size_t taken_by(std::size_t op, SlotUse use) const noexcept {
+        for (std::size_t s = 0; s < slots.size(); ++s) {
+            if (slots[s].begin == op && slots[s].use == use) { return s; }
+        }
+        return ScheduledSlot::none;
+    }
+};
+
+/// Source:  greedy by size, as in Pisarchyk and Lee, arXiv 2001.03288: the largest first, each at the lowest place
+///          where it is alone as long as it exists
+constexpr SlotPlan place_slots(std::vector<ScheduledSlot> slots) {
+    SlotPlan plan{std::move(slots), 0};
+    std::vector<std::size_t> order(plan.slots.size());
+    for (std::size_t i = 0; i < order.size(); ++i) { order[i] = i; }
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return plan.slots[a].bytes != plan.slots[b].bytes ? plan.slots[a].bytes > plan.slots[b].bytes : a < b;
+    });
+    std::vector<std::size_t> placed;  // by offset
+    for (const std::size_t number : order) {
+        ScheduledSlot& slot = plan.slots[number];
+        std::size_t offset = 0;
+        for (const std::size_t other_number : placed) {
+            const ScheduledSlot& other = plan.slots[other_number];
+            if (!slot.overlaps_in_time(other)) { continue; }
+            if (other.offset >= offset && other.offset - offset >= slot.bytes) { break; }
+            const std::size_t behind =
+                (other.offset + other.bytes + slot_alignment - 1) / slot_alignment * slot_alignment;
+            offset = std::max(offset, behind);
+        }
+        slot.offset = offset;
+        plan.arena_bytes = std::max(plan.arena_bytes, offset + slot.bytes);
+        const auto before = std::find_if(placed.begin(), placed.end(),
+                                         [&](std::size_t other) { return plan.slots[other].offset > offset; });
+        placed.insert(before, number);
+    }
+    // Of those given back by one lane the latest is enough: a lane's operations follow each other.
+    for (ScheduledSlot& slot : plan.slots) {
+        std::array<std::size_t, 2> in_step{ScheduledSlot::none, ScheduledSlot::none};
+        std::array<std::size_t, 2> in_last_step{ScheduledSlot::none, ScheduledSlot::none};
+        for (std::size_t o = 0; o < plan.slots.size(); ++o) {
+            const ScheduledSlot& other = plan.slots[o];
+            if (!slot.overlaps_in_memory(other)) { continue; }
+            const std::size_t lane = other.given_back_by_compute() ? 0 : 1;
+            std::size_t& latest = other.end < slot.begin ? in_step[lane] : in_last_step[lane];
+            if (latest == ScheduledSlot::none || plan.slots[latest].end <= other.end) { latest = o; }
+        }
+        for (const std::size_t lane : {0U, 1U}) {
+            slot.after[lane] = in_step[lane] != ScheduledSlot::none ? in_step[lane] : in_last_step[lane];
+        }
+    }
+    return plan;
+}
+
+constexpr SlotPlan plan_slots(const Schedule& schedule, std::span<const GroupDescription> groups) {
+    return place_slots(slots_of(schedule, groups));
+}
+
+}  // namespace shardkit::detail

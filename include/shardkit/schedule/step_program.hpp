@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <shardkit/core/error.hpp>
+#include <shardkit/schedule/check.hpp>
+#include <shardkit/schedule/schedule.hpp>
+#include <shardkit/schedule/slots.hpp>
+
+namespace shardkit::detail {
+
+/// A schedule as a step runs it: each operation with the slots that it takes and gives back.
+struct StepProgram {
+    static constexpr std::size_t none = ScheduledSlot::none;
+    struct Step {
+        Op op;
+        std::size_t takes = none;  ///< a slot: of a reduction, its addend
+        std::size_t gives_back = none;
+        bool finishes = false;  ///< behind it nothing of the group is left to reduce
+    };
+
+    std::vector<Step> steps;
+    SlotPlan plan;
+    std::vector<std::uint32_t> microbatches;  ///< that the step adds, by group
+
+    /// @throws std::invalid_argument when the schedule breaks a rule, or needs what an optimizer's step cannot do
+    StepProgram(const Schedule& schedule, std::span<const GroupDescription> groups, SourceLocation where)
+        : plan(plan_slots(schedule, groups)), microbatches(groups.size()) {
+        require_valid(schedule, groups, where);
+        std::vector<std::size_t> last(groups.size(), none);  // reduction of each group
+        require_updates_together(schedule, groups, where);
+        for (std::size_t i = 0; i < schedule.size(); ++i) {
+            const Op& op = schedule[i];
+            if (op.act == Act::add) { ++microbatches[op.group]; }
+            if (op.act == Act::reduce || op.act == Act::all_reduce) { last[op.group] = i; }
+            steps.push_back({op});
+        }
+        for (const std::size_t i : last) {
+            if (i != none) { steps[i].finishes = true; }
+        }
+        for (std::size_t s = 0; s < plan.slots.size(); ++s) {
+            const ScheduledSlot& slot = plan.slots[s];
+            steps[slot.begin].takes = s;
+            if (slot.use != SlotUse::addend) { steps[slot.end].gives_back = s; }
+        }
+    }
+
+  private:
+    /// An optimizer's step makes all updates in one call, in the model's order; behind them only gathers are left.
+    static void require_updates_together(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                         SourceLocation where) {
+        std::size_t last = none;
+        for (std::size_t i = 0; i < schedule.size(); ++i) {
+            const bool update = schedule[i].act == Act::update;
+            const bool behind = last == none || (update ? last + 1 == i && schedule[last].group < schedule[i].group
+                                                        : schedule[i].act == Act::gather);
+            if (!behind) {
+                throw_invalid_argument(where, "follow: operation ", i, " (", describe(schedule[i], groups),
+                                       ") stands behind operation ", last, " (", describe(schedule[last], groups),
+                                       "); expected the updates together and in the groups' order, as an "
+                                       "optimizer's step makes them, and behind them gathers only");
+            }
+            if (update) { last = i; }
+        }
+    }
+};
+
+}  // namespace shardkit::detail
