@@ -74,8 +74,8 @@ def included(root, header):
 
 # Rooms whose headers need a toolkit, or take long to compile, and the umbrella that has them. Everything else is
 # shardkit.hpp's.
-UMBRELLAS = {"shardkit/shardkit.hpp": None, "shardkit/checkpoint.hpp": "checkpoint", "shardkit/mpi.hpp": "mpi",
-             "shardkit/nccl.hpp": "nccl"}
+UMBRELLAS = {"shardkit/shardkit.hpp": None, "shardkit/checkpoint.hpp": "checkpoint", "shardkit/schedule.hpp": "schedule",
+             "shardkit/mpi.hpp": "mpi", "shardkit/nccl.hpp": "nccl"}
 
 
 def reached_from(root, header):

@@ -75,8 +75,8 @@ constexpr bool adds_slot(std::span<const GroupDescription> earlier, const GroupD
     return same < in_flight;
 }
 
-/// What the groups, an optimizer and the norm hold from their construction on: all but the slots that groups take turns
-/// in.
+/// What the groups, an optimizer and the norm hold from their construction on: all but the slots that groups take
+/// turns in.
 constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, const PlanOptions& options) {
     MemoryPlan plan;
     std::size_t most_shards = 0;

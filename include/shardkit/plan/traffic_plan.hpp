@@ -212,8 +212,9 @@ constexpr std::uint64_t bytes_moved(const GroupDescription& g, const PlacementTa
     const std::size_t source = g.sizes.of(table.find(row.source)->element);
     const std::size_t target = g.sizes.of(table.find(row.target)->element);
     const std::uint64_t addends = numel * (engine.sums_travel_widened ? std::max(source, target) : source);
-    return row.verb == Verb::all_reduce ? all_reduce_moved(addends, numel * target, ranks, engine)
-                                        : part_from_peers(row.verb == Verb::all_gather ? numel * source : addends, ranks);
+    return row.verb == Verb::all_reduce
+               ? all_reduce_moved(addends, numel * target, ranks, engine)
+               : part_from_peers(row.verb == Verb::all_gather ? numel * source : addends, ranks);
 }
 
 /// Adds a row's calls to a plan, over more than one rank.

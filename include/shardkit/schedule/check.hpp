@@ -41,10 +41,10 @@ inline constexpr std::size_t step_rule_count = 17;
 /// The rule's name, as errors give it.
 constexpr std::string_view name(StepRule rule) noexcept {
     constexpr std::array<std::string_view, step_rule_count> names{
-        "group_exists",          "gather_before_use",    "gather_where_sharded",  "gather_outside_windows",
-        "gather_is_used",        "window_open_at_close", "windows_end_in_step",   "gradients_of_trainable",
-        "gradients_of_step",     "zero_before_add",      "add_before_zero",       "microbatches_in_order",
-        "add_before_reduce",     "added_or_skipped",     "reduced_before_read",   "norm_before_updates",
+        "group_exists",      "gather_before_use",    "gather_where_sharded", "gather_outside_windows",
+        "gather_is_used",    "window_open_at_close", "windows_end_in_step",  "gradients_of_trainable",
+        "gradients_of_step", "zero_before_add",      "add_before_zero",      "microbatches_in_order",
+        "add_before_reduce", "added_or_skipped",     "reduced_before_read",  "norm_before_updates",
         "update_once"};
     return names[static_cast<std::size_t>(rule)];
 }
@@ -99,15 +99,15 @@ class StepChecker {
 
   private:
     struct State {
-        bool current = false;   // the full copy
-        bool unused = false;    // gathered, and no window has shown it
+        bool current = false;  // the full copy
+        bool unused = false;   // gathered, and no window has shown it
         std::size_t windows = 0;
-        bool out = false;       // a gradient buffer
+        bool out = false;  // a gradient buffer
         std::uint32_t added = 0;
         std::uint32_t unreduced = 0;
         bool skipped = false;
         bool reduced_further = false;
-        bool done = false;      // reduced for good, and read
+        bool done = false;  // reduced for good, and read
         bool updated = false;
     };
 
@@ -182,9 +182,9 @@ class StepChecker {
                 its.done = its.done || !rows.reduces_each;
                 break;
             case Act::all_reduce:
-                require(rows.reduces_further && its.added > 0 && its.unreduced == 0 && !its.out &&
-                            !its.reduced_further,
-                        StepRule::add_before_reduce, g);
+                require(
+                    rows.reduces_further && its.added > 0 && its.unreduced == 0 && !its.out && !its.reduced_further,
+                    StepRule::add_before_reduce, g);
                 its.reduced_further = true;
                 its.done = true;
                 break;
@@ -210,8 +210,8 @@ class StepChecker {
         its.done = true;
     }
     constexpr void require_reduced(std::size_t g, const GroupRows& rows, const State& its) {
-        const bool reduced = its.unreduced == 0 && !its.out &&
-                             (its.added == 0 || !rows.reduces_further || its.reduced_further);
+        const bool reduced =
+            its.unreduced == 0 && !its.out && (its.added == 0 || !rows.reduces_further || its.reduced_further);
         require(reduced, StepRule::reduced_before_read, g);
     }
     constexpr void norm(bool updates) {
@@ -248,8 +248,8 @@ class StepChecker {
 
 }  // namespace detail
 
-/// Every place where a schedule breaks a rule of a step, in its order; none where it can be followed. A step begins as
-/// the one before it ends: what a step gathers behind its updates is current in the next.
+/// Every place where a schedule breaks a rule of a step, in its order; none where it can be followed. A step begins
+/// as the one before it ends: what a step gathers behind its updates is current in the next.
 ///     static_assert(check(schedule(), groups).empty());
 /// Cost:    operations times groups at most; works in constant expressions
 constexpr std::vector<Violation> check(const Schedule& schedule, std::span<const GroupDescription> groups) {
@@ -261,11 +261,10 @@ inline std::string describe(const Violation& violation, const Schedule& schedule
                             std::span<const GroupDescription> groups) {
     const std::string group = violation.group < groups.size() ? detail::concat("'", groups[violation.group].path, "'")
                                                               : detail::concat("group ", violation.group);
-    const std::string place =
-        violation.operation < schedule.size()
-            ? detail::concat("operation ", violation.operation, " (", describe(schedule[violation.operation], groups),
-                             ")")
-            : std::string("the end of the step");
+    const std::string place = violation.operation < schedule.size()
+                                  ? detail::concat("operation ", violation.operation, " (",
+                                                   describe(schedule[violation.operation], groups), ")")
+                                  : std::string("the end of the step");
     return detail::concat(place, " breaks ", name(violation.rule), " of ", group, ": ", sentence(violation.rule));
 }
 

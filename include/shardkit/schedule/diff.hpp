@@ -83,7 +83,9 @@ constexpr ScheduleDiff diff(const Schedule& a, const Schedule& b, std::span<cons
 /// A line for each change, and the bytes: "  moved   12 -> 9   gather of 'blocks.1', microbatch 0".
 inline std::string diff_table(const ScheduleDiff& diff, std::span<const GroupDescription> groups) {
     std::string table;
-    const auto number = [](std::size_t n) { return n == ScheduleChange::none ? std::string("-") : std::to_string(n); };
+    const auto number = [](std::size_t n) {
+        return n == ScheduleChange::none ? std::string("-") : std::to_string(n);
+    };
     for (const ScheduleChange& change : diff.changes) {
         const char* const what = change.from == ScheduleChange::none ? "added"
                                  : change.to == ScheduleChange::none ? "left out"

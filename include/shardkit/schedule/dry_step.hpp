@@ -98,7 +98,7 @@ class DryStep {
         return *this;
     }
 
-    constexpr const Schedule& schedule() const noexcept { return schedule_; }
+    constexpr Schedule schedule() const { return schedule_; }
 
   private:
     struct State {
@@ -136,14 +136,16 @@ struct LayeredStep {
 };
 
 /// The step of a model whose groups are used one after the other and then, for the backward pass, in reverse: what
-/// most trainers do. The last group's forward and backward pass share a window; frozen groups are gathered and closed
-/// without gradients.
+/// most trainers do. The last group's forward and backward pass share a window; the backward pass ends with the first
+/// group that trains, and goes through frozen ones above it without gradients.
 constexpr Schedule layered_step(std::span<const GroupDescription> groups, const LayeredStep& options = {}) {
     DryStep step(groups);
+    std::size_t lowest = 0;
+    while (lowest < groups.size() && !groups[lowest].trainable) { ++lowest; }
     for (std::size_t m = 0; m < options.microbatches; ++m) {
         const Microbatch microbatch = m + 1 == options.microbatches ? Microbatch::last : Microbatch::more;
         for (std::size_t g = 0; g + 1 < groups.size(); ++g) { step.unshard(g).reshard(g); }
-        for (std::size_t g = groups.size(); g-- > 0;) {
+        for (std::size_t g = groups.size(); g-- > 0 && (g >= lowest || g + 1 == groups.size());) {
             step.unshard(g);
             if (groups[g].trainable) { step.gradients(g); }
             step.reshard(g);

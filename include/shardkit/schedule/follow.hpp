@@ -18,8 +18,8 @@
 
 namespace shardkit {
 
-/// While this lives, every step of a model follows a schedule. Move-only; ends before the groups, and not while a step
-/// is under way.
+/// While this lives, every step of a model follows a schedule. Move-only; ends before the groups, and not while a
+/// step is under way.
 template <class Engine>
 class Following {
   public:
@@ -34,8 +34,8 @@ class Following {
     std::unique_ptr<detail::StepCursor<Engine>> cursor_;
 };
 
-/// From now on the model's steps follow the schedule: gathers and reductions are given to the communication stream where
-/// it says, and a verb that is not its next operation is an error. The trainer stays as it is:
+/// From now on the model's steps follow the schedule: gathers and reductions are given to the communication stream
+/// where it says, and a verb that is not its next operation is an error. The trainer stays as it is:
 ///     const Schedule schedule = prefetch(record(model, [&] { trainer.step(0); }), describe_groups(model), 1);
 ///     const auto following = follow(model, schedule);
 ///     for (...) { trainer.step(i); }
@@ -47,10 +47,11 @@ class Following {
 /// Memory:  arena_bytes(schedule, groups), instead of the slots of the rank's models. What is gathered outside of the
 ///          steps takes slots anew.
 /// Cost:    a step allocates nothing; below 1 us an operation beside the communication itself
-/// @throws  std::invalid_argument when the schedule breaks a rule, or has updates apart from each other (update_early);
-///          UsageError, on every rank, when ranks give different schedules, or one is followed already; MemoryError or
-///          std::bad_alloc when there is no memory. Then, in a step: UsageError with the caller's line, the operation
-///          that was expected and the verb that came; every rank fails, as in any other error of one rank
+/// @throws  std::invalid_argument when the schedule breaks a rule, or has updates apart from each other
+/// (update_early);
+///          UsageError, on every rank, when ranks give different schedules, or one is followed already; MemoryError
+///          or std::bad_alloc when there is no memory. Then, in a step: UsageError with the caller's line, the
+///          operation that was expected and the verb that came; every rank fails, as in any other error of one rank
 template <class... T>
 [[nodiscard]] auto follow(const Groups<T...>& model, const Schedule& schedule,
                           SourceLocation where = SourceLocation::current()) {

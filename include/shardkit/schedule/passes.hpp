@@ -9,13 +9,15 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
+#include <shardkit/schedule/simulate.hpp>
 #include <shardkit/schedule/slots.hpp>
 
 // Pure functions from a step to a better one. None changes what the program does, its acts and their order: a pass
-// moves, adds or leaves out communication (update_early alone moves updates). What obeys the rules of a step, obeys them
-// behind a pass.
+// moves, adds or leaves out communication (update_early alone moves updates). What obeys the rules of a step, obeys
+// them behind a pass.
 
 namespace shardkit {
 
@@ -30,8 +32,8 @@ constexpr std::size_t next_op(const Schedule& schedule, std::size_t from, Act ac
     }
     return no_op;
 }
-/// Where an operation of the group can go at the earliest, when it is at `at` and must stay behind what the group does
-/// before.
+/// Where an operation of the group can go at the earliest, when it is at `at` and must stay behind what the group
+/// does before.
 constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std::uint32_t group) {
     while (at > 0 && (schedule[at - 1].act == Act::norm || schedule[at - 1].group != group)) { --at; }
     return at;
@@ -142,17 +144,28 @@ constexpr Schedule reduce_last(const Schedule& schedule, std::span<const GroupDe
     return made;
 }
 
-/// Each group is updated as soon as its gradient is reduced; a step with a norm stays as it is, because every update
-/// waits for that. For planning: an optimizer's step updates all groups in one call, so `follow` refuses the result.
-/// Memory:  none; bits are unchanged
-constexpr Schedule update_early(Schedule schedule, std::span<const GroupDescription> /*groups*/) {
+/// Each group is updated as soon as its gradient is reduced, where the costs say that the rank does not wait longer
+/// for that; a step with a norm stays as it is, because every update waits for that. For planning: an optimizer's
+/// step updates all groups in one call, so `follow` refuses the result. Memory:  none; bits are unchanged Cost:    a
+/// simulation for every place that is tried
+constexpr Schedule update_early(Schedule schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
+                                const StepCosts& costs) {
     for (const Op& op : schedule.ops()) {
         if (op.act == Act::norm) { return schedule; }
     }
+    double seconds = simulate(schedule, groups, mesh, costs).seconds;
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         if (schedule[i].act != Act::update) { continue; }
-        const std::size_t place = detail::behind_group(schedule, i, schedule[i].group);
-        if (place < i) { schedule.move(i, place); }
+        for (std::size_t place = detail::behind_group(schedule, i, schedule[i].group); place < i; ++place) {
+            Schedule moved = schedule;
+            moved.move(i, place);
+            const double now = simulate(moved, groups, mesh, costs).seconds;
+            if (now <= seconds) {
+                schedule = moved;
+                seconds = now;
+                break;
+            }
+        }
     }
     return schedule;
 }
@@ -164,7 +177,7 @@ struct IdleStretch {
     std::size_t begin = 0;  // operations, `end` not included
     std::size_t end = 0;
     std::size_t bytes = 0;
-    Op added{};             // in front of operation `at`
+    Op added{};  // in front of operation `at`
     std::size_t at = 0;
     std::size_t left_out = no_op;
 };
@@ -194,8 +207,12 @@ constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot&
         } else if (slot.use == SlotUse::full_gradients && op.act == Act::add) {
             const std::size_t next = next_op(schedule, i, Act::zero, op.group);
             if (next != no_op && next <= slot.end) {
-                found.push_back({i + 1, next, slot.bytes, {Act::reduce, op.group, op.microbatch,
-                                                           schedule[slot.end].lane}, i + 1, no_op});
+                found.push_back({i + 1,
+                                 next,
+                                 slot.bytes,
+                                 {Act::reduce, op.group, op.microbatch, schedule[slot.end].lane},
+                                 i + 1,
+                                 no_op});
             }
         }
     }
@@ -203,9 +220,9 @@ constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot&
 
 }  // namespace detail
 
-/// Undoes what does not fit `limit` bytes of the library's buffers, where most is held first: a prefetched gather starts
-/// right before its use, a group that stayed gathered is released and gathered again, unreduced microbatches are
-/// reduced.
+/// Undoes what does not fit `limit` bytes of the library's buffers, where most is held first: a prefetched gather
+/// starts right before its use, a group that stayed gathered is released and gathered again, unreduced microbatches
+/// are reduced.
 /// @throws std::invalid_argument, with the bytes that are needed at least, where nothing is left to undo
 constexpr Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups, ByteCount limit,
                                 std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {

@@ -13,8 +13,8 @@
 
 namespace shardkit {
 
-/// Bytes of the arena in which a schedule's gathered parameters, full gradients and addends lie while they are needed:
-/// buffers of any sizes share it, and each has the same address in every step.
+/// Bytes of the arena in which a schedule's gathered parameters, full gradients and addends lie while they are
+/// needed: buffers of any sizes share it, and each has the same address in every step.
 constexpr ByteCount arena_bytes(const Schedule& schedule, std::span<const GroupDescription> groups) {
     return ByteCount(detail::plan_slots(schedule, groups).arena_bytes);
 }

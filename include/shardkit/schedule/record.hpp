@@ -83,11 +83,12 @@ class StepRecorder final : public StepDirector {
     }
 
     /// @throws UsageError when no step ran; std::invalid_argument when it breaks a rule
-    const Schedule& schedule(SourceLocation where) const {
+    Schedule schedule(SourceLocation where) const {
         if (failure_) { std::rethrow_exception(failure_); }
         if (steps_ == 0) { throw_usage_error(where, "record: no step ran, expected one over this model"); }
-        require_valid(step_.schedule(), groups_, where);
-        return step_.schedule();
+        Schedule recorded = step_.schedule();
+        require_valid(recorded, groups_, where);
+        return recorded;
     }
 
   private:
@@ -102,9 +103,10 @@ class StepRecorder final : public StepDirector {
 /// Runs `step`, which makes one training step of the model, and returns it as a schedule: as it runs in steady state,
 /// whether this was the first one or not. The step does what it does without being recorded, bit for bit.
 ///     const Schedule schedule = record(model, [&] { trainer.step(0); });
-/// It begins with its Accumulation and ends with the optimizer's step; what `step` does before and after is not part of
-/// it. Every rank may record, and gets the same, or one rank alone: what is recorded is local.
-/// @throws  UsageError when no step ran, or two; std::invalid_argument when the step ended early and so breaks a rule;
+/// It begins with its Accumulation and ends with the optimizer's step; what `step` does before and after is not part
+/// of it. Every rank may record, and gets the same, or one rank alone: what is recorded is local.
+/// @throws  UsageError when no step ran, or two; std::invalid_argument when the step ended early and so breaks a
+/// rule;
 ///          whatever `step` throws
 template <class... T, class F>
 Schedule record(const Groups<T...>& model, F&& step, SourceLocation where = SourceLocation::current()) {

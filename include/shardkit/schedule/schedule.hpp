@@ -61,7 +61,8 @@ class Schedule {
     constexpr Schedule() = default;
     constexpr explicit Schedule(std::vector<Op> ops) : ops_(static_cast<std::vector<Op>&&>(ops)) {}
 
-    constexpr std::span<const Op> ops() const noexcept { return {ops_.data(), ops_.size()}; }
+    constexpr std::span<const Op> ops() const& noexcept { return {ops_.data(), ops_.size()}; }
+    void ops() const&& = delete;  // of a schedule that ends before they are looked at
     constexpr std::size_t size() const noexcept { return ops_.size(); }
     constexpr const Op& operator[](std::size_t number) const noexcept { return ops_[number]; }
 
@@ -115,11 +116,11 @@ namespace detail {
 /// Which communication a group's step needs beside what its program says: facts of its rows that every part of a
 /// schedule asks for.
 struct GroupRows {
-    bool gathers = false;         ///< windows may have to gather
-    bool leases_full = false;     ///< into a buffer that exists while it is needed
+    bool gathers = false;      ///< windows may have to gather
+    bool leases_full = false;  ///< into a buffer that exists while it is needed
     bool trainable = false;
-    bool reduces_each = false;    ///< every microbatch; gradients lie in a leased buffer until then
-    bool reduces_further = false;  ///< across replicas or tp, once every microbatch is in
+    bool reduces_each = false;       ///< every microbatch; gradients lie in a leased buffer until then
+    bool reduces_further = false;    ///< across replicas or tp, once every microbatch is in
     std::size_t full_bytes = 0;      ///< of the leased buffer, 0: none
     std::size_t gradient_bytes = 0;  ///< likewise
     std::size_t addend_bytes = 0;    ///< of what a later reduction takes beside the result, while it runs
@@ -139,8 +140,8 @@ struct GroupRows {
         reduces_each = !table.collectives(When::first_microbatch).empty();
         for (const CollectiveRow& row : table.collectives(When::last_microbatch)) {
             if (row.extent == Extent::full) { continue; }
-            reduces_further = reduces_further ||
-                              (row.extent == Extent::tp_sum ? group.tp > 1 && !group.tp_sum.empty() : group.replicas > 1);
+            reduces_further = reduces_further || (row.extent == Extent::tp_sum ? group.tp > 1 && !group.tp_sum.empty()
+                                                                               : group.replicas > 1);
         }
     }
     /// Whether a full copy is current when a step begins, in steady state and before any of its gathers: an update

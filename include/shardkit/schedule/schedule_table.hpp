@@ -15,8 +15,9 @@
 
 namespace shardkit {
 
-/// A schedule as text, a line an operation: number, lane, act, microbatch, group, and the bytes of leased buffers that
-/// exist during it; then the arena in which they lie and the hash. The same on every machine: fit for a golden file.
+/// A schedule as text, a line an operation: number, lane, act, microbatch, group, and the bytes of leased buffers
+/// that exist during it; then the arena in which they lie and the hash. The same on every machine: fit for a golden
+/// file.
 inline std::string schedule_table(const Schedule& schedule, std::span<const GroupDescription> groups) {
     const detail::SlotPlan plan = detail::plan_slots(schedule, groups);
     const std::vector<std::size_t> held = detail::bytes_held(schedule, plan.slots);
@@ -28,9 +29,9 @@ inline std::string schedule_table(const Schedule& schedule, std::span<const Grou
         std::snprintf(line.data(), line.size(), "  %4zu  %-8s %-10s %3u  %12s  ", i, text(name(op.lane)).c_str(),
                       text(name(op.act)).c_str(), op.microbatch, detail::human_bytes(ByteCount(held[i])).c_str());
         table += line.data();
-        table += op.act == Act::norm ? text("all groups")
-                                     : op.group < groups.size() ? text(groups[op.group].path)
-                                                                : detail::concat("group ", op.group);
+        table += op.act == Act::norm        ? text("all groups")
+                 : op.group < groups.size() ? text(groups[op.group].path)
+                                            : detail::concat("group ", op.group);
         table += '\n';
     }
     std::array<char, 80> end{};

@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 #include <shardkit/comm/cost.hpp>
+#include <shardkit/core/error.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
@@ -69,8 +69,8 @@ struct CommunicationSeconds {
             if (row.when == When::later_microbatch) { continue; }  // takes what the first one takes
             const auto over = static_cast<std::size_t>(row.over);
             if (axes.ranks[over] == 1) { continue; }
-            const std::size_t numel = row.extent == Extent::tp_sum ? largest_tp_part(group, table)
-                                                                   : group.numel_of(row.extent);
+            const std::size_t numel =
+                row.extent == Extent::tp_sum ? largest_tp_part(group, table) : group.numel_of(row.extent);
             const std::uint64_t moved = bytes_moved(group, table, row, numel, axes.ranks[over], costs.engine);
             const double seconds =
                 costs.links.link(row.verb, spans_nodes(axes.axes[over], mesh, costs.links.ranks_per_node))
@@ -88,8 +88,8 @@ struct CommunicationSeconds {
         if (table.reduced != Extent::shard) { return group.tp_sum.size(); }
         std::size_t largest = 0;
         for (std::size_t s = 0; s < group.shards; ++s) {
-            largest = std::max(largest, intersect(shard_range(s, group.shard_numel, group.buffer_numel),
-                                                  group.tp_sum).size());
+            largest = std::max(largest,
+                               intersect(shard_range(s, group.shard_numel, group.buffer_numel), group.tp_sum).size());
         }
         return largest;
     }
@@ -99,10 +99,11 @@ struct CommunicationSeconds {
 class StepSimulation {
   public:
     constexpr StepSimulation(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                             const StepCosts& costs)
+                             const StepCosts& costs, SourceLocation where)
         : schedule_(schedule), costs_(costs), plan_(plan_slots(schedule, groups)), given_back_(plan_.slots.size()) {
         if (costs.groups.size() != groups.size()) {
-            throw std::invalid_argument("simulate: expected as many GroupSeconds as groups");
+            throw_invalid_argument(where, "simulate: seconds of ", costs.groups.size(), " groups given, expected of ",
+                                   groups.size());
         }
         for (const Op& op : schedule.ops()) {
             if (op.act == Act::reduce) { sums_ = op.lane; }
@@ -114,7 +115,8 @@ class StepSimulation {
         }
         if (mesh.size() > 1) {
             const std::uint64_t bytes = 2 * most_shards * sizeof(double);
-            norm_ = costs.links.link(Verb::all_reduce, spans_nodes(PlannedAxes::world(), mesh, costs.links.ranks_per_node))
+            norm_ = costs.links
+                        .link(Verb::all_reduce, spans_nodes(PlannedAxes::world(), mesh, costs.links.ranks_per_node))
                         .seconds(ring_messages(Verb::all_reduce, mesh.size()),
                                  static_cast<double>(all_reduce_moved(bytes, bytes, mesh.size(), costs.engine)));
         }
@@ -255,16 +257,17 @@ class StepSimulation {
 /// @throws  std::invalid_argument unless there are costs of every group
 /// Source:  for the collectives as communication_seconds
 constexpr StepTimes simulate(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                             const StepCosts& costs) {
-    return detail::StepSimulation(schedule, groups, mesh, costs).run();
+                             const StepCosts& costs, SourceLocation where = SourceLocation::current()) {
+    return detail::StepSimulation(schedule, groups, mesh, costs, where).run();
 }
 
-/// The schedule for an engine whose communication runs in fewer lanes.
+/// In how many lanes an engine communicates beside the computation.
 enum class CommunicationLanes : std::uint8_t {
     in_compute,  ///< a collective runs when it is called
     one,         ///< gathers and reductions wait for each other
     two
 };
+/// The same operations in the lanes that an engine has.
 constexpr Schedule on_lanes(Schedule schedule, CommunicationLanes lanes) {
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         const Lane usual = lane_of(schedule[i].act);

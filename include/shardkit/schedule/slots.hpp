@@ -25,8 +25,8 @@ struct ScheduledSlot {
     std::size_t end = 0;
     std::size_t bytes = 0;
     std::size_t offset = 0;  ///< in the arena
-    /// Slots whose bytes it takes over: the latest one given back by the compute lane, and by a communication lane, in
-    /// this step or, where there is none, in the one before. `none`: no such slot.
+    /// Slots whose bytes it takes over: the latest one given back by the compute lane, and by a communication lane,
+    /// in this step or, where there is none, in the one before. `none`: no such slot.
     std::array<std::size_t, 2> after{none, none};
 
     constexpr bool given_back_by_compute() const noexcept { return use == SlotUse::full_parameters; }

@@ -90,8 +90,8 @@ class GradientStore {
     }
     /// Whether the policy reduces every microbatch.
     bool reduces_each() const noexcept { return leases_full_; }
-    /// Reduces what was added since the last time: the first reduction of those that follow `add` or, where the policy
-    /// reduces once, of `finish`. Collective over the data ranks.
+    /// Reduces what was added since the last time: the first reduction of those that follow `add` or, where the
+    /// policy reduces once, of `finish`. Collective over the data ranks.
     void reduce_added(SourceLocation where) {
         const auto stream = context_->communication_stream();
         stream.wait(written_);

@@ -102,8 +102,8 @@ class ParameterStore {
         if (announced_ > 0) { --announced_; }
         wait();
     }
-    /// Takes the full copy for a schedule, windows or not: in `memory` where the policy releases it at reshard; gathers
-    /// where it is stale.
+    /// Takes the full copy for a schedule, windows or not: in `memory` where the policy releases it at reshard;
+    /// gathers where it is stale.
     void hold(void* memory, SourceLocation where) {
         if (leases_full_ && full_ == nullptr) { full_ = static_cast<Gather*>(memory); }
         refresh(where);
@@ -284,7 +284,7 @@ class ParameterStore {
     bool gathers_beside_ = false;  // into another buffer than the one that is true between steps
     bool leases_full_ = false;
     bool held_ = false;  // by a schedule
-    Staleness copy_;  // the full one
+    Staleness copy_;     // the full one
 };
 
 }  // namespace shardkit::detail::inline SHARDKIT_BUILD

@@ -28,8 +28,8 @@ unsigned long long capture_of(const Stream& stream) noexcept {
 /// window, and outside of captures nothing is known of a copy after an update was captured.
 class Staleness {
   public:
-    /// `gather`: the row that brings the copy up to date, null where an update renews all of it; `shown`: in a window;
-    /// `now`: the capture that a gather would be part of.
+    /// `gather`: the row that brings the copy up to date, null where an update renews all of it; `shown`: in a
+    /// window; `now`: the capture that a gather would be part of.
     bool is_stale(const CollectiveRow* gather, bool shown, unsigned long long now) const noexcept {
         if (gather == nullptr) { return false; }
         if (stale_ || shown || gather->when == When::each_window) { return stale_; }

@@ -73,9 +73,10 @@ class StepScope {
             StepDirector* const its = Access::state(layer, where).directed().any();
             if (number++ == 0) { first = its; }
             if (its != first) {
-                throw_usage_error(where, "'", layer.path(),
-                                  "': a schedule is followed, or a step recorded, for some of these groups and not for "
-                                  "all");
+                throw_usage_error(
+                    where, "'", layer.path(),
+                    "': a schedule is followed, or a step recorded, for some of these groups and not for "
+                    "all");
             }
         });
         return first;

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <new>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -19,6 +21,9 @@
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/policy/shard_over.hpp>
+#include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/passes.hpp>
+#include <shardkit/schedule/peak.hpp>
 
 #include "unit/optim/counting_engine.hpp"
 #include "unit/sharded/chosen.hpp"
@@ -253,6 +258,79 @@ TEST_CASE("what a rank holds is the closed form of its policy: six groups, four 
     check_held<Mixed>(4, sk::ShardGradOp{}, 6 * (numel * 2 + 1600 * (4 + 4 + 2 * 4)) + 2 * numel * 2 + 2 * 1600 * 4);
     // The resting shard of 3200 bytes is below the ledger's 4 KiB and counts as nothing here.
     check_held<Mixed>(4, sk::FullShard{}, 6 * 1600 * (4 + 4 + 2 * 4) + 2 * numel * 2 + 2 * numel * 2 + 2 * 1600 * 4);
+}
+
+namespace {
+
+/// Four groups and two microbatches, with `improve` of the recorded step: what is held is `peak` to the byte, and a
+/// step allocates nothing.
+template <class Precision, class Policy, class F>
+void check_scheduled(std::size_t world, Policy policy, const F& improve) {
+    CAPTURE(Policy::name);
+    sk::threads::run(toy::Mesh(world, 1, 1), [&](auto& rank) {
+        const std::size_t at_start = steady::account.large_bytes;
+        using Layer = sk::Sharded<Group, sk::DynamicPolicy, typename std::remove_reference_t<decltype(rank)>::Engine,
+                                  Precision>;
+        std::vector<Layer> layers;
+        for (int i = 0; i < 4; ++i) {
+            layers.emplace_back(rank, "layers." + std::to_string(i), sk::Shapes<Group>{},
+                                typename Layer::Options{sk::DynamicPolicy(policy), {}, {}});
+        }
+        auto model = sk::groups(layers);
+        sk::AdamW optimizer{model, {}};
+        const auto step = [&] {
+            sk::Accumulation accumulation{model};
+            for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
+                for (auto& layer : layers) { const auto window = layer.unshard(); }
+                for (std::size_t l = layers.size(); l-- > 0;) {
+                    auto window = layers[l].unshard();
+                    auto handle = accumulation.gradients(layers[l]);
+                    handle[Wide{}][0] = typename Precision::Gradient(1);
+                    layers[l].reshard(std::move(window));
+                    accumulation.add(std::move(handle), microbatch);
+                }
+            }
+            auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+            const auto norm = sk::global_norm(reduced);
+            optimizer.step(std::move(reduced), sk::clip(norm, 1));
+        };
+        const std::vector<sk::GroupDescription> groups = sk::describe_groups(model);
+        const sk::Schedule schedule = improve(sk::record(model, step), groups);
+        const auto following = sk::follow(model, schedule);
+        // The norm's doubles are below the ledger's 4 KiB; so is everything but groups and arena.
+        const std::size_t norm = (1 + 2 * world + 2 * sk::detail::norm_slots) * sizeof(double);
+        const std::size_t expected = sk::peak(schedule, groups).value - norm;
+        step();
+        CHECK(steady::account.large_bytes - at_start == expected);
+        const std::size_t allocations = steady::account.allocations;
+        steady::account.peak = steady::account.current;
+        const std::size_t current = steady::account.current;
+        step();
+        CHECK(steady::account.allocations == allocations);
+        CHECK(steady::account.peak == current);
+        CHECK(steady::account.large_bytes - at_start == expected);
+    });
+}
+
+}  // namespace
+
+TEST_CASE("a scheduled step holds the schedule's peak to the byte, and allocates nothing") {
+    const auto plain = [](const sk::Schedule& s, const auto&) { return s; };
+    const auto better = [](const sk::Schedule& s, const auto& groups) {
+        const sk::Schedule kept = sk::keep_gathered(sk::reduce_last(s, groups), groups, sk::ByteCount(1U << 20U));
+        return sk::gather_after_update(sk::prefetch(kept, groups, 2), groups);
+    };
+    const auto check = [&](auto policy) {
+        check_scheduled<sk::Precision<double>>(4, policy, plain);
+        check_scheduled<sk::Precision<double>>(3, policy, better);
+        check_scheduled<sk::Precision<sk::bf16, sk::bf16, float, double>>(2, policy, better);
+        check_scheduled<sk::Precision<sk::bf16, sk::bf16, float, double>>(2, policy, plain);
+    };
+    check(sk::NoShard{});
+    check(sk::ShardOptimizer{});
+    check(sk::ShardGradOp{});
+    check(sk::FullShard{});
+    check_scheduled<sk::Precision<double>>(4, sk::HybridShard<2>{}, better);
 }
 
 }  // namespace allocation_test

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/passes.hpp>
 
 #include "lazy_engine.hpp"
 
@@ -78,7 +81,8 @@ Outcome serial(std::size_t microbatches) {
 enum class Look : unsigned char { never, norm, gradients };
 
 template <class Policy, class Precision>
-Outcome train(Pace compute, Pace communication, std::size_t microbatches, std::size_t in_flight, Look look) {
+Outcome train(Pace compute, Pace communication, std::size_t microbatches, std::size_t in_flight, Look look,
+              std::optional<std::size_t> prefetched = std::nullopt) {
     sk::Rank<lazy::Engine, sk::DeviceMesh<1>> rank({}, {}, {.in_flight = in_flight});
     rank.compute_stream().set_pace(compute);
     rank.communication_stream().set_pace(communication);
@@ -93,7 +97,7 @@ Outcome train(Pace compute, Pace communication, std::size_t microbatches, std::s
     sk::SGD optimizer{groups, {.learning_rate = learning_rate}};
     std::vector<std::vector<double>> activations(layers, std::vector<double>(numel));
     Outcome outcome;
-    for (std::size_t s = 0; s < steps; ++s) {
+    const auto step = [&] {
         sk::Accumulation accumulation{groups};
         for (std::size_t m = 0; m < microbatches; ++m) {
             // Forward: nothing but windows follow each other, one layer's gather into the other's buffer.
@@ -127,7 +131,20 @@ Outcome train(Pace compute, Pace communication, std::size_t microbatches, std::s
             outcome.gradients.insert(outcome.gradients.end(), gradients.begin(), gradients.end());
         }
         optimizer.step(std::move(reduced));
+    };
+    std::optional<sk::Following<lazy::Engine>> following;
+    for (std::size_t s = 0; s < steps; ++s) {
+        if (s == 0 && prefetched) {
+            const sk::Schedule recorded = sk::record(groups, step);
+            const auto described = sk::describe_groups(groups);
+            const sk::Schedule kept = sk::keep_gathered(recorded, described, sk::peak(recorded, described, 0));
+            following.emplace(
+                sk::follow(groups, sk::gather_after_update(sk::prefetch(kept, described, *prefetched), described)));
+        } else {
+            step();
+        }
     }
+    following.reset();
     for (auto& layer : model) {
         std::vector<double> values(numel);
         layer.read_full(Weight{}, std::span<double>(values));
@@ -157,6 +174,12 @@ void check_policy() {
                                                                    look) == expected);
                         CHECK(train<Policy, sk::Precision<double, float, double, double>>(
                                   compute, communication, microbatches, in_flight, look) == expected);
+                        if (in_flight > 1) { continue; }  // a schedule has slots of its own
+                        for (const std::size_t depth : {0U, 1U, 3U}) {
+                            CAPTURE(depth);
+                            CHECK(train<Policy, sk::Precision<double, float, double, double>>(
+                                      compute, communication, microbatches, in_flight, look, depth) == expected);
+                        }
                     }
                 }
             }

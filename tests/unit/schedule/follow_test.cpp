@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps that follow a schedule do what they do without one, bit for bit; a program that leaves it is refused on every
+// rank.
+
+#include <array>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "unit/schedule/scheduled_trainer.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace follow_test {
+
+namespace {
+
+namespace sk = shardkit;
+using scheduled::Planted;
+using scheduled::Run;
+using Engine = sk::threads::Engine;
+using Float = sk::Precision<float>;
+using Half = sk::Precision<sk::bf16>;  // reduced in fp32, with master weights
+template <class Precision>
+using Trainer = scheduled::Trainer<Engine, Precision>;
+using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+using Groups = std::span<const sk::GroupDescription>;
+using Improve = sk::Schedule (*)(const sk::Schedule&, Groups);
+
+/// f(rank) on every rank of a mesh.
+template <class F>
+void on(const Mesh& mesh, const F& f) {
+    sk::threads::run(mesh, [&](auto& rank) {
+        sk::Context<Engine>& context = rank;
+        f(context);
+    });
+}
+
+template <class Precision>
+std::vector<double> trained(const Mesh& mesh, const Run& run, Improve improve) {
+    std::vector<double> values;
+    on(mesh, [&](sk::Context<Engine>& rank) {
+        Trainer<Precision> trainer(rank, run);
+        if (improve == nullptr) {
+            for (std::size_t s = 0; s < run.steps; ++s) { trainer.step(s); }
+        } else {
+            const auto groups = sk::describe_groups(trainer.model());
+            const sk::Schedule recorded = sk::record(trainer.model(), [&] { trainer.step(0); });
+            {
+                const auto following = sk::follow(trainer.model(), improve(recorded, groups));
+                for (std::size_t s = 1; s + 1 < run.steps; ++s) { trainer.step(s); }
+            }
+            trainer.step(run.steps - 1);
+        }
+        auto all = trainer.values();
+        if (rank.rank() == 0) { values = std::move(all); }
+    });
+    return values;
+}
+
+const std::array<Improve, 4> improvements{
+    [](const sk::Schedule& s, Groups) { return s; },
+    [](const sk::Schedule& s, Groups g) { return sk::gather_after_update(sk::prefetch(s, g, 1), g); },
+    [](const sk::Schedule& s, Groups g) {
+        return sk::prefetch(sk::keep_gathered(s, g, sk::peak(s, g) + sk::ByteCount(2000)), g, 2);
+    },
+    [](const sk::Schedule& s, Groups g) {
+        return sk::prefetch(sk::keep_gathered(s, g, sk::ByteCount(1U << 30U)), g, 5);
+    }};
+
+/// The policies as values.
+std::vector<sk::DynamicPolicy> policies() {
+    return {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
+            sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{}),
+            sk::DynamicPolicy(sk::HybridShard<2>{})};
+}
+
+/// What each rank throws; empty where it does not.
+std::vector<std::string> thrown_by_ranks(std::size_t ranks, const std::function<void(sk::Context<Engine>&)>& f) {
+    std::vector<std::string> thrown(ranks);
+    try {
+        on(Mesh(ranks, 1, 1), [&](sk::Context<Engine>& rank) {
+            try {
+                f(rank);
+            } catch (const std::exception& error) {
+                thrown[rank.rank()] = error.what();
+                throw;
+            }
+        });
+    } catch (const std::exception&) {}  // of the rank that failed first
+    return thrown;
+}
+bool says(const std::string& message, const std::string& text) { return message.find(text) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a step that follows a schedule gives the bits of one that does not") {
+    for (const sk::DynamicPolicy& policy : policies()) {
+        CAPTURE(std::string(policy.name()));
+        for (const std::size_t microbatches : {1U, 3U}) {
+            const Run run{.policy = policy, .microbatches = microbatches};
+            const Run every{.policy = policy, .microbatches = microbatches, .every_kind = true, .norm = false};
+            const auto check = [&]<class Precision>(Precision, const Mesh& mesh, const Run& each) {
+                const auto plain = trained<Precision>(mesh, each, nullptr);
+                for (std::size_t i = 0; i < improvements.size(); ++i) {
+                    CAPTURE(i);
+                    CHECK(trained<Precision>(mesh, each, improvements[i]) == plain);
+                }
+            };
+            check(Float{}, Mesh(4, 1, 1), run);
+            check(Half{}, Mesh(2, 1, 2), every);
+        }
+    }
+}
+
+TEST_CASE("a schedule recorded on one rank is that of every rank, live and dry") {
+    for (const sk::DynamicPolicy& policy : policies()) {
+        CAPTURE(std::string(policy.name()));
+        std::array<sk::Schedule, 8> recorded;
+        std::array<sk::Schedule, 8> again;
+        sk::Schedule dry;
+        on(Mesh(2, 2, 2), [&](sk::Context<Engine>& rank) {
+            Trainer<Float> trainer(rank, {.policy = policy, .microbatches = 2});
+            recorded[rank.rank()] = sk::record(trainer.model(), [&] { trainer.step(0); });
+            again[rank.rank()] = sk::record(trainer.model(), [&] { trainer.step(1); });  // nothing is new any more
+            if (rank.rank() != 0) { return; }
+            const auto groups = sk::describe_groups(trainer.model());
+            sk::DryStep step(groups);
+            for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
+                for (const std::size_t g : {0U, 2U, 3U, 4U}) { step.unshard(g).reshard(g); }
+                for (const std::size_t g : {4U, 3U, 2U, 0U}) {
+                    step.unshard(g).gradients(g).reshard(g).add(g, microbatch);
+                }
+                step.add_zero(5, microbatch).add_zero(6, microbatch);
+            }
+            dry = step.reduce().global_norm().step().schedule();
+        });
+        for (const sk::Schedule& each : recorded) { CHECK(each == dry); }
+        for (const sk::Schedule& each : again) { CHECK(each == dry); }
+    }
+}
+
+TEST_CASE("a verb that is not the next operation is refused with both, and every rank fails") {
+    struct Case {
+        Planted planted;
+        std::string text;
+    };
+    for (const Case& each :
+         {Case{Planted::early_close,
+               "the step leaves its schedule at operation 21: reshard of 'blocks.1' called, expected gradients of "
+               "'blocks.1' in microbatch 0"},
+          Case{Planted::forgotten_add,
+               "the step leaves its schedule at operation 23: unshard of 'blocks.0' called, expected add of "
+               "'blocks.1' "
+               "in microbatch 0"},
+          Case{Planted::double_add, "'blocks.1': gradients() after the last microbatch was reduced"},
+          Case{Planted::wrong_group,
+               "the step leaves its schedule at operation 19: unshard of 'blocks.0' called, expected unshard of "
+               "'blocks.1' in microbatch 0"},
+          Case{Planted::other_order,
+               "the step leaves its schedule at operation 13: unshard of 'blocks.1' called, expected unshard of "
+               "'blocks.2' in microbatch 0"},
+          Case{Planted::one_more,
+               "the step leaves its schedule at operation 27: reshard of 'blocks.0' called, expected gradients of "
+               "'blocks.0' in microbatch 0"},
+          Case{Planted::no_norm, "step of 'table' called, expected global_norm"}}) {
+        CAPTURE(each.text);
+        for (const bool everyone : {true, false}) {
+            const auto thrown = thrown_by_ranks(3, [&](sk::Context<Engine>& rank) {
+                Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
+                const auto groups = sk::describe_groups(trainer.model());
+                const sk::Schedule step = sk::record(trainer.model(), [&] { trainer.step(0); });
+                const auto following = sk::follow(trainer.model(), sk::prefetch(step, groups, 1));
+                trainer.step(1);
+                trainer.step(2, everyone || rank.rank() == 1 ? each.planted : Planted::nothing);
+            });
+            CAPTURE(thrown[1]);
+            CHECK(says(thrown[1], each.text));
+            CHECK(says(thrown[1], "scheduled_trainer.hpp:"));
+            for (const std::string& message : thrown) { CHECK(!message.empty()); }
+        }
+    }
+}
+
+TEST_CASE("ranks with different schedules are refused before the first collective of a step") {
+    const auto thrown = thrown_by_ranks(3, [](sk::Context<Engine>& rank) {
+        Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
+        const auto groups = sk::describe_groups(trainer.model());
+        sk::Schedule step = sk::prefetch(sk::record(trainer.model(), [&] { trainer.step(0); }), groups, 2);
+        if (rank.rank() == 2) { step.move(1, 0); }
+        rank.traffic().clear();
+        try {
+            const auto following = sk::follow(trainer.model(), step);
+        } catch (...) {
+            CHECK(rank.traffic().total(sk::Verb::reduce_scatter).calls == 0);
+            CHECK(rank.traffic().total(sk::Verb::all_gather).calls == 2);  // of what the ranks compared
+            throw;
+        }
+    });
+    for (const std::string& message : thrown) {
+        CAPTURE(message);
+        CHECK(says(message,
+                   "follow: the schedules of the ranks differ in operation 0: rank 0 has gather of 'table', "
+                   "microbatch 0, rank 2 has gather of 'blocks.0', microbatch 0"));
+    }
+}
+
+TEST_CASE("after a refused or abandoned step the next one begins anew") {
+    const Run run{.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2};
+    const auto values = [&](bool follows) {
+        std::vector<double> all;
+        on(Mesh(3, 1, 1), [&](sk::Context<Engine>& rank) {
+            Trainer<Float> trainer(rank, run);
+            const auto groups = sk::describe_groups(trainer.model());
+            const sk::Schedule step = sk::record(trainer.model(), [&] { trainer.step(0); });
+            std::optional<sk::Following<Engine>> following;
+            if (follows) { following.emplace(sk::follow(trainer.model(), sk::prefetch(step, groups, 3))); }
+            if (follows) { CHECK_THROWS_AS(trainer.step(1, Planted::wrong_group), sk::UsageError); }
+            { const sk::Accumulation given_up{trainer.model()}; }
+            trainer.step(1);
+            trainer.step(2);
+            auto mine = trainer.values();
+            if (rank.rank() == 0) { all = std::move(mine); }
+        });
+        return all;
+    };
+    CHECK(values(true) == values(false));
+}
+
+TEST_CASE("between steps windows open as without a schedule, and a step's addresses repeat") {
+    on(Mesh(2, 1, 1), [](sk::Context<Engine>& rank) {
+        Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2});
+        const auto groups = sk::describe_groups(trainer.model());
+        const sk::Schedule step = sk::record(trainer.model(), [&] { trainer.step(0); });
+        const double before = trainer.evaluate();
+        const auto following = sk::follow(
+            trainer.model(), sk::prefetch(sk::keep_gathered(step, groups, sk::peak(step, groups)), groups, 1));
+        CHECK(trainer.evaluate() == before);
+        const auto seen = [&](std::size_t number) {
+            std::vector<const void*> addresses;
+            trainer.step(number, Planted::nothing, [&](const void* address) { addresses.push_back(address); });
+            return addresses;
+        };
+        const auto first = seen(1);
+        CHECK(first.size() == 16);
+        CHECK(trainer.evaluate() != before);
+        CHECK(seen(2) == first);
+        CHECK(seen(3) == first);
+    });
+}
+
+TEST_CASE("reduce_last gives the bits of a policy that adds unreduced gradients") {
+    sk::PolicyValues unreduced = sk::policy_values(sk::FullShard{}, 4);
+    unreduced.name = "full_shard, unreduced";
+    unreduced.accumulate = sk::Accumulate::unreduced;
+    const Run expected{.policy = sk::DynamicPolicy(unreduced), .microbatches = 3, .steps = 3};
+    const Run run{.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 3, .steps = 3};
+    std::vector<double> values;
+    on(Mesh(4, 1, 1), [&](sk::Context<Engine>& rank) {
+        Trainer<Float> trainer(rank, run);
+        const auto groups = sk::describe_groups(trainer.model());
+        sk::Schedule step;
+        {
+            Trainer<Float> other(rank, run);
+            step = sk::record(other.model(), [&] { other.step(0); });
+        }
+        const auto following = sk::follow(trainer.model(), sk::prefetch(sk::reduce_last(step, groups), groups));
+        for (std::size_t s = 0; s < 3; ++s) { trainer.step(s); }
+        auto mine = trainer.values();
+        if (rank.rank() == 0) { values = std::move(mine); }
+    });
+    CHECK(values == trained<Float>(Mesh(4, 1, 1), expected, nullptr));
+}
+
+TEST_CASE("what cannot be followed or recorded is refused with its reason") {
+    on(Mesh(2, 1, 1), [](sk::Context<Engine>& rank) {
+        Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
+        const auto model = trainer.model();
+        const auto groups = sk::describe_groups(model);
+        CHECK_USAGE_ERROR(sk::record(model, [] {}), "record: no step ran, expected one over this model");
+        const sk::Schedule step = sk::record(model, [&] { trainer.step(0); });
+        CHECK_THROWS_AS(sk::record(model,
+                                   [&] {
+                                       trainer.step(0);
+                                       trainer.step(1);
+                                   }),
+                        sk::UsageError);
+        // A step that is given up with its gradients is no schedule.
+        CHECK_THROWS_AS(static_cast<void>(sk::record(model,
+                                                     [&] {
+                                                         sk::Accumulation accumulation{model};
+                                                         const auto dropped = accumulation.gradients(trainer.table);
+                                                     })),
+                        std::invalid_argument);
+        sk::Schedule broken = step;
+        broken.erase(0);
+        CHECK_THROWS_AS(static_cast<void>(sk::follow(model, broken)), std::invalid_argument);
+        sk::Schedule apart = step;
+        apart.move(apart.size() - 2, 0);
+        CHECK_THROWS_AS(static_cast<void>(sk::follow(model, apart)), std::invalid_argument);
+        {
+            const auto following = sk::follow(model, step);
+            CHECK_USAGE_ERROR(sk::follow(model, step),
+                              "'table': a schedule is followed already, or a step recorded; expected one at a time");
+            CHECK_USAGE_ERROR(sk::record(model, [&] { trainer.step(1); }),
+                              "'table': a schedule is followed already, or a step recorded; expected one at a time");
+            const auto window = trainer.blocks[0].unshard();
+            CHECK_THROWS_AS(trainer.step(1), sk::UsageError);
+            const auto some = sk::groups(trainer.blocks);
+            CHECK_THROWS_AS(static_cast<void>(sk::Accumulation{some}), sk::UsageError);
+        }
+        const auto inside = [&] {
+            const sk::Accumulation accumulation{model};
+            static_cast<void>(sk::follow(model, step));
+        };
+        CHECK_THROWS_AS(inside(), sk::UsageError);
+        trainer.step(1);
+    });
+}
+
+}  // namespace follow_test

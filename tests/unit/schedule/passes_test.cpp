@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a pass may change and what not, for five policies, three models and links of every speed.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "unit/schedule/described_models.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace passes_test {
+
+namespace {
+
+namespace sk = shardkit;
+using sk::Act;
+
+constexpr auto mesh = sk::DeviceMesh<4>{}.grid();
+using Groups = std::span<const sk::GroupDescription>;
+
+/// f(name, groups) for every policy and model.
+template <class F>
+void for_each_model(const F& f) {
+    const auto with = [&](auto policy) {
+        using Policy = decltype(policy);
+        const std::string name(Policy::name);
+        const auto transformer = described::transformer<Policy>(mesh);
+        const auto lopsided = described::lopsided<Policy>(mesh);
+        const auto single = described::single<Policy>(mesh);
+        f(name + " transformer", Groups(transformer));
+        f(name + " lopsided", Groups(lopsided));
+        f(name + " single", Groups(single));
+    };
+    with(sk::NoShard{});
+    with(sk::ShardOptimizer{});
+    with(sk::ShardGradOp{});
+    with(sk::FullShard{});
+    with(sk::HybridShard<2>{});
+}
+
+std::vector<sk::Op> program_of(const sk::Schedule& schedule) {
+    std::vector<sk::Op> acts;
+    for (const sk::Op& op : schedule.ops()) {
+        if (sk::is_of_program(op.act)) { acts.push_back(op); }
+    }
+    return acts;
+}
+std::size_t count(const sk::Schedule& schedule, Act act) {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(schedule.ops(), [&](const sk::Op& op) { return op.act == act; }));
+}
+
+struct Pass {
+    std::string_view name;
+    sk::Schedule (*run)(const sk::Schedule&, Groups);
+    bool keeps_gathers;
+    bool keeps_reductions;
+    bool keeps_program;
+    bool has_more_to_do = false;  // when it is run again
+};
+
+/// A millionth of a second for each element forward, two backward, a tenth in the update.
+std::vector<sk::GroupSeconds> seconds_of(Groups groups) {
+    std::vector<sk::GroupSeconds> seconds;
+    for (const sk::GroupDescription& group : groups) {
+        const double each = static_cast<double>(group.numel) * 1e-6;
+        seconds.push_back({each, 2 * each, each / 10});
+    }
+    return seconds;
+}
+sk::Schedule with_early_updates(const sk::Schedule& schedule, Groups groups) {
+    const auto seconds = seconds_of(groups);
+    return sk::update_early(schedule, groups, mesh, {seconds, {sk::TimeModel::links({1e-4, 4e6})}});
+}
+constexpr std::array passes{
+    Pass{"prefetch 1", [](const sk::Schedule& s, Groups g) { return sk::prefetch(s, g, 1); }, true, true, true},
+    Pass{"prefetch 3", [](const sk::Schedule& s, Groups g) { return sk::prefetch(s, g, 3); }, true, true, true},
+    Pass{"keep_gathered",
+         [](const sk::Schedule& s, Groups g) {
+             return sk::keep_gathered(s, g, sk::peak(s, g) + sk::ByteCount(30'000));
+         },
+         false, true, true, true},
+    Pass{"keep_gathered, all",
+         [](const sk::Schedule& s, Groups g) { return sk::keep_gathered(s, g, sk::ByteCount(1U << 30U)); }, false,
+         true, true},
+    Pass{"gather_after_update", [](const sk::Schedule& s, Groups g) { return sk::gather_after_update(s, g); }, true,
+         true, true},
+    Pass{"reduce_last", [](const sk::Schedule& s, Groups g) { return sk::reduce_last(s, g); }, true, false, true},
+    Pass{"update_early", with_early_updates, true, true, false, true},
+};
+
+void check_pass(const Pass& pass, const sk::Schedule& before, const sk::Schedule& after, Groups groups) {
+    const auto broken = sk::check(after, groups);
+    if (!broken.empty()) { FAIL(sk::describe(broken.front(), after, groups)); }
+    CHECK((count(after, Act::gather) == count(before, Act::gather)) >= pass.keeps_gathers);
+    CHECK(count(after, Act::gather) <= count(before, Act::gather));
+    CHECK((count(after, Act::reduce) == count(before, Act::reduce)) >= pass.keeps_reductions);
+    CHECK(count(after, Act::reduce) <= count(before, Act::reduce));
+    CHECK(count(after, Act::all_reduce) == count(before, Act::all_reduce));
+    CHECK(after.size() + count(before, Act::gather) + count(before, Act::reduce) ==
+          before.size() + count(after, Act::gather) + count(after, Act::reduce));
+    CHECK((program_of(after) == program_of(before)) >= pass.keeps_program);
+    if (!pass.has_more_to_do) { CHECK(pass.run(after, groups) == after); }
+}
+
+void check_time(const sk::Schedule& before, const sk::Schedule& after, Groups groups, double bandwidth,
+                double latency) {
+    const auto seconds = seconds_of(groups);
+    const sk::StepCosts costs{seconds, {sk::TimeModel::links({latency, bandwidth})}};
+    for (const auto lanes :
+         {sk::CommunicationLanes::two, sk::CommunicationLanes::one, sk::CommunicationLanes::in_compute}) {
+        const auto first = sk::simulate(sk::on_lanes(before, lanes), groups, mesh, costs);
+        const auto second = sk::simulate(sk::on_lanes(after, lanes), groups, mesh, costs);
+        CAPTURE(static_cast<int>(lanes));
+        CHECK(second.exposed() <= first.exposed() * (1 + 1e-12) + 1e-12);
+        CHECK(second.compute == doctest::Approx(first.compute).epsilon(1e-12));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a pass keeps the program and the rules, and lowers the exposed time or keeps it") {
+    for_each_model([](const std::string& name, Groups groups) {
+        for (const std::size_t microbatches : {1U, 3U}) {
+            for (const std::size_t norms : {0U, 1U}) {
+                const sk::Schedule plain = sk::layered_step(groups, {microbatches, norms});
+                for (const Pass& pass : passes) {
+                    CAPTURE(name);
+                    CAPTURE(std::string(pass.name));
+                    CAPTURE(microbatches);
+                    CAPTURE(norms);
+                    const sk::Schedule better = pass.run(plain, groups);
+                    check_pass(pass, plain, better, groups);
+                    if (pass.run == with_early_updates) { continue; }  // for the costs that it is given
+                    for (const double bandwidth : {1e5, 1e6, 4e6, 1e8}) {
+                        CAPTURE(bandwidth);
+                        check_time(plain, better, groups, bandwidth, 0);
+                        check_time(plain, better, groups, bandwidth, 1e-3);
+                    }
+                }
+            }
+        }
+    });
+}
+
+TEST_CASE("passes follow each other in any order") {
+    std::mt19937 random(1);
+    for_each_model([&](const std::string& name, Groups groups) {
+        CAPTURE(name);
+        const sk::Schedule plain = sk::layered_step(groups, {3, random() % 2});
+        for (int round = 0; round < 40; ++round) {
+            sk::Schedule step = plain;
+            std::string order;
+            for (int i = 0; i < 4; ++i) {
+                const Pass& pass = passes[random() % passes.size()];
+                order += std::string(pass.name) + ", ";
+                step = pass.run(step, groups);
+            }
+            CAPTURE(order);
+            const auto broken = sk::check(step, groups);
+            if (!broken.empty()) { FAIL(sk::describe(broken.front(), step, groups)); }
+            // What fits the plain step's memory can always be had again.
+            const sk::ByteCount limit = sk::peak(plain, groups);
+            const sk::Schedule limited = sk::memory_limit(step, groups, limit);
+            CHECK(sk::peak(limited, groups) <= limit);
+            CHECK(sk::check(limited, groups).empty());
+            if (order.find("update_early") == std::string::npos) { CHECK(program_of(limited) == program_of(plain)); }
+        }
+    });
+}
+
+TEST_CASE("prefetch moves each gather behind the use of the window before it") {
+    constexpr auto groups = described::transformer<sk::FullShard>(mesh);
+    const sk::Schedule step = sk::prefetch(sk::layered_step(groups), groups, 1);
+    std::vector<std::size_t> behind;
+    for (std::size_t i = 0; i < step.size(); ++i) {
+        if (step[i].act == Act::gather) { behind.push_back(i > 0 && step[i - 1].act == Act::use ? 1 : 0); }
+    }
+    CHECK(behind == std::vector<std::size_t>{0, 1, 1, 1, 1, 1, 1, 1, 1});
+    CHECK(sk::prefetch(sk::layered_step(groups), groups, 0) == sk::layered_step(groups));
+    // At a depth of two, two are under way when the first window opens.
+    const sk::Schedule deeper = sk::prefetch(sk::layered_step(groups), groups, 2);
+    CHECK((deeper[0].act == Act::gather && deeper[1].act == Act::gather && deeper[2].act == Act::use));
+    CHECK((deeper[3].act == Act::gather && deeper[4].act == Act::close));
+}
+
+TEST_CASE("keep_gathered takes what memory there is, the last blocks first") {
+    constexpr auto groups = described::transformer<sk::FullShard>(mesh);
+    const sk::Schedule plain = sk::layered_step(groups);
+    constexpr std::size_t block = std::size_t{64} * 48 * 4 + 512;
+    constexpr std::size_t table = std::size_t{200} * 48 * 4;
+    // The embedding's parameters and gradients are the most that is held: in their memory all blocks fit.
+    const sk::Schedule first = sk::keep_gathered(plain, groups, sk::peak(plain, groups));
+    CHECK(count(plain, Act::gather) - count(first, Act::gather) == 3);
+    CHECK(sk::arena_bytes(first, groups) == sk::ByteCount(2 * table));
+    const sk::Schedule all = sk::keep_gathered(plain, groups, sk::peak(plain, groups) + sk::ByteCount(3 * block));
+    CHECK(count(all, Act::gather) == 5);
+    CHECK(sk::keep_gathered(plain, groups, sk::ByteCount(1)) == plain);
+}
+
+TEST_CASE("gather_after_update brings copies up to date in the order of the forward pass") {
+    constexpr auto groups = described::transformer<sk::ShardOptimizer>(mesh);
+    const sk::Schedule step = sk::gather_after_update(sk::layered_step(groups), groups);
+    for (std::uint32_t g = 0; g < 5; ++g) {
+        CHECK(step[step.size() - 5 + g] == sk::Op{Act::gather, g, 0});
+        CHECK(step[step.size() - 10 + g] == sk::Op{Act::update, g, 0});
+    }
+    constexpr auto released = described::transformer<sk::FullShard>(mesh);
+    CHECK(sk::gather_after_update(sk::layered_step(released), released) == sk::layered_step(released));
+}
+
+TEST_CASE("reduce_last leaves one reduction of each group, and the gradients in their memory until then") {
+    constexpr auto groups = described::transformer<sk::ShardGradOp>(mesh);
+    const sk::Schedule step = sk::reduce_last(sk::layered_step(groups, {.microbatches = 3}), groups);
+    CHECK(count(step, Act::reduce) == 5);
+    for (const sk::Op& op : step.ops()) {
+        if (op.act == Act::reduce) { CHECK(op.microbatch == 2); }
+    }
+    constexpr std::size_t block = std::size_t{64} * 48 * 4 + 512;
+    CHECK(sk::arena_bytes(step, groups) == sk::ByteCount(std::size_t{200} * 48 * 4 + 3 * block + 512));
+    CHECK(sk::reduce_last(sk::layered_step(groups), groups) == sk::layered_step(groups));
+}
+
+TEST_CASE("update_early fills the wait for the last reductions with the updates of what is reduced") {
+    constexpr auto groups = described::transformer<sk::FullShard>(mesh);
+    const auto seconds = seconds_of(groups);
+    for (const double bandwidth : {1e5, 1e6, 4e6, 1e8}) {
+        const sk::StepCosts costs{seconds, {sk::TimeModel::links({0, bandwidth})}};
+        const sk::Schedule plain = sk::layered_step(groups, {.norms = 0});
+        const sk::Schedule early = sk::update_early(plain, groups, mesh, costs);
+        CHECK(sk::check(early, groups).empty());
+        const double before = sk::simulate(plain, groups, mesh, costs).seconds;
+        const double after = sk::simulate(early, groups, mesh, costs).seconds;
+        CHECK(after <= before);
+        // Over slower links the other groups' updates already hide behind the next step's first gather.
+        if (bandwidth >= 4e6) {
+            CHECK(after < before);
+            CHECK(early[early.size() - 1] == sk::Op{Act::update, 0, 0});
+        }
+    }
+    CHECK(with_early_updates(sk::layered_step(groups), groups) == sk::layered_step(groups));
+}
+
+TEST_CASE("memory_limit gives back what prefetching took, down to the plain step") {
+    constexpr auto groups = described::transformer<sk::FullShard>(mesh);
+    const sk::Schedule plain = sk::layered_step(groups, {.microbatches = 2});
+    const sk::Schedule greedy =
+        sk::prefetch(sk::keep_gathered(sk::reduce_last(plain, groups), groups, sk::ByteCount(1U << 30U)), groups, 3);
+    const auto least = sk::peak(plain, groups);
+    const auto most = sk::peak(greedy, groups);
+    REQUIRE(most > least);
+    CHECK(sk::memory_limit(greedy, groups, most) == greedy);
+    sk::ByteCount before = least;
+    for (std::size_t bytes = least.value; bytes <= most.value; bytes += 12'800) {
+        const auto peak = sk::peak(sk::memory_limit(greedy, groups, sk::ByteCount(bytes)), groups);
+        CHECK(peak <= sk::ByteCount(bytes));
+        CHECK(peak.value + 40'000 >= before.value);  // what fits is used
+        before = peak;
+    }
+    CHECK(thrown_message<std::invalid_argument>([&] {
+              static_cast<void>(sk::memory_limit(greedy, groups, sk::ByteCount(1000)));
+          }).find("memory_limit: 1000 bytes given, expected at least ") != std::string::npos);
+}
+
+}  // namespace passes_test

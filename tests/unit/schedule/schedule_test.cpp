@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// The value of a step: against orders, bytes and seconds that are written down here, never against the library's own.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "unit/schedule/described_models.hpp"
+#include "unit/thrown_message.hpp"
+
+namespace schedule_test {
+
+namespace {
+
+namespace sk = shardkit;
+using sk::Act;
+using sk::StepRule;
+
+constexpr auto mesh = sk::DeviceMesh<4>{}.grid();
+constexpr auto full = described::transformer<sk::FullShard>(mesh);
+constexpr auto plain = [] { return sk::layered_step(full); };
+
+// 64 x 48 floats and 100, each to 128 bytes, and the shards of 4 ranks to 128 bytes.
+constexpr std::size_t block = std::size_t{64} * 48 * 4 + 512;
+constexpr std::size_t table = std::size_t{200} * 48 * 4;
+constexpr std::size_t head = 512;
+constexpr std::size_t model = table + 3 * block + head;
+// Shards of parameters, reduced gradients and two states; 1 + 2 x 4 + 2 x 8 doubles of a norm.
+constexpr std::size_t norm_bytes = (1 + 2 * 4 + 2 * sk::detail::norm_slots) * 8;
+constexpr std::size_t resting = 4 * model / 4 + norm_bytes;
+
+// In a constant expression, to the byte: the embedding's parameters and gradients are held together.
+static_assert(sk::check(plain(), full).empty());
+static_assert(sk::arena_bytes(plain(), full) == sk::ByteCount(2 * table));
+static_assert(sk::peak(plain(), full) == sk::ByteCount(resting + 2 * table));
+static_assert(sk::peak(plain(), full, 0) == sk::ByteCount(resting - 2 * model / 4 + 2 * table));
+// The embedding comes while block 0 and its gradients are still held: a table and two blocks, in the same memory.
+static_assert(sk::arena_bytes(sk::prefetch(plain(), full), full) == sk::ByteCount(2 * table));
+constexpr auto blocks = std::array{full[1], full[2], full[3]};
+static_assert(sk::arena_bytes(sk::layered_step(blocks), blocks) == sk::ByteCount(2 * block));
+static_assert(sk::arena_bytes(sk::prefetch(sk::layered_step(blocks), blocks), blocks) == sk::ByteCount(3 * block));
+static_assert(sk::hash(plain()) == sk::hash(plain()));
+static_assert(sk::hash(plain()) != sk::hash(sk::prefetch(plain(), full)));
+
+std::vector<std::string> said(const sk::Schedule& schedule, std::span<const sk::GroupDescription> groups) {
+    std::vector<std::string> lines;
+    for (const sk::Violation& violation : sk::check(schedule, groups)) {
+        lines.push_back(sk::describe(violation, schedule, groups));
+    }
+    return lines;
+}
+/// The rules that a schedule breaks.
+std::set<StepRule> broken(const sk::Schedule& schedule, std::span<const sk::GroupDescription> groups) {
+    std::set<StepRule> rules;
+    for (const sk::Violation& violation : sk::check(schedule, groups)) { rules.insert(violation.rule); }
+    return rules;
+}
+std::size_t place(const sk::Schedule& schedule, Act act, std::uint32_t group, std::size_t from = 0) {
+    for (std::size_t i = from; i < schedule.size(); ++i) {
+        if (schedule[i].act == act && schedule[i].group == group) { return i; }
+    }
+    throw std::logic_error("no such operation");
+}
+
+/// A frozen group before two that train.
+constexpr auto with_frozen = [] {
+    auto groups = described::transformer<sk::FullShard>(mesh);
+    groups[0].trainable = false;
+    return groups;
+}();
+
+/// Two groups of which a rank receives 2048 bytes of 4096, in a second.
+constexpr auto two_ranks = sk::DeviceMesh<2>{}.grid();
+struct Kilo : sk::Param<"kilo", float, 1024> {};
+constexpr auto pair = std::array{sk::describe_group<Kilo, sk::FullShard>("a", {}, two_ranks),
+                                 sk::describe_group<Kilo, sk::FullShard>("b", {}, two_ranks)};
+constexpr auto pair_seconds = std::array{sk::GroupSeconds{1, 2, 0}, sk::GroupSeconds{1, 2, 0}};
+constexpr sk::StepTimes time(const sk::Schedule& schedule) {
+    return sk::simulate(schedule, pair, two_ranks, {pair_seconds, {sk::TimeModel::links({0, 2048})}});
+}
+
+}  // namespace
+
+TEST_CASE("a schedule prints as a table") {
+    constexpr auto two = std::array{full[1], full[4]};
+    CHECK(sk::schedule_table(sk::layered_step(two), two) ==
+          "     0  gather   gather       0     12.50 KiB  blocks.0\n"
+          "     1  compute  use          0     12.50 KiB  blocks.0\n"
+          "     2  compute  close        0     12.50 KiB  blocks.0\n"
+          "     3  gather   gather       0         512 B  head\n"
+          "     4  compute  use          0         512 B  head\n"
+          "     5  compute  zero         0      1.00 KiB  head\n"
+          "     6  compute  close        0      1.00 KiB  head\n"
+          "     7  compute  add          0         512 B  head\n"
+          "     8  reduce   reduce       0         512 B  head\n"
+          "     9  gather   gather       0     12.50 KiB  blocks.0\n"
+          "    10  compute  use          0     12.50 KiB  blocks.0\n"
+          "    11  compute  zero         0     25.00 KiB  blocks.0\n"
+          "    12  compute  close        0     25.00 KiB  blocks.0\n"
+          "    13  compute  add          0     12.50 KiB  blocks.0\n"
+          "    14  reduce   reduce       0     12.50 KiB  blocks.0\n"
+          "    15  compute  norm         0           0 B  all groups\n"
+          "    16  compute  update       0           0 B  blocks.0\n"
+          "    17  compute  update       0           0 B  head\n"
+          "  arena 25600 bytes, hash 5b329f4d39660cfc\n");
+}
+
+TEST_CASE("what communicates follows from the policy") {
+    const auto acts = [](const auto& groups, std::size_t microbatches) {
+        std::array<std::size_t, 10> count{};
+        const sk::Schedule step = sk::layered_step(groups, {.microbatches = microbatches});
+        for (const sk::Op& op : step.ops()) { ++count[static_cast<std::size_t>(op.act)]; }
+        return std::array{count[static_cast<std::size_t>(Act::gather)], count[static_cast<std::size_t>(Act::reduce)],
+                          count[static_cast<std::size_t>(Act::all_reduce)]};
+    };
+    using Counts = std::array<std::size_t, 3>;
+    // Five groups, of which the last is gathered once a microbatch.
+    CHECK(acts(described::transformer<sk::NoShard>(mesh), 3) == Counts{0, 5, 0});
+    CHECK(acts(described::transformer<sk::ShardOptimizer>(mesh), 3) == Counts{5, 5, 0});
+    CHECK(acts(described::transformer<sk::ShardGradOp>(mesh), 3) == Counts{5, 15, 0});
+    CHECK(acts(described::transformer<sk::FullShard>(mesh), 3) == Counts{27, 15, 0});
+    CHECK(acts(described::transformer<sk::HybridShard<2>>(mesh), 3) == Counts{27, 15, 5});
+    CHECK(acts(with_frozen, 1) == Counts{8, 4, 0});  // the backward pass ends above it
+    constexpr auto of_tp = described::transformer<sk::NoShard>(sk::DeviceMesh<2, 2>{}.grid());
+    CHECK(acts(of_tp, 1) == Counts{0, 5, 0});  // nothing is split over tp: each rank has all of it
+}
+
+TEST_CASE("every rule finds the operation that breaks it, and names operation, group and rule") {
+    const sk::Schedule good = plain();
+    REQUIRE(said(good, full).empty());
+    sk::Schedule bad = good;
+    SUBCASE("a late gather") {
+        bad.move(0, 1);
+        CHECK(said(bad, full).front() ==
+              "operation 0 (use of 'embedding', microbatch 0) breaks gather_before_use of 'embedding': expected a "
+              "gather of the group between its last update or release and this use");
+        CHECK(broken(bad, full) ==
+              std::set{StepRule::gather_before_use, StepRule::gather_outside_windows, StepRule::gather_is_used});
+    }
+    SUBCASE("an early close") {
+        bad.move(2, 1);
+        CHECK(broken(bad, full).contains(StepRule::window_open_at_close));
+    }
+    SUBCASE("a window that stays open") {
+        bad.erase(2);
+        CHECK(broken(bad, full).contains(StepRule::gather_outside_windows));
+    }
+    SUBCASE("a window open at its update") {
+        bad.move(place(bad, Act::close, 0, place(bad, Act::zero, 0)), bad.size() - 1);
+        CHECK(broken(bad, full) == std::set{StepRule::windows_end_in_step});
+    }
+    SUBCASE("a gather for nothing") {
+        bad.insert(0, {Act::gather, 1, 0});
+        CHECK(broken(bad, full) == std::set{StepRule::gather_is_used});
+    }
+    SUBCASE("a forgotten add") {
+        bad.erase(place(bad, Act::add, 2));
+        CHECK(broken(bad, full) ==
+              std::set{StepRule::add_before_reduce, StepRule::added_or_skipped, StepRule::reduced_before_read});
+    }
+    SUBCASE("a double add") {
+        const std::size_t add = place(bad, Act::add, 2);
+        bad.insert(add, bad[add]);
+        CHECK(broken(bad, full) == std::set{StepRule::zero_before_add, StepRule::add_before_reduce});
+    }
+    SUBCASE("an add of the wrong group") {
+        const std::size_t add = place(bad, Act::add, 2);
+        bad.erase(add);
+        bad.insert(add, {Act::add, 1, 0});
+        CHECK(said(bad, full).front().starts_with("operation " + std::to_string(add) +
+                                                  " (add of 'blocks.0', microbatch 0) breaks zero_before_add of "
+                                                  "'blocks.0'"));
+    }
+    SUBCASE("gradients taken twice") {
+        const std::size_t zero = place(bad, Act::zero, 2);
+        bad.insert(zero, bad[zero]);
+        CHECK(broken(bad, full) == std::set{StepRule::add_before_zero});
+    }
+    SUBCASE("microbatches in another order") {
+        const std::size_t zero = place(bad, Act::zero, 2);
+        bad.erase(zero);
+        bad.insert(zero, {Act::zero, 2, 1});
+        CHECK(broken(bad, full) == std::set{StepRule::microbatches_in_order});
+    }
+    SUBCASE("a reduction before its addend") {
+        bad.move(place(bad, Act::reduce, 2), place(bad, Act::add, 2));
+        CHECK(broken(bad, full) == std::set{StepRule::add_before_reduce, StepRule::reduced_before_read});
+    }
+    SUBCASE("a forgotten reduction") {
+        bad.erase(place(bad, Act::reduce, 2));
+        CHECK(broken(bad, full) == std::set{StepRule::reduced_before_read});
+    }
+    SUBCASE("a norm before all is reduced") {
+        bad.move(place(bad, Act::norm, 0), place(bad, Act::reduce, 0));
+        CHECK(broken(bad, full) == std::set{StepRule::reduced_before_read});
+    }
+    SUBCASE("a norm behind an update") {
+        bad.move(place(bad, Act::norm, 0), bad.size() - 1);
+        CHECK(broken(bad, full) == std::set{StepRule::norm_before_updates});
+    }
+    SUBCASE("an update twice, and one forgotten") {
+        bad.add({Act::update, 1, 0});
+        CHECK(broken(bad, full) == std::set{StepRule::update_once});
+        bad = good;
+        bad.erase(place(bad, Act::update, 1));
+        CHECK(said(bad, full).front().starts_with("the end of the step breaks update_once of 'blocks.0'"));
+    }
+    SUBCASE("a group that there is not") {
+        bad.add({Act::use, 7, 0});
+        CHECK(said(bad, full).front().starts_with("operation " + std::to_string(good.size()) +
+                                                  " (use of group 7, microbatch 0) breaks group_exists of group 7"));
+    }
+    SUBCASE("gradients of a frozen group") {
+        CHECK(said(sk::layered_step(with_frozen), with_frozen).empty());
+        CHECK(broken(good, with_frozen) == std::set{StepRule::gradients_of_trainable});
+    }
+    SUBCASE("a skipped group has no gradients and no update") {
+        sk::DryStep step(full);
+        for (std::size_t g = 0; g < 4; ++g) { step.add_zero(g, sk::Microbatch::last); }
+        sk::DryStep skipping = step;
+        CHECK(said(skipping.skip(4).global_norm().step().schedule(), full).empty());
+        CHECK(broken(step.global_norm().schedule(), full) == std::set{StepRule::added_or_skipped});
+        sk::DryStep both(full);
+        CHECK(broken(both.skip(0).gradients(0).add(0).schedule(), full).contains(StepRule::gradients_of_step));
+    }
+    SUBCASE("a gather of what is never sharded") {
+        constexpr auto whole = described::transformer<sk::NoShard>(mesh);
+        sk::Schedule step = sk::layered_step(whole);
+        step.insert(0, {Act::gather, 0, 0});
+        CHECK(broken(step, whole).contains(StepRule::gather_where_sharded));
+    }
+    SUBCASE("a forgotten sum over replicas") {
+        constexpr auto hybrid = described::transformer<sk::HybridShard<2>>(mesh);
+        sk::Schedule step = sk::layered_step(hybrid);
+        REQUIRE(said(step, hybrid).empty());
+        step.erase(place(step, Act::all_reduce, 1));
+        CHECK(broken(step, hybrid) == std::set{StepRule::reduced_before_read});
+    }
+    SUBCASE("the first rule is thrown") {
+        bad.move(0, 1);
+        CHECK(thrown_message<std::invalid_argument>([&] {
+                  sk::require_valid(bad, full);
+              }).find("schedule: operation 0 (use of 'embedding', microbatch 0) breaks gather_before_use") !=
+              std::string::npos);
+    }
+}
+
+TEST_CASE("a step begins as the one before it ends") {
+    constexpr auto groups = described::transformer<sk::ShardOptimizer>(mesh);
+    const sk::Schedule behind = sk::gather_after_update(sk::layered_step(groups), groups);
+    CHECK(said(behind, groups).empty());
+    sk::Schedule lost = behind;
+    lost.erase(lost.size() - 1);
+    CHECK(
+        said(lost, groups).front().starts_with("operation 8 (use of 'head', microbatch 0) breaks gather_before_use"));
+}
+
+TEST_CASE("seconds of a step by hand: gathers and reductions of one second") {
+    constexpr auto step = [] { return sk::layered_step(pair, {.norms = 0}); };
+    // gather a 0-1, forward 1-2, gather b into the same memory 2-3, forward and backward 3-6, beside its reduction
+    // 6-7 gather a, backward 7-9, reduction 9-10.
+    static_assert(time(step()).seconds == 10);
+    static_assert(time(step()).compute == 6);
+    static_assert(time(step()).communication == 5);
+    static_assert(time(step()).exposed() == 4);
+    static_assert(time(step()).ops[1] == sk::OpTime{1, 1});   // use a
+    static_assert(time(step()).ops[3] == sk::OpTime{2, 3});   // gather b
+    static_assert(time(step()).ops[8] == sk::OpTime{6, 7});   // reduce b
+    static_assert(time(step()).ops[12] == sk::OpTime{7, 9});  // close a, behind its backward pass
+    // b comes during a's forward pass, a again during b's: only the first gather and the last reduction are waited
+    // for.
+    static_assert(time(sk::prefetch(step(), pair)).seconds == 8);
+    static_assert(time(sk::prefetch(step(), pair)).exposed() == 2);
+    // Nothing overlaps where a collective runs when it is called.
+    static_assert(time(sk::on_lanes(sk::prefetch(step(), pair), sk::CommunicationLanes::in_compute)).seconds == 11);
+    static_assert(time(sk::on_lanes(step(), sk::CommunicationLanes::in_compute)).exposed_share() == 1);
+    // One lane: the second gather of a would wait for the reduction of b, were it not before it.
+    static_assert(time(sk::on_lanes(step(), sk::CommunicationLanes::one)).seconds == 11);
+    static_assert(time(sk::on_lanes(sk::prefetch(step(), pair), sk::CommunicationLanes::one)).seconds == 8);
+    CHECK_THROWS_AS(static_cast<void>(sk::simulate(step(), pair, two_ranks, {})), std::invalid_argument);
+}
+
+TEST_CASE("two schedules differ by what was moved, added and left out") {
+    const sk::Schedule before = plain();
+    const auto some = std::array{full[0], full[1]};
+    CHECK(sk::diff(before, before, full).changes.empty());
+    sk::Schedule after = before;
+    after.move(3, 2);  // the gather of block 0 before the embedding's window closes
+    CHECK(sk::diff(before, after, full).changes == std::vector{sk::ScheduleChange{{Act::gather, 1, 0}, 3, 2}});
+    after.erase(place(after, Act::update, 4));
+    after.insert(0, {Act::skip, 4, 0});
+    const sk::ScheduleDiff found = sk::diff(before, after, full);
+    CHECK(found.changes ==
+          std::vector{sk::ScheduleChange{{Act::skip, 4, 0}, sk::ScheduleChange::none, 0},
+                      sk::ScheduleChange{{Act::gather, 1, 0}, 3, 3},
+                      sk::ScheduleChange{{Act::update, 4, 0}, before.size() - 1, sk::ScheduleChange::none}});
+    CHECK(sk::diff_table(sk::diff(sk::layered_step(some), sk::prefetch(sk::layered_step(some), some), some), some) ==
+          "  moved        3 -> 2     gather of 'blocks.0', microbatch 0\n"
+          "  moved        9 -> 5     gather of 'embedding', microbatch 0\n"
+          "  arena 75.00 KiB -> 75.00 KiB\n");
+}
+
+TEST_CASE("buffers that exist at one time lie apart, and their addresses are the engine's") {
+    for (const std::size_t microbatches : {1U, 3U}) {
+        const auto check = [&](const auto& groups) {
+            const sk::Schedule step = sk::prefetch(
+                sk::reduce_last(sk::layered_step(groups, {.microbatches = microbatches}), groups), groups, 2);
+            const sk::detail::SlotPlan plan = sk::detail::plan_slots(step, groups);
+            std::size_t most = 0;
+            for (std::size_t i = 0; i < step.size(); ++i) {
+                std::size_t held = 0;
+                for (const auto& slot : plan.slots) { held += slot.begin <= i && i <= slot.end ? slot.bytes : 0; }
+                most = std::max(most, held);
+            }
+            CHECK(plan.arena_bytes >= most);
+            CHECK(plan.arena_bytes <= most + most / 2);
+            for (const auto& a : plan.slots) {
+                CHECK(a.offset % 256 == 0);
+                CHECK(a.offset + a.bytes <= plan.arena_bytes);
+                for (const auto& b : plan.slots) {
+                    const bool apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
+                    CHECK((&a == &b || a.end < b.begin || b.end < a.begin || apart));
+                }
+            }
+        };
+        check(described::transformer<sk::FullShard>(mesh));
+        check(described::lopsided<sk::FullShard>(mesh));
+        check(described::lopsided<sk::ShardGradOp>(mesh));
+        check(described::single<sk::FullShard>(mesh));
+    }
+}
+
+}  // namespace schedule_test

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <shardkit/schedule.hpp>
+#include <shardkit/shardkit.hpp>
+
+// A trainer with every kind of group, whose results depend on every bit of every parameter.
+
+namespace scheduled {
+
+namespace sk = shardkit;
+
+template <class T>
+struct Weight : sk::Param<"weight", T, 30, 7> {};
+template <class T>
+struct Bias : sk::Param<"bias", T, 45> {};
+template <class T>
+struct Frozen : sk::Param<"frozen", T, 33> {
+    static constexpr bool frozen = true;
+};
+
+struct Run {
+    sk::DynamicPolicy policy;
+    std::size_t microbatches = 1;
+    std::size_t steps = 4;
+    /// Frozen, tied, unused and skipped groups beside those that are just used.
+    bool every_kind = false;
+    bool norm = true;
+};
+
+/// An error planted in a step's program, at the backward pass of block 1.
+enum class Planted { nothing, early_close, forgotten_add, double_add, wrong_group, other_order, one_more, no_norm };
+
+template <class Engine, class Precision>
+class Trainer {
+  public:
+    using T = typename Precision::Gather;
+    template <class Group>
+    using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine, Precision>;
+    using Block = sk::Params<Weight<T>, Bias<T>>;
+
+    Trainer(sk::Context<Engine>& rank, const Run& run)
+        : run_(run),
+          number_(rank.rank()),
+          table(rank, "table", {}, {run.policy}),
+          frozen(rank, "frozen", {}, {run.policy}) {
+        blocks.reserve(3);
+        for (int i = 0; i < 3; ++i) {
+            blocks.emplace_back(rank, "blocks." + std::to_string(i), sk::Shapes<Block>{},
+                                typename Layer<Block>::Options{run.policy});
+        }
+        for (const char* path : {"unused", "skipped"}) {
+            others.emplace_back(rank, path, sk::Shapes<sk::Params<Bias<T>>>{},
+                                typename Layer<sk::Params<Bias<T>>>::Options{run.policy});
+        }
+        model().for_each([](auto& layer) {
+            layer.initialize(
+                [](auto path, auto, std::uint64_t i) { return std::sin(static_cast<double>(i + 3 * path.size())); });
+        });
+        optimizer.emplace(model(), sk::SgdOptions{.learning_rate = 0.125});
+    }
+
+    auto model() { return sk::groups(table, frozen, blocks, others); }
+
+    /// f sees the address of every window's parameters.
+    void step(
+        std::size_t number, Planted planted = Planted::nothing,
+        const std::function<void(const void*)>& see = [](const void*) {}) {
+        sk::Accumulation accumulation{model()};
+        if (run_.every_kind) { accumulation.skip(others[1]); }
+        for (std::size_t m = 0; m < run_.microbatches; ++m) {
+            const auto microbatch = m + 1 == run_.microbatches ? sk::Microbatch::last : sk::Microbatch::more;
+            double activation = static_cast<double>(number_ + m + number);
+            const auto forward = [&](auto& layer, auto parameter) {
+                auto window = layer.unshard();
+                see(window[parameter].data());
+                for (const T value : window[parameter]) {
+                    activation = std::sin(activation + static_cast<double>(static_cast<sk::Arithmetic<T>>(value)));
+                }
+                layer.reshard(std::move(window));
+            };
+            forward(table, Weight<T>{});
+            if (run_.every_kind) { forward(frozen, Frozen<T>{}); }
+            for (auto& block : blocks) { forward(block, Weight<T>{}); }
+            const auto backward = [&](auto& layer, auto parameter, Planted here = Planted::nothing) {
+                auto window = layer.unshard();
+                see(window[parameter].data());
+                std::vector<double> values;
+                for (const T value : window[parameter]) {
+                    values.push_back(static_cast<double>(static_cast<sk::Arithmetic<T>>(value)));
+                }
+                if (here == Planted::early_close) { layer.reshard(std::move(window)); }
+                auto gradients = accumulation.gradients(layer);
+                std::size_t i = 0;
+                for (auto& gradient : gradients[parameter]) {
+                    using G = std::remove_reference_t<decltype(gradient)>;
+                    using A = sk::Arithmetic<G>;
+                    gradient = static_cast<G>(static_cast<A>(gradient) +
+                                              static_cast<A>(std::sin(activation + 3 * values[i++])));
+                }
+                if (here != Planted::early_close) { layer.reshard(std::move(window)); }
+                if (here == Planted::forgotten_add) { return; }
+                accumulation.add(std::move(gradients), microbatch);
+                if (here == Planted::double_add) { accumulation.add_zero(layer, microbatch); }
+            };
+            if (run_.every_kind) { forward(table, Weight<T>{}); }  // tied: once more as the head
+            if (planted == Planted::other_order) {
+                backward(blocks[1], Weight<T>{});
+                backward(blocks[2], Weight<T>{});
+            } else {
+                backward(blocks[2], Weight<T>{});
+                backward(planted == Planted::wrong_group ? blocks[0] : blocks[1], Weight<T>{}, planted);
+            }
+            if (planted == Planted::one_more) { forward(blocks[0], Weight<T>{}); }
+            backward(blocks[0], Weight<T>{});
+            backward(table, Weight<T>{});
+            accumulation.add_zero(others[0], microbatch);
+            if (!run_.every_kind) { accumulation.add_zero(others[1], microbatch); }
+        }
+        auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+        if (run_.norm && planted != Planted::no_norm) {
+            const auto norm = sk::global_norm(reduced);
+            norms.push_back(norm.value());
+            optimizer->step(std::move(reduced), sk::clip(norm, 1.0));
+        } else {
+            optimizer->step(std::move(reduced));
+        }
+    }
+
+    /// The sum over all windows between two steps.
+    double evaluate() {
+        double sum = 0;
+        model().for_each([&](auto& layer) {
+            auto window = layer.unshard();
+            for (const T value : window.view(0)) {
+                sum += static_cast<double>(static_cast<sk::Arithmetic<T>>(value));
+            }
+        });
+        return sum;
+    }
+
+    std::vector<double> values() {
+        std::vector<double> all = norms;
+        model().for_each([&](auto& layer) {
+            layer.for_each_parameter([&](const auto& parameter, std::size_t number) {
+                std::vector<T> whole(parameter.shape.numel());
+                layer.read_full(number, whole);
+                for (const T value : whole) {
+                    all.push_back(static_cast<double>(static_cast<sk::Arithmetic<T>>(value)));
+                }
+            });
+        });
+        return all;
+    }
+
+  private:
+    Run run_;
+    std::size_t number_;
+
+  public:
+    Layer<sk::Params<Weight<T>>> table;
+    Layer<sk::Params<Frozen<T>>> frozen;
+    std::vector<Layer<Block>> blocks;
+    std::vector<Layer<sk::Params<Bias<T>>>> others;
+    std::optional<sk::SGD<Layer<sk::Params<Weight<T>>>, Layer<sk::Params<Frozen<T>>>, std::vector<Layer<Block>>,
+                          std::vector<Layer<sk::Params<Bias<T>>>>>>
+        optimizer;
+    std::vector<double> norms;
+};
+
+}  // namespace scheduled
