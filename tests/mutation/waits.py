@@ -55,7 +55,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         objects = build_standin(options.compiler, folder, options.jobs, flags)
         sys.exit(report([
-            Waits("containers", ROOT / "include", ["sharded", "optim", "mesh", "memory"], "waits_killer.cpp", objects,
+            Waits("containers", ROOT / "include", ["sharded", "optim", "mesh", "memory", "schedule"], "waits_killer.cpp", objects,
                   [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ring", ROOT / "include", ["context_parallel"], "ring_killer.cpp", objects, flags),
             Waits("sums", ROOT / "include", ["backend/nccl"], "sums_killer.cpp", objects, flags),

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/passes.hpp>
 #include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/loss_scale.hpp>
@@ -41,7 +44,8 @@ struct Training {
     bool prefetch = false;    ///< a window of the next layer is begun while the last one's is open, and dropped
     bool loss_scale = false;  ///< and a gradient that overflows in step 1
     bool norm = true;         ///< taken, and clipped by
-    bool abandon = false;     ///< the gradients of step 0 are reduced and dropped
+    bool abandon = false;     ///< the gradients of step 0 (where that is recorded, of step 1) are reduced and dropped
+    bool scheduled = false;   ///< the steps behind step 0 follow its schedule, improved
 };
 
 struct Outcome {
@@ -71,7 +75,7 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
     sk::LossScale loss_scale{rank, {.initial = 4, .growth_interval = 1}};
 
     std::vector<sk::GlobalNorm<Engine>> norms;
-    for (std::size_t step = 0; step < training.steps; ++step) {
+    const auto one_step = [&](std::size_t step) {
         optimizer.set_learning_rate(0.25 / static_cast<double>(step + 1));
         sk::Accumulation accumulation{groups};
         for (std::size_t m = 0; m < training.microbatches; ++m) {
@@ -111,14 +115,28 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
         }
         auto reduced = training.loss_scale ? sk::reduce(std::move(accumulation), sk::mean, loss_scale)
                                            : sk::reduce(std::move(accumulation), sk::mean);
-        if (training.abandon && step == 0) { continue; }
+        if (training.abandon && step == (training.scheduled ? 1U : 0U)) { return; }
         if (training.norm) {
             norms.push_back(sk::global_norm(reduced));
             optimizer.step(std::move(reduced), sk::clip(norms.back(), 2));
         } else {
             optimizer.step(std::move(reduced), sk::ClipCoefficient{});
         }
+    };
+    std::optional<sk::Following<Engine>> following;
+    for (std::size_t step = 0; step < training.steps; ++step) {
+        if (training.scheduled && step == 0) {
+            const auto described = sk::describe_groups(groups);
+            const sk::Schedule recorded = sk::record(groups, [&] { one_step(step); });
+            const sk::Schedule kept =
+                sk::keep_gathered(recorded, described, sk::peak(recorded, described) + sk::ByteCount(2048));
+            following.emplace(
+                sk::follow(groups, sk::gather_after_update(sk::prefetch(kept, described, 1), described)));
+        } else {
+            one_step(step);
+        }
     }
+    following.reset();
 
     Outcome outcome;
     for (const auto& norm : norms) { outcome.norms.push_back(norm.value()); }
