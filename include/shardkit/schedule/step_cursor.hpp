@@ -108,11 +108,8 @@ class StepCursor final : public StepDirector {
                                   windows, " window(s) are open; reshard them first");
             }
         }
-        if (at_ != 0 &&
-            at_ != program_.steps.size()) {  // an abandoned step: nobody said when its buffers were last used
-            context_.communication_stream().wait(context_.compute_stream().record());
-            context_.compute_stream().wait(context_.communication_stream().record());
-        }
+        // Of a step that was given up nobody has said when its buffers were last used.
+        if (at_ != 0 && at_ != program_.steps.size()) { synchronize(); }
         at_ = 0;
         failure_ = nullptr;
         added_.assign(added_.size(), 0);

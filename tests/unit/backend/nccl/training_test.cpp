@@ -75,6 +75,15 @@ TEST_CASE("nccl: training with one buffer in flight, and with prefetch into two"
     check_policies<float>(Mesh(3, 1, 1), {.microbatches = 2, .in_flight = 2, .prefetch = true});
 }
 
+TEST_CASE("nccl: steps that follow a schedule, also behind one that was given up") {
+    check_policies<float>(Mesh(2, 1, 1), {.microbatches = 3, .steps = 4, .scheduled = true});
+    check<sk::bf16, sk::FullShard>(Mesh(3, 1, 1),
+                                   {.microbatches = 2, .steps = 4, .abandon = true, .scheduled = true});
+    const sk::DynamicPolicy policy(sk::FullShard{});
+    CHECK(small_trainer::on_threads<float>(Mesh(3, 1, 1), policy, {.microbatches = 3, .scheduled = true}) ==
+          small_trainer::on_threads<float>(Mesh(3, 1, 1), policy, {.microbatches = 3}));
+}
+
 TEST_CASE("nccl: training without a norm, and after a step whose gradients were dropped") {
     check_policies<float>(Mesh(2, 1, 1), {.microbatches = 2, .norm = false});
     check_policies<float>(Mesh(2, 1, 1), {.microbatches = 2, .abandon = true});
