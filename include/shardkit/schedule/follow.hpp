@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -23,9 +24,19 @@ namespace shardkit {
 template <class Engine>
 class Following {
   public:
-    /// Operations of the schedule, and the bytes of the arena in which its leased buffers lie.
-    std::size_t operations() const noexcept { return cursor_->operations(); }
+    /// Bytes of the arena in which leased buffers lie.
     ByteCount arena_bytes() const noexcept { return cursor_->arena_bytes(); }
+    std::size_t schedules() const noexcept { return cursor_->schedules(); }
+
+    /// Which of several schedules the next steps follow: for what depends on data, as layers that are left out, or a
+    /// last step with fewer microbatches. Every rank says the number that it wishes; the largest one is taken.
+    /// Order:   collective over the world, between steps; the host waits.
+    /// Cost:    8 bytes of each rank; where it changes the host waits for the last step's work
+    /// @returns the number that is taken, the same on every rank
+    /// @throws  std::invalid_argument when there is no such schedule; UsageError in a step
+    std::size_t choose(std::size_t schedule, SourceLocation where = SourceLocation::current()) {
+        return cursor_->choose(schedule, where);
+    }
 
   private:
     friend detail::Access;
@@ -33,6 +44,23 @@ class Following {
 
     std::unique_ptr<detail::StepCursor<Engine>> cursor_;
 };
+
+namespace detail {
+template <class... T>
+auto follow(const Groups<T...>& model, std::span<const Schedule> schedules, SourceLocation where) {
+    auto& context = model.context(where);
+    using Engine = EngineOf<decltype(context)>;
+    if (schedules.empty()) { throw_invalid_argument(where, "follow: no schedule given, expected at least one"); }
+    std::vector<GroupDescription> groups = describe_groups(model);
+    for (const Schedule& schedule : schedules) { require_same_schedule(context, schedule, groups, where); }
+    require_undirected(model, where);
+    std::vector<LedGroup> led;
+    model.for_each([&](auto& layer) { led.push_back(LedGroup::of(Access::state(layer))); });
+    auto cursor = std::make_unique<StepCursor<Engine>>(context, std::move(groups), std::move(led), schedules, where);
+    cursor->lead();
+    return Access::make<Following<Engine>>(std::move(cursor));
+}
+}  // namespace detail
 
 /// From now on the model's steps follow the schedule: gathers and reductions are given to the communication stream
 /// where it says, and a verb that is not its next operation is an error. The trainer stays as it is:
@@ -47,25 +75,23 @@ class Following {
 /// Memory:  arena_bytes(schedule, groups), instead of the slots of the rank's models. What is gathered outside of the
 ///          steps takes slots anew.
 /// Cost:    a step allocates nothing; below 1 us an operation beside the communication itself
-/// @throws  std::invalid_argument when the schedule breaks a rule, or has updates apart from each other
-/// (update_early);
+/// @throws  std::invalid_argument when the schedule breaks a rule, or has updates apart, as update_early makes them;
 ///          UsageError, on every rank, when ranks give different schedules, or one is followed already; MemoryError
 ///          or std::bad_alloc when there is no memory. Then, in a step: UsageError with the caller's line, the
 ///          operation that was expected and the verb that came; every rank fails, as in any other error of one rank
 template <class... T>
 [[nodiscard]] auto follow(const Groups<T...>& model, const Schedule& schedule,
                           SourceLocation where = SourceLocation::current()) {
-    auto& context = model.context(where);
-    using Engine = EngineOf<decltype(context)>;
-    std::vector<GroupDescription> groups = describe_groups(model);
-    detail::require_same_schedule(context, schedule, groups, where);
-    detail::require_undirected(model, where);
-    std::vector<detail::LedGroup> led;
-    model.for_each([&](auto& layer) { led.push_back(detail::LedGroup::of(detail::Access::state(layer))); });
-    auto cursor =
-        std::make_unique<detail::StepCursor<Engine>>(context, std::move(groups), std::move(led), schedule, where);
-    cursor->lead();
-    return detail::Access::make<Following<Engine>>(std::move(cursor));
+    return detail::follow(model, std::span<const Schedule>(&schedule, 1), where);
+}
+
+/// The same with a choice of schedules, from the first on; see Following::choose.
+/// Memory:  the largest one's arena
+/// @throws  std::invalid_argument when there is none
+template <class... T>
+[[nodiscard]] auto follow(const Groups<T...>& model, std::span<const Schedule> schedules,
+                          SourceLocation where = SourceLocation::current()) {
+    return detail::follow(model, schedules, where);
 }
 
 }  // namespace shardkit

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -15,52 +16,13 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/schedule/led_group.hpp>
+#include <shardkit/schedule/same_schedule.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/step_program.hpp>
 #include <shardkit/sharded/step_director.hpp>
 
 namespace shardkit::detail {
-
-/// What a cursor asks of a group, whatever its types are.
-struct LedGroup {
-    void* state = nullptr;
-    void (*hold)(void* state, void* memory, SourceLocation where) = nullptr;
-    void (*let_go)(void* state) noexcept = nullptr;
-    void (*lead)(void* state, StepDirector& director, std::size_t number) noexcept = nullptr;
-    void (*leave)(void* state, const StepDirector& director) noexcept = nullptr;
-    void (*place)(void* state, void* gradients) noexcept = nullptr;
-    void (*place_addend)(void* state, void* addend) noexcept = nullptr;
-    void (*reduce)(void* state, SourceLocation where) = nullptr;
-    void (*finish)(void* state, SourceLocation where) = nullptr;
-    std::size_t (*windows)(const void* state) noexcept = nullptr;
-
-    template <class State>
-    static LedGroup of(State& state) noexcept {
-        return {&state,
-                [](void* s, void* memory, SourceLocation where) { group<State>(s).parameters().hold(memory, where); },
-                [](void* s) noexcept { group<State>(s).parameters().let_go(); },
-                [](void* s, StepDirector& director, std::size_t number) noexcept {
-                    group<State>(s).directed().set(&director, number);
-                },
-                [](void* s, const StepDirector& director) noexcept {
-                    if (group<State>(s).directed().any() != &director) { return; }
-                    group<State>(s).directed().set(nullptr, 0);
-                    group<State>(s).gradients().place(nullptr);
-                    group<State>(s).gradients().place_addend(nullptr);
-                },
-                [](void* s, void* memory) noexcept { group<State>(s).gradients().place(memory); },
-                [](void* s, void* memory) noexcept { group<State>(s).gradients().place_addend(memory); },
-                [](void* s, SourceLocation where) { group<State>(s).gradients().reduce_added(where); },
-                [](void* s, SourceLocation where) { group<State>(s).gradients().finish(where); },
-                [](const void* s) noexcept { return group<State>(const_cast<void*>(s)).parameters().windows(); }};
-    }
-
-  private:
-    template <class State>
-    static State& group(void* state) noexcept {
-        return *static_cast<State*>(state);
-    }
-};
 
 /// Goes through a schedule as the program calls the verbs of its steps: gives the communication between them to the
 /// streams, says where leased buffers lie, and refuses a verb that is not the next one.
@@ -69,22 +31,25 @@ template <class Engine>
 class StepCursor final : public StepDirector {
   public:
     StepCursor(Context<Engine>& context, std::vector<GroupDescription> groups, std::vector<LedGroup> led,
-               const Schedule& schedule, SourceLocation where)
+               std::span<const Schedule> schedules, SourceLocation where)
         : StepDirector(Manner::leads),
           context_(context),
           groups_(std::move(groups)),
           led_(std::move(led)),
-          program_(schedule, groups_, where),
-          given_back_(program_.plan.slots.size()),
           added_(groups_.size()),
-          holds_(groups_.size()) {}
+          holds_(groups_.size()) {
+        for (const Schedule& schedule : schedules) {
+            programs_.emplace_back(schedule, groups_, where);
+            events_.emplace_back(programs_.back().plan.slots.size());
+        }
+    }
 
     /// From now on the groups' steps are led, in memory that takes the place of their slots.
     /// @pre nobody leads them
     void lead() {
         synchronize();  // nothing of an earlier step uses the slots any more
         Access::pools(context_).drop();
-        arena_ = context_.template buffer<std::uint8_t>(program_.plan.arena_bytes);
+        arena_ = context_.template buffer<std::uint8_t>(arena_bytes().value);
         std::size_t number = 0;
         for (const LedGroup& group : led_) { group.lead(group.state, *this, number++); }
     }
@@ -95,8 +60,30 @@ class StepCursor final : public StepDirector {
         for (const LedGroup& group : led_) { group.leave(group.state, *this); }
     }
 
-    std::size_t operations() const noexcept { return program_.steps.size(); }
-    ByteCount arena_bytes() const noexcept { return ByteCount(program_.plan.arena_bytes); }
+    std::size_t schedules() const noexcept { return programs_.size(); }
+    /// Of the largest schedule: they take turns in one arena.
+    ByteCount arena_bytes() const noexcept {
+        std::size_t bytes = 0;
+        for (const StepProgram& program : programs_) { bytes = std::max(bytes, program.plan.arena_bytes); }
+        return ByteCount(bytes);
+    }
+    /// Which schedule the next step follows: the largest number that a rank wishes.
+    std::size_t choose(std::size_t wish, SourceLocation where) {
+        if (in_step()) { throw_usage_error(where, "choose: a step is under way; choose between two steps"); }
+        if (wish >= programs_.size()) {
+            throw_invalid_argument(where, "choose: schedule ", wish, " given, expected one below ", programs_.size());
+        }
+        const double mine = static_cast<double>(wish);
+        const std::vector<double> all =
+            gather_values(context_, std::span<const double>(&mine, 1), where, "the next step's schedule");
+        const auto chosen = static_cast<std::size_t>(*std::max_element(all.begin(), all.end()));
+        if (chosen != current_) {
+            synchronize();  // the slots of the schedules lie in the same memory
+            current_ = chosen;
+            at_ = 0;
+        }
+        return chosen;
+    }
 
     void begin_step(std::size_t groups, SourceLocation where) override {
         if (groups != led_.size()) {
@@ -109,7 +96,7 @@ class StepCursor final : public StepDirector {
             }
         }
         // Of a step that was given up nobody has said when its buffers were last used.
-        if (at_ != 0 && at_ != program_.steps.size()) { synchronize(); }
+        if (at_ != 0 && at_ != program().steps.size()) { synchronize(); }
         at_ = 0;
         failure_ = nullptr;
         added_.assign(added_.size(), 0);
@@ -132,7 +119,7 @@ class StepCursor final : public StepDirector {
     void before(Act act, std::size_t group, SourceLocation where) override {
         if (failure_) { std::rethrow_exception(failure_); }
         advance(where);
-        const Step* const next = at_ < program_.steps.size() ? &program_.steps[at_] : nullptr;
+        const Step* const next = at_ < program().steps.size() ? &program().steps[at_] : nullptr;
         const bool expected = next != nullptr && next->op.act == act && (act == Act::norm || next->op.group == group);
         if (!expected) { leave(act, group, where); }
         ++at_;
@@ -145,23 +132,23 @@ class StepCursor final : public StepDirector {
     void after(Act /*act*/, std::size_t /*group*/, SourceLocation where) override { advance(where); }
     void finish(std::size_t group, SourceLocation where) override {
         if (failure_) { std::rethrow_exception(failure_); }
-        if (added_[group] == program_.microbatches[group]) { return; }
+        if (added_[group] == program().microbatches[group]) { return; }
         fail(where, "'", groups_[group].path, "' has its last microbatch after ", added_[group], ", expected ",
-             program_.microbatches[group]);
+             program().microbatches[group]);
     }
     void closed(std::size_t group) noexcept override {
         if (failure_) { return; }
         try {
             const SourceLocation where = where_;
             advance(where);
-            const bool expected = at_ < program_.steps.size() && program_.steps[at_].op.act == Act::close &&
-                                  program_.steps[at_].op.group == group;
+            const bool expected = at_ < program().steps.size() && program().steps[at_].op.act == Act::close &&
+                                  program().steps[at_].op.group == group;
             if (!expected) { leave(Act::close, group, where); }
-            const std::size_t slot = program_.steps[at_].gives_back;
+            const std::size_t slot = program().steps[at_].gives_back;
             ++at_;
             if (slot != none) {
                 let_go(group);
-                given_back_[slot] = context_.compute_stream().record();
+                given_back()[slot] = context_.compute_stream().record();
             }
             advance(where);
         } catch (...) { failure_ = std::current_exception(); }
@@ -171,12 +158,15 @@ class StepCursor final : public StepDirector {
     using Step = StepProgram::Step;
     static constexpr std::size_t none = StepProgram::none;
 
+    const StepProgram& program() const noexcept { return programs_[current_]; }
+    auto& given_back() noexcept { return events_[current_]; }
+
     /// Gives the communication that is due to its streams.
     void advance(SourceLocation where) {
         where_ = where;
-        while (at_ < program_.steps.size() && !is_of_program(program_.steps[at_].op.act)) {
+        while (at_ < program().steps.size() && !is_of_program(program().steps[at_].op.act)) {
             try {
-                issue(program_.steps[at_], where);
+                issue(program().steps[at_], where);
             } catch (...) {
                 failure_ = std::current_exception();
                 throw;
@@ -197,19 +187,19 @@ class StepCursor final : public StepDirector {
         if (step.op.act == Act::reduce) {
             if (step.takes != none) { group.place_addend(group.state, memory(step.takes)); }
             group.reduce(group.state, where);
-            if (step.takes != none) { given_back_[step.takes] = stream.record(); }
-            if (step.gives_back != none) { given_back_[step.gives_back] = stream.record(); }
+            if (step.takes != none) { given_back()[step.takes] = stream.record(); }
+            if (step.gives_back != none) { given_back()[step.gives_back] = stream.record(); }
         }
         if (step.finishes) { group.finish(group.state, where); }
     }
 
     void await(std::size_t slot, const typename Engine::Stream& stream) {
-        for (const std::size_t before : program_.plan.slots[slot].after) {
-            if (before != none) { stream.wait(given_back_[before]); }
+        for (const std::size_t before : program().plan.slots[slot].after) {
+            if (before != none) { stream.wait(given_back()[before]); }
         }
     }
     void* memory(std::size_t slot) const noexcept {
-        return slot == none ? nullptr : arena_.data() + program_.plan.slots[slot].offset;
+        return slot == none ? nullptr : arena_.data() + program().plan.slots[slot].offset;
     }
     void let_go(std::size_t group) noexcept {
         holds_[group] = 0;
@@ -246,10 +236,10 @@ class StepCursor final : public StepDirector {
         const auto text = [&](Act of, std::size_t g) {
             return of == Act::norm ? std::string(verb(of)) : concat(verb(of), " of '", groups_[g].path, "'");
         };
-        if (at_ >= program_.steps.size()) {
+        if (at_ >= program().steps.size()) {
             fail(where, text(act, group), " called, expected the end of the step");
         } else {
-            const Op& expected = program_.steps[at_].op;
+            const Op& expected = program().steps[at_].op;
             const bool of_microbatch = expected.act != Act::norm && expected.act != Act::update;
             fail(where, text(act, group), " called, expected ", text(expected.act, expected.group),
                  of_microbatch ? concat(" in microbatch ", expected.microbatch) : std::string());
@@ -265,11 +255,12 @@ class StepCursor final : public StepDirector {
     Context<Engine>& context_;
     std::vector<GroupDescription> groups_;
     std::vector<LedGroup> led_;
-    StepProgram program_;
+    std::vector<StepProgram> programs_;
+    std::vector<std::vector<typename Engine::Stream::Event>> events_;  // by program and slot: its last use
+    std::size_t current_ = 0;                                          // of the programs
     typename Engine::template Buffer<std::uint8_t> arena_;
-    std::vector<typename Engine::Stream::Event> given_back_;  // by slot: its last use
-    std::vector<std::uint32_t> added_;                        // microbatches, by group
-    std::vector<char> holds_;                                 // a full copy in the arena, by group
+    std::vector<std::uint32_t> added_;  // microbatches, by group
+    std::vector<char> holds_;           // a full copy in the arena, by group
     std::size_t at_ = 0;
     SourceLocation where_{};  // of the last verb that said where it was
     std::exception_ptr failure_;

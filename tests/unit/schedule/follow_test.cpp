@@ -280,6 +280,45 @@ TEST_CASE("reduce_last gives the bits of a policy that adds unreduced gradients"
     CHECK(values == trained<Float>(Mesh(4, 1, 1), expected, nullptr));
 }
 
+TEST_CASE("ranks agree on one of several schedules: fewer microbatches, and layers that are left out") {
+    const auto values = [&](bool follows) {
+        std::vector<double> all;
+        on(Mesh(3, 1, 1), [&](sk::Context<Engine>& rank) {
+            Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 3});
+            const auto model = trainer.model();
+            const auto groups = sk::describe_groups(model);
+            const auto better = [&] { return sk::prefetch(sk::record(model, [&] { trainer.step(0); }), groups, 1); };
+            std::vector<sk::Schedule> schedules{better()};
+            trainer.set_microbatches(1);
+            schedules.push_back(better());
+            std::optional<sk::Following<Engine>> following;
+            if (follows) { following.emplace(sk::follow(model, std::span<const sk::Schedule>(schedules))); }
+            for (const std::size_t number : {0U, 1U, 1U, 0U}) {
+                // The data tells one rank only; the others do what it says.
+                const std::size_t wish = rank.rank() == 1 ? number : 0;
+                if (follows) { CHECK(following->choose(wish) == number); }
+                trainer.set_microbatches(number == 0 ? 3 : 1);
+                trainer.step(number);
+            }
+            if (follows) {
+                CHECK(following->schedules() == 2);
+                CHECK_THROWS_AS(following->choose(2), std::invalid_argument);
+                trainer.set_microbatches(1);
+                CHECK_THROWS_AS(trainer.step(1), sk::UsageError);  // the chosen one has three
+                const auto inside = [&] {
+                    const sk::Accumulation accumulation{model};
+                    following->choose(0);
+                };
+                CHECK_THROWS_AS(inside(), sk::UsageError);
+            }
+            auto mine = trainer.values();
+            if (rank.rank() == 0) { all = std::move(mine); }
+        });
+        return all;
+    };
+    CHECK(values(true) == values(false));
+}
+
 TEST_CASE("what cannot be followed or recorded is refused with its reason") {
     on(Mesh(2, 1, 1), [](sk::Context<Engine>& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});

@@ -70,6 +70,7 @@ class Trainer {
         optimizer.emplace(model(), sk::SgdOptions{.learning_rate = 0.125});
     }
 
+    void set_microbatches(std::size_t microbatches) { run_.microbatches = microbatches; }
     auto model() { return sk::groups(table, frozen, blocks, others); }
 
     /// f sees the address of every window's parameters.

@@ -19,12 +19,15 @@ struct Account {
     static constexpr std::size_t large = 4096;
     std::size_t large_bytes = 0;
     std::size_t large_blocks = 0;
+    /// Of them those aligned to 128 bytes: what engines' buffers are, and no container of the host's.
+    std::size_t large_buffer_bytes = 0;
 };
 inline thread_local Account account;
 
 /// In front of each block.
 struct Header {
-    std::size_t bytes;
+    std::size_t bytes : 63;
+    std::size_t is_buffer : 1;
     void* base;
 };
 static_assert(sizeof(Header) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
@@ -35,13 +38,15 @@ inline void* allocate(std::size_t bytes, std::size_t alignment) {
     void* place = static_cast<std::byte*>(base) + alignment;  // room for the header, which is at most as long
     std::size_t space = bytes + alignment;
     place = std::align(alignment, bytes, place, space);
-    ::new (static_cast<void*>(static_cast<std::byte*>(place) - sizeof(Header))) Header{bytes, base};
+    ::new (static_cast<void*>(static_cast<std::byte*>(place) - sizeof(Header)))
+        Header{bytes, alignment >= 128 ? 1U : 0U, base};
     ++account.allocations;
     account.current += bytes;
     account.peak = std::max(account.peak, account.current);
     if (bytes >= Account::large) {
         account.large_bytes += bytes;
         ++account.large_blocks;
+        if (alignment >= 128) { account.large_buffer_bytes += bytes; }
     }
     return place;
 }
@@ -52,6 +57,7 @@ inline void release(void* place) noexcept {
     if (header.bytes >= Account::large) {
         account.large_bytes -= header.bytes;
         --account.large_blocks;
+        if (header.is_buffer != 0) { account.large_buffer_bytes -= header.bytes; }
     }
     std::free(header.base);
 }
