@@ -86,7 +86,7 @@ namespace detail {
 class StepChecker {
   public:
     constexpr StepChecker(const Schedule& schedule, std::span<const GroupDescription> groups)
-        : schedule_(schedule), rows_(rows_of(groups)), states_(groups.size()) {
+        : schedule_(schedule), rows_(rows_of(groups)), states_(filled(groups.size(), State{})) {
         for (std::size_t g = 0; g < groups.size(); ++g) { states_[g].current = rows_[g].rests_current(); }
     }
 

@@ -41,8 +41,8 @@ struct ScheduleDiff {
 /// Source:  heaviest increasing subsequence: what keeps its order was not moved
 constexpr ScheduleDiff diff(const Schedule& a, const Schedule& b, std::span<const GroupDescription> groups) {
     constexpr std::size_t none = ScheduleChange::none;
-    std::vector<std::size_t> in_a(b.size(), none);  // b's operations, by their numbers in a
-    std::vector<char> taken(a.size(), 0);
+    std::vector<std::size_t> in_a = detail::filled(b.size(), none);  // b's operations, by their numbers in a
+    std::vector<char> taken = detail::filled(a.size(), char{0});
     for (std::size_t j = 0; j < b.size(); ++j) {
         for (std::size_t i = 0; i < a.size(); ++i) {
             if (taken[i] == 0 && a[i] == b[j]) {
@@ -54,8 +54,9 @@ constexpr ScheduleDiff diff(const Schedule& a, const Schedule& b, std::span<cons
     }
     // Acts of the program weigh more than all communication: they stay where both schedules are of one program.
     const auto weight = [&](std::size_t j) { return is_of_program(b[j].act) ? b.size() + 1 : std::size_t{1}; };
-    std::vector<std::size_t> length(b.size(), 0);  // weight of the heaviest increasing sequence that ends here
-    std::vector<std::size_t> before(b.size(), none);
+    std::vector<std::size_t> length =
+        detail::filled(b.size(), std::size_t{0});  // weight of the heaviest increasing sequence that ends here
+    std::vector<std::size_t> before = detail::filled(b.size(), none);
     std::size_t last = none;
     for (std::size_t j = 0; j < b.size(); ++j) {
         if (in_a[j] == none) { continue; }
@@ -68,7 +69,7 @@ constexpr ScheduleDiff diff(const Schedule& a, const Schedule& b, std::span<cons
         }
         if (last == none || length[j] > length[last]) { last = j; }
     }
-    std::vector<char> stays(b.size(), 0);
+    std::vector<char> stays = detail::filled(b.size(), char{0});
     for (std::size_t j = last; j != none; j = before[j]) { stays[j] = 1; }
     ScheduleDiff found{{}, arena_bytes(a, groups), arena_bytes(b, groups)};
     for (std::size_t j = 0; j < b.size(); ++j) {

@@ -82,7 +82,7 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
     };
     const std::vector<detail::GroupRows> rows = detail::rows_of(groups);
     std::vector<Candidate> candidates;
-    std::vector<std::size_t> closed(groups.size(), detail::no_op);
+    std::vector<std::size_t> closed = detail::filled(groups.size(), detail::no_op);
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         const Op& op = schedule[i];
         if (op.act == Act::norm) { continue; }
@@ -95,7 +95,7 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
     std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
         return a.idle != b.idle ? a.idle < b.idle : a.operation < b.operation;
     });
-    std::vector<char> left_out(schedule.size(), 0);
+    std::vector<char> left_out = detail::filled(schedule.size(), char{0});
     const auto without = [&] {
         Schedule made;
         for (std::size_t i = 0; i < schedule.size(); ++i) {

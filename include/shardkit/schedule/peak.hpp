@@ -33,7 +33,7 @@ namespace detail {
 
 /// Leased bytes that exist during each operation.
 constexpr std::vector<std::size_t> bytes_held(const Schedule& schedule, std::span<const ScheduledSlot> slots) {
-    std::vector<std::size_t> bytes(schedule.size());
+    std::vector<std::size_t> bytes = filled(schedule.size(), std::size_t{0});
     for (const ScheduledSlot& slot : slots) {
         for (std::size_t i = slot.begin; i <= slot.end; ++i) { bytes[i] += slot.bytes; }
     }

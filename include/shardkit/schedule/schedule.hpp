@@ -113,6 +113,15 @@ inline std::string describe(const Op& op, std::span<const GroupDescription> grou
 
 namespace detail {
 
+/// `n` values, in constant expressions too: the vector's own constructor is none on clang 14 with libstdc++ 12.
+template <class T>
+constexpr std::vector<T> filled(std::size_t n, const T& value) {
+    std::vector<T> made;
+    made.reserve(n);
+    for (std::size_t i = 0; i < n; ++i) { made.push_back(value); }
+    return made;
+}
+
 /// Which communication a group's step needs beside what its program says: facts of its rows that every part of a
 /// schedule asks for.
 struct GroupRows {

@@ -100,7 +100,10 @@ class StepSimulation {
   public:
     constexpr StepSimulation(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
                              const StepCosts& costs, SourceLocation where)
-        : schedule_(schedule), costs_(costs), plan_(plan_slots(schedule, groups)), given_back_(plan_.slots.size()) {
+        : schedule_(schedule),
+          costs_(costs),
+          plan_(plan_slots(schedule, groups)),
+          given_back_(filled(plan_.slots.size(), 0.0)) {
         if (costs.groups.size() != groups.size()) {
             throw_invalid_argument(where, "simulate: seconds of ", costs.groups.size(), " groups given, expected of ",
                                    groups.size());

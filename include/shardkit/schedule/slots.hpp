@@ -51,7 +51,7 @@ constexpr std::vector<ScheduledSlot> slots_of(const Schedule& schedule, std::spa
         std::size_t gradients = none;
         bool reduced = false;
     };
-    std::vector<Open> open(groups.size());
+    std::vector<Open> open = filled(groups.size(), Open{});
     std::vector<ScheduledSlot> slots;
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         const Op& op = schedule[i];
@@ -100,8 +100,8 @@ struct SlotPlan {
 ///          where it is alone as long as it exists
 constexpr SlotPlan place_slots(std::vector<ScheduledSlot> slots) {
     SlotPlan plan{std::move(slots), 0};
-    std::vector<std::size_t> order(plan.slots.size());
-    for (std::size_t i = 0; i < order.size(); ++i) { order[i] = i; }
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < plan.slots.size(); ++i) { order.push_back(i); }
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
         return plan.slots[a].bytes != plan.slots[b].bytes ? plan.slots[a].bytes > plan.slots[b].bytes : a < b;
     });
