@@ -87,8 +87,19 @@ inline std::uint32_t extend_by_tables(std::uint32_t remainder, const std::byte* 
 }
 
 #if defined(__x86_64__)
+/// What the processor has.
+inline bool has_instruction() noexcept {
+    static const bool has = __builtin_cpu_supports("sse4.2") != 0;
+    return has;
+}
+inline bool folds() noexcept {
+    static const bool has =
+        has_instruction() && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("vpclmulqdq") != 0;
+    return has;
+}
+
 /// The same with the processor's instruction, in three chains that do not wait for each other.
-/// @pre the processor has SSE 4.2
+/// @pre has_instruction()
 __attribute__((target("sse4.2"))) inline std::uint32_t extend_by_instruction(std::uint32_t remainder,
                                                                              const std::byte* bytes,
                                                                              std::size_t count) noexcept {
@@ -122,12 +133,51 @@ __attribute__((target("sse4.2"))) inline std::uint32_t extend_by_instruction(std
     }
     return remainder;
 }
+
+/// The same by folding: 256 bytes, as a polynomial, times a power of the variable are added to the 256 bytes behind
+/// them, until the last 256 have the remainder of all. Carry-less products are of 64 bits with 32, four at a time.
+/// Source: Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009.
+/// @pre folds()
+__attribute__((target("avx512f,vpclmulqdq,sse4.2"))) inline std::uint32_t extend_by_folding(
+    std::uint32_t remainder, const std::byte* bytes, std::size_t count) noexcept {
+    using Lanes = long long __attribute__((vector_size(64)));  // no intrinsics: their header is long to read
+    constexpr std::size_t block = 4 * sizeof(Lanes);
+    if (count < 2 * block) { return extend_by_instruction(remainder, bytes, count); }
+    // A product of reversed bits is larger by x than theirs: 8 bits less but one. A lane's first half is 64 bits
+    // ahead.
+    constexpr auto times = [](std::size_t ahead) {
+        return static_cast<long long>(std::uint64_t{multiply(behind(0x80000000U, ahead - 1), 0x01000000U)} << 32U);
+    };
+    constexpr Lanes factors{times(block + 8), times(block), times(block + 8), times(block),
+                            times(block + 8), times(block), times(block + 8), times(block)};
+    const auto load = [](const std::byte* from, Lanes& to) { std::memcpy(&to, from, sizeof to); };
+    std::array<Lanes, 4> sums;
+    for (std::size_t k = 0; k < sums.size(); ++k) { load(bytes + k * sizeof(Lanes), sums[k]); }
+    sums[0][0] ^= remainder;
+    for (bytes += block, count -= block; count >= block; bytes += block, count -= block) {
+        for (std::size_t k = 0; k < sums.size(); ++k) {
+            Lanes first;
+            Lanes second;
+            Lanes next;
+            asm("vpclmulqdq $0x00, %1, %2, %0" : "=v"(first) : "v"(factors), "v"(sums[k]));
+            asm("vpclmulqdq $0x11, %1, %2, %0" : "=v"(second) : "v"(factors), "v"(sums[k]));
+            load(bytes + k * sizeof(Lanes), next);
+            sums[k] = first ^ second ^ next;
+        }
+    }
+    const std::array<Lanes, 4> last{sums[0], sums[1], sums[2], sums[3]};
+    remainder = extend_by_instruction(0, std::as_bytes(std::span(last)).data(), block);
+    return extend_by_instruction(remainder, bytes, count);
+}
 #endif
 
 /// The remainder of what `remainder` is of with `bytes` behind it; of `bytes` alone from 0.
 inline std::uint32_t extend(std::uint32_t remainder, std::span<const std::byte> bytes) noexcept {
 #if defined(__x86_64__)
     static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
+    static const bool has_products =
+        has_instruction && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("vpclmulqdq") != 0;
+    if (has_products) { return extend_by_folding(remainder, bytes.data(), bytes.size()); }
     if (has_instruction) { return extend_by_instruction(remainder, bytes.data(), bytes.size()); }
 #endif
     return extend_by_tables(remainder, bytes.data(), bytes.size());
