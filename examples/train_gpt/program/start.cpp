@@ -66,14 +66,11 @@ bool is_there(const fs::path& path) {
 using Strings = std::map<std::string, std::string>;
 
 /// What the step in `folder` was saved with; the rest of it is checked when it is loaded.
-std::pair<std::size_t, Strings> read_manifest(const std::string& folder) {
-    const std::string path = (fs::path(folder) / "manifest.json").string();
+std::pair<std::size_t, Strings> saved_with(const std::string& folder) {
     try {
-        const auto manifest = nlohmann::json::parse(std::ifstream(path));
-        return {manifest.at("step"), manifest.at("strings")};
-    } catch (const nlohmann::json::exception& error) {
-        throw InputError("--resume '" + folder + "': '" + path + "' is no manifest of a checkpoint: " + error.what());
-    }
+        const sk::CheckpointInfo info = sk::checkpoint_info(folder);
+        return {info.step, Strings(info.strings.begin(), info.strings.end())};
+    } catch (const sk::FileError& error) { throw InputError("--resume '" + folder + "': " + error.what()); }
 }
 
 void require_same(const std::string& folder, const Strings& saved, const Identity& identity) {
@@ -112,7 +109,7 @@ void resume(const Options& options, const Identity& identity, Start& start) {
         folder = found->path;
         for (const std::string& skipped : found->skipped) { start.notes += "resume: passed over " + skipped + "\n"; }
     }
-    const auto [step, saved] = read_manifest(folder);
+    const auto [step, saved] = saved_with(folder);
     require_same(folder, saved, identity);
     if (step > options.steps) {
         throw InputError("--resume '" + folder + "': saved after step " + std::to_string(step) +

@@ -113,6 +113,13 @@ inline Manifest read_manifest(FileCalls& calls, const std::string& folder, Sourc
     }
 }
 
+/// The same, whose files are there with their sizes.
+inline Manifest read_whole_manifest(FileCalls& calls, const std::string& folder, SourceLocation where) {
+    Manifest manifest = read_manifest(calls, folder, where);
+    for (const Manifest::File& file : manifest.files) { open_listed(calls, folder, file, where); }
+    return manifest;
+}
+
 /// The greatest step of a run's folder whose manifest and sizes are right; none in a folder without one, or that is
 /// not there. What looks like a step and is none is told in `skipped`.
 inline std::optional<CheckpointFolder> latest_of(FileCalls& calls, const std::string& folder,
@@ -134,8 +141,7 @@ inline std::optional<CheckpointFolder> latest_of(FileCalls& calls, const std::st
     for (const auto& [step, name] : steps) {
         const std::string path = concat(folder, "/", name);
         try {
-            const Manifest manifest = read_manifest(calls, path, where);
-            for (const Manifest::File& file : manifest.files) { open_listed(calls, path, file, where); }
+            const Manifest manifest = read_whole_manifest(calls, path, where);
             if (manifest.step == step) { return CheckpointFolder{path, step, skipped}; }
             skipped.push_back(concat(name, ": its manifest is of another step"));
         } catch (const FileError& reason) {
@@ -146,5 +152,26 @@ inline std::optional<CheckpointFolder> latest_of(FileCalls& calls, const std::st
 }
 
 }  // namespace detail
+
+/// What a checkpoint says of itself.
+struct CheckpointInfo {
+    std::uint64_t step = 0;
+    std::vector<std::pair<std::string, std::string>> strings{};  ///< those of SaveOptions
+    std::uint64_t bytes = 0;                                     ///< of all its files but the manifest
+};
+
+/// The step, texts and size of the checkpoint in `folder`, as `latest` names one; nothing is loaded.
+///     for (const auto& [key, text] : checkpoint_info("runs/7/step-00001000").strings) { ... }
+/// Order:   none: local to whoever calls it.
+/// Cost:    a manifest is read, and each file opened for its size.
+/// @throws  FileError for a folder that is no checkpoint, a manifest that was changed, a file of another size
+inline CheckpointInfo checkpoint_info(const std::string& folder, FileCalls* files = nullptr,
+                                      SourceLocation where = SourceLocation::current()) {
+    detail::Manifest manifest =
+        detail::read_whole_manifest(files != nullptr ? *files : detail::posix_files(), folder, where);
+    CheckpointInfo info{manifest.step, std::move(manifest.strings), 0};
+    for (const detail::Manifest::File& file : manifest.files) { info.bytes += file.bytes; }
+    return info;
+}
 
 }  // namespace shardkit

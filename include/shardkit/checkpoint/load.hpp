@@ -48,9 +48,9 @@ std::optional<CheckpointFolder> latest(Context<Engine>& context, const std::stri
 /// Each rank reads the bytes that it keeps and converts them on the way: the masters where there are any, since a
 /// 16-bit parameter is made from them. Full copies are gathered by the next window.
 /// Order:   collective over the world; after the work given to the compute stream; the host waits.
-/// Cost:    the bytes that the rank keeps; tensors that are stored in another order, or that tp splits into runs
-///          shorter than a page, are read whole by every rank. Digests are compared through 4 bytes for each tensor
-///          and rank.
+/// Cost:    the bytes that the rank keeps; of tensors that are stored in another order, or that tp splits into runs
+///          shorter than a page, the pages that have some of them. Digests are compared through 4 bytes for each
+///          tensor and rank.
 /// @throws  FileError, the same on every rank: a file that is missing, damaged or of another shape, or tensors that
 ///          the state lacks or has besides, by name; UsageError while a window is open or a save is pending. After a
 ///          digest that differs the state is that of damaged files: load another one, or end

@@ -69,48 +69,54 @@ class OpenFile {
 
     /// Room for so many bytes.
     void reserve(std::uint64_t bytes) const {
-        int error = 0;
-        do { error = calls_->reserve(file_, bytes); } while (error == EINTR);
+        const int error = uninterrupted([&] { return calls_->reserve(file_, bytes); });
         require(error, path_, concat("cannot be made with ", bytes, " bytes"), where_);
     }
     void write(std::uint64_t offset, std::span<const std::byte> bytes) const {
-        while (!bytes.empty()) {
-            std::size_t written = 0;
-            const int error = calls_->write(file_, offset, bytes, written);
-            if (error == EINTR) { continue; }
-            require(error, path_, concat("writing at byte ", offset), where_);
-            if (written == 0 || written > bytes.size()) {
-                throw FileError(path_, concat("writing at byte ", offset, ": nothing was written"), where_);
-            }
-            offset += written;
-            bytes = bytes.subspan(written);
-        }
+        in_parts(
+            offset, bytes, "writing", where_,
+            [&](std::uint64_t at, auto rest, std::size_t& count) { return calls_->write(file_, at, rest, count); },
+            [&](std::uint64_t at) { return concat("writing at byte ", at, ": nothing was written"); });
     }
     void read(std::uint64_t offset, std::span<std::byte> bytes) const { read(offset, bytes, where_); }
     /// The same on behalf of a call at `where`.
     void read(std::uint64_t offset, std::span<std::byte> bytes, SourceLocation where) const {
-        while (!bytes.empty()) {
-            std::size_t count = 0;
-            const int error = calls_->read(file_, offset, bytes, count);
-            if (error == EINTR) { continue; }
-            require(error, path_, concat("reading at byte ", offset), where);
-            if (count == 0 || count > bytes.size()) {
-                throw FileError(
-                    path_, concat("ends at byte ", offset, ", but had ", size_, " bytes when it was opened"), where);
-            }
-            offset += count;
-            bytes = bytes.subspan(count);
-        }
+        in_parts(
+            offset, bytes, "reading", where,
+            [&](std::uint64_t at, auto rest, std::size_t& count) { return calls_->read(file_, at, rest, count); },
+            [&](std::uint64_t at) {
+                return concat("ends at byte ", at, ", but had ", size_, " bytes when it was opened");
+            });
     }
     /// Everything written is on the disk, and the file closed.
     void finish() {
-        int error = 0;
-        do { error = calls_->sync(file_); } while (error == EINTR);
+        const int error = uninterrupted([&] { return calls_->sync(file_); });
         require(error, path_, "writing to the disk", where_);
         require(calls_->close(std::exchange(file_, -1)), path_, "closing", where_);
     }
 
   private:
+    /// Again after a signal, and after nothing else.
+    template <class Call>
+    static int uninterrupted(const Call& call) {
+        int error = 0;
+        do { error = call(); } while (error == EINTR);
+        return error;
+    }
+    /// call(offset, bytes, count), which moves `count` of them, until all are moved. @param none  says that none were
+    template <class Byte, class Call, class None>
+    void in_parts(std::uint64_t offset, std::span<Byte> bytes, std::string_view verb, SourceLocation where,
+                  const Call& call, const None& none) const {
+        while (!bytes.empty()) {
+            std::size_t count = 0;
+            const int error = uninterrupted([&] { return call(offset, bytes, count); });
+            require(error, path_, concat(verb, " at byte ", offset), where);
+            if (count == 0 || count > bytes.size()) { throw FileError(path_, none(offset), where); }
+            offset += count;
+            bytes = bytes.subspan(count);
+        }
+    }
+
     FileCalls* calls_;
     std::string path_;
     SourceLocation where_;

@@ -99,7 +99,7 @@ class TensorReader {
             at += count;
         }
     }
-    /// Everything is read, and what this rank holds picked out of it.
+    /// The pages are read that have something of this rank's, and what it holds is picked out of them.
     void scan(bool digests, std::uint32_t& digest) const {
         const IndexRange held = intersect(pieces_.parameter().range, values_.loaded);
         const std::size_t to_size = size_of(values_.type);
@@ -107,36 +107,86 @@ class TensorReader {
         std::vector<std::byte> beside(own_memory == nullptr ? held.size() * to_size : 0);
         std::byte* const memory = own_memory == nullptr ? beside.data() : own_memory;
         const std::size_t first_held = held.begin - pieces_.parameter().range.begin;
-        const TensorPart& part = pieces_.part();
+        const IndexRange local{first_held, first_held + held.size()};
         const FileRange all{as_stored_.begin, as_stored_.begin + as_stored_.bytes};
         std::vector<FileRange> own;
         if (digests) { own.push_back(piece_of(all, place_.rank, place_.ranks)); }
-        std::vector<std::byte> chunk;
+        std::vector<std::byte> bytes;
         std::vector<std::byte> converted;
-        for (std::uint64_t at = all.begin; at < all.end; at += chunk.size()) {
-            chunk.resize(static_cast<std::size_t>(std::min<std::uint64_t>(chunk_bytes, all.end - at)));
-            file_.read(at, chunk);
-            add(digest, own, at, chunk);
-            const std::size_t count = chunk.size() / file_size();
-            converted.resize(count * to_size);
-            convert_(chunk.data(), converted.data(), count);
-            const std::size_t first = (at - all.begin) / file_size();
-            with_element_size(to_size, [&](auto element) {
-                as_stored_.order.for_each(first, count, [&](std::size_t place, std::size_t whole) {
-                    // Of another rank's part, the index is past the end.
-                    const std::size_t index = part.index_of(whole) - first_held;
-                    if (index < held.size()) {
-                        std::memcpy(memory + index * sizeof element,
-                                    converted.data() + (place - first) * sizeof element, sizeof element);
-                    }
+        const std::size_t numel = static_cast<std::size_t>(as_stored_.bytes) / file_size();
+        for (std::size_t at = 0; at < numel; at += chunk_bytes / file_size()) {
+            const IndexRange chunk{at, std::min(at + chunk_bytes / file_size(), numel)};
+            for (const IndexRange& places : wanted(chunk, local, own)) {
+                const std::uint64_t begin = all.begin + places.begin * file_size();
+                bytes.resize(places.size() * file_size());
+                file_.read(begin, bytes);
+                add(digest, own, begin, bytes);
+                converted.resize(places.size() * to_size);
+                convert_(bytes.data(), converted.data(), places.size());
+                with_element_size(to_size, [&](auto element) {
+                    as_stored_.order.for_each(places.begin, places.size(), [&](std::size_t place, std::size_t whole) {
+                        // Of another rank's part, the index is past the end.
+                        const std::size_t index = pieces_.part().index_of(whole) - first_held;
+                        if (index < held.size()) {
+                            std::memcpy(memory + index * sizeof element,
+                                        converted.data() + (place - places.begin) * sizeof element, sizeof element);
+                        }
+                    });
                 });
-            });
+            }
         }
         if (own_memory == nullptr) {
             for_each_chunk(held, [&](std::size_t done, std::span<std::byte> to) {
                 std::memcpy(to.data(), beside.data() + done * to_size, to.size());
             });
         }
+    }
+    /// Which of a chunk's places are read: those of the elements `held` of this rank's part and of the bytes `own`,
+    /// and what lies between two of them for less than a page.
+    std::vector<IndexRange> wanted(IndexRange chunk, IndexRange held, const std::vector<FileRange>& own) const {
+        std::vector<IndexRange> places;
+        const auto want = [&](std::size_t begin, std::size_t end) {
+            if (begin >= end) { return; }
+            if (!places.empty() && begin < places.back().end + page_bytes / file_size()) {
+                places.back().end = std::max(places.back().end, end);
+            } else {
+                places.push_back({begin, end});
+            }
+        };
+        const TensorPart& part = pieces_.part();
+        const bool in_one = part.block() == part.numel();  // then they are one run of the whole tensor's
+        const std::size_t first = held.empty() || !in_one ? 0 : part.whole_index(held.begin);
+        const std::size_t stride = as_stored_.order.stride();
+        // How many steps from `element` to the first one that is `bound` or behind it.
+        const auto steps = [&](std::size_t element, std::size_t bound) {
+            return element >= bound ? 0 : (bound - element - 1) / stride + 1;
+        };
+        as_stored_.order.for_each_run(chunk.begin, chunk.size(),
+                                      [&](std::size_t place, std::size_t element, std::size_t run) {
+                                          if (in_one) {
+                                              want(place + std::min(run, steps(element, first)),
+                                                   place + std::min(run, steps(element, first + held.size())));
+                                              return;
+                                          }
+                                          for (std::size_t k = 0; k < run; ++k) {
+                                              if (part.index_of(element + k * stride) - held.begin < held.size()) {
+                                                  want(place + k, place + k + 1);
+                                              }
+                                          }
+                                      });
+        for (const FileRange& piece : own) {
+            const auto place_of = [&](std::uint64_t byte) {
+                return static_cast<std::size_t>((byte - as_stored_.begin) / file_size());
+            };
+            const IndexRange both = intersect(chunk, {place_of(piece.begin), place_of(piece.end + file_size() - 1)});
+            if (!both.empty()) { places.push_back(both); }
+        }
+        std::sort(places.begin(), places.end(),
+                  [](const IndexRange& a, const IndexRange& b) { return a.begin < b.begin; });
+        std::vector<IndexRange> sorted;
+        std::swap(sorted, places);
+        for (const IndexRange& each : sorted) { want(each.begin, each.end); }
+        return places;
     }
     /// Counts those of the bytes, which stand at `begin` of the file, that lie in pieces of this rank; sorted.
     void add(std::uint32_t& digest, const std::vector<FileRange>& own, std::uint64_t begin,

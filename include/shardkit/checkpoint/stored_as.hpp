@@ -116,6 +116,15 @@ class StoredOrder {
     /// f(place in the file, element of the parameter) for places [first, first + count) of the file, in order.
     template <class F>
     void for_each(std::size_t first, std::size_t count, F&& f) const {
+        for_each_run(first, count, [&](std::size_t place, std::size_t element, std::size_t run) {
+            for (const std::size_t end = place + run; place < end; ++place, element += stride()) {
+                f(place, element);
+            }
+        });
+    }
+    /// f(place, element, run) for runs of places that follow each other, whose elements are a stride apart.
+    template <class F>
+    void for_each_run(std::size_t first, std::size_t count, F&& f) const {
         std::size_t place = first;
         const std::size_t end = first + count;
         while (place < end) {
@@ -125,11 +134,13 @@ class StoredOrder {
                 element += rest % extents_[d] * strides_[d];
                 rest /= extents_[d];
             }
-            std::size_t at = place % extents_[0];
-            element += at * strides_[0];
-            for (; at < extents_[0] && place < end; ++at, ++place, element += strides_[0]) { f(place, element); }
+            const std::size_t at = place % extents_[0];
+            const std::size_t run = std::min(extents_[0] - at, end - place);
+            f(place, element + at * stride(), run);
+            place += run;
         }
     }
+    std::size_t stride() const noexcept { return strides_[0]; }
 
   private:
     static constexpr std::size_t most = TensorShape::max_rank;

@@ -390,7 +390,15 @@ TEST_CASE("each file call fails in turn: every rank says which, and nothing of t
 
 TEST_CASE("one flipped bit anywhere is found and named") {
     const Folder folder;
-    save_first(folder.file("run"));
+    std::size_t files = 0;
+    SUBCASE("in whole files") {
+        save_first(folder.file("run"));
+        files = 5;
+    }
+    SUBCASE("in files that were cut, and their index") {
+        save_first(folder.file("run"), {.max_file_bytes = 100'000});
+        files = 9;
+    }
     const std::string step = folder.file("run/step-00000007");
     const auto load = [&] {
         return thrown_message<sk::FileError>([&] {
@@ -401,6 +409,7 @@ TEST_CASE("one flipped bit anywhere is found and named") {
         });
     };
     CHECK(load() == "nothing was thrown");
+    CHECK(contents(step).size() == files);
     for (const auto& file : contents(step)) {
         const std::string& name = file.first;
         const std::string& text = file.second;
@@ -510,6 +519,156 @@ TEST_CASE("a pending save holds updates back until it is written") {
         CHECK(contents(folder.file("run/step-00000007")) == contents(folder.file("first/step-00000007")));
         CHECK(entries(folder.file("run")) == 1);
     }
+}
+
+TEST_CASE("what the writer beside a step failed with is thrown by commit on every rank, and training goes on") {
+    const Folder folder;
+    const std::string run = folder.file("run");
+    std::array<std::string, 2> thrown;
+    for (const sk::Staging staging : {sk::Staging::none, sk::Staging::copy}) {
+        fs::remove_all(run);
+        sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+            Training<sk::threads::Engine> training(rank, sk::DynamicPolicy(sk::FullShard{}));
+            training.begin();
+            sk::PosixFiles sound;
+            // Its writer fails on rank 1 alone, long before the step.
+            const auto begin = [&](std::uint64_t step, Failing& failing) {
+                sk::FileCalls& files = rank.rank() == 1 ? static_cast<sk::FileCalls&>(failing) : sound;
+                return sk::begin_save(rank, run, step, training.state, {.staging = staging, .files = &files});
+            };
+            Failing failing(4, ENOSPC);
+            sk::PendingSave pending = begin(1, failing);
+            training.model.step(training.optimizer, 0.25);  // the gate waits for the writer, and changes nothing
+            CHECK(training.optimizer.template steps<0>(1) == 2);
+            training.model.step(training.optimizer, 0.25);
+            thrown[rank.rank()] = thrown_message<sk::FileError>([&] { std::move(pending).commit(); });
+            if (rank.rank() == 0) { CHECK(entries(run) == 0); }
+            rank.compare_calls();
+            sk::save(rank, run, 2, training.state);
+            // Failed and dropped: as if it had never begun, and nothing of it is left.
+            Failing again(4, EIO);
+            {
+                const sk::PendingSave gone = begin(3, again);
+                rank.compare_calls();
+            }
+            rank.compare_calls();
+            sk::save(rank, run, 4, training.state);
+        });
+        CHECK(thrown[0] == thrown[1]);
+        CHECK(thrown[0].find("rank 1: ") != std::string::npos);
+        CHECK(thrown[0].find("ENOSPC") != std::string::npos);
+        CHECK(entries(run) == 2);
+        CHECK(fs::exists(run + "/step-00000004/manifest.json"));
+    }
+}
+
+TEST_CASE(
+    "a rank that throws while a save is pending ends the job; the older step is whole, and the next save clears up") {
+    const Folder folder;
+    const std::string run = folder.file("run");
+    sk::PosixFiles sound;
+    CHECK(save_on_two(run, 1, sound) == std::vector<std::string>{"", ""});
+    const auto before = contents(run);
+    for (const std::size_t culprit : {0U, 1U}) {
+        CAPTURE(culprit);
+        const std::string said = thrown_message<std::logic_error>([&] {
+            sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+                Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::FullShard{}));
+                const sk::CheckpointState state{model.groups()};
+                sk::PendingSave pending = sk::begin_save(rank, run, 2, state);
+                if (rank.rank() == culprit) { throw std::logic_error("planted"); }
+                std::move(pending).commit();
+            });
+        });
+        CHECK(said.find("planted") != std::string::npos);
+        CHECK_FALSE(fs::exists(run + "/step-00000002"));
+        CHECK(save_on_two(run, 3, sound) == std::vector<std::string>{"", ""});
+        CHECK(entries(run) == 2);
+        fs::remove_all(run + "/step-00000003");
+        CHECK(contents(run) == before);
+    }
+}
+
+/// Counts what is read.
+class Counted : public sk::PosixFiles {
+  public:
+    int read(int file, std::uint64_t at, std::span<std::byte> bytes, std::size_t& count) override {
+        const int error = PosixFiles::read(file, at, bytes, count);
+        total += count;
+        return error;
+    }
+    std::atomic<std::uint64_t> total{0};
+};
+
+struct Transposed : sk::Param<"transposed", float, 8192, 128>, sk::tp::Split<0> {};
+
+TEST_CASE(
+    "of a tensor in another order a rank reads the pages that it keeps, and the bytes whose digest is its own") {
+    const Folder folder;
+    const sk::TensorNames names = [](std::string_view, const sk::ParameterRecord& parameter) {
+        return sk::stored_transposed("t", parameter.shape);
+    };
+    const auto value = [](std::uint64_t i) { return static_cast<double>(i * 2654435761U >> 12U & 0xFFFFU); };
+    const auto run = [&](std::size_t dp, std::size_t tp, auto policy, std::uint64_t most, bool digests) {
+        CAPTURE(dp);
+        CAPTURE(tp);
+        sk::threads::run(sk::DeviceMesh(dp, tp), [&](auto& rank) {
+            sk::Sharded<Transposed, decltype(policy), sk::threads::Engine> layer(rank, "layer");
+            const auto model = sk::groups(layer);
+            if (most == 0) {
+                layer.initialize([&](auto, auto, std::uint64_t i) { return value(i); });
+                sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model}, {.names = names});
+                return;
+            }
+            Counted files;
+            const std::string step = folder.file("run/step-00000001");
+            if (digests) {
+                sk::load(rank, step, sk::CheckpointState{model}, {.names = names, .files = &files});
+            } else {
+                sk::load_model(rank, step, model, {.names = names, .files = &files});
+            }
+            CHECK(files.total < most + 20'000);  // header and manifest
+            CHECK(files.total >= most / 2);
+            const auto window = layer.unshard();
+            const auto& parameter = layer.parameters()[0];
+            std::size_t wrong = 0;
+            for (std::size_t i = 0; i < window[Transposed{}].size(); ++i) {
+                wrong +=
+                    window[Transposed{}][i] == static_cast<float>(value(parameter.part.whole_index(i))) ? 0U : 1U;
+            }
+            CHECK(wrong == 0);
+        });
+    };
+    constexpr std::uint64_t whole = 8192 * 128 * sizeof(float);
+    run(2, 1, sk::FullShard{}, 0, true);  // saves
+    run(4, 1, sk::FullShard{}, whole / 4, false);
+    run(4, 1, sk::FullShard{}, whole / 2, true);
+    run(1, 4, sk::FullShard{}, whole / 4, false);
+    run(1, 4, sk::NoShard{}, whole / 2, true);
+    run(2, 2, sk::FullShard{}, whole / 4, false);
+    run(3, 1, sk::NoShard{}, whole, true);
+    run(8, 1, sk::FullShard{}, whole / 4, true);
+}
+
+TEST_CASE("what a checkpoint says of itself is read without its tensors") {
+    const Folder folder;
+    save_first(folder.file("run"));
+    const std::string step = folder.file("run/step-00000007");
+    const sk::CheckpointInfo info = sk::checkpoint_info(step);
+    CHECK(info.step == 7);
+    REQUIRE(info.strings.size() == 1);
+    CHECK(info.strings[0] == std::pair<std::string, std::string>("text", "a \"b\" \\ \n c"));
+    std::uint64_t bytes = 0;
+    for (const auto& [name, text] : contents(step)) { bytes += name == "manifest.json" ? 0 : text.size(); }
+    CHECK(info.bytes == bytes);
+    const auto refused = [&](const std::string& path) {
+        return thrown_message<sk::FileError>([&] { sk::checkpoint_info(path); });
+    };
+    CHECK(refused(folder.file("run")).find("manifest.json") != std::string::npos);
+    fs::resize_file(step + "/state/exp_avg.safetensors", 5000);
+    CHECK(refused(step).find("exp_avg.safetensors") != std::string::npos);
+    std::ofstream(step + "/manifest.json", std::ios::app) << " ";
+    CHECK(refused(step).find("its own digest") != std::string::npos);
 }
 
 TEST_CASE("CRC-32C is the same however a text is cut") {
