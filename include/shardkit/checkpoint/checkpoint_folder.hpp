@@ -43,7 +43,7 @@ inline std::string padded(std::uint64_t number, std::size_t width) {
 inline std::string step_name(std::uint64_t step) { return concat("step-", padded(step, 8)); }
 /// The step of such a name.
 inline std::optional<std::uint64_t> step_of(std::string_view name) {
-    if (name.substr(0, 5) != "step-" || name.size() < 13 || name.size() > 24) { return std::nullopt; }
+    if (name.substr(0, 5) != "step-" || name.size() < 13 || name.size() > 25) { return std::nullopt; }
     std::uint64_t step = 0;
     for (const char c : name.substr(5)) {
         if (c < '0' || c > '9') { return std::nullopt; }

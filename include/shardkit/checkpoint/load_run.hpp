@@ -47,9 +47,15 @@ class LoadRun {
         files_->add_to(identity);
         identity.add(options_.states ? 1 : 0);
         identity.add(options_.subset ? 1 : 0);
-        identity.add(targets_.size());
+        for (const Target& target : targets_) {
+            identity.add(target.tensor.name);
+            identity.add(target.tensor.order.hash());
+        }
+        for (const SavedScalar& scalar : scalars_) { identity.add(scalar.name); }
+        for (const auto& [name, bytes] : state_.blobs) { identity.add(name); }
         require_same(world_, "load",
                      concat(files_->files().empty() ? "nothing" : files_->files().front().path(),
+                            targets_.empty() ? "" : concat(", first '", targets_.front().tensor.name, "'"),
                             options_.states ? "" : ", without states", options_.subset ? ", a subset" : ""),
                      identity.hash, where_);
         together(world_, where_, [&] { read(); });

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/fnv.hpp>
 #include <shardkit/param/parameter_record.hpp>
 #include <shardkit/param/tensor_shape.hpp>
 
@@ -110,6 +112,15 @@ class StoredOrder {
 
     /// In the file.
     const TensorShape& shape() const noexcept { return shape_; }
+    /// Equal for equal orders of elements.
+    std::uint64_t hash() const noexcept {
+        Fnv fnv;
+        for (std::size_t d = 0; d < rank_; ++d) {
+            fnv.add(extents_[d]);
+            fnv.add(strides_[d]);
+        }
+        return fnv.hash;
+    }
     /// Whether the elements stand in the file as in the parameter.
     bool plain() const noexcept { return plain_; }
 

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -440,6 +441,11 @@ TEST_CASE("latest, keep, replace, and what is refused") {
         Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(sk::ShardOptimizer{}));
         sk::SGD optimizer{model.groups()};
         const sk::CheckpointState state{model.groups(), optimizer};
+        const std::uint64_t greatest = std::numeric_limits<std::uint64_t>::max();
+        sk::save(rank, run + "/greatest", greatest, state);
+        sk::save(rank, run + "/greatest", greatest - 1, state);
+        CHECK(sk::latest(rank, run + "/greatest")->step == greatest);
+        if (rank.rank() == 0) { fs::remove_all(run + "/greatest"); }
         for (std::uint64_t step = 1; step <= 4; ++step) { sk::save(rank, run, step, state, {.keep = 2}); }
         CHECK(sk::latest(rank, run)->step == 4);
         // What was killed within a save; the next one removes it.

@@ -41,6 +41,8 @@ namespace fs = std::filesystem;
 using temporary_folder::Folder;
 
 struct Rows : sk::Param<"rows", float, 3001> {};
+struct Square : sk::Param<"square", float, 40, 40> {};
+struct Twin : sk::Param<"twin", float, 40, 40> {};
 template <class Engine>
 using Layer = sk::Sharded<Rows, sk::FullShard, Engine>;
 
@@ -257,6 +259,8 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
     std::array<std::string, 2> loaded;
     std::array<std::string, 2> partly;
     std::array<std::string, 2> twice;
+    std::array<std::string, 2> swapped;
+    std::array<std::string, 2> transposed;
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
         Layer<sk::threads::Engine> a(rank, "a");
         Layer<sk::threads::Engine> b(rank, "b");
@@ -275,6 +279,21 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
             [&] { sk::load(rank, run + (own == 0 ? "/step-00000001" : "/step-00000002"), state); });
         partly[own] = thrown_message<std::invalid_argument>(
             [&] { sk::load(rank, run + "/step-00000001", state, {.subset = own == 1}); });
+        // Names and orders that every file has: what each rank would read is there, and of the same shape.
+        sk::Sharded<sk::Params<Square, Twin>, sk::FullShard, sk::threads::Engine> pair(rank, "pair");
+        const auto two = sk::groups(pair);
+        sk::save(rank, folder.file("pair"), 1, sk::CheckpointState{two});
+        const auto named = [&](bool twin_first, bool turned) -> sk::TensorNames {
+            return [=](std::string_view, const sk::ParameterRecord& parameter) {
+                const std::string name = (parameter.name == Square::name) == twin_first ? "pair.twin" : "pair.square";
+                return turned ? sk::stored_transposed(name, parameter.shape) : sk::stored(name, parameter.shape);
+            };
+        };
+        const std::string model_of_two = folder.file("pair/step-00000001");
+        swapped[own] = thrown_message<std::invalid_argument>(
+            [&] { sk::load_model(rank, model_of_two, two, {.names = named(own == 1, false)}); });
+        transposed[own] = thrown_message<std::invalid_argument>(
+            [&] { sk::load_model(rank, model_of_two, two, {.names = named(false, own == 1)}); });
         twice[own] = thrown_message<sk::UsageError>([&] {
             sk::PendingSave pending = sk::begin_save(rank, folder.file("z"), 4, state);
             std::move(pending).commit();
@@ -290,6 +309,11 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
     CHECK(loaded[0].find("rank 1 '" + run + "/step-00000002/") != std::string::npos);
     CHECK(partly[0] == partly[1]);
     CHECK(partly[0].find(", a subset'") != std::string::npos);
+    CHECK(swapped[0] == swapped[1]);
+    CHECK(swapped[0].find("first 'pair.square'', rank 1 '") != std::string::npos);
+    CHECK(swapped[0].find("first 'pair.twin''") != std::string::npos);
+    CHECK(transposed[0] == transposed[1]);
+    CHECK(transposed[0].find("load: rank 0 means '") != std::string::npos);
     CHECK(twice[0].find("PendingSave: commit of what was committed, or moved from") != std::string::npos);
     CHECK(fs::exists(folder.file("z/step-00000004/manifest.json")));
 }
