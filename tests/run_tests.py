@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run_tests.py BUILD_FOLDER [suite or test name ...]: builds what the named tests need (all without a name), runs
 them with meson and prints, as the last line, how many passed: doctest programs count by case, other tests as one.
+-NAME leaves out what was named before.
 """
 import collections
 import json
@@ -24,23 +25,25 @@ def suites_of(test):
 
 def select(tests, wanted):
     """The tests that are named, belong to a named suite, or lie under a named folder."""
-    chosen = {}
+    chosen = []
     unknown = []
-    for name in wanted:
-        name = name.rstrip("/")
-        matches = [test for test in tests
+    for word in wanted:
+        name = word.removeprefix("-").rstrip("/")
+        matches = [test["name"] for test in tests
                    if name in (test["name"], test["name"].split("/")[-1]) or name in suites_of(test)
                    or test["name"].startswith(name + "/")]
         if not matches:
             unknown.append(name)
-        chosen.update((test["name"], test) for test in matches)
+        chosen = [each for each in chosen if each not in matches]
+        if not word.startswith("-"):
+            chosen += matches
     if unknown:
         suites = sorted({suite for test in tests for suite in suites_of(test)})
         print(f"no suite or test is called {', '.join(unknown)}", file=sys.stderr)
         print(f"suites: {' '.join(suites)}", file=sys.stderr)
         print("tests:", *sorted(test["name"] for test in tests), sep="\n  ", file=sys.stderr)
         sys.exit(1)
-    return list(chosen.values())
+    return [test for test in tests if test["name"] in chosen]
 
 
 def cases(report):

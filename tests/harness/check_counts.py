@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check_counts.py PROGRAM: what tests/run counts for doctest programs that pass, fail, throw, die or run nothing."""
+"""check_counts.py PROGRAM: what tests/run counts for doctest programs that pass, fail, throw, die or run nothing, and
+which tests names choose."""
 import os
 import pathlib
 import subprocess
@@ -16,6 +17,16 @@ CASES = [
     ("passes,throws", (1, 1, 1)),
     ("passes,dies", (1, 1, 0)),
     ("no such case", (0, 0, 1)),
+]
+TESTS = [{"name": name, "suite": [f"shardkit:{name.split('/')[0]}"]}
+         for name in ("unit/a", "unit/a/b", "unit/a/c", "docs/a", "docs/page")]
+# Names, and the tests that they choose.
+CHOICES = [
+    (["unit"], ["unit/a", "unit/a/b", "unit/a/c"]),
+    (["unit/a"], ["unit/a", "unit/a/b", "unit/a/c"]),
+    (["page", "a/"], ["unit/a", "docs/a", "docs/page"]),
+    (["unit/a", "-unit/a/b", "page"], ["unit/a", "unit/a/c", "docs/page"]),
+    (["unit/a", "-unit"], []),
 ]
 
 
@@ -41,6 +52,11 @@ def main():
         expect("a program that ran nothing", absent, "OK", (0, 1, 0))
         expect("a program that timed out", absent, "TIMEOUT", (0, 1, 0))
         expect("a test that meson did not reach", absent, "NOT RUN", (0, 1, 0))
+    for names, expected in CHOICES:
+        found = [test["name"] for test in run_tests.select(TESTS, names)]
+        if found != expected:
+            wrong += 1
+            print(f"{names}: chose {found}, expected {expected}")
     plain = {"name": "plain", "env": {}}
     expect("a plain test that passes", plain, "OK", (1, 0, 0))
     expect("a plain test that fails", plain, "FAIL", (0, 1, 0))
