@@ -36,6 +36,7 @@ TEST_CASE("threads: results too large for the caches are written past them, with
         check_all_reduce<float, float>(world, count, 1);
         check_all_gather<float>(world, count / 2, 3);
         check_reduce_scatter<bf16, double>(world, count / 2, 1);
+        check_copies<double>(world, count / 2, 1);
     }));
 }
 

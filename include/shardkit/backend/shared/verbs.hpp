@@ -74,11 +74,26 @@ void all_reduce(const Round& round, ReduceOp op, std::size_t count, Out* output)
     host::detail::finish(store);
 }
 
+/// Each rank, the root too, reads one chunk of the root's values and writes it to all others. What travels with the
+/// calls every rank copies as a whole. @pre every rank's output is where its `values` are
 template <class T, class Round>
 void broadcast(const Round& round, std::span<T> values, std::size_t root) noexcept {
-    if (round.rank() == root) { return; }
-    const host::detail::Store store = host::detail::store_for(round.size() * values.size_bytes());
-    host::detail::copy_elements(round.template input<T>(root), values.data(), values.size(), store);
+    const T* const from = round.template input<T>(root);
+    if (round.carried()) {
+        if (round.rank() != root) { host::detail::copy_elements(from, values.data(), values.size()); }
+        return;
+    }
+    const std::size_t ranks = round.size();
+    const host::detail::Store store = host::detail::store_for(ranks * values.size_bytes());
+    const host::detail::Chunk own = host::detail::chunk_of(values.size(), sizeof(T), round.rank(), ranks);
+    // Few enough elements that they are still in the first-level cache for the next rank's place.
+    constexpr std::size_t piece = std::max<std::size_t>(1, 16384 / sizeof(T));
+    for (std::size_t at = own.begin; at < own.end; at += piece) {
+        const std::size_t count = std::min(piece, own.end - at);
+        for_each_rank_from_next(round, [&](std::size_t q) {
+            if (q != root) { host::detail::copy_elements(from + at, round.template output<T>(q) + at, count, store); }
+        });
+    }
     host::detail::finish(store);
 }
 

@@ -103,7 +103,7 @@ class Communicator {
 
     template <Element T>
     void broadcast(std::span<T> values, std::size_t root, Stream, const shardkit::Call& call) const {
-        collective(call, values.data(), values.size_bytes(), nullptr,
+        collective(call, values.data(), values.size_bytes(), values.data(),
                    [&](const detail::Round& round) { shared::detail::broadcast(round, values, root); });
     }
 
