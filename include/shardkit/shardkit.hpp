@@ -58,6 +58,7 @@
 
 // Optimizers, the norm of gradients and clipping.
 #include <shardkit/optim/adamw.hpp>
+#include <shardkit/optim/amsgrad.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/norm.hpp>

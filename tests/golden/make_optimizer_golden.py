@@ -52,7 +52,7 @@ def trajectory(name, seed, dtype, make_optimizer, options, state_names):
     return case
 
 
-def adamw_cases():
+def adamw_cases(amsgrad=False):
     defaults = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 1e-2}
     variants = {
         "defaults": {},
@@ -66,9 +66,11 @@ def adamw_cases():
 
             def make(parameters, o=options):
                 return torch.optim.AdamW(parameters, lr=o["learning_rate"], betas=(o["beta1"], o["beta2"]),
-                                         eps=o["epsilon"], weight_decay=o["weight_decay"], foreach=False)
+                                         eps=o["epsilon"], weight_decay=o["weight_decay"], foreach=False,
+                                         amsgrad=amsgrad)
 
-            yield trajectory(name, 100 + seed, dtype, make, options, ("exp_avg", "exp_avg_sq"))
+            states = ("exp_avg", "exp_avg_sq") + (("max_exp_avg_sq",) if amsgrad else ())
+            yield trajectory(name, 100 + seed, dtype, make, options, states)
 
 
 def sgd_cases():
@@ -134,6 +136,7 @@ def main():
     golden = {
         "pytorch": torch.__version__.split("+")[0],
         "adamw": list(adamw_cases()),
+        "amsgrad": list(adamw_cases(amsgrad=True)),
         "sgd": list(sgd_cases()),
         "clip": list(clip_cases()),
         "loss_scale": list(loss_scale_cases()),

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What CUDA code bases define before they include anything; compiled with warnings as errors. The macros are theirs
 // again behind the headers.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -31,3 +34,22 @@ void prefetch(std::vector<Layer>& layers) {
         window = layers[0].unshard();
     }
 }
+
+// The toolkit's types of 16 bits, as llm.c's floatX.
+static_assert(sk::FloatingElement<__nv_bfloat16> && sk::FloatingElement<__half>);
+static_assert(sk::element_type_of<__nv_bfloat16> == sk::ElementType::bf16);
+template <class E>
+using Block = sk::Sharded<sk::TensorList<E>, sk::FullShard, sk::nccl::Engine<sk::gpu::Kernels>>;
+template <class E>
+void train(Block<E>& block) {
+    auto model = sk::groups(block);
+    sk::AdamW optimizer(model);
+    sk::Accumulation accumulation(model);
+    auto gradients = accumulation.gradients(block);
+    E* const pointer = gradients.view(0);
+    static_cast<void>(pointer);
+    accumulation.add(std::move(gradients), sk::Microbatch::last);
+    optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+}
+template void train<__nv_bfloat16>(Block<__nv_bfloat16>&);
+template void train<__half>(Block<__half>&);

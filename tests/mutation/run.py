@@ -119,7 +119,7 @@ ARITHMETIC = [
      r"detail::unscale\(divisor_scale, loss_scale\) \* coefficient", "coefficient"),
     ("shardkit/optim/step_work.hpp", "no step is skipped", r"\? 1 : 0", "? 0 : 0"),
     ("shardkit/optim/step_work.hpp", "parameter groups keep the optimizer's weight decay",
-     r"chosen\.weight_decay = hypers\[i\]\.weight_decay;", ""),
+     r"auto chosen = hypers\[i\]\.options;", "auto chosen = *options;"),
     ("shardkit/optim/step_work.hpp", "parameter groups keep the optimizer's learning rate",
      r"chosen\.learning_rate \*= hypers\[i\]\.learning_rate_scale;", ""),
 ]

@@ -33,6 +33,17 @@ struct SavedState {
     std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs;
 };
 
+/// f(name, number of the first choice) for each of a group's choices of hyper-parameters that count by themselves:
+/// the optimizer's own, and those of a ParamGroup with betas, say, of its own.
+template <class Group, class F>
+void for_each_count(const Group& group, const F& f) {
+    const auto choices = group.choices();
+    for (std::size_t c = 0; c < choices.size(); ++c) {
+        if (choices[c].counts_as != c) { continue; }
+        f(c == 0 ? std::string() : concat("param_group_", choices[c].param_group, "."), c);
+    }
+}
+
 /// Groups of an optimizer's states behind those of the model.
 template <class Rule, class... T, class Optimizers>
 void add_states(SavedState& state, Optimizers& optimizer, SourceLocation where) {
@@ -48,13 +59,16 @@ void add_states(SavedState& state, Optimizers& optimizer, SourceLocation where) 
             for (std::size_t s = 0; s < group.states_used(); ++s) {
                 saved.add(Rule::state_names[s], group.state(s), saved.geometry().updated);
             }
-            const Progress progress = table.progress(*group.number());
-            state.scalars.push_back({concat("group.", layer.path(), ".steps"), false, progress.steps});
+            state.scalars.push_back(
+                {concat("group.", layer.path(), ".steps"), false, table.progress(*group.number()).steps});
             if constexpr (requires { Rule::products; }) {
-                for (const auto& product : Rule::products) {
-                    state.scalars.push_back({concat("group.", layer.path(), ".", product.name), true,
-                                             std::bit_cast<std::uint64_t>(progress.*product.member)});
-                }
+                for_each_count(group, [&](const std::string& of, std::size_t choice) {
+                    const Progress progress = table.progress(*group.number(), choice);
+                    for (const auto& product : Rule::products) {
+                        state.scalars.push_back({concat("group.", layer.path(), ".", of, product.name), true,
+                                                 std::bit_cast<std::uint64_t>(progress.*product.member)});
+                    }
+                });
             }
         },
         where);
@@ -73,14 +87,20 @@ std::span<const SavedScalar> restore_progress(std::span<const SavedScalar> scala
                 scalars = scalars.subspan(1);
                 return bits;
             };
-            Progress progress;
-            progress.steps = next();
+            std::vector<Progress> counts(group.choices().size());
+            const std::uint64_t steps = next();
             if constexpr (requires { Rule::products; }) {
-                for (const auto& product : Rule::products) {
-                    progress.*product.member = std::bit_cast<double>(next());
-                }
+                for_each_count(group, [&](const std::string& /*of*/, std::size_t choice) {
+                    for (const auto& product : Rule::products) {
+                        counts[choice].*product.member = std::bit_cast<double>(next());
+                    }
+                });
             }
-            table.set_progress(*group.number(), progress);
+            for (std::size_t c = 0; c < counts.size(); ++c) {
+                Progress progress = counts[group.choices()[c].counts_as];
+                progress.steps = steps;
+                table.set_progress(*group.number(), c, progress);
+            }
         },
         where);
     return scalars;

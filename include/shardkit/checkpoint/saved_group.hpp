@@ -135,8 +135,8 @@ class SavedGroupOf final : public SavedGroup {
     explicit SavedGroupOf(GroupState<Engine, Precision>& state) : state_(state) {
         auto& parameters = state.parameters();
         add("parameter", parameters.loaded(), parameters.loaded_range());
-        if (Precision::has_master && state.trainable()) {
-            add("master", parameters.master(), state.geometry().updated);
+        if constexpr (Precision::has_master) {
+            if (state.geometry().keeps_master()) { add("master", parameters.master(), state.geometry().updated); }
         }
     }
     template <class T>

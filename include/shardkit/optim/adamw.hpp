@@ -61,12 +61,23 @@ struct alignas(8) AdamWUpdate {  // read in pairs; wider, nvcc 13.0 runs out of 
 
     template <class V>
     [[gnu::always_inline]] constexpr void operator()(V& parameter, V& exp_avg, V& exp_avg_sq, V gradient) const {
-        using shardkit::square_root;
+        add(exp_avg, exp_avg_sq, gradient);
+        move(parameter, exp_avg, exp_avg_sq);
+    }
+
+    /// The moments' part of it.
+    template <class V>
+    [[gnu::always_inline]] constexpr void add(V& exp_avg, V& exp_avg_sq, V gradient) const {
         const V g = gradient_scale * gradient;
         exp_avg = beta1 * exp_avg + one_minus_beta1 * g;
         // (c * g) * g, not c * (g * g): the square alone overflows long before its tiny share of v does.
         exp_avg_sq = beta2 * exp_avg_sq + (one_minus_beta2 * g) * g;
-        const V denominator = square_root(exp_avg_sq) * inverse_root + epsilon;
+    }
+    /// The parameter's.
+    template <class V>
+    [[gnu::always_inline]] constexpr void move(V& parameter, V exp_avg, V second_moment) const {
+        using shardkit::square_root;
+        const V denominator = square_root(second_moment) * inverse_root + epsilon;
         parameter = decay * parameter - (step_size * exp_avg) / denominator;
     }
 };

@@ -35,6 +35,19 @@ class GroupOptimizer {
     using Update = typename Rule::template Update<Element>;
     static constexpr std::size_t state_count = Rule::state_names.size();
 
+    /// What decides a parameter's hypers.
+    struct Choice {
+        std::size_t param_group = none;  ///< which one matches
+        bool decays = true;              ///< the parameter, where the group says nothing of it
+
+        std::size_t counts_as = 0;  ///< the first choice whose steps count as this one's
+
+        static constexpr std::size_t none = static_cast<std::size_t>(-1);
+        bool counts_by_itself(std::span<const ParamGroup> param_groups) const {
+            return param_group != none && detail::counts_by_itself(param_groups[param_group]);
+        }
+    };
+
     /// Takes its place among `updates`.
     GroupOptimizer(Context<Engine>& context, const GroupGeometry& group, const Options& options,
                    std::span<const ParamGroup> param_groups, UpdateTable<Rule, Engine, Element>& updates);
@@ -52,17 +65,24 @@ class GroupOptimizer {
     /// Parameters that lie side by side and take the same one are one range. The engine's memory.
     std::span<const UpdateRange> ranges() const noexcept { return ranges_.span(); }
 
-    /// What a step of `state`, this group's, reads and writes with the rule's first N states.
-    template <std::size_t N, class Precision>
-    auto spans(GroupState<Engine, Precision>& state) const {
-        UpdateSpans<typename Precision::Master, typename Precision::Gather, typename Precision::Reduction, N> spans;
+    /// What a step of `state`, this group's, reads and writes with the rule's first N states. `Updated` is the
+    /// master's type, or the gathered one where the group keeps no master. `steps`: which step it is, in the engine's
+    /// memory.
+    template <std::size_t N, FloatingElement Updated, class Precision>
+    auto spans(GroupState<Engine, Precision>& state, const std::uint64_t* steps) const {
+        UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N> spans;
         const IndexRange updated = state.geometry().updated;
         const std::size_t origin = updated.begin - state.gradients().reduced_range().begin;
         const std::span<const typename Precision::Reduction> reduced = state.gradients().reduced();
-        spans.master = state.parameters().master();
-        if constexpr (Precision::has_master) { spans.gathered = state.parameters().gather_source(); }
+        if constexpr (std::is_same_v<Updated, typename Precision::Gather>) {
+            spans.master = state.parameters().gather_source();
+        } else {
+            spans.master = state.parameters().master();
+            spans.gathered = state.parameters().gather_source();
+        }
         spans.gradient = reduced.subspan(origin, updated.size());
         for (std::size_t s = 0; s < N; ++s) { spans.states[s] = states_[s].span(); }
+        if (const auto& rounding = state.geometry().stochastic_rounding) { spans.draws = {rounding->seed, steps}; }
         return spans;
     }
 
@@ -80,6 +100,8 @@ class GroupOptimizer {
 
     /// Its place in the UpdateTable; none where every parameter is frozen.
     std::optional<std::size_t> number() const noexcept { return number_; }
+    /// What its hypers in the UpdateTable were chosen by, in order; the same on every rank.
+    std::span<const Choice> choices() const noexcept { return {choices_.data(), choices_.size()}; }
 
   private:
     /// Whether the rule's update can be called with `count` states; compiled for N states and more.
@@ -90,14 +112,42 @@ class GroupOptimizer {
         return false;
     }
 
-    static ParameterHypers hypers_of(std::string_view path, const PlacedParameter& parameter, const Options& options,
-                                     std::span<const ParamGroup> param_groups) {
-        const double weight_decay = parameter.decay ? options.weight_decay : 0;
-        for (const ParamGroup& group : param_groups) {
-            if (!group.matches(path, parameter.name)) { continue; }
-            return {group.learning_rate_scale, group.weight_decay.value_or(weight_decay)};
+    static Choice choice_of(std::string_view path, const PlacedParameter& parameter,
+                            std::span<const ParamGroup> param_groups) {
+        for (std::size_t g = 0; g < param_groups.size(); ++g) {
+            if (param_groups[g].matches(path, parameter.name)) { return {g, parameter.decay}; }
         }
-        return {1, weight_decay};
+        return {Choice::none, parameter.decay};
+    }
+    static ParameterHypers<Rule> hypers_of(const Choice& choice, Options options,
+                                           std::span<const ParamGroup> param_groups, SourceLocation where) {
+        if (!choice.decays) { options.weight_decay = 0; }
+        if (choice.param_group == Choice::none) { return {1, options}; }
+        const ParamGroup& group = param_groups[choice.param_group];
+        return {group.learning_rate_scale, options_of(group, options, where)};
+    }
+
+    /// f(parameter, its elements in the flat buffer, the first one's number in the order of whole parameters) for all
+    /// that this rank updates. Without stochastic rounding no number is asked for, and none given.
+    template <class F>
+    static void for_each_updated_run(const GroupGeometry& group, const F& f) {
+        std::vector<std::uint64_t> before{0};
+        for (const PlacedParameter& p : group.parameters) { before.push_back(before.back() + p.shape.numel()); }
+        for_each_segment(group.parameters, group.updated, [&](Segment segment) {
+            const PlacedParameter& p = group.parameters[segment.parameter];
+            if (p.frozen) { return; }
+            if (!group.stochastic_rounding) { return f(segment.parameter, segment.flat, std::uint64_t{0}); }
+            p.part.for_each_run(
+                segment.flat.begin - p.range.begin, segment.flat.end - p.range.begin,
+                [&](std::size_t part, std::size_t whole, std::size_t run) {
+                    const std::size_t begin = p.range.begin + part;
+                    f(segment.parameter, IndexRange{begin, begin + run}, before[segment.parameter] + whole);
+                });
+        });
+    }
+    static bool continues(const UpdateRange& last, const UpdateRange& next) noexcept {
+        const bool counted = last.element != 0 || next.element != 0;
+        return last.update == next.update && (!counted || last.element + (last.end - last.begin) == next.element);
     }
 
     // Buffers first: the table ends before them, and waits for the kernels that use both.
@@ -105,6 +155,7 @@ class GroupOptimizer {
     std::size_t states_used_ = 0;
     EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
+    std::vector<Choice> choices_;
 };
 
 template <class Rule, class Engine, class ElementType>
@@ -121,18 +172,29 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
     for (std::size_t s = 0; s < states_used_; ++s) {
         states_[s] = group_buffer<Element>(context, group.path, Rule::state_names[s], group.updated.size());
     }
-    std::vector<ParameterHypers> hypers;
+    const std::uint32_t first = updates.size();
+    std::vector<ParameterHypers<Rule>> hypers;
+    const auto number_of = [&](const Choice& choice) {
+        std::size_t counts_as = choice.counts_by_itself(param_groups) ? choices_.size() : 0;
+        for (std::size_t c = choices_.size(); c > 0; --c) {
+            if (choices_[c - 1].param_group != choice.param_group) { continue; }
+            if (choices_[c - 1].decays == choice.decays) { return first + static_cast<std::uint32_t>(c - 1); }
+            counts_as = choices_[c - 1].counts_as;
+        }
+        choices_.push_back({choice.param_group, choice.decays, counts_as});
+        hypers.push_back(hypers_of(choice, options, param_groups, SourceLocation::current()));
+        return first + static_cast<std::uint32_t>(choices_.size() - 1);
+    };
+    number_of({});
+    std::vector<std::uint32_t> chosen;  // of all parameters, so that every rank has the same choices
+    for (const PlacedParameter& parameter : group.parameters) {
+        chosen.push_back(parameter.frozen ? first : number_of(choice_of(group.path, parameter, param_groups)));
+    }
     std::vector<UpdateRange> ranges;
-    for_each_segment(group.parameters, group.updated, [&](Segment segment) {
-        const PlacedParameter& parameter = group.parameters[segment.parameter];
-        if (parameter.frozen) { return; }
-        const ParameterHypers chosen = hypers_of(group.path, parameter, options, param_groups);
-        const auto known = std::find(hypers.begin(), hypers.end(), chosen);
-        const auto number = updates.size() + static_cast<std::uint32_t>(known - hypers.begin());
-        if (known == hypers.end()) { hypers.push_back(chosen); }
-        const IndexRange range = relative_to(segment.flat, group.updated.begin);
-        append_merged(ranges, UpdateRange{range.begin, range.end, number},
-                      !ranges.empty() && ranges.back().update == number);
+    for_each_updated_run(group, [&](std::size_t parameter, IndexRange flat, std::uint64_t element) {
+        const IndexRange range = relative_to(flat, group.updated.begin);
+        const UpdateRange next{range.begin, range.end, chosen[parameter], element};
+        append_merged(ranges, next, !ranges.empty() && continues(ranges.back(), next));
     });
     number_ = updates.add(hypers);
     ranges_ = {context, std::span<const UpdateRange>(ranges.data(), ranges.size())};

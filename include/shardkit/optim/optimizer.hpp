@@ -264,7 +264,8 @@ class Optimizer {
             auto& state = detail::Access::state(layer);
             const bool taken = !state.step().skipped();
             table_of<I>().take(*group.number(), taken);
-            std::get<batches_number<I>>(batches_).list(group, state, taken);
+            std::get<batches_number<I>>(batches_).list(group, state, table_of<I>().engine_steps(*group.number()),
+                                                       taken);
         });
     }
 

@@ -59,7 +59,10 @@ OptimizerNumbers<Rule, Engine>::OptimizerNumbers(const Options& options, std::ve
                                                  SourceLocation where)
     : options_(options), param_groups_(std::move(param_groups)) {
     validate(options, where);
-    for (const ParamGroup& group : param_groups_) { validate(group, where); }
+    for (const ParamGroup& group : param_groups_) {
+        validate(group, where);
+        static_cast<void>(options_of(group, options_, where));
+    }
 }
 
 template <class Rule, class Engine>

@@ -4,17 +4,25 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
 
 namespace shardkit {
 
-/// Hyper-parameters of their own for some parameters; the first group that matches a parameter decides.
+/// Hyper-parameters of their own for some parameters; the first group that matches a parameter decides. What is given
+/// replaces the optimizer's member of that name; an optimizer without such a member refuses it.
 ///     {.matches = [](auto, auto name) { return name == "bias"; }, .weight_decay = 0}
 struct ParamGroup {
     std::function<bool(std::string_view path, std::string_view parameter)> matches;
-    double learning_rate_scale = 1;        ///< multiplies the optimizer's learning rate
-    std::optional<double> weight_decay{};  ///< replaces the optimizer's
+    double learning_rate_scale = 1;  ///< multiplies the optimizer's learning rate
+    std::optional<double> weight_decay{};
+    std::optional<double> beta1{};
+    std::optional<double> beta2{};
+    std::optional<double> epsilon{};
+    std::optional<double> momentum{};
 };
 
 /// Refuses a group of parameters without a match function, or numbers out of range.
@@ -26,5 +34,41 @@ inline void validate(const ParamGroup& group, SourceLocation where) {
     }
     if (!group.matches) { throw_invalid_argument(where, "ParamGroup: matches is empty, expected a function"); }
 }
+
+namespace detail {
+
+/// f(name, what a group gives, the options' member of that name) for each but the weight decay; the member is not
+/// invocable with options that have none.
+template <class F>
+void for_each_own(const ParamGroup& group, const F& f) {
+    f("beta1", group.beta1, [](auto& options) -> decltype((options.beta1)) { return options.beta1; });
+    f("beta2", group.beta2, [](auto& options) -> decltype((options.beta2)) { return options.beta2; });
+    f("epsilon", group.epsilon, [](auto& options) -> decltype((options.epsilon)) { return options.epsilon; });
+    f("momentum", group.momentum, [](auto& options) -> decltype((options.momentum)) { return options.momentum; });
+}
+/// Whether steps count otherwise for it than for the rest: what a running product is of may be its own.
+inline bool counts_by_itself(const ParamGroup& group) {
+    bool own = false;
+    for_each_own(group, [&](auto, const auto& given, auto) { own = own || given; });
+    return own;
+}
+/// An optimizer's options with what a group replaces.
+/// @throws std::invalid_argument when they have no such member, or what comes out is out of range
+template <class Options>
+Options options_of(const ParamGroup& group, Options options, SourceLocation where) {
+    for_each_own(group, [&](std::string_view name, const std::optional<double>& given, auto member) {
+        if (!given) { return; }
+        if constexpr (std::is_invocable_v<decltype(member), Options&>) {
+            member(options) = *given;
+        } else {
+            throw_invalid_argument(where, "ParamGroup: ", name, " is given, which this optimizer does not have");
+        }
+    });
+    if (group.weight_decay) { options.weight_decay = *group.weight_decay; }
+    validate(options, where);
+    return options;
+}
+
+}  // namespace detail
 
 }  // namespace shardkit

@@ -42,12 +42,20 @@ struct BeginStep {
     }
 };
 
-/// How far one group is, and its places in an optimizer's tables.
-template <class ProgressType>
-struct GroupProgress {
-    ProgressType progress{};
+/// What some of a group's parameters are updated with, and how far they are. The learning rate of `options` is not
+/// looked at: a schedule's is.
+template <class Rule>
+struct ParameterHypers {
+    double learning_rate_scale = 1;
+    typename Rule::Options options{};
+    typename Rule::Progress progress{};
+};
+
+/// A group's place in an optimizer's tables, and the step that it is at.
+struct GroupUpdates {
     std::uint32_t first = 0;  ///< of its hypers and updates
     std::uint32_t count = 0;
+    std::uint64_t steps = 0;
 };
 
 /// Before the groups' passes: counts the step of group number `group` and computes the update for each of its hypers.
@@ -56,20 +64,21 @@ template <class Rule, class A>
 struct BeginUpdates {
     const detail::StepScalars* scalars;
     const typename Rule::Options* options;
-    GroupProgress<typename Rule::Progress>* groups;
-    const detail::ParameterHypers* hypers;
+    GroupUpdates* groups;
+    ParameterHypers<Rule>* hypers;
     typename Rule::template Update<A>* updates;  ///< one for each of the hypers
 
     constexpr void operator()(std::uint64_t group) const {
         if (scalars->skip != 0) { return; }
-        GroupProgress<typename Rule::Progress>& its = groups[group];
-        Rule::advance(its.progress, *options);
+        GroupUpdates& its = groups[group];
         for (std::uint32_t i = its.first; i < its.first + its.count; ++i) {
-            auto chosen = *options;
+            auto chosen = hypers[i].options;
+            chosen.learning_rate = options->learning_rate;
+            Rule::advance(hypers[i].progress, chosen);
             chosen.learning_rate *= hypers[i].learning_rate_scale;
-            chosen.weight_decay = hypers[i].weight_decay;
-            updates[i] = Rule::template update<A>(its.progress, chosen, scalars->gradient_scale);
+            updates[i] = Rule::template update<A>(hypers[i].progress, chosen, scalars->gradient_scale);
         }
+        its.steps = hypers[its.first].progress.steps;
     }
 };
 

@@ -16,26 +16,23 @@
 
 namespace shardkit {
 
-namespace detail {
-
-/// What parameter groups decide for some of a group's parameters.
-struct ParameterHypers {
-    double learning_rate_scale = 1;
-    double weight_decay = 0;
-
-    friend constexpr bool operator==(const ParameterHypers&, const ParameterHypers&) noexcept = default;
-};
-
-}  // namespace detail
-
 /// The elements of one parameter among those that a rank updates: [begin, end) of the pass's spans. `update` is the
-/// place of the parameter's update in the table that goes with the ranges.
+/// place of the parameter's update in the table that goes with the ranges; `element` the number of the first one,
+/// which no mesh changes, where the update rounds stochastically.
 struct UpdateRange {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
     std::uint32_t update = 0;
+    std::uint64_t element = 0;
 
     friend constexpr bool operator==(const UpdateRange&, const UpdateRange&) noexcept = default;
+};
+
+/// What decides the draws of an update that rounds stochastically: see detail::ElementDraws.
+struct UpdateDraws {
+    std::uint64_t seed = 0;
+    const std::uint64_t* steps = nullptr;  ///< the engine's memory: which step it is
+    std::uint64_t element = 0;             ///< the number of the first one, of a range that was cut out
 };
 
 /// What an update reads and writes; all spans have the same number of elements and none overlap.
@@ -54,6 +51,8 @@ struct UpdateSpans {
     std::span<Gather> gathered;
     std::span<const Gradient> gradient;
     std::array<std::span<A>, StateCount> states;
+    /// Where a Master of 16 bits is rounded stochastically; without steps: to the nearest.
+    UpdateDraws draws{};
 };
 
 namespace detail {

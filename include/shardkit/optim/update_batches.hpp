@@ -23,12 +23,12 @@ namespace shardkit::detail {
 /// and few enough that the next gathers begin while others are still updated.
 inline constexpr std::size_t update_batch_bytes = std::size_t{32} << 20U;
 
-/// The updates of an optimizer's groups of one precision: groups below update_batch_bytes are taken together in
-/// launches of about that size, in the model's order, each larger one has a launch of its own. Where the engine does
-/// not batch, every group has. The table is made when the optimizer is: a model whose groups were exchanged has
-/// another one.
-template <class Rule, class Engine, class Precision>
-class UpdateBatches {
+/// The updates of an optimizer's groups of one precision that update elements of type `Updated`: groups below
+/// update_batch_bytes are taken together in launches of about that size, in the model's order, each larger one has a
+/// launch of its own. Where the engine does not batch, every group has. The table is made when the optimizer is: a
+/// model whose groups were exchanged has another one.
+template <class Rule, class Engine, class Precision, class Updated>
+class UpdateLaunches {
     using Kernels = typename Engine::Kernels;
     using Stream = typename Engine::Stream;
     using A = Arithmetic<typename Precision::Master>;
@@ -41,8 +41,10 @@ class UpdateBatches {
   public:
     /// Begins to list the groups that are trained, in the model's order.
     void start() noexcept { listed_.clear(); }
-    /// `taken`: whether the group takes part in this step.
-    void list(Group& group, State& state, bool taken) { listed_.push_back({&group, &state, taken}); }
+    /// `taken`: whether the group takes part in this step, which the engine knows as `steps`.
+    void list(Group& group, State& state, const std::uint64_t* steps, bool taken) {
+        listed_.push_back({&group, &state, steps, taken});
+    }
 
     /// Makes the tables for the groups that were listed, once. `updates`, `skip`: in the engine's memory, the same in
     /// all calls.
@@ -75,7 +77,13 @@ class UpdateBatches {
     struct Listed {
         Group* group;
         State* state;
+        const std::uint64_t* steps;
         bool taken;
+
+        template <std::size_t N>
+        auto spans() const {
+            return group->template spans<N, Updated>(*state, steps);
+        }
     };
     struct Batch {
         std::size_t begin;  // of the table's entries
@@ -106,8 +114,7 @@ class UpdateBatches {
             order_.insert(order_.end(), groups.begin(), groups.end());
         };
         for (std::size_t i = 0; i < listed_.size(); ++i) {
-            const std::size_t bytes =
-                listed_[i].state->geometry().updated.size() * sizeof(typename Precision::Master);
+            const std::size_t bytes = listed_[i].state->geometry().updated.size() * sizeof(Updated);
             if (bytes >= update_batch_bytes) {
                 close(std::span(&i, 1));
                 continue;
@@ -127,8 +134,7 @@ class UpdateBatches {
         std::vector<Entry<N>> entries;
         for (const std::size_t number : order_) {
             const Listed& each = listed_[number];
-            entries.push_back(Kernels::update_entry(each.group->ranges(), updates, skip,
-                                                    each.group->template spans<N>(*each.state)));
+            entries.push_back(Kernels::update_entry(each.group->ranges(), updates, skip, each.template spans<N>()));
         }
         std::get<N>(tables_) = LaunchTable<Engine, Entry<N>>(context, std::move(entries));
     }
@@ -155,14 +161,13 @@ class UpdateBatches {
     template <std::size_t N>
     static void run_alone(const Listed& each, const Stream& stream, const Update* updates,
                           const std::uint32_t* skip) {
-        Kernels::update(stream, each.group->ranges(), updates, skip, each.group->template spans<N>(*each.state));
+        Kernels::update(stream, each.group->ranges(), updates, skip, each.template spans<N>());
     }
 
     template <std::size_t N>
     static auto entry_of() {
         if constexpr (batches && UpdateOf<Update, A, N>) {
-            using Spans =
-                UpdateSpans<typename Precision::Master, typename Precision::Gather, typename Precision::Reduction, N>;
+            using Spans = UpdateSpans<Updated, typename Precision::Gather, typename Precision::Reduction, N>;
             using Ranges = std::span<const UpdateRange>;
             return std::type_identity<decltype(Kernels::update_entry(
                 std::declval<Ranges>(), std::declval<const Update*>(), std::declval<const std::uint32_t*>(),
@@ -180,6 +185,44 @@ class UpdateBatches {
     std::vector<std::size_t> order_;  // of the table's entries among them
     std::vector<Batch> batches_;
     decltype(tables_of(std::make_index_sequence<state_count + 1>{})) tables_;  // by number of states; one is in use
+};
+
+/// The updates of an optimizer's groups of one precision, of those that keep its master and of those that do not.
+template <class Rule, class Engine, class Precision>
+class UpdateBatches {
+    using A = Arithmetic<typename Precision::Master>;
+    using Update = typename Rule::template Update<A>;
+
+  public:
+    void start() noexcept {
+        for_each([](auto& launches) { launches.start(); });
+    }
+    void list(GroupOptimizer<Rule, Engine, A>& group, GroupState<Engine, Precision>& state,
+              const std::uint64_t* steps, bool taken) {
+        if constexpr (can_drop_master<Precision>) {
+            if (!state.geometry().keeps_master()) { return stored_.list(group, state, steps, taken); }
+        }
+        own_.list(group, state, steps, taken);
+    }
+    void prepare(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
+        for_each([&](auto& launches) { launches.prepare(context, updates, skip); });
+    }
+    void run(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
+        for_each([&](auto& launches) { launches.run(context, updates, skip); });
+    }
+
+  private:
+    struct None {};
+    template <class F>
+    void for_each(const F& f) {
+        f(own_);
+        if constexpr (can_drop_master<Precision>) { f(stored_); }
+    }
+
+    UpdateLaunches<Rule, Engine, Precision, typename Precision::Master> own_;
+    std::conditional_t<can_drop_master<Precision>,
+                       UpdateLaunches<Rule, Engine, Precision, typename Precision::Gather>, None>
+        stored_;
 };
 
 }  // namespace shardkit::detail

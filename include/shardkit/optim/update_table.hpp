@@ -20,12 +20,13 @@ template <class Rule, class Engine, class A>
 class UpdateTable {
   public:
     using Update = typename Rule::template Update<A>;
-    using Progress = GroupProgress<typename Rule::Progress>;
+    using Progress = typename Rule::Progress;
+    using Hypers = ParameterHypers<Rule>;
 
-    /// Takes a group in, with its different hyper-parameters.
+    /// Takes a group in, with its different hyper-parameters, the optimizer's own first.
     /// @return the group's number; its updates are those from size(), as it was before, on
-    std::size_t add(std::span<const ParameterHypers> hypers) {
-        listed_groups_.push_back({{}, size(), static_cast<std::uint32_t>(hypers.size())});
+    std::size_t add(std::span<const Hypers> hypers) {
+        listed_groups_.push_back({size(), static_cast<std::uint32_t>(hypers.size())});
         listed_hypers_.insert(listed_hypers_.end(), hypers.begin(), hypers.end());
         return listed_groups_.size() - 1;
     }
@@ -33,8 +34,8 @@ class UpdateTable {
     std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(listed_hypers_.size()); }
     /// Once all groups are in, and before anything below.
     void upload(Context<Engine>& context) {
-        groups_ = {context, std::span<const Progress>(listed_groups_)};
-        hypers_ = {context, std::span<const ParameterHypers>(listed_hypers_)};
+        groups_ = {context, std::span<const GroupUpdates>(listed_groups_)};
+        hypers_ = {context, std::span<const Hypers>(listed_hypers_)};
         updates_ = {context, std::span<const Update>(std::vector<Update>(listed_hypers_.size()))};
         taken_.assign(listed_groups_.size(), 0);
     }
@@ -54,22 +55,30 @@ class UpdateTable {
 
     const Update* updates() const noexcept { return updates_.data(); }
     /// Steps that a group has taken. Waits for the compute stream.
-    std::uint64_t steps(std::size_t group) const { return progress(group).steps; }
-    /// How far a group is. Waits for the compute stream.
-    typename Rule::Progress progress(std::size_t group) const { return groups_.read(group).progress; }
+    std::uint64_t steps(std::size_t group) const { return groups_.read(group).steps; }
+    /// The same number, where the engine has it: of the step that has begun.
+    const std::uint64_t* engine_steps(std::size_t group) const noexcept { return &(groups_.data() + group)->steps; }
+    /// How far those of a group are that have its hypers number `choice`. Waits for the compute stream.
+    Progress progress(std::size_t group, std::size_t choice = 0) const {
+        return hypers_.read(listed_groups_[group].first + choice).progress;
+    }
     /// Order:   in the compute stream's
-    void set_progress(std::size_t group, const typename Rule::Progress& progress) {
-        Progress whole = groups_.read(group);
-        whole.progress = progress;
+    void set_progress(std::size_t group, std::size_t choice, const Progress& progress) {
+        GroupUpdates whole = groups_.read(group);
+        const std::size_t at = whole.first + choice;
+        Hypers hypers = hypers_.read(at);
+        hypers.progress = progress;
+        hypers_.write(hypers, at);
+        whole.steps = progress.steps;
         groups_.write(whole, group);
     }
 
   private:
-    std::vector<Progress> listed_groups_;
-    std::vector<ParameterHypers> listed_hypers_;
+    std::vector<GroupUpdates> listed_groups_;
+    std::vector<Hypers> listed_hypers_;
     std::vector<char> taken_;
-    EngineTable<Engine, Progress> groups_;
-    EngineTable<Engine, ParameterHypers> hypers_;
+    EngineTable<Engine, GroupUpdates> groups_;
+    EngineTable<Engine, Hypers> hypers_;
     EngineTable<Engine, Update> updates_;
 };
 

@@ -70,6 +70,7 @@ template <class ParamOrGroup, ShardPolicy Policy,
           class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 constexpr GroupDescription describe_group(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
                                           const AxisGrid& mesh, const Policy& policy = {},
+                                          MasterWeights master = MasterWeights::kept,
                                           SourceLocation where = SourceLocation::current()) {
     GroupDescription group;
     group.path = path;
@@ -84,7 +85,7 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
     group.buffer_numel = layout.buffer_numel();
     group.shard_numel = layout.shard_numel();
     detail::describe_placed(parameters, tp, group);
-    group.sizes = detail::element_sizes<Precision>();
+    group.sizes = detail::element_sizes<Precision>(master);
     group.alike = detail::likeness(parameters, Packing::aligned, group.policy, group.sizes);
     return group;
 }
@@ -102,7 +103,7 @@ GroupDescription describe_group(const Layer& layer) {
     group.shards = geometry.shards;
     group.replicas = geometry.replicas;
     detail::describe_placed(geometry.parameters, geometry.tp_size, group);
-    group.sizes = detail::element_sizes<typename Layer::Precision>();
+    group.sizes = geometry.sizes;
     return group;
 }
 

@@ -62,6 +62,8 @@ struct GroupFingerprint : Fnv {
         add(group.policy.name);
         add(group.buffer_numel);
         add(group.shard_numel);
+        add(group.keeps_master() ? 1 : 0);
+        add(group.stochastic_rounding ? group.stochastic_rounding->seed : 0);
         for (const PlacedParameter& p : group.parameters) {
             add(p.name);
             add(std::span(p.shape.extents).first(p.shape.rank));
@@ -74,8 +76,8 @@ struct GroupFingerprint : Fnv {
     }
 };
 
-/// Refuses a group that is not the same on every rank: other names, shapes, numbers, attributes or another policy.
-/// Buffers of other layouts can have one size, and then nothing that communicates would notice.
+/// Refuses a group that is not the same on every rank: other names, shapes, numbers, attributes, another policy,
+/// masters or seed. Buffers of other layouts can have one size, and then nothing that communicates would notice.
 /// Order:   collective over the world; the host waits. The numbers travel as doubles, as the norm's do, so that an
 ///          engine needs nothing more for them; 52 bits of the hash.
 /// Cost:    24 bytes of each rank, once for each group.
@@ -101,8 +103,9 @@ void require_same_group(Context<Engine>& context, const GroupGeometry& group, So
     };
     for (std::size_t rank = 1; rank < world.size(); ++rank) {
         if (all[rank * fields] == all[0]) { continue; }
-        throw_invalid_argument(where, "'", group.path, "': ", has(rank), ", ", has(0),
-                               ", expected the same path, names, shapes, attributes and policy on every rank");
+        throw_invalid_argument(
+            where, "'", group.path, "': ", has(rank), ", ", has(0),
+            ", expected the same path, names, shapes, attributes, policy, masters and seed on every rank");
     }
 }
 

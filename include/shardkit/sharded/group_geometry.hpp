@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/param/params.hpp>
 #include <shardkit/policy/placement_table.hpp>
+#include <shardkit/sharded/sharded_options.hpp>
 
 namespace shardkit::detail {
 
@@ -43,6 +45,8 @@ struct GroupGeometry {
     std::string path;
     PolicyValues policy;
     PlacementTable table;
+    ElementSizes sizes;
+    std::optional<StochasticRounding> stochastic_rounding;  ///< its seed is this group's own
     std::vector<PlacedParameter> parameters;
     std::vector<std::string> owned_names;    ///< where `parameters` refers to names that no type holds
     std::span<const ParameterName> aliases;  ///< further names; a type's
@@ -64,6 +68,8 @@ struct GroupGeometry {
     GroupGeometry(GroupGeometry&&) noexcept = default;  // a copy would refer to the names of the first
     GroupGeometry& operator=(GroupGeometry&&) noexcept = default;
 
+    /// Whether an optimizer updates another copy than the one that is gathered.
+    bool keeps_master() const noexcept { return table.find(Role::master) != nullptr; }
     /// The elements of the full buffer that this rank holds of a buffer.
     IndexRange range(Extent extent) const noexcept {
         return extent == Extent::shard ? own : IndexRange{0, buffer_numel};

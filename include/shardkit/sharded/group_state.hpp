@@ -203,9 +203,11 @@ class GroupState {
             list_shards(geometry_, "parameter", geometry_.policy.parameters, resting,
                         parameters_.resting_range().begin, list);
         }
-        if (Precision::has_master && trainable()) {
-            list_shards(geometry_, "master", geometry_.policy.optimizer,
-                        std::span<const Master>(parameters_.master()), geometry_.updated.begin, list);
+        if constexpr (Precision::has_master) {
+            if (geometry_.keeps_master()) {
+                list_shards(geometry_, "master", geometry_.policy.optimizer,
+                            std::span<const Master>(parameters_.master()), geometry_.updated.begin, list);
+            }
         }
         return list;
     }

@@ -155,8 +155,10 @@ void GroupState<Engine, Precision>::begin_update(SourceLocation where) const {
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt& values, SourceLocation where) {
     begin_update(where);
-    if (Precision::has_master && trainable()) {
-        write_range(parameter, parameters_.master(), geometry_.updated.begin, values, false);
+    if constexpr (Precision::has_master) {
+        if (geometry_.keeps_master()) {
+            write_range(parameter, parameters_.master(), geometry_.updated.begin, values, false);
+        }
     }
     write_range(parameter, parameters_.resting(), parameters_.resting_range().begin, values, true);
     parameters_.end_write();

@@ -159,13 +159,10 @@ class ParameterStore {
         return std::span<Gather>(full_, geometry_->buffer_numel)
             .subspan(geometry_->updated.begin, geometry_->updated.size());
     }
-    /// The elements `geometry.updated` of the master type; the same memory as gather_source without a master.
+    /// The elements `geometry.updated` of the master type; empty where the group keeps none.
     std::span<Master> master() noexcept {
-        if constexpr (Precision::has_master) {
-            return master_.span();
-        } else {
-            return gather_source();
-        }
+        static_assert(Precision::has_master);
+        return master_.span();
     }
     /// What lies in this rank's memory between steps: `resting_range` of the flat buffer.
     std::span<Gather> resting() noexcept {

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/policy/placement_table.hpp>
+#include <shardkit/sharded/sharded_options.hpp>
 
 namespace shardkit {
 
@@ -39,17 +41,21 @@ requires(sizeof(E) == 2) using Reduce16 = Precision<E, E, E, float>;
 
 namespace detail {
 
-/// The element sizes of a Precision.
+/// The element sizes of a Precision's group.
 template <class Precision>
-constexpr ElementSizes element_sizes() noexcept {
+constexpr ElementSizes element_sizes(MasterWeights master = MasterWeights::kept) noexcept {
     return {sizeof(typename Precision::Gather),
             sizeof(typename Precision::Gradient),
             sizeof(typename Precision::Reduction),
             sizeof(typename Precision::Master),
             sizeof(Arithmetic<typename Precision::Master>),
-            Precision::has_master,
+            Precision::has_master && master == MasterWeights::kept,
             Precision::reduces_in_place};
 }
+/// Whether a group can do without its master: updates and states stay in the arithmetic that they have.
+template <class Precision>
+inline constexpr bool can_drop_master = Precision::has_master&&
+    std::is_same_v<Arithmetic<typename Precision::Gather>, Arithmetic<typename Precision::Master>>;
 
 }  // namespace detail
 

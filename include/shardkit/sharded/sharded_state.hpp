@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,6 +25,8 @@ struct GroupValues {
     std::span<const ParameterName> all_names;     ///< of types; empty where the parameters' names are a list's
     PolicyValues policy;
     Packing packing = Packing::aligned;
+    MasterWeights master = MasterWeights::kept;
+    std::optional<StochasticRounding> stochastic_rounding{};
 };
 
 /// The parameters of `tensors`, checked, with what the options choose of them.
@@ -45,6 +48,24 @@ constexpr std::span<const ParameterName> names_of_types() noexcept {
     }
 }
 
+/// Refuses a choice of master and rounding that a Precision does not have.
+template <class Precision>
+void check_rounding(const GroupValues& group, SourceLocation where) {
+    using Gather = typename Precision::Gather;
+    const bool kept = Precision::has_master && group.master == MasterWeights::kept;
+    if (group.master == MasterWeights::none && Precision::has_master && !can_drop_master<Precision>) {
+        throw_invalid_argument(where, "'", group.path, "': MasterWeights::none with ",
+                               name(element_type_of<typename Precision::Master>), " masters of ",
+                               name(element_type_of<Gather>),
+                               " parameters, expected kept: updates are computed in the master's arithmetic");
+    }
+    if (group.stochastic_rounding && (kept || sizeof(Gather) != 2)) {
+        throw_invalid_argument(where, "'", group.path, "': stochastic rounding of ", name(element_type_of<Gather>),
+                               " parameters ", kept ? "with" : "without",
+                               " a master, expected 16-bit parameters and MasterWeights::none");
+    }
+}
+
 struct PlacedGroup {
     GroupGeometry group;
     FlatLayout layout;
@@ -57,6 +78,7 @@ struct PlacedGroup {
 template <class Engine, class Precision>
 PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engine>& communicators,
                         GroupValues&& values, SourceLocation where) {
+    check_rounding<Precision>(values, where);
     const AxisGrid& grid = context.grid();
     GroupGeometry g;
     g.path = std::move(values.path);
@@ -77,8 +99,15 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
                                " shards; expected aligned or packed");
     }
     g.trainable = trainable(g.parameters);
-    g.table = placement_table(g.policy, element_sizes<Precision>(), g.trainable);
-    g.alike = likeness(g.parameters, values.packing, g.policy, element_sizes<Precision>());
+    g.sizes = element_sizes<Precision>(values.master);
+    g.table = placement_table(g.policy, g.sizes, g.trainable);
+    g.alike = likeness(g.parameters, values.packing, g.policy, g.sizes);
+    if (values.stochastic_rounding) {
+        Fnv own;  // groups of one seed draw different bits
+        own.add(values.stochastic_rounding->seed);
+        own.add(g.path);
+        g.stochastic_rounding = StochasticRounding{own.hash};
+    }
     g.buffer_numel = layout.buffer_numel();
     g.shard_numel = layout.shard_numel();
     g.shards = layout.shards();
@@ -142,9 +171,10 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
                              const Options& options, SourceLocation where) {
         const auto parameters = chosen_parameters<Group, Policy>(path, tensors, options, where);
         const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name), where);
-        return place_group<Engine, Precision>(
-            context, communicators, {std::move(path), parameters, names_of_types<Group>(), policy, options.packing},
-            where);
+        return place_group<Engine, Precision>(context, communicators,
+                                              {std::move(path), parameters, names_of_types<Group>(), policy,
+                                               options.packing, options.master, options.stochastic_rounding},
+                                              where);
     }
 
     Policy policy_;

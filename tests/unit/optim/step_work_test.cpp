@@ -70,10 +70,15 @@ TEST_CASE("BeginStep: divides by the loss scale as it was, then adapts it; skips
 
 TEST_CASE("BeginUpdates: one update for each choice of each group; a skipped step counts nothing") {
     const sk::AdamWOptions options{.learning_rate = 0.5, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25};
-    const std::vector<sk::detail::ParameterHypers> choices{{1, 0.25}, {2, 0}, {4, 0}};
-    std::vector<sk::AdamWUpdate<double>> updates(3);
-    std::vector<sk::detail::GroupProgress<sk::AdamWRule::Progress>> groups{{{}, 0, 2}, {{}, 2, 1}};
-    const sk::AdamWRule::Progress& progress = groups[0].progress;
+    // The learning rate of a choice is not looked at; its betas are.
+    std::vector<sk::detail::ParameterHypers<sk::AdamWRule>> choices{
+        {1, {.learning_rate = 9, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25}},
+        {2, {.learning_rate = 9, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0}},
+        {4, {.learning_rate = 9, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0}},
+        {1, {.learning_rate = 9, .beta1 = 0.25, .beta2 = 0.5, .weight_decay = 0}}};
+    std::vector<sk::AdamWUpdate<double>> updates(4);
+    std::vector<sk::detail::GroupUpdates> groups{{0, 2}, {2, 2}};
+    const sk::AdamWRule::Progress& progress = choices[0].progress;
     sk::detail::StepScalars scalars{0.125, 0};
     const sk::detail::BeginUpdates<sk::AdamWRule, double> updates_begin{&scalars, &options, groups.data(),
                                                                         choices.data(), updates.data()};
@@ -81,12 +86,17 @@ TEST_CASE("BeginUpdates: one update for each choice of each group; a skipped ste
     begin();
     CHECK(progress.steps == 1);
     CHECK(progress.beta1_power == 0.5);
-    CHECK(groups[1].progress.steps == 0);
+    CHECK(groups[0].steps == 1);
+    CHECK(choices[1].progress.steps == 1);
+    CHECK(groups[1].steps == 0);
     CHECK(updates[2].step_size == 0);
     updates_begin(1);
     CHECK(progress.steps == 1);
-    CHECK(groups[1].progress.steps == 1);
+    CHECK(groups[1].steps == 1);
     CHECK(updates[2].step_size == 4);
+    CHECK(choices[3].progress.beta1_power == 0.25);
+    CHECK(updates[3].beta2 == 0.5);
+    CHECK(updates[3].step_size == 0.5 / 0.75);
     CHECK(updates[2].decay == 1);
     CHECK(updates[0].decay == 0.875);
     CHECK(updates[0].step_size == 1);

@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include <shardkit/backend/cub/launch.hpp>
 #include <shardkit/backend/cub/span_walk.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/optim/update.hpp>
 
 // `launch(count, work, kernel)` runs work(i) for each i in [0, count), in any order: DeviceLaunch, or a test's loop.
@@ -26,6 +28,9 @@ template <class Update, FloatingElement Master, FloatingElement Gather, Floating
 struct UpdatePass {
     using A = Arithmetic<Master>;
     static constexpr std::size_t lanes = lanes_for<Master, Gather, Gradient, A>;
+    static constexpr bool may_draw = sizeof(Master) == 2;
+    struct None {};
+    using Draws = std::conditional_t<may_draw, UpdateDraws, None>;
 
     Master* master;
     Gather* gathered;
@@ -35,15 +40,23 @@ struct UpdatePass {
     std::size_t range_count;
     const Update* updates;
     const std::uint32_t* skip;
+    [[no_unique_address]] Draws draws;
     Tiling<lanes> tiling;
 
+    static constexpr Draws draws_of(const UpdateDraws& draws) {
+        if constexpr (may_draw) {
+            return draws;
+        } else {
+            return {};
+        }
+    }
     constexpr void operator()(std::uint64_t index) const {
         for_each_pack_in(tiling, index, ranges, range_count, *this);
     }
 
     template <class Take>
     constexpr void in(const UpdateRange& range, const Take& take) const {
-        take(Step{*this, updates + range.update, skip != nullptr && *skip != 0});
+        take(Step{*this, updates + range.update, range.element - range.begin, skip != nullptr && *skip != 0});
     }
 
   private:
@@ -58,6 +71,7 @@ struct UpdatePass {
     struct Step {
         const UpdatePass& pass;
         const Update* constants;
+        std::uint64_t element;  ///< the number of the one at position 0, were there one
         bool skipped;
 
         template <std::size_t N>
@@ -79,10 +93,22 @@ struct UpdatePass {
         template <std::size_t N, std::size_t... S>
         constexpr void apply(std::uint64_t position, Loaded<N>& of, std::index_sequence<S...>) const {
             const Update update = *constants;
-            for (std::size_t i = 0; i < N; ++i) {
+            const auto updated = [&](std::size_t i) {
                 A parameter = converted<A>(of.master.lane[i]);
                 update(parameter, of.states[S].lane[i]..., converted<A>(of.gradient.lane[i]));
-                of.master.lane[i] = converted<Master>(parameter);
+                return parameter;
+            };
+            if constexpr (may_draw) {
+                if (pass.draws.steps != nullptr) {
+                    shardkit::detail::ElementDraws draw(pass.draws.seed, *pass.draws.steps);
+                    for (std::size_t i = 0; i < N; ++i) {
+                        of.master.lane[i] = round_stochastically<Master>(updated(i), draw(element + position + i));
+                    }
+                } else {
+                    for (std::size_t i = 0; i < N; ++i) { of.master.lane[i] = converted<Master>(updated(i)); }
+                }
+            } else {
+                for (std::size_t i = 0; i < N; ++i) { of.master.lane[i] = converted<Master>(updated(i)); }
             }
             store<N>(of.master, pass.master + position);
             (store<N>(of.states[S], pass.states[S] + position), ...);
@@ -114,6 +140,7 @@ auto update_pass(std::span<const UpdateRange> ranges, const Update* updates, con
                     ranges.size(),
                     updates,
                     skip,
+                    Pass::draws_of(spans.draws),
                     tile<Pass::lanes>(ranges.empty() ? 0 : spans.master.size(), spans.master.data(), gathered,
                                       spans.gradient.data(), spans.states[S].data()...)};
     }

@@ -111,6 +111,7 @@ struct EnqueuedKernels {
                 parts.gathered = part(spans.gathered);
                 parts.gradient = part(spans.gradient);
                 for (auto& state : parts.states) { state = part(state); }
+                parts.draws.element = range.element;
                 shardkit::detail::HostKernels::update(InlineStream{}, updates[range.update], parts, where);
             }
         });

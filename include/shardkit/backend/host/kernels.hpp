@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <iterator>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -16,6 +17,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/finite.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/core/stochastic_rounding.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/optim/update.hpp>
@@ -107,6 +109,9 @@ struct HostKernels {
         const auto step = [update](auto& parameter, auto gradient, auto&... states) __attribute__((always_inline)) {
             update(parameter, states..., gradient);
         };
+        if constexpr (sizeof(Master) == 2) {
+            if (spans.draws.steps != nullptr) { return update_stochastically(step, spans); }
+        }
         const host::detail::InOut<Master> parameters{spans.master.data()};
         const host::detail::Input<Gradient> gradients{spans.gradient.data()};
         [&]<std::size_t... S>(std::index_sequence<S...>) {
@@ -129,6 +134,35 @@ struct HostKernels {
     }
 
   private:
+    /// An update whose result is rounded stochastically: block after block by way of the arithmetic type.
+    template <class Step, class Master, class Gather, class Gradient, std::size_t StateCount>
+    static void update_stochastically(const Step& step,
+                                      const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
+        using A = Arithmetic<Master>;
+        ElementDraws draw(spans.draws.seed, *spans.draws.steps);
+        A updated[256];
+        for (std::size_t at = 0; at < spans.master.size(); at += std::size(updated)) {
+            const std::size_t count = std::min(std::size(updated), spans.master.size() - at);
+            [&]<std::size_t... S>(std::index_sequence<S...>) {
+                host::detail::for_each_lanes<A>(
+                    count,
+                    [step](auto& target, auto parameter, auto gradient, auto&... states)
+                        __attribute__((always_inline)) {
+                            step(parameter, gradient, states...);
+                            target = parameter;
+                        },
+                    host::detail::Output<A>{updated}, host::detail::Input<Master>{spans.master.data() + at},
+                    host::detail::Input<Gradient>{spans.gradient.data() + at},
+                    host::detail::InOut<A>{spans.states[S].data() + at}...);
+            }
+            (std::make_index_sequence<StateCount>{});
+            for (std::size_t i = 0; i < count; ++i) {
+                const Master rounded = round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));
+                spans.master[at + i] = rounded;
+            }
+        }
+    }
+
     /// copy(tensor, its place in `flat`, elements, how to write) for each tensor.
     template <Element T, class Copy>
     static void copy_tensors(std::span<const TensorPiece<T>> table, std::span<T> flat, Copy copy) {

@@ -6,6 +6,7 @@
 #include <shardkit/backend/cuda/arena_buffer.hpp>
 #include <shardkit/backend/cuda/pinned_copies.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
+#include <shardkit/backend/cuda/toolkit_elements.hpp>
 #include <shardkit/backend/nccl/communicator.hpp>
 #include <shardkit/comm/cost.hpp>
 

@@ -16,25 +16,30 @@
 #include <shardkit/optim/norm_table.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/sharded/precision.hpp>
 
 namespace shardkit::nccl {
 
 namespace detail {
 
-/// The launches of a rule's update on groups of P, with every number of states that it takes.
-template <class Rule, class P, std::size_t StateCount = 0, class... Passes>
+/// The launches of a rule's update of elements of type `Updated`, in groups of P, with every number of states that it
+/// takes.
+template <class Rule, class P, class Updated, std::size_t StateCount = 0, class... Passes>
 constexpr auto update_launches() {
     using Update = typename Rule::template Update<Arithmetic<typename P::Master>>;
-    using Pass =
-        gpu::detail::UpdatePass<Update, typename P::Master, typename P::Gather, typename P::Reduction, StateCount>;
+    using Pass = gpu::detail::UpdatePass<Update, Updated, typename P::Gather, typename P::Reduction, StateCount>;
     if constexpr (StateCount > Rule::state_names.size()) {
         return std::type_identity<gpu::Launches<Passes...>>{};
     } else if constexpr (UpdateOf<Update, Arithmetic<typename P::Master>, StateCount>) {
-        return update_launches<Rule, P, StateCount + 1, Passes..., Pass, gpu::detail::BatchPass<Pass>>();
+        return update_launches<Rule, P, Updated, StateCount + 1, Passes..., Pass, gpu::detail::BatchPass<Pass>>();
     } else {
-        return update_launches<Rule, P, StateCount + 1, Passes...>();
+        return update_launches<Rule, P, Updated, StateCount + 1, Passes...>();
     }
 }
+/// What groups of P update: the master, and where they can do without it what is gathered.
+template <class P>
+using UpdatedWithout =
+    std::conditional_t<shardkit::detail::can_drop_master<P>, typename P::Gather, typename P::Master>;
 
 }  // namespace detail
 
@@ -55,7 +60,9 @@ struct KernelsFor {
                                   gpu::detail::RunOnce<shardkit::detail::BeginStep>,
                                   gpu::detail::RunOnce<shardkit::detail::SetOptions<typename Rule::Options>>,
                                   shardkit::detail::BeginUpdates<Rule, Arithmetic<Master>>>;
-    using OfUpdates = typename decltype(detail::update_launches<Rule, Precision>())::type;
+    using OfUpdates = typename decltype(detail::update_launches<Rule, Precision, Master>())::type;
+    using OfStoredUpdates =
+        typename decltype(detail::update_launches<Rule, Precision, detail::UpdatedWithout<Precision>>())::type;
     using OfReductions = gpu::Launches<gpu::detail::ConvertPass<Gradient, Arithmetic<Reduction>>,
                                        gpu::detail::ConvertRowsPass<Gradient, Arithmetic<Reduction>>,
                                        gpu::detail::ConvertPass<Arithmetic<Reduction>, Reduction>,
@@ -65,10 +72,10 @@ struct KernelsFor {
     using Norm = void (*)(const gpu::TimelineRef&, std::span<const NormPiece<Reduction>>, IndexRange, const double*,
                           double*);
     using Calls = std::tuple<typename OfGroups::Calls, typename OfSteps::Calls, typename OfUpdates::Calls,
-                             typename OfReductions::Calls, Norm>;
+                             typename OfStoredUpdates::Calls, typename OfReductions::Calls, Norm>;
     static Calls calls() {
-        return Calls(OfGroups::calls(), OfSteps::calls(), OfUpdates::calls(), OfReductions::calls(),
-                     &gpu::detail::norm_partial<Reduction>);
+        return Calls(OfGroups::calls(), OfSteps::calls(), OfUpdates::calls(), OfStoredUpdates::calls(),
+                     OfReductions::calls(), &gpu::detail::norm_partial<Reduction>);
     }
 };
 

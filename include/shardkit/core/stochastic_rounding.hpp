@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include <shardkit/core/element.hpp>
+
+namespace shardkit {
+
+/// Philox4x32-10: four words that look random, of a counter of four words and a key of two.
+/// Source:  Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011
+constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                              std::array<std::uint32_t, 2> key) noexcept {
+    for (int round = 0; round < 10; ++round) {
+        const std::uint64_t first = std::uint64_t{0xD2511F53U} * counter[0];
+        const std::uint64_t second = std::uint64_t{0xCD9E8D57U} * counter[2];
+        counter = {static_cast<std::uint32_t>(second >> 32U) ^ counter[1] ^ key[0],
+                   static_cast<std::uint32_t>(second), static_cast<std::uint32_t>(first >> 32U) ^ counter[3] ^ key[1],
+                   static_cast<std::uint32_t>(first)};
+        key[0] += 0x9E3779B9U;
+        key[1] += 0xBB67AE85U;
+    }
+    return counter;
+}
+
+namespace detail {
+
+/// The random 16 bits of elements, which depend on (seed, step, element) alone: half word `element % 8` of philox
+/// with the counter {element / 8, step} and the key `seed`, lower words and halves first. Elements that follow each
+/// other share a call of philox.
+class ElementDraws {
+  public:
+    constexpr ElementDraws(std::uint64_t seed, std::uint64_t step) noexcept : seed_(seed), step_(step) {}
+
+    constexpr std::uint32_t operator()(std::uint64_t element) noexcept {
+        const std::uint64_t block = element / 8;
+        if (!drawn_ || block != block_) {
+            words_ = philox({low(block), high(block), low(step_), high(step_)}, {low(seed_), high(seed_)});
+            block_ = block;
+            drawn_ = true;
+        }
+        return words_[element % 8 / 2] >> (element % 2 * 16) & 0xFFFFU;
+    }
+
+  private:
+    static constexpr std::uint32_t low(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word); }
+    static constexpr std::uint32_t high(std::uint64_t word) noexcept {
+        return static_cast<std::uint32_t>(word >> 32U);
+    }
+
+    std::uint64_t seed_;
+    std::uint64_t step_;
+    std::uint64_t block_ = 0;
+    std::array<std::uint32_t, 4> words_{};
+    bool drawn_ = false;
+};
+
+/// The bits of the bf16 on this or that side of `value`: away from zero with a probability of its distance from the
+/// other one, in units of 2^-16 of their spacing; `draw` is below 2^16.
+constexpr std::uint16_t bf16_bits(float value, std::uint32_t draw) noexcept {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    if ((word & 0x7f800000U) == 0x7f800000U) { return bf16(value).bits; }
+    return static_cast<std::uint16_t>((word + draw) >> 16U);
+}
+/// The same of fp16, whose spacing is one of 2^13 or more floats: the upper bits of the draw.
+constexpr std::uint16_t fp16_bits(float value, std::uint32_t draw) noexcept {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t magnitude = word & 0x7fffffffU;
+    if (magnitude >= 0x47800000U) { return fp16(value).bits; }  // 65536 and more, infinite, NaN
+    // Integers of 24 bits before and 16 behind the binary point, in units of binary16's least spacing where the value
+    // is that small; `shift` is what a larger exponent spaces wider.
+    const std::uint32_t exponent = magnitude >> 23U;
+    const std::uint32_t sign = word >> 16U & 0x8000U;
+    if (exponent < 113) {     // below 2^-14: subnormal, a multiple of 2^-24
+        if (exponent < 86) {  // below 2^-41: not one draw is so small
+            return static_cast<std::uint16_t>(sign);
+        }
+        const std::uint64_t mantissa = (magnitude & 0x007fffffU) | 0x00800000U;  // times 2^(exponent - 150)
+        const std::uint64_t units = (mantissa << 16U) >> (126 - exponent);       // of 2^-24, with 16 bits behind
+        return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>((units + draw) >> 16U));
+    }
+    return static_cast<std::uint16_t>(sign | (magnitude - 0x38000000U + (draw >> 3U)) >> 13U);
+}
+
+}  // namespace detail
+
+/// `value` rounded to an element of 16 bits, up or down with the probabilities that make its mean `value`: exact for
+/// bf16, and for fp16 but for what lies 2^-13 and more below its spacing. What is past the largest finite element may
+/// become infinite, as it does when it is rounded to the nearest; infinite and NaN stay so.
+/// @pre     draw < 2^16, of which all are equally probable
+/// Source:  Gupta et al., Deep Learning with Limited Numerical Precision, arXiv 1502.02551
+template <FloatingElement T>
+requires(sizeof(T) == 2) constexpr T round_stochastically(float value, std::uint32_t draw) noexcept {
+    if constexpr (element_type_of<T> == ElementType::bf16) {
+        return std::bit_cast<T>(detail::bf16_bits(value, draw));
+    } else {
+        return std::bit_cast<T>(detail::fp16_bits(value, draw));
+    }
+}
+
+}  // namespace shardkit
