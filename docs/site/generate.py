@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "examples/*/README.md",
          "benchmarks/results/README.md")
 CONTENTS = (
-    ("Begin", ("../README", "cuda_quickstart", "coming_from", "launching", "troubleshooting", "glossary")),
+    ("Begin", ("../README", "cuda_quickstart", "coming_from", "from_llmc", "launching", "troubleshooting", "glossary")),
     ("Concepts", ("parameters", "layout", "meshes", "windows", "gradients", "policies", "precision", "optimizers",
                   "communicators", "numerics", "planner", "checkpoints")),
     ("Parallel training", ("parallel_training", "tensor_parallel", "context_parallel")),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.py WAY ROOT -- COMPILER...: builds and runs the program in this folder, outside the tree, with shardkit
-found in one way: meson (subproject), pkg_config, cmake, plain (-I), single_header."""
+found in one way: meson (subproject), pkg_config, cmake, plain (-I), single_header, conan."""
 import os
 import pathlib
 import re
@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+SKIPPED = 77
 SOURCES = ("main.cpp", "other.cpp", "use.hpp")
 # What a release holds that building against it needs; tests and examples are left out on purpose.
 SHIPPED = ("include", "cmake", "meson.build", "meson_options.txt", "LICENSE")
@@ -119,9 +120,50 @@ def single_header(root, outside, compiler, _environment):
     return outside / "consumer"
 
 
+def find_conan(outside):
+    """Conan from PATH, else from PyPI; the recipe itself needs no network."""
+    found = shutil.which("conan")
+    if found:
+        return found, {}
+    target = outside / "conan-packages"
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target",
+                           str(target), "conan"], capture_output=True, text=True)
+    if done.returncode != 0:
+        print("skipped: no conan in PATH, and PyPI gives none")
+        sys.exit(SKIPPED)
+    return target / "bin/conan", {"PYTHONPATH": str(target)}
+
+
+def conan(root, outside, compiler, environment):
+    recipe = copy_library(root, outside / "recipe")
+    shutil.copy(root / "conanfile.py", recipe)
+    program, more = find_conan(outside)
+    environment = dict(environment, CONAN_HOME=str(outside / "conan-home"), **more)
+    environment.pop("CXX")  # what a compiler cache's name would be taken for
+    run(program, "profile", "detect", env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    standard = ("-s", "compiler.cppstd=20", "--no-remote")
+    run(program, "create", recipe, *standard, env=environment)
+    # An older standard is refused by the recipe, not by thousands of errors.
+    refused = subprocess.run([str(program), "create", str(recipe), "-s", "compiler.cppstd=17", "--no-remote"],
+                             env=environment, capture_output=True, text=True)
+    if refused.returncode == 0 or "Current cppstd (17) is lower than the required C++ standard (20)" not in refused.stderr:
+        sys.exit(f"the recipe takes C++17\n{refused.stdout}{refused.stderr}")
+    shutil.rmtree(recipe)
+    shutil.copytree(HERE / "cmake", outside, dirs_exist_ok=True)
+    version = re.search(r"\bversion: '([^']+)'", (root / "meson.build").read_text(encoding="utf-8"))[1]
+    run(program, "install", "--requires", f"shardkit/{version}", "-g", "CMakeDeps", "-g", "CMakeToolchain", "-of",
+        outside / "found", *standard, env=environment)
+    run("cmake", "-S", outside, "-B", outside / "build", f"-DCMAKE_CXX_COMPILER={compiler[-1]}",
+        f"-DCMAKE_TOOLCHAIN_FILE={outside / 'found/conan_toolchain.cmake'}", "-DCMAKE_BUILD_TYPE=Release",
+        env=environment)
+    run("cmake", "--build", outside / "build", env=environment)
+    return outside / "build/consumer"
+
+
 def main():
     way, root, compiler = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[4:]
-    ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "plain": plain, "single_header": single_header}
+    ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "plain": plain, "single_header": single_header,
+            "conan": conan}
     environment = dict(os.environ, CXX=shlex.join(compiler))
     with tempfile.TemporaryDirectory(prefix="shardkit-consume-") as folder:
         outside = pathlib.Path(folder)

@@ -35,17 +35,14 @@ class GroupOptimizer {
     using Update = typename Rule::template Update<Element>;
     static constexpr std::size_t state_count = Rule::state_names.size();
 
-    /// What decides a parameter's hypers.
+    /// What tells a parameter's hypers from others.
     struct Choice {
-        std::size_t param_group = none;  ///< which one matches
-        bool decays = true;              ///< the parameter, where the group says nothing of it
-
-        std::size_t counts_as = 0;  ///< the first choice whose steps count as this one's
+        double learning_rate_scale = 1;
+        double weight_decay = 0;
+        std::size_t param_group = none;  ///< which one it is of, where steps count otherwise for it than for the rest
+        std::size_t counts_as = 0;       ///< the first choice whose steps count as this one's
 
         static constexpr std::size_t none = static_cast<std::size_t>(-1);
-        bool counts_by_itself(std::span<const ParamGroup> param_groups) const {
-            return param_group != none && detail::counts_by_itself(param_groups[param_group]);
-        }
     };
 
     /// Takes its place among `updates`.
@@ -112,19 +109,24 @@ class GroupOptimizer {
         return false;
     }
 
-    static Choice choice_of(std::string_view path, const PlacedParameter& parameter,
+    static Choice choice_of(std::string_view path, const PlacedParameter& parameter, const Options& options,
                             std::span<const ParamGroup> param_groups) {
+        const double weight_decay = parameter.decay ? options.weight_decay : 0;
         for (std::size_t g = 0; g < param_groups.size(); ++g) {
-            if (param_groups[g].matches(path, parameter.name)) { return {g, parameter.decay}; }
+            const ParamGroup& group = param_groups[g];
+            if (!group.matches(path, parameter.name)) { continue; }
+            return {group.learning_rate_scale, group.weight_decay.value_or(weight_decay),
+                    counts_by_itself(group) ? g : Choice::none};
         }
-        return {Choice::none, parameter.decay};
+        return {1, weight_decay};
     }
     static ParameterHypers<Rule> hypers_of(const Choice& choice, Options options,
-                                           std::span<const ParamGroup> param_groups, SourceLocation where) {
-        if (!choice.decays) { options.weight_decay = 0; }
-        if (choice.param_group == Choice::none) { return {1, options}; }
-        const ParamGroup& group = param_groups[choice.param_group];
-        return {group.learning_rate_scale, options_of(group, options, where)};
+                                           std::span<const ParamGroup> param_groups) {
+        if (choice.param_group != Choice::none) {
+            options = options_of(param_groups[choice.param_group], options, SourceLocation::current());
+        }
+        options.weight_decay = choice.weight_decay;
+        return {choice.learning_rate_scale, options};
     }
 
     /// f(parameter, its elements in the flat buffer, the first one's number in the order of whole parameters) for all
@@ -174,21 +176,26 @@ GroupOptimizer<Rule, Engine, ElementType>::GroupOptimizer(Context<Engine>& conte
     }
     const std::uint32_t first = updates.size();
     std::vector<ParameterHypers<Rule>> hypers;
-    const auto number_of = [&](const Choice& choice) {
-        std::size_t counts_as = choice.counts_by_itself(param_groups) ? choices_.size() : 0;
-        for (std::size_t c = choices_.size(); c > 0; --c) {
-            if (choices_[c - 1].param_group != choice.param_group) { continue; }
-            if (choices_[c - 1].decays == choice.decays) { return first + static_cast<std::uint32_t>(c - 1); }
-            counts_as = choices_[c - 1].counts_as;
+    const auto number_of = [&](Choice choice) {
+        choice.counts_as = choice.param_group == Choice::none ? 0 : choices_.size();
+        for (std::size_t c = 0; c < choices_.size(); ++c) {
+            const Choice& known = choices_[c];
+            if (known.param_group != choice.param_group) { continue; }
+            if (known.learning_rate_scale == choice.learning_rate_scale &&
+                known.weight_decay == choice.weight_decay) {
+                return first + static_cast<std::uint32_t>(c);
+            }
+            choice.counts_as = known.counts_as;
         }
-        choices_.push_back({choice.param_group, choice.decays, counts_as});
-        hypers.push_back(hypers_of(choice, options, param_groups, SourceLocation::current()));
+        choices_.push_back(choice);
+        hypers.push_back(hypers_of(choice, options, param_groups));
         return first + static_cast<std::uint32_t>(choices_.size() - 1);
     };
-    number_of({});
+    number_of({1, options.weight_decay});
     std::vector<std::uint32_t> chosen;  // of all parameters, so that every rank has the same choices
     for (const PlacedParameter& parameter : group.parameters) {
-        chosen.push_back(parameter.frozen ? first : number_of(choice_of(group.path, parameter, param_groups)));
+        chosen.push_back(parameter.frozen ? first
+                                          : number_of(choice_of(group.path, parameter, options, param_groups)));
     }
     std::vector<UpdateRange> ranges;
     for_each_updated_run(group, [&](std::size_t parameter, IndexRange flat, std::uint64_t element) {
