@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <new>
 #include <span>
 #include <stdexcept>
@@ -15,6 +16,7 @@ namespace shardkit {
 
 /// Host memory for `size` elements of type T, zeroed by the thread that makes it (so that its pages are near
 /// that thread), aligned to 128 bytes; freed at the end of its life. Move-only. Zero elements take no memory.
+/// Or memory that an engine places itself, which takes it back then.
 template <Element T>
 class HostBuffer {
   public:
@@ -33,22 +35,32 @@ class HostBuffer {
         for (std::size_t i = 0; i < size; ++i) { ::new (static_cast<void*>(data_ + i)) T{}; }
     }
 
+    /// Memory whose deleter takes it back. @pre `size` zeroed elements, aligned to 128 bytes
+    HostBuffer(std::shared_ptr<T> placed, std::size_t size) noexcept
+        : placed_(std::move(placed)), data_(placed_.get()), size_(size) {}
+
     HostBuffer(HostBuffer&& other) noexcept
-        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+        : placed_(std::move(other.placed_)),
+          data_(std::exchange(other.data_, nullptr)),
+          size_(std::exchange(other.size_, 0)) {}
     HostBuffer& operator=(HostBuffer&& other) noexcept {
+        std::swap(placed_, other.placed_);
         std::swap(data_, other.data_);
         std::swap(size_, other.size_);
         return *this;
     }
     HostBuffer(const HostBuffer&) = delete;
     HostBuffer& operator=(const HostBuffer&) = delete;
-    ~HostBuffer() { ::operator delete (data_, std::align_val_t{alignment}); }
+    ~HostBuffer() {
+        if (!placed_) { ::operator delete (data_, std::align_val_t{alignment}); }
+    }
 
     T* data() const noexcept { return data_; }
     std::size_t size() const noexcept { return size_; }
     std::span<T> span() const noexcept { return {data_, size_}; }
 
   private:
+    std::shared_ptr<T> placed_;  // null where the memory is this buffer's own
     T* data_ = nullptr;
     std::size_t size_ = 0;
 };

@@ -16,6 +16,7 @@
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/memory/piece_list.hpp>
 
 namespace shardkit::gpu::detail {
 
@@ -69,13 +70,10 @@ class Arena {
         if (bytes == 0) { return nullptr; }
         const std::size_t needed = rounded(bytes, where);
         for (std::size_t c = 0; c < chunks_.size(); ++c) {
-            std::vector<Piece>& pieces = pieces_[c];
-            for (std::size_t p = 0; p < pieces.size(); ++p) {
-                if (!pieces[p].used && pieces[p].bytes >= needed) { return take(c, p, needed); }
-            }
+            if (void* const taken = take(c, needed)) { return taken; }
         }
         add_chunk(std::max(chunk_bytes_, needed), where);
-        return take(chunks_.size() - 1, 0, needed);
+        return take(chunks_.size() - 1, needed);
     }
 
     /// @pre `memory` is null or came from `allocate` and was not freed since
@@ -84,7 +82,7 @@ class Arena {
         const auto* const address = static_cast<const std::byte*>(memory);
         for (std::size_t c = 0; c < chunks_.size(); ++c) {
             if (!contains(chunks_[c], address)) { continue; }
-            give_back(pieces_[c], static_cast<std::size_t>(address - chunks_[c].data));
+            used_bytes_ -= pieces_[c].give_back(static_cast<std::size_t>(address - chunks_[c].data));
             return;
         }
     }
@@ -95,12 +93,6 @@ class Arena {
     std::size_t used_bytes() const noexcept { return used_bytes_; }
 
   private:
-    struct Piece {
-        std::size_t offset;
-        std::size_t bytes;
-        bool used;
-    };
-
     static std::size_t rounded(std::size_t bytes, SourceLocation where) {
         constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
         if (bytes > most - (granularity - 1)) {
@@ -116,41 +108,24 @@ class Arena {
     void add_chunk(std::size_t bytes, SourceLocation where) {
         chunks_.reserve(chunks_.size() + 1);
         pieces_.reserve(chunks_.size() + 1);
-        std::vector<Piece> whole{{0, bytes, false}};
+        shardkit::detail::PieceList whole(bytes);
         chunks_.push_back({static_cast<std::byte*>(source_.allocate(bytes, where)), bytes});
         pieces_.push_back(std::move(whole));
     }
 
-    void* take(std::size_t c, std::size_t p, std::size_t bytes) {
-        std::vector<Piece>& pieces = pieces_[c];
-        const Piece found = pieces[p];
-        if (found.bytes > bytes) {
-            pieces.insert(pieces.begin() + static_cast<std::ptrdiff_t>(p) + 1,
-                          {found.offset + bytes, found.bytes - bytes, false});
-        }
-        pieces[p] = {found.offset, bytes, true};
+    /// Null where the chunk has no free piece that is large enough.
+    void* take(std::size_t c, std::size_t bytes) {
+        const auto offset = pieces_[c].take(bytes);
+        if (!offset) { return nullptr; }
         used_bytes_ += bytes;
-        return chunks_[c].data + found.offset;
-    }
-
-    void give_back(std::vector<Piece>& pieces, std::size_t offset) noexcept {
-        const auto piece = std::lower_bound(pieces.begin(), pieces.end(), offset,
-                                            [](const Piece& p, std::size_t value) { return p.offset < value; });
-        used_bytes_ -= piece->bytes;
-        piece->used = false;
-        auto first = piece;
-        if (piece != pieces.begin() && !(piece - 1)->used) { --first; }
-        auto last = piece + 1;
-        if (last != pieces.end() && !last->used) { ++last; }
-        for (auto next = first + 1; next != last; ++next) { first->bytes += next->bytes; }
-        pieces.erase(first + 1, last);
+        return chunks_[c].data + *offset;
     }
 
     ChunkSource& source_;
     std::size_t chunk_bytes_;
     std::size_t used_bytes_ = 0;
     std::vector<Chunk> chunks_;
-    std::vector<std::vector<Piece>> pieces_;  // of every chunk, by offset, without gaps; no two free neighbours
+    std::vector<shardkit::detail::PieceList> pieces_;  // of every chunk
 };
 
 /// Chunks of one device by cudaMalloc, whichever device is selected when they are taken.

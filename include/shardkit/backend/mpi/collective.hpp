@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/group.hpp>
+#include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/core/error.hpp>
@@ -54,13 +57,7 @@ inline CallRecord record_of(const Call& call) noexcept {
 
 /// Collective: every rank tells what it called. @throws CommError, always
 [[noreturn]] inline void throw_disagreement(const Call& call) {
-    const std::span<CallRecord> all = call.group.records<CallRecord>(call.group.size());
-    all[call.group.rank] = record_of(call);
-    constexpr int bytes = sizeof(CallRecord);
-    call.world.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
-        return MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all.data(), bytes, MPI_BYTE, call.group.comm,
-                              request);
-    });
+    const std::vector<CallRecord> all = call.world.gather(call, record_of(call));
     const auto other = std::find_if(all.begin(), all.end(), [&](const CallRecord& record) {
         return !(record.signature == all[0].signature && record.sequence == all[0].sequence);
     });
@@ -86,6 +83,81 @@ inline void enter(Call& call) {
     });
     // A bit that differs between two ranks is zero in both conjunctions.
     if ((group.digest[0] | group.digest[1]) != ~std::uint64_t{0}) { throw_disagreement(call); }
+}
+
+/// A rank's seat among the ranks of one host.
+class Seat {
+  public:
+    using Member = detail::Member;
+    using Word = ProcessWord;
+
+    /// @pre `call`, of a group with a block, outlives the seat
+    explicit Seat(const Call& call) noexcept : call_(call), block_(*call.group.block) {}
+
+    std::size_t rank() const noexcept { return call_.group.rank; }
+    std::size_t size() const noexcept { return call_.group.size(); }
+    Member* members() const noexcept { return block_.members(); }
+    Word& word() const noexcept { return block_.word; }
+    template <class P>
+    P* at(std::size_t member, P* address) const noexcept {
+        return member == rank() ? address : static_cast<P*>(find(member, address, 0));
+    }
+    /// Null where the member's window does not have them.
+    void* find(std::size_t member, const void* address, std::size_t bytes) const noexcept {
+        return call_.world.host().find(call_.group.world_ranks[member], address, bytes);
+    }
+
+    void wait(const shardkit::Call&, std::uint64_t, std::uint32_t target) const {
+        call_.world.await_entry(call_, target);
+    }
+    [[noreturn]] void refuse(const shardkit::Call&, std::uint64_t) const { call_.world.throw_given_up(call_); }
+    void wait_for_exit(const shardkit::Call&, std::uint32_t target) const { call_.world.await_exit(call_, target); }
+    /// What the peers published has addresses of theirs: they say it once more, in words.
+    template <class Disagreement>
+    [[noreturn]] void throw_disagreement(const Disagreement&) const {
+        detail::throw_disagreement(call_);
+    }
+
+  private:
+    const Call& call_;
+    HostBlock& block_;
+};
+
+using Round = shared::detail::Round<Seat>;
+
+/// Whether every rank finds what every other reads and writes; the answer is the same on all of them.
+inline bool is_visible(const Seat& seat, const Round& round, std::size_t bytes) noexcept {
+    if (round.carried() || round.size() == 1) { return true; }
+    for (std::size_t q = 0; q < round.size(); ++q) {
+        const auto& theirs = round.call(q);
+        if (seat.find(q, theirs.input, bytes) == nullptr) { return false; }
+        if (theirs.output != nullptr && seat.find(q, theirs.output, 0) == nullptr) { return false; }
+    }
+    return true;
+}
+
+/// A collective with `bytes` bytes of input, which peers read, and an output that they write, or none. `body` moves
+/// the data: body(round) between ranks of one host that see it, body(call) by messages. One that takes no round
+/// always does.
+template <class Body>
+void collective(Call& call, const void* input, std::size_t bytes, void* output, const Body& body) {
+    if (call.group.block == nullptr) {
+        enter(call);
+    } else {
+        call.sequence = call.group.calls++;
+        const shardkit::Call shown{call.signature, 0, call.where, call.subject};
+        const Seat seat(call);
+        Round round(seat, shown, input, bytes, output);
+        if (!round.agreed()) { round.leave_and_throw(); }
+        if constexpr (std::is_invocable_v<const Body&, const Round&>) {
+            if (is_visible(seat, round, bytes)) {
+                body(static_cast<const Round&>(round));
+                round.leave();
+                return;
+            }
+        }
+    }
+    body(static_cast<const Call&>(call));
 }
 
 }  // namespace shardkit::mpi::detail

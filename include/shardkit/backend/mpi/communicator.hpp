@@ -6,22 +6,25 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
-#include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/collective.hpp>
+#include <shardkit/backend/mpi/copies.hpp>
 #include <shardkit/backend/mpi/exchange.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/message.hpp>
 #include <shardkit/backend/mpi/split.hpp>
 #include <shardkit/backend/mpi/world.hpp>
+#include <shardkit/backend/shared/verbs.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/memory/host_buffer.hpp>
 
 namespace shardkit::mpi {
 
@@ -49,18 +52,26 @@ class Communicator {
 
     Communicator named(std::string_view axes) const { return Communicator(*world_, *group_, axes); }
 
+    /// Zeroed memory for n elements that the ranks of this host read and write directly.
+    template <Element T>
+    HostBuffer<T> buffer(std::size_t n) const {
+        return world_->buffer<T>(n);
+    }
+
     Communicator split(std::size_t color, std::size_t key, std::string_view axes, const shardkit::Call& what) const {
         detail::Group* made = nullptr;
-        run(what, Stream(),
+        run(what, Stream(), nothing,
             [&made, color, key](const detail::Call& call) { made = &detail::split_group(call, color, key); });
         return Communicator(*world_, *made, axes);
     }
 
     void barrier(const Stream& stream, const shardkit::Call& what) const {
-        run(what, stream, [](const detail::Call& call) {
-            if (call.world.options().compare_calls) { return; }  // a barrier already
-            call.world.complete(call, "MPI_Ibarrier",
-                                [&](MPI_Request* request) { return MPI_Ibarrier(call.group.comm, request); });
+        run(what, stream, nothing, [](const auto& way) {
+            if constexpr (by_messages<decltype(way)>) {
+                if (way.world.options().compare_calls) { return; }  // a barrier already
+                way.world.complete(way, "MPI_Ibarrier",
+                                   [&](MPI_Request* request) { return MPI_Ibarrier(way.group.comm, request); });
+            }
         });
     }
 
@@ -88,8 +99,12 @@ class Communicator {
     template <Element In, Element Out>
     std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
                            const shardkit::Call& what) const {
-        run(what, stream, [=](const detail::Call& call) {
-            Sums::template all_reduce<In, Out>(call, op, input.data(), input.size(), output.data());
+        run_sum(what, stream, {input.data(), input.size_bytes(), output.data()}, [=](const auto& way) {
+            if constexpr (by_messages<decltype(way)>) {
+                Sums::template all_reduce<In, Out>(way, op, input.data(), input.size(), output.data());
+            } else {
+                shared::detail::all_reduce<In>(way, op, input.size(), output.data());
+            }
         });
         return Sums::template moved_by_all_reduce<In, Out>(*world_, *group_, op, input.size());
     }
@@ -101,37 +116,15 @@ class Communicator {
 
     template <Element T>
     void broadcast(std::span<T> values, std::size_t root, const Stream& stream, const shardkit::Call& what) const {
-        run(what, stream, [=](const detail::Call& call) {
-            detail::for_each_piece(call, values.size(), [&](std::size_t at, int size) {
-                call.world.complete(call, "MPI_Ibcast", [&](MPI_Request* request) {
-                    return MPI_Ibcast(values.data() + at, size, detail::datatype<T>(), static_cast<int>(root),
-                                      call.group.comm, request);
-                });
-            });
-        });
+        run(what, stream, {values.data(), values.size_bytes(), values.data()},
+            [=](const auto& way) { detail::broadcast(way, values, root); });
     }
 
     template <Element T>
     void all_to_all(std::span<const T> sent, std::span<T> received, const Stream& stream,
                     const shardkit::Call& what) const {
-        run(what, stream, [=](const detail::Call& call) {
-            const std::size_t self = call.group.rank;
-            const std::size_t k = sent.size() / call.group.size();
-            if (k <= call.world.options().message_elements) {
-                const int size = static_cast<int>(k);
-                if (k > 0) {
-                    call.world.complete(call, "MPI_Ialltoall", [&](MPI_Request* request) {
-                        return MPI_Ialltoall(sent.data(), size, detail::datatype<T>(), received.data(), size,
-                                             detail::datatype<T>(), call.group.comm, request);
-                    });
-                }
-            } else {
-                host::detail::copy_elements(sent.data() + self * k, received.data() + self * k, k);
-                detail::exchange_pieces<T>(
-                    call, k, [&](std::size_t to) { return sent.data() + to * k; },
-                    [&](std::size_t from) { return received.data() + from * k; });
-            }
-        });
+        run(what, stream, {sent.data(), sent.size_bytes(), nullptr},
+            [=](const auto& way) { detail::all_to_all(way, sent, received); });
     }
 
     template <Element T>
@@ -155,14 +148,33 @@ class Communicator {
     Communicator(World& world, detail::Group& group, std::string_view axes)
         : world_(&world), group_(&group), handle_(group.handles), label_(&world.journal().label(axes)) {}
 
-    /// Everything that collectives have in common; `body(call)` moves the data.
+    /// What peers read and write of this rank's memory.
+    struct Shown {
+        const void* input = nullptr;
+        std::size_t bytes = 0;
+        void* output = nullptr;
+    };
+    static constexpr Shown nothing{};
+    /// Of a body's argument: a Call, or else the Round of ranks that see each other's memory.
+    template <class Way>
+    static constexpr bool by_messages = std::is_same_v<std::remove_cvref_t<Way>, detail::Call>;
+
+    /// Everything that collectives have in common; `body` moves the data, see detail::collective.
     template <class Body>
-    void run(const shardkit::Call& what, const Stream& stream, const Body& body) const {
-        world_->execute(stream, what.where, [world = world_, group = group_, label = label_, what, body] {
+    void run(const shardkit::Call& what, const Stream& stream, const Shown& shown, const Body& body) const {
+        world_->execute(stream, what.where, [world = world_, group = group_, label = label_, what, shown, body] {
             detail::Call call{*world, *group, label->axes, what.signature, what.where, what.subject};
-            detail::enter(call);
-            body(static_cast<const detail::Call&>(call));
+            detail::collective(call, shown.input, shown.bytes, shown.output, body);
         });
+    }
+    /// The same for sums, of which some are MPI's within a host too.
+    template <class Body>
+    void run_sum(const shardkit::Call& what, const Stream& stream, const Shown& shown, const Body& body) const {
+        if constexpr (Sums::reads_peers) {
+            run(what, stream, shown, body);
+        } else {
+            run(what, stream, nothing, [body](const detail::Call& call) { body(call); });
+        }
     }
     /// The same for messages, which only their two ends have in common; `fill(message)` says what goes where.
     template <class T, class Fill>
@@ -177,32 +189,20 @@ class Communicator {
 
     template <class T>
     void gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
-        run(what, stream, [=, k = full.size() / size()](const detail::Call& call) {
-            T* const own = full.data() + call.group.rank * k;
-            if (k <= call.world.options().message_elements) {
-                const int size = static_cast<int>(k);
-                const void* const from = shard == own ? MPI_IN_PLACE : static_cast<const void*>(shard);
-                if (k > 0) {
-                    call.world.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
-                        return MPI_Iallgather(from, size, detail::datatype<T>(), full.data(), size,
-                                              detail::datatype<T>(), call.group.comm, request);
-                    });
-                }
-            } else {
-                if (shard != own) { host::detail::copy_elements(shard, own, k); }
-                detail::exchange_pieces<T>(
-                    call, k, [&](std::size_t) { return static_cast<const T*>(own); },
-                    [&](std::size_t from) { return full.data() + from * k; });
-            }
-        });
+        run(what, stream, {shard, full.size() / size() * sizeof(T), nullptr},
+            [=](const auto& way) { detail::all_gather(way, shard, full); });
     }
 
     template <class In, class Out>
     std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const Stream& stream,
                         const shardkit::Call& what) const {
         const std::size_t k = full.size() / size();
-        run(what, stream, [=](const detail::Call& call) {
-            Sums::template reduce_scatter<In, Out>(call, op, full.data(), k, shard);
+        run_sum(what, stream, {full.data(), full.size_bytes(), nullptr}, [=](const auto& way) {
+            if constexpr (by_messages<decltype(way)>) {
+                Sums::template reduce_scatter<In, Out>(way, op, full.data(), k, shard);
+            } else {
+                shared::detail::reduce_scatter(way, op, full, shard);
+            }
         });
         return Sums::template moved_by_reduce_scatter<In, Out>(*group_, op, k);
     }

@@ -25,7 +25,10 @@ namespace shardkit::mpi {
 ///          staging memory, so that the latency grows with the ranks.
 struct Exchange {
     static constexpr std::string_view name = "exchange";
-    static constexpr EngineTraits traits{.gathered_all_reduce_bytes = std::size_t{64} << 10U};
+    static constexpr EngineTraits traits{.gathered_all_reduce_addends = detail::carried_bytes};
+
+    /// Ranks of one host add up each other's memory, to the same bits.
+    static constexpr bool reads_peers = true;
 
     /// `shard` may be this rank's piece of `full`.
     template <class In, class Out>
@@ -44,7 +47,7 @@ struct Exchange {
     template <class In, class Out>
     static void all_reduce(const detail::Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
         const std::size_t ranks = call.group.size();
-        if (gathers<In>(call.world, ranks, count)) {
+        if (gathers<In>(count)) {
             gather_and_reduce<In, Out>(call, op, input, count, output);
             return;
         }
@@ -70,7 +73,7 @@ struct Exchange {
     static std::size_t moved_by_all_reduce(const World& world, const detail::Group& group, ReduceOp,
                                            std::size_t count) {
         const std::size_t ranks = group.size();
-        if (gathers<In>(world, ranks, count)) { return (ranks - 1) * count * sizeof(In); }
+        if (gathers<In>(count)) { return (ranks - 1) * count * sizeof(In); }
         std::size_t received = 0;
         const std::size_t most = world.options().message_elements;
         for (std::size_t at = 0; at < count; at += most) {
@@ -84,9 +87,8 @@ struct Exchange {
   private:
     /// Whether every rank receives all ranks' inputs.
     template <class In>
-    static bool gathers(const World& world, std::size_t ranks, std::size_t count) noexcept {
-        const std::size_t bytes = ranks * count * sizeof(In);
-        return bytes <= traits.gathered_all_reduce_bytes && bytes <= world.staging().size();
+    static constexpr bool gathers(std::size_t count) noexcept {
+        return count * sizeof(In) <= detail::carried_bytes;
     }
     /// What a rank adds of `count` elements.
     template <class In, class Out>

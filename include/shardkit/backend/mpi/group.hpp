@@ -22,6 +22,8 @@ class World;
 
 namespace shardkit::mpi::detail {
 
+struct HostBlock;
+
 /// The owner of an MPI_Comm. Move-only. Freeing is collective, so it is a call and not the destructor's work: an
 /// owner that ends without `free`, because its rank fails, leaves the communicator to MPI_Abort.
 class OwnedComm {
@@ -55,7 +57,8 @@ struct Group {
     std::uint64_t number = 0;  ///< the same on all members, and no other group's
     std::size_t rank = 0;
     std::vector<std::size_t> world_ranks;
-    std::uint64_t calls = 0;  ///< collectives that this rank has entered
+    std::uint64_t calls = 0;     ///< collectives that this rank has entered
+    HostBlock* block = nullptr;  ///< where its ranks meet, if they share a host's memory
     /// Held by this rank's communicators too: without any, the group may be given out again.
     std::shared_ptr<const char> handles = std::make_shared<const char>();
     bool is_idle() const noexcept { return handles.use_count() == 1; }

@@ -15,15 +15,24 @@ struct Options {
     /// Worth its hand-over (microseconds a call) where a rank has more than one processor.
     bool overlap = false;
 
+    /// Ranks of one host read each other's buffers, where the host allows it; nothing travels between them then. Off:
+    /// all goes through messages.
+    bool shared_memory = true;
+
+    /// For tests: each so many ranks of the world, in their order, are taken to be a host. 0: the hosts that there
+    /// are.
+    std::size_t ranks_per_host = 0;
+
     /// Before any data moves, the ranks of a collective compare verb, type, count, operation and root: calls that
     /// disagree are named on every rank, and a rank that is gone is an error instead of a hang. Costs one
     /// all-reduce of 16 bytes per collective. Without it a call that a rank does not make hangs, as in plain MPI.
+    /// Ranks that share memory always compare; it costs them nothing.
     bool compare_calls = true;
 
     /// How long a rank waits for its peers to make the same call.
     std::chrono::milliseconds timeout = std::chrono::minutes(10);
 
-    /// Memory in which a rank receives its peers' addends.
+    /// Memory in which a rank receives its peers' addends; at least 1 KiB for each rank.
     std::size_t staging_bytes = std::size_t{4} << 20U;
 
     /// Elements of one MPI message: MPI counts with an int, so longer spans travel in pieces.

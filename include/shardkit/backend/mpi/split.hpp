@@ -53,18 +53,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key) 
         auto operator<=>(const Place&) const = default;
     };
     Group& parent = call.group;
-    const auto gathered = [&](const auto& own) {
-        using Record = std::remove_cvref_t<decltype(own)>;
-        const std::span<Record> records = parent.records<Record>(parent.size());
-        records[parent.rank] = own;
-        constexpr int bytes = sizeof(Record);
-        call.world.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
-            return MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, records.data(), bytes, MPI_BYTE, parent.comm,
-                                  request);
-        });
-        return std::vector<Record>(records.begin(), records.end());
-    };
-    const std::vector<Wish> wishes = gathered(Wish{color, key, call.world.groups_made()});
+    const std::vector<Wish> wishes = call.world.gather(call, Wish{color, key, call.world.groups_made()});
 
     std::vector<std::uint64_t> colors;
     std::vector<Place> members;
@@ -88,7 +77,8 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key) 
     };
     std::vector<std::size_t> groups;  // of each rank
     for (const Wish& wish : wishes) { groups.push_back(color_index(wish.color)); }
-    const auto reused = idle_for_all(groups, colors.size(), gathered(call.world.idle_groups(made.world_ranks)));
+    const auto reused =
+        idle_for_all(groups, colors.size(), call.world.gather(call, call.world.idle_groups(made.world_ranks)));
     const std::uint64_t own = reused[color_index(color)];
     if (std::find(reused.begin(), reused.end(), std::uint64_t{0}) == reused.end()) {
         return call.world.group_of(own);
@@ -101,7 +91,9 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key) 
     made.owned = OwnedComm(comm);
     made.comm = comm;
     call.check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    return call.world.add_group(std::move(made));
+    Group& added = call.world.add_group(std::move(made));
+    call.world.meet({call.world, added, call.axes, call.signature, call.where, call.subject});
+    return added;
 }
 
 }  // namespace shardkit::mpi::detail

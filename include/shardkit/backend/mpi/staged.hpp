@@ -29,6 +29,8 @@ namespace shardkit::mpi {
 struct Staged {
     static constexpr std::string_view name = "staged";
     static constexpr EngineTraits traits{.sums_travel_widened = true};
+    /// Within a host too, MPI adds.
+    static constexpr bool reads_peers = false;
 
     template <class In, class Out>
     static void reduce_scatter(const detail::Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {

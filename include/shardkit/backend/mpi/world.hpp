@@ -23,7 +23,9 @@
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/farewells.hpp>
 #include <shardkit/backend/mpi/group.hpp>
+#include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/options.hpp>
+#include <shardkit/backend/mpi/waits.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/host_buffer.hpp>
@@ -37,8 +39,18 @@ struct Borrow {
 
 /// Everything that the communicators of one rank share: MPI handles, staging memory, the journal, and, with overlap,
 /// the thread that makes the MPI calls. It outlives them. One rank of one process; used by one thread.
-class World {
+class World : detail::Waits {
   public:
+    using Waits::await;
+    using Waits::await_entry;
+    using Waits::await_exit;
+    using Waits::complete;
+    using Waits::gather;
+    using Waits::host;
+    using Waits::options;
+    using Waits::requests;
+    using Waits::throw_given_up;
+
     /// Works on a duplicate of `comm`. Collective over it.
     /// @throws CommError when MPI is not initialised, was finalised or has too low a thread level for the options
     explicit World(MPI_Comm comm, const Options& options = {}, SourceLocation where = SourceLocation::current())
@@ -78,7 +90,6 @@ class World {
 
     detail::Group& world_group() noexcept { return groups_.front(); }
     const detail::Group& world_group() const noexcept { return groups_.front(); }
-    const Options& options() const noexcept { return options_; }
     /// Of verbs as they are given to a stream; used by the rank's own thread.
     Journal& journal() noexcept { return journal_; }
     detail::Group& add_group(detail::Group group) { return groups_.emplace_back(std::move(group)); }
@@ -127,61 +138,44 @@ class World {
 
     /// For the calls that `execute` runs: scratch memory, and room for 4 requests and 2 counts per rank.
     std::span<std::uint8_t> staging() const noexcept { return staging_.span(); }
-    std::span<MPI_Request> requests() noexcept { return requests_; }
     std::span<int> counts() noexcept { return counts_; }
 
-    /// Waits until the requests have ended. `peer`: the member that they depend on, or all members.
-    /// @throws PeerError when a rank that they need has returned; CommError after Options::timeout
-    void await(const detail::Call& call, std::span<MPI_Request> requests, std::optional<std::size_t> peer = {}) {
-        using Clock = std::chrono::steady_clock;
-        std::optional<Clock::time_point> begin;
-        std::optional<Clock::time_point> peer_left;
-        for (std::uint32_t looks = 1;; ++looks) {
-            int ended = 0;
-            call.check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &ended, MPI_STATUSES_IGNORE),
-                       "MPI_Testall");
-            if (ended != 0) { return; }
-            if (looks < spins_) {
-                host::detail::pause();
-                continue;
-            }
-            std::this_thread::yield();
-            if (looks % 64 != 0) { continue; }
-            const Clock::time_point now = Clock::now();
-            if (!begin) { begin = now; }
-            farewells_.listen(call.where);
-            if (peer) {
-                // What it sent before it returned is on its way; this long it cannot take.
-                const bool gone = farewells_.gone(call.group.world_ranks[*peer]);
-                if (gone && !peer_left) { peer_left = now; }
-                if (peer_left && now - *peer_left > std::chrono::milliseconds(500)) { throw_returned(call, *peer); }
-            } else {
-                throw_if_one_has_returned(call);
-            }
-            if (now - *begin > options_.timeout) {
-                throw CommError("mpi", call.doing(),
-                                shardkit::detail::concat("not every rank has made this call within ",
-                                                         options_.timeout.count(), " ms"),
-                                call.where);
+    /// Zeroed memory that the ranks of this host see, or, where there is none, this process's own.
+    template <Element T>
+    HostBuffer<T> buffer(std::size_t size) const {
+        if (const auto& window = host_.window(); window && size > 0 && size <= window->bytes() / sizeof(T)) {
+            if (void* const memory = window->take(size * sizeof(T))) {
+                return HostBuffer<T>(
+                    std::shared_ptr<T>(static_cast<T*>(memory), [window](T* at) { window->give_back(at); }), size);
             }
         }
+        return HostBuffer<T>(size);
     }
 
-    /// Starts one collective of MPI's and waits for it: start(request) is the nonblocking call. Never a blocking one,
-    /// which would hang where a rank is gone, and spin where ranks share a processor.
-    template <class Start>
-    void complete(const detail::Call& call, std::string_view mpi_call, Start start) {
-        MPI_Request& request = requests_.front();
-        request = MPI_REQUEST_NULL;
-        call.check(start(&request), mpi_call);
-        await(call, {&request, 1});
+    /// Collective over the call's group, which is new: makes the place where its ranks meet, if they share memory.
+    void meet(const detail::Call& call) {
+        detail::Group& group = call.group;
+        const auto here = [&](std::size_t rank) { return host_.is_here(rank); };
+        if (!host_.shares_memory() || !std::all_of(group.world_ranks.begin(), group.world_ranks.end(), here)) {
+            return;
+        }
+        std::uint64_t offset = 0;  // and 1
+        if (group.rank == 0) {
+            const std::size_t bytes = detail::HostBlock::bytes(group.size());
+            if (void* const memory = host_.window()->take(bytes)) {
+                detail::HostBlock::make(memory, group.size());
+                offset = static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - host_.window()->data()) + 1;
+            }
+        }
+        offset = gather(call, offset).front();
+        if (offset == 0) { return; }
+        group.block = reinterpret_cast<detail::HostBlock*>(host_.at(group.world_ranks.front(), offset - 1));
     }
 
   private:
     static constexpr const char* making = "World";
 
-    World(MPI_Comm comm, bool duplicate, const Options& options, SourceLocation where)
-        : options_(options), spins_(spins(options)) {
+    World(MPI_Comm comm, bool duplicate, const Options& options, SourceLocation where) : Waits(options) {
         require_initialized(options, where);
         detail::Group everybody;
         everybody.comm = comm;
@@ -208,8 +202,27 @@ class World {
         requests_.resize(4 * ranks, MPI_REQUEST_NULL);
         counts_.resize(2 * ranks);
         // At least one element of the widest type, twice, from every rank.
-        staging_ = HostBuffer<std::uint8_t>(std::max(options.staging_bytes, 2 * (ranks + 1) * sizeof(double)));
+        staging_ = HostBuffer<std::uint8_t>(
+            std::max({options.staging_bytes, 2 * (ranks + 1) * sizeof(double), ranks * detail::carried_bytes}));
+        if (options.shared_memory) { share_memory(where); }
         if (options.overlap) { queue_ = std::make_unique<host::detail::CommandQueue>(spins_); }
+    }
+
+    /// Every rank or none: each tells whose memory it could map.
+    void share_memory(SourceLocation where) {
+        const std::string axes = "world";
+        const detail::Call call{*this, world_group(), axes, {.verb = Verb::split}, where};
+        const std::size_t self = world_group().rank;
+        const std::size_t part = options_.ranks_per_host == 0 ? 0 : self / options_.ranks_per_host + 1;
+        host_ = detail::Host(gather(call, detail::HostRecord::here(part)), self);
+        const bool mapped = host_.map(gather(call, host_.open_window()));
+        const std::vector<char> everybody = gather(call, static_cast<char>(mapped ? 1 : 0));
+        if (std::find(everybody.begin(), everybody.end(), char{0}) != everybody.end()) {
+            host_.close();
+            return;
+        }
+        spin_with(host_.ranks());
+        meet(call);
     }
 
     static void require_initialized(const Options& options, SourceLocation where) {
@@ -246,38 +259,13 @@ class World {
     static void return_errors(MPI_Comm comm, SourceLocation where) {
         detail::check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", making, where);
     }
-    /// Looks before a waiting rank yields its processor: none where it may have to share it.
-    static std::uint32_t spins(const Options& options) {
-        return host::detail::allowed_cpus() > (options.overlap ? 2U : 1U) ? 2000 : 1;
-    }
-
-    void throw_if_one_has_returned(const detail::Call& call) const {
-        for (std::size_t member = 0; member < call.group.size(); ++member) {
-            const std::size_t rank = call.group.world_ranks[member];
-            if (farewells_.gone(rank) && farewells_.calls(rank, call.group) <= call.sequence) {
-                throw_returned(call, member);
-            }
-        }
-    }
-    [[noreturn]] static void throw_returned(const detail::Call& call, std::size_t member) {
-        const std::size_t gone = call.group.world_ranks[member];
-        const std::size_t self = call.group.world_ranks[call.group.rank];
-        throw PeerError("mpi", call.doing(), gone,
-                        shardkit::detail::concat("rank ", gone, " returned before rank ", self, "'s ", call.doing()),
-                        call.where);
-    }
-
     static constexpr std::size_t max_count = 2147483647;
 
-    Options options_;
-    std::uint32_t spins_;
     int exceptions_ = std::uncaught_exceptions();
     bool finished_ = false;
     std::deque<detail::Group> groups_;  // a deque, because communicators point into it
     Journal journal_;
-    detail::Farewells farewells_;
     HostBuffer<std::uint8_t> staging_;
-    std::vector<MPI_Request> requests_;
     std::vector<int> counts_;
     std::optional<MPI_Errhandler> users_handler_;
     std::unique_ptr<host::detail::CommandQueue> queue_;  // last: its thread uses all the others

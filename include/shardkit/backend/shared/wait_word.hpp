@@ -13,6 +13,9 @@ namespace shardkit::shared::detail {
 /// Two cache lines: neighbouring lines are fetched in pairs, so this is what keeps ranks out of each other's way.
 inline constexpr std::size_t padding = 128;
 
+/// Looks where every rank has a processor: about 100 microseconds, what a wake-up costs at its worst.
+inline constexpr std::uint32_t brief_spins = 8000;
+
 /// What a waiter finds in a WaitWord.
 enum class Progress : std::uint8_t { pending, reached, poisoned };
 
@@ -140,28 +143,36 @@ class WaitWord {
         return Progress::poisoned;
     }
 
-    /// Sleeps once if the target is neither reached nor, before that, the word poisoned.
-    Progress doze(std::uint32_t target) const noexcept {
-        const std::uint32_t seen = word().load(std::memory_order_acquire);
-        const Progress found = classify(seen, target);
-        if (found == Progress::pending) { sleep_.sleep(seen); }
-        return found;
+    /// Sleeps until the target is reached or, before that, the word is poisoned; calls look() after every sleep.
+    /// @throws what look() throws
+    template <class Look>
+    Progress block(std::uint32_t target, Look look) const {
+        std::uint32_t seen = word().load(std::memory_order_acquire);
+        while (classify(seen, target) == Progress::pending) {
+            sleep_.sleep(seen);
+            look();
+            seen = word().load(std::memory_order_acquire);
+        }
+        return classify(seen, target);
     }
-    /// Sleeps until the target is reached or, before that, the word is poisoned.
     Progress block(std::uint32_t target) const noexcept {
-        Progress found = doze(target);
-        while (found == Progress::pending) { found = doze(target); }
-        return found;
+        return block(target, [] {});
     }
 
     /// Returns when the target is reached, poisoned or not: the wait of those who have entered.
-    void wait_for_exit(std::uint32_t target, SpinBudget& budget) const noexcept {
+    /// @throws what look() throws
+    template <class Look>
+    void wait_for_exit(std::uint32_t target, SpinBudget& budget, Look look) const {
         if (poll(target, budget) == Progress::reached) { return; }
         std::uint32_t seen = word().load(std::memory_order_acquire);
         while (classify(seen, target) != Progress::reached) {
             sleep_.sleep(seen);
+            look();
             seen = word().load(std::memory_order_acquire);
         }
+    }
+    void wait_for_exit(std::uint32_t target, SpinBudget& budget) const noexcept {
+        wait_for_exit(target, budget, [] {});
     }
 
   private:

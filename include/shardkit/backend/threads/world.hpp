@@ -148,7 +148,7 @@ class World {
     }
 
     static std::uint32_t spins_for(std::size_t ranks, WaitMode mode) noexcept {
-        constexpr std::uint32_t brief = 8000;  // about 100 microseconds: what a wake-up costs at its worst
+        constexpr std::uint32_t brief = shared::detail::brief_spins;
         if (mode == WaitMode::automatic) { return ranks <= host::detail::allowed_cpus() ? brief : 0; }
         return mode == WaitMode::spin_briefly ? brief : 0;
     }

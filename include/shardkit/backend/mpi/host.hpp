@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#if defined(__linux__)
+#include <sched.h>
+#include <sys/stat.h>
+#endif
+
+#include <shardkit/backend/mpi/process_word.hpp>
+#include <shardkit/backend/mpi/window.hpp>
+#include <shardkit/backend/shared/round.hpp>
+#include <shardkit/detail/fnv.hpp>
+
+namespace shardkit::mpi::detail {
+
+/// An input of at most so many bytes travels with the call; up to it an all-reduce is gathered by everybody.
+inline constexpr std::size_t carried_bytes = 1024;
+
+/// What one rank has in a group whose ranks share a host's memory.
+using Member = shared::detail::Member<carried_bytes>;
+
+/// Where ranks of one host meet, in the window of the first of them; the members lie behind it.
+struct alignas(shared::detail::padding) HostBlock {
+    ProcessWord word;
+    std::atomic<std::uint32_t> given_up_by{0};  ///< a member's number and 1: the first that did not wait on
+
+    static constexpr std::size_t bytes(std::size_t members) noexcept {
+        return sizeof(HostBlock) + members * sizeof(Member);
+    }
+    static HostBlock* make(void* zeroed, std::size_t members) noexcept {
+        auto* const block = new (zeroed) HostBlock;
+        for (std::size_t i = 0; i < members; ++i) { new (block->members() + i) Member; }
+        return block;
+    }
+    void note_given_up(std::size_t member) noexcept {
+        std::uint32_t nobody = 0;
+        given_up_by.compare_exchange_strong(nobody, static_cast<std::uint32_t>(member) + 1);
+    }
+    /// @pre somebody has
+    std::size_t who_gave_up() const noexcept { return given_up_by.load() - 1; }
+    Member* members() noexcept { return reinterpret_cast<Member*>(this + 1); }
+};
+
+/// What ranks tell each other to find out who shares a host.
+struct HostRecord {
+    std::uint64_t host = 0;  ///< of a running system and a name space of its processes
+#if defined(__linux__)
+    cpu_set_t processors;
+#endif
+
+    /// `part`: ranks of one host with different parts are taken to be of different hosts.
+    static HostRecord here(std::size_t part) {
+        HostRecord record;
+        shardkit::detail::Fnv fnv;
+#if defined(__linux__)
+        std::string boot;
+        std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+        fnv.add(boot);
+        struct stat names {};
+        if (stat("/proc/self/ns/pid", &names) == 0) { fnv.add(names.st_ino); }
+        CPU_ZERO(&record.processors);
+        sched_getaffinity(0, sizeof record.processors, &record.processors);
+#endif
+        fnv.add(part);
+        record.host = fnv.hash;
+        return record;
+    }
+};
+
+/// The ranks of this rank's host, and their windows if all of them could be mapped.
+class Host {
+  public:
+    Host() = default;
+    Host(const std::vector<HostRecord>& records, std::size_t self) {
+        for (const HostRecord& record : records) {
+            hosts_.push_back(record.host);
+            if (record.host != records[self].host) { continue; }
+            ++ranks_;
+#if defined(__linux__)
+            CPU_OR(&processors_, &processors_, &record.processors);
+#endif
+        }
+        peers_.resize(records.size());
+        self_ = self;
+    }
+
+    /// Makes this rank's window. Its address has no bytes where there is none.
+    WindowAddress open_window() {
+        window_ = Window::make(ranks_);
+        return window_ ? window_->address() : WindowAddress{};
+    }
+    /// Maps the windows of the others; whether that went well.
+    bool map(const std::vector<WindowAddress>& windows) {
+        if (!window_) { return false; }
+        for (std::size_t rank = 0; rank < windows.size(); ++rank) {
+            if (!is_here(rank)) { continue; }
+            peers_[rank] = rank == self_ ? HostPeer(*window_) : HostPeer(windows[rank]);
+            if (!peers_[rank]) { return false; }
+        }
+        return true;
+    }
+    /// Nobody's memory is shared, because somebody's could not be.
+    void close() {
+        window_.reset();
+        peers_ = std::vector<HostPeer>(peers_.size());
+    }
+
+    bool shares_memory() const noexcept { return window_ != nullptr; }
+    const std::shared_ptr<Window>& window() const noexcept { return window_; }
+    bool is_here(std::size_t rank) const noexcept { return hosts_[rank] == hosts_[self_]; }
+    std::size_t ranks() const noexcept { return ranks_; }
+    /// Processors that the ranks of this host may use, together.
+    std::size_t processors() const noexcept {
+#if defined(__linux__)
+        return static_cast<std::size_t>(CPU_COUNT(&processors_));
+#else
+        return 1;
+#endif
+    }
+
+    /// Where this process finds `bytes` bytes at the rank's `address`; null where they are not in its window.
+    /// @pre is_here(rank)
+    std::byte* find(std::size_t rank, const void* address, std::size_t bytes) const noexcept {
+        return peers_[rank].find(address, bytes);
+    }
+    /// What lies at an offset of the rank's window.
+    std::byte* at(std::size_t rank, std::size_t offset) const noexcept { return peers_[rank].data() + offset; }
+    bool has_ended(std::size_t rank) const noexcept { return rank < peers_.size() && peers_[rank].ended(); }
+
+  private:
+    std::vector<std::uint64_t> hosts_;  // by rank
+    std::vector<HostPeer> peers_;       // by rank; none for those of other hosts
+    std::shared_ptr<Window> window_;    // buffers in it may outlive the World
+    std::size_t self_ = 0;
+    std::size_t ranks_ = 0;
+#if defined(__linux__)
+    cpu_set_t processors_{};
+#endif
+};
+
+}  // namespace shardkit::mpi::detail

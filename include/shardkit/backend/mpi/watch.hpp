@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+
+#include <shardkit/backend/mpi/farewells.hpp>
+#include <shardkit/backend/mpi/group.hpp>
+#include <shardkit/backend/mpi/host.hpp>
+#include <shardkit/backend/mpi/options.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
+
+namespace shardkit::mpi::detail {
+
+/// What a rank that waits for long looks at now and then: whether those that it waits for can still come.
+class Watch {
+  public:
+    /// `peer`: the member that the wait depends on, or all members. The arguments outlive it.
+    Watch(const Call& call, std::optional<std::size_t> peer, Farewells& farewells, const Host& host,
+          const Options& options)
+        : call_(call), peer_(peer), farewells_(farewells), host_(host), options_(options) {}
+
+    /// @throws PeerError when a rank that is needed has returned, or its process has ended; CommError after
+    ///         Options::timeout
+    void look() {
+        const Clock::time_point now = Clock::now();
+        if (!begin_) { begin_ = now; }
+        const bool at_processes = now - looked_at_processes_ > std::chrono::milliseconds(5);
+        if (at_processes) { looked_at_processes_ = now; }
+        farewells_.listen(call_.where);
+        if (peer_) {
+            // What it sent before it returned is on its way; this long it cannot take.
+            const bool gone = farewells_.gone(call_.group.world_ranks[*peer_]);
+            if (gone && !peer_left_) { peer_left_ = now; }
+            if (peer_left_ && now - *peer_left_ > std::chrono::milliseconds(500)) { throw_returned(*peer_); }
+            if (at_processes) { throw_if_ended(*peer_); }
+        } else {
+            for (std::size_t member = 0; member < call_.group.size(); ++member) {
+                const std::size_t rank = call_.group.world_ranks[member];
+                if (farewells_.gone(rank) && farewells_.calls(rank, call_.group) <= call_.sequence) {
+                    throw_returned(member);
+                }
+                if (at_processes) { throw_if_ended(member); }
+            }
+        }
+        if (now - *begin_ > options_.timeout) {
+            throw CommError("mpi", call_.doing(),
+                            shardkit::detail::concat("not every rank has made this call within ",
+                                                     options_.timeout.count(), " ms"),
+                            call_.where);
+        }
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    [[noreturn]] void throw_returned(std::size_t member) const {
+        const std::size_t gone = call_.group.world_ranks[member];
+        const std::size_t self = call_.group.world_ranks[call_.group.rank];
+        throw PeerError("mpi", call_.doing(), gone,
+                        shardkit::detail::concat("rank ", gone, " returned before rank ", self, "'s ", call_.doing()),
+                        call_.where);
+    }
+    void throw_if_ended(std::size_t member) const {
+        const std::size_t rank = call_.group.world_ranks[member];
+        if (!host_.has_ended(rank) || farewells_.gone(rank)) { return; }
+        throw PeerError("mpi", call_.doing(), rank,
+                        shardkit::detail::concat("the process of rank ", rank, " has ended"), call_.where);
+    }
+
+    const Call& call_;
+    std::optional<std::size_t> peer_;
+    Farewells& farewells_;
+    const Host& host_;
+    const Options& options_;
+    std::optional<Clock::time_point> begin_;
+    Clock::time_point looked_at_processes_{};
+    std::optional<Clock::time_point> peer_left_;
+};
+
+}  // namespace shardkit::mpi::detail

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#if defined(__linux__)
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/memory/piece_list.hpp>
+
+// Memory that processes of one host share. MPI's own windows (MPI_Win_allocate_shared) are made by all ranks
+// together, where buffers are made by each rank for itself, and lie in files that have a name while the job runs: a
+// job of which every process is killed leaves them in /dev/shm. A memory file has no name: it goes with the last
+// process that has it.
+
+namespace shardkit::mpi::detail {
+
+/// A file descriptor. Move-only.
+class Descriptor {
+  public:
+    explicit Descriptor(int number = -1) noexcept : number_(number) {}
+    Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        std::swap(number_, other.number_);
+        return *this;
+    }
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    ~Descriptor() {
+#if defined(__linux__)
+        if (number_ >= 0) { close(number_); }
+#endif
+    }
+    int get() const noexcept { return number_; }
+    explicit operator bool() const noexcept { return number_ >= 0; }
+
+  private:
+    int number_;
+};
+
+/// A file's bytes at addresses of this process; none where it could not be mapped. Move-only.
+class Mapping {
+  public:
+    Mapping() noexcept = default;
+    Mapping([[maybe_unused]] const Descriptor& file, [[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(__linux__)
+        void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
+        if (at == MAP_FAILED) { return; }
+        // A core file would have every rank's memory, and memory for what nobody has touched.
+        madvise(at, bytes, MADV_DONTDUMP);
+        data_ = static_cast<std::byte*>(at);
+        bytes_ = bytes;
+#endif
+    }
+    Mapping(Mapping&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    Mapping& operator=(Mapping&& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
+        return *this;
+    }
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+    ~Mapping() {
+#if defined(__linux__)
+        if (data_ != nullptr) { munmap(data_, bytes_); }
+#endif
+    }
+    std::byte* data() const noexcept { return data_; }
+    std::size_t bytes() const noexcept { return bytes_; }
+    explicit operator bool() const noexcept { return data_ != nullptr; }
+
+  private:
+    std::byte* data_ = nullptr;
+    std::size_t bytes_ = 0;
+};
+
+/// Where other processes of the host find a window, and where it lies in its own.
+struct WindowAddress {
+    std::uint64_t process = 0;
+    std::uint64_t descriptor = 0;
+    std::uint64_t device = 0;
+    std::uint64_t inode = 0;
+    std::uint64_t bytes = 0;  ///< 0: there is none
+    std::uint64_t begin = 0;
+};
+
+/// The memory of one rank that its host's processes may map, handed out in whole pages. Its addresses are reserved at
+/// once, as many as the host has memory; pages are taken when a piece is handed out, so that a touch never fails
+/// later, and given back with it. The file is sealed: nobody can make it shorter under those who read it.
+class Window {
+  public:
+    /// Null where the system has no such memory. `shares`: windows that a process maps.
+    static std::shared_ptr<Window> make([[maybe_unused]] std::size_t shares) {
+#if defined(__linux__)
+        const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+        std::size_t bytes = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;
+        // Half of the least address space of a process with 64-bit addresses, for all of them together.
+        bytes = std::min(bytes, (std::size_t{1} << 46U) / shares / page * page);
+        rlimit files{};
+        if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < bytes) { return nullptr; }
+        Descriptor file(memfd_create("shardkit", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+        if (!file || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+            fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+            return nullptr;
+        }
+        Mapping mapping(file, bytes);
+        if (!mapping) { return nullptr; }
+        return std::make_shared<Window>(std::move(file), std::move(mapping), page);
+#else
+        return nullptr;
+#endif
+    }
+    Window(Descriptor file, Mapping mapping, std::size_t page)
+        : file_(std::move(file)), mapping_(std::move(mapping)), page_(page), pieces_(mapping_.bytes()) {}
+
+    WindowAddress address() const noexcept {
+        WindowAddress address;
+#if defined(__linux__)
+        struct stat status {};
+        if (fstat(file_.get(), &status) != 0) { return address; }
+        address = {static_cast<std::uint64_t>(getpid()),
+                   static_cast<std::uint64_t>(file_.get()),
+                   static_cast<std::uint64_t>(status.st_dev),
+                   static_cast<std::uint64_t>(status.st_ino),
+                   mapping_.bytes(),
+                   reinterpret_cast<std::uintptr_t>(mapping_.data())};
+#endif
+        return address;
+    }
+    std::byte* data() const noexcept { return mapping_.data(); }
+    std::size_t bytes() const noexcept { return mapping_.bytes(); }
+
+    /// `bytes` > 0 zeroed bytes, null where the window or the host has no room for them.
+    void* take([[maybe_unused]] std::size_t bytes) {
+#if defined(__linux__)
+        if (bytes > mapping_.bytes()) { return nullptr; }
+        const std::size_t whole = (bytes + page_ - 1) / page_ * page_;
+        const std::lock_guard lock(mutex_);
+        const auto offset = pieces_.take(whole);
+        if (!offset) { return nullptr; }
+        int failed = 0;
+        do {
+            failed = fallocate(file_.get(), 0, static_cast<off_t>(*offset), static_cast<off_t>(whole));
+        } while (failed != 0 && errno == EINTR);
+        if (failed != 0) {
+            release(*offset);
+            return nullptr;
+        }
+        held_ += whole;
+        most_held_ = std::max(most_held_, held_);
+        // They are zero; so that they are near this thread, and in its page table before they are used.
+        std::memset(mapping_.data() + *offset, 0, bytes);
+        return mapping_.data() + *offset;
+#else
+        return nullptr;
+#endif
+    }
+    /// @pre `memory` came from `take`
+    void give_back(const void* memory) noexcept {
+        const std::lock_guard lock(mutex_);
+        held_ -= release(static_cast<std::size_t>(static_cast<const std::byte*>(memory) - mapping_.data()));
+    }
+
+    /// The most bytes that were handed out at once.
+    std::size_t most_held() const {
+        const std::lock_guard lock(mutex_);
+        return most_held_;
+    }
+
+  private:
+    std::size_t release(std::size_t offset) noexcept {
+        const std::size_t bytes = pieces_.give_back(offset);
+#if defined(__linux__)
+        fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                  static_cast<off_t>(bytes));
+#endif
+        return bytes;
+    }
+
+    Descriptor file_;
+    Mapping mapping_;
+    std::size_t page_;
+    mutable std::mutex mutex_;  // guards what follows
+    shardkit::detail::PieceList pieces_;
+    std::size_t held_ = 0;
+    std::size_t most_held_ = 0;
+};
+
+/// Another process of this host: its window, and whether it lives.
+class HostPeer {
+  public:
+    HostPeer() noexcept = default;
+    /// This process itself. @pre the window outlives it
+    explicit HostPeer(const Window& own) noexcept
+        : data_(own.data()), bytes_(own.bytes()), begin_(reinterpret_cast<std::uintptr_t>(own.data())) {}
+    /// Has no window where it cannot be had: processes that may not look at each other, numbers of another name
+    /// space.
+    explicit HostPeer([[maybe_unused]] const WindowAddress& address) : begin_(address.begin) {
+#if defined(__linux__)
+        if (address.bytes == 0) { return; }
+        process_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(address.process), 0U)));
+        const std::string path = shardkit::detail::concat("/proc/", address.process, "/fd/", address.descriptor);
+        struct stat found {};
+        if (!process_ || stat(path.c_str(), &found) != 0 || found.st_dev != address.device ||
+            found.st_ino != address.inode) {
+            return;
+        }
+        const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+        if (file) { mapping_ = Mapping(file, address.bytes); }
+        data_ = mapping_.data();
+        bytes_ = mapping_.bytes();
+#endif
+    }
+
+    explicit operator bool() const noexcept { return data_ != nullptr; }
+    std::byte* data() const noexcept { return data_; }
+
+    /// Where this process finds what lies at the other's `address`, or null where that is not in its window.
+    std::byte* find(const void* address, std::size_t bytes) const noexcept {
+        const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - begin_;
+        return offset < bytes_ && bytes <= bytes_ - offset ? data_ + offset : nullptr;
+    }
+    bool ended() const noexcept {
+#if defined(__linux__)
+        pollfd look{process_.get(), POLLIN, 0};
+        return process_ && poll(&look, 1, 0) == 1;
+#else
+        return false;
+#endif
+    }
+
+  private:
+    Descriptor process_;
+    Mapping mapping_;
+    std::byte* data_ = nullptr;
+    std::size_t bytes_ = 0;
+    std::uintptr_t begin_ = 0;
+};
+
+}  // namespace shardkit::mpi::detail
