@@ -45,8 +45,11 @@ template <class T>
 class CountedBuffer {
   public:
     CountedBuffer() noexcept = default;
-    explicit CountedBuffer(std::size_t size) : buffer_(size), account_(AccountScope::current()) {
-        if (account_) { account_->take(size * sizeof(T)); }
+    explicit CountedBuffer(std::size_t size) : CountedBuffer(shardkit::HostBuffer<T>(size)) {}
+    /// One that the engine has placed.
+    explicit CountedBuffer(shardkit::HostBuffer<T> buffer)
+        : buffer_(std::move(buffer)), account_(AccountScope::current()) {
+        if (account_) { account_->take(buffer_.size() * sizeof(T)); }
     }
     CountedBuffer(CountedBuffer&& other) noexcept
         : buffer_(std::move(other.buffer_)), account_(std::move(other.account_)) {}

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_failures.py PROGRAM -- LAUNCHER...: how jobs end when a rank fails: soon, with a status that is not zero, and
-with a text that says what happened."""
+with a text that says what happened. A job of which every process is killed leaves no memory behind."""
+import os
+import pathlib
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +28,8 @@ CASES = [
     ("no_message", [], ["rank 1 returned before rank"], False),
     ("too_late", [], ["not every rank has made this call within 300 ms"], False),
     ("kill", [], ["so far so good"], False),
+    ("kill_a_reader", [], ["the process of rank 1 has ended", "all_gather over world"], False),
+    ("kill_a_reader", ["overlap"], ["the process of rank 1 has ended"], False),
     ("exit", [], ["so far so good"], False),
     ("mesh", [], ["rank RANK caught: mesh dp=4 tp=1 cp=1 has 4 ranks, but this MPI job has 3 processes; start it with "
                   "mpirun -n 4"], False),
@@ -42,6 +48,9 @@ CASES = [
     ("no_finish", [], ["an mpi::World ended without finish()"], False),
     ("plain_init", [], ["rank RANK: the sum is 3"], True),
 ]
+# A killed process is found out by its peers, if the launcher lets them live so long.
+PATIENT_ENVIRONMENT = dict(os.environ, OMPI_MCA_odls_base_sigkill_timeout="4")
+PATIENT_FLAGS = ["-disable-auto-cleanup"] if "mpich" in LAUNCHER[0] else []
 STACK_TRACES = ("received signal", "terminate called", "backtrace")
 # Memory in use would be freed: ended by abort(), of which MPI prints where it was called.
 ABORTS = ("exit_in_a_window",)
@@ -55,14 +64,46 @@ def missing_in(output, texts):
                 yield " ... ".join(parts)
 
 
+def names_left_by_all_killed():
+    """Kills every process of a job at once, launcher included; returns what is new in the folders of shared memory, but
+    for what MPI itself puts there for its messages."""
+    def names():
+        return {str(path) for folder in ("/dev/shm", "/dev/hugepages") if os.path.isdir(folder)
+                for path in pathlib.Path(folder).iterdir()
+                if not re.match(r"vader_segment\.|mpich_shar_tmp|pmix|mpich", path.name)}
+
+    before = names()
+    with subprocess.Popen([*LAUNCHER, "-n", str(RANKS), PROGRAM, "read_for_ever"], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
+        processes, output = {}, ""
+        for line in job.stdout:
+            output += line
+            if found := re.search(r"process (\d+) of rank (\d+) gathers", line):
+                processes[found[2]] = int(found[1])
+            if len(processes) == RANKS:
+                break
+        mapped = [len(re.findall(r"memfd:shardkit", pathlib.Path(f"/proc/{process}/maps").read_text(encoding="utf-8")))
+                  for process in processes.values()]
+        for process in (job.pid, *processes.values()):
+            os.kill(process, signal.SIGKILL)
+    if mapped != [RANKS] * RANKS:
+        return [f"expected {RANKS} windows in each of {RANKS} processes, found {mapped}", output]
+    return sorted(names() - before)
+
+
 def main():
     wrong = 0
+    if left := names_left_by_all_killed():
+        wrong += 1
+        print("WRONG: all processes killed:", *left)
     for name, further, texts, succeeds in CASES:
-        command = [*LAUNCHER, "-n", str(RANKS), PROGRAM, name, *further]
+        patient = name == "kill_a_reader"
+        command = [*LAUNCHER, *(PATIENT_FLAGS if patient else []), "-n", str(RANKS), PROGRAM, name, *further]
         begin = time.monotonic()
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  text=True, errors="replace", timeout=LIMIT, check=False)
+                                  text=True, errors="replace", timeout=LIMIT, check=False,
+                                  env=PATIENT_ENVIRONMENT if patient else None)
             status, output = done.returncode, done.stdout
         except subprocess.TimeoutExpired as expired:
             status, output = None, (expired.stdout or b"").decode(errors="replace")

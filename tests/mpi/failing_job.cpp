@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job that goes wrong in the way that its first argument names; check_failures.py looks at how it ends.
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -14,6 +16,7 @@
 #include <thread>
 
 #include <shardkit/backend/mpi/run.hpp>
+#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/comm/send_receive.hpp>
@@ -37,6 +40,25 @@ void reduce(Rank& rank) {
     rank.communication_stream().synchronize();
 }
 
+/// Gathers buffers that every rank reads from its peers, for ever or until `culprit` kills itself in the middle of
+/// it.
+template <class Rank>
+void gather_for_ever(Rank& rank, bool kills) {
+    std::signal(SIGTERM, SIG_IGN);  // which a launcher sends, and would hide what the others find out themselves
+    auto shard = rank.template buffer<float>(std::size_t{4} << 20U);
+    auto full = rank.template buffer<float>(shard.size() * rank.world_size());
+    std::thread killer([kills = kills && rank.rank() == culprit] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        if (kills) { std::raise(SIGKILL); }
+    });
+    killer.detach();
+    std::printf("process %d of rank %zu gathers\n", static_cast<int>(getpid()), rank.rank());
+    std::fflush(stdout);
+    while (true) {
+        sk::all_gather(rank.world(), std::span<const float>(shard.span()), full.span(), rank.compute_stream());
+    }
+}
+
 template <class Rank>
 void go_wrong(Rank& rank, std::string_view how) {
     for (int i = 0; i < 3; ++i) { reduce(rank); }
@@ -50,6 +72,7 @@ void go_wrong(Rank& rank, std::string_view how) {
     if (how == "return" && mine) { return; }
     if (how == "kill" && mine) { std::raise(SIGKILL); }
     if (how == "exit" && mine) { std::_Exit(3); }
+    if (how == "kill_a_reader" || how == "read_for_ever") { gather_for_ever(rank, how == "kill_a_reader"); }
     if (how == "no_message" && mine) { return; }
     if (how == "no_message" && rank.rank() == 0) {
         double value = 0;

@@ -50,9 +50,28 @@ TEST_CASE_TEMPLATE("mpi: every verb and size gives the serial result bit for bit
     with_world({}, [](const auto& world) { CHECK_NOTHROW(every_verb<T>(world)); });
 }
 
+TEST_CASE_TEMPLATE("mpi: the same by messages", T, float, bf16, std::int32_t) {
+    with_world({.shared_memory = false}, [](const auto& world) { CHECK_NOTHROW(every_verb<T>(world)); });
+}
+
+TEST_CASE("mpi: memory that a rank brings itself goes by messages, on every rank, to the same bits") {
+    with_world({}, [](const auto& world) {
+        for (std::size_t odd = 0; odd <= world.size(); ++odd) {
+            values_in_buffers = odd < world.size() && world.rank() != odd;
+            CHECK_NOTHROW(check_all_gather<float>(world, 4321, 1));
+            CHECK_NOTHROW(check_copies<double>(world, 1234, 1));
+            CHECK_NOTHROW(check_reduce_scatter<bf16, float>(world, 1234, 1));
+            CHECK_NOTHROW(check_all_reduce<bf16, float>(world, 20011, 1));
+        }
+        values_in_buffers = true;
+    });
+}
+
 TEST_CASE("mpi: every way of running a World gives the same bits") {
     for (const mpi::Options& options : ways) {
         CAPTURE(options.overlap);
+        CAPTURE(options.shared_memory);
+        CAPTURE(options.ranks_per_host);
         CAPTURE(options.compare_calls);
         CAPTURE(options.message_elements);
         with_world(options, [](const auto& world) {

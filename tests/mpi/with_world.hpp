@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <span>
 
 #include <shardkit/backend/mpi/communicator.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/staged.hpp>
 #include <shardkit/backend/mpi/world.hpp>
+#include <shardkit/memory/host_buffer.hpp>
+
+#include "unit/backend/verb_values.hpp"
 
 namespace mpi_test {
 
@@ -28,13 +33,42 @@ void with_world(const sk::mpi::Options& options, F f) {
     world.finish();
 }
 
-/// Every way in which a World can do the same: with a thread of its own, without comparing calls, in small blocks and
-/// pieces that MPI's counts could hold many times over.
+/// Every way in which a World can do the same: with a thread of its own, through shared memory or messages, between
+/// hosts, without comparing calls, in small blocks and pieces that MPI's counts could hold many times over.
 inline constexpr sk::mpi::Options ways[] = {
     {},
     {.overlap = true},
-    {.compare_calls = false},
-    {.staging_bytes = 4000, .message_elements = 100},
+    {.shared_memory = false},
+    {.overlap = true, .shared_memory = false},
+    {.ranks_per_host = 1},
+    {.ranks_per_host = 2},
+    {.overlap = true, .ranks_per_host = 2, .staging_bytes = 4000, .message_elements = 100},
+    {.shared_memory = false, .compare_calls = false},
+    {.shared_memory = false, .staging_bytes = 4000, .message_elements = 100},
 };
 
+/// Where the suites' values lie: in the engine's buffers, or, for what users bring, on the heap; chosen by each rank.
+inline bool values_in_buffers = true;
+
 }  // namespace mpi_test
+
+template <class Sums>
+struct verb_values::Bench<shardkit::mpi::Communicator<Sums>> {
+    using C = shardkit::mpi::Communicator<Sums>;
+    static typename C::Stream stream(const C&) { return {}; }
+    static constexpr verb_oracle::Order all_reduce_order = verb_oracle::Order::upwards;
+
+    template <class T>
+    class Memory {
+      public:
+        Memory(const C& comm, std::span<T> host)
+            : memory_(mpi_test::values_in_buffers ? comm.template buffer<T>(host.size())
+                                                  : shardkit::HostBuffer<T>(host.size())) {}
+        T* data() const { return memory_.data(); }
+        void write(std::span<const T> host) { std::ranges::copy(host, memory_.data()); }
+        void read(std::span<T> host) { std::copy_n(memory_.data(), host.size(), host.begin()); }
+
+      private:
+        shardkit::HostBuffer<T> memory_;
+    };
+};

@@ -73,6 +73,16 @@ Work work_of_ranks(sk::Context<Engine>& context, const MultiplyAdds& before) {
     return work;
 }
 
+/// What the engine's buffers take that is not allocated as other memory is.
+template <class Engine>
+std::uint64_t window_bytes(const sk::Context<Engine>& context) {
+    if constexpr (requires { context.world().most_window_bytes(); }) {
+        return context.world().most_window_bytes();
+    } else {
+        return 0;
+    }
+}
+
 /// Collective over the world.
 template <class Engine>
 std::uint64_t largest_of_ranks(sk::Context<Engine>& context, std::uint64_t peak) {
@@ -152,7 +162,7 @@ class RankSteps {
     }
 
     void measure() {
-        const std::uint64_t own_peak = counted_.peak_bytes();
+        const std::uint64_t own_peak = counted_.peak_bytes() + window_bytes(context_);
         auto collectives = mean_collectives(context_);
         const Work work = work_of_ranks(context_, multiply_adds_before_);
         const std::uint64_t peak = largest_of_ranks(context_, own_peak);

@@ -135,7 +135,7 @@ class Context {
     template <Element T>
     typename Engine::template Buffer<T> buffer(std::size_t n) const {
         if constexpr (MakesBuffers<Communicator, T>) {
-            return world_.template buffer<T>(n);
+            return typename Engine::template Buffer<T>(world_.template buffer<T>(n));
         } else {
             return typename Engine::template Buffer<T>(n);
         }

@@ -27,9 +27,9 @@ void for_each_piece(const Call& call, std::size_t count, F f) {
 }
 
 /// Sends `count` elements from `outgoing(q)` to every other rank q and receives as many from it to `incoming(q)`,
-/// piece by piece: what all-gather and all-to-all are for pieces too long for MPI's counts.
-template <class T, class Outgoing, class Incoming>
-void exchange_pieces(const Call& call, std::size_t count, Outgoing outgoing, Incoming incoming) {
+/// piece by piece, if `with(q)`: what all-gather and all-to-all are for pieces too long for MPI's counts.
+template <class T, class Outgoing, class Incoming, class With>
+void exchange_pieces(const Call& call, std::size_t count, Outgoing outgoing, Incoming incoming, With with) {
     const std::size_t ranks = call.group.size();
     constexpr int tag = 0;
     for_each_piece(call, count, [&](std::size_t at, int size) {
@@ -38,15 +38,24 @@ void exchange_pieces(const Call& call, std::size_t count, Outgoing outgoing, Inc
         for (std::size_t step = 1; step < ranks; ++step) {
             const std::size_t from = (call.group.rank + ranks - step) % ranks;
             const std::size_t to = (call.group.rank + step) % ranks;
-            call.check(MPI_Irecv(incoming(from) + at, size, datatype<T>(), static_cast<int>(from), tag,
-                                 call.group.comm, &requests[used++]),
-                       "MPI_Irecv");
-            call.check(MPI_Isend(outgoing(to) + at, size, datatype<T>(), static_cast<int>(to), tag, call.group.comm,
-                                 &requests[used++]),
-                       "MPI_Isend");
+            if (with(from)) {
+                call.check(MPI_Irecv(incoming(from) + at, size, datatype<T>(), static_cast<int>(from), tag,
+                                     call.group.comm, &requests[used++]),
+                           "MPI_Irecv");
+            }
+            if (with(to)) {
+                call.check(MPI_Isend(outgoing(to) + at, size, datatype<T>(), static_cast<int>(to), tag,
+                                     call.group.comm, &requests[used++]),
+                           "MPI_Isend");
+            }
         }
         call.world.await(call, requests.first(used));
     });
+}
+
+template <class T, class Outgoing, class Incoming>
+void exchange_pieces(const Call& call, std::size_t count, Outgoing outgoing, Incoming incoming) {
+    exchange_pieces<T>(call, count, outgoing, incoming, [](std::size_t) { return true; });
 }
 
 using shardkit::detail::CallRecord;
@@ -69,20 +78,21 @@ inline CallRecord record_of(const Call& call) noexcept {
                     call.where);
 }
 
-/// The beginning of every collective: returns when all ranks of the group have made the same call.
-/// Cost:    an all-reduce of 16 bytes, or nothing: see Options::compare_calls.
+/// The beginning of every collective by messages: returns when all ranks of the group have made the same call.
+/// Returns whether `flag` is true on all of them. @pre `call` has its sequence
+/// Cost:    an all-reduce of 24 bytes
 /// @throws  CommError, on all ranks, when the calls disagree; PeerError when a rank has returned
-inline void enter(Call& call) {
+inline bool compare(const Call& call, bool flag) {
     Group& group = call.group;
-    call.sequence = group.calls++;
-    if (group.size() == 1 || !call.world.options().compare_calls) { return; }
     const std::uint64_t own = shardkit::detail::call_hash(call.signature, call.sequence);
-    group.digest = {own, ~own};
+    group.digest = {own, ~own, flag ? 1U : 0U};
     call.world.complete(call, "MPI_Iallreduce", [&](MPI_Request* request) {
-        return MPI_Iallreduce(MPI_IN_PLACE, group.digest.data(), 2, MPI_UINT64_T, MPI_BAND, group.comm, request);
+        return MPI_Iallreduce(MPI_IN_PLACE, group.digest.data(), static_cast<int>(group.digest.size()), MPI_UINT64_T,
+                              MPI_BAND, group.comm, request);
     });
     // A bit that differs between two ranks is zero in both conjunctions.
     if ((group.digest[0] | group.digest[1]) != ~std::uint64_t{0}) { throw_disagreement(call); }
+    return group.digest[2] != 0;
 }
 
 /// A rank's seat among the ranks of one host.
@@ -94,8 +104,8 @@ class Seat {
     /// @pre `call`, of a group with a block, outlives the seat
     explicit Seat(const Call& call) noexcept : call_(call), block_(*call.group.block) {}
 
-    std::size_t rank() const noexcept { return call_.group.rank; }
-    std::size_t size() const noexcept { return call_.group.size(); }
+    std::size_t rank() const noexcept { return call_.group.place; }
+    std::size_t size() const noexcept { return call_.group.neighbours().size(); }
     Member* members() const noexcept { return block_.members(); }
     Word& word() const noexcept { return block_.word; }
     template <class P>
@@ -104,7 +114,7 @@ class Seat {
     }
     /// Null where the member's window does not have them.
     void* find(std::size_t member, const void* address, std::size_t bytes) const noexcept {
-        return call_.world.host().find(call_.group.world_ranks[member], address, bytes);
+        return call_.world.host().find(call_.group.world_ranks[call_.group.neighbours()[member]], address, bytes);
     }
 
     void wait(const shardkit::Call&, std::uint64_t, std::uint32_t target) const {
@@ -125,33 +135,56 @@ class Seat {
 
 using Round = shared::detail::Round<Seat>;
 
-/// Whether every rank finds what every other reads and writes; the answer is the same on all of them.
-inline bool is_visible(const Seat& seat, const Round& round, std::size_t bytes) noexcept {
+/// One call of ranks of several hosts that see each other's memory within each: a round of this host's, and messages
+/// for the rest.
+struct Across {
+    const Call& call;
+    Round& round;
+
+    /// A member's input, or null where it is on another host.
+    template <class T>
+    const T* input(std::size_t member) const noexcept {
+        const Group::Home home = call.group.homes[member];
+        return home.host == call.group.host ? round.input<T>(home.place) : nullptr;
+    }
+};
+
+/// Whether every rank of this host finds what every other reads and writes; the answer is the same on all of them.
+inline bool is_visible(const Seat& seat, const Round& round, std::size_t bytes, bool outputs) noexcept {
     if (round.carried() || round.size() == 1) { return true; }
     for (std::size_t q = 0; q < round.size(); ++q) {
         const auto& theirs = round.call(q);
         if (seat.find(q, theirs.input, bytes) == nullptr) { return false; }
-        if (theirs.output != nullptr && seat.find(q, theirs.output, 0) == nullptr) { return false; }
+        if (outputs && theirs.output != nullptr && seat.find(q, theirs.output, 0) == nullptr) { return false; }
     }
     return true;
 }
 
-/// A collective with `bytes` bytes of input, which peers read, and an output that they write, or none. `body` moves
-/// the data: body(round) between ranks of one host that see it, body(call) by messages. One that takes no round
-/// always does.
+/// A collective with `bytes` bytes of input, which peers read, and an output that they may read and write, or none.
+/// `body` moves the data: body(round) between ranks of one host that see it, body(across) between ranks of several
+/// that do within each, body(call) by messages. One that takes no round always does.
 template <class Body>
 void collective(Call& call, const void* input, std::size_t bytes, void* output, const Body& body) {
+    call.sequence = call.group.calls++;
+    constexpr bool reads_peers = std::is_invocable_v<const Body&, const Round&>;
     if (call.group.block == nullptr) {
-        enter(call);
+        if (call.group.size() > 1 && call.world.options().compare_calls) { compare(call, true); }
     } else {
-        call.sequence = call.group.calls++;
         const shardkit::Call shown{call.signature, 0, call.where, call.subject};
         const Seat seat(call);
         Round round(seat, shown, input, bytes, output);
-        if (!round.agreed()) { round.leave_and_throw(); }
-        if constexpr (std::is_invocable_v<const Body&, const Round&>) {
-            if (is_visible(seat, round, bytes)) {
-                body(static_cast<const Round&>(round));
+        const bool spans = call.group.spans_hosts();
+        if (!spans && !round.agreed()) { round.leave_and_throw(); }
+        bool visible = round.agreed() && reads_peers &&
+                       is_visible(seat, round, bytes, spans || call.signature.verb == Verb::all_reduce);
+        if (spans) { visible = compare(call, visible) && !round.carried(); }
+        if constexpr (reads_peers) {
+            if (visible) {
+                if (spans) {
+                    body(static_cast<const Across&>(Across{call, round}));
+                } else {
+                    body(static_cast<const Round&>(round));
+                }
                 round.leave();
                 return;
             }

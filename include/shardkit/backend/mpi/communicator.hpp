@@ -57,6 +57,10 @@ class Communicator {
     HostBuffer<T> buffer(std::size_t n) const {
         return world_->buffer<T>(n);
     }
+    /// The most bytes that this rank's buffers have had in its window at once; 0 where memory is not shared.
+    std::size_t most_window_bytes() const {
+        return world_->shares_memory() ? world_->host().window()->most_held() : 0;
+    }
 
     Communicator split(std::size_t color, std::size_t key, std::string_view axes, const shardkit::Call& what) const {
         detail::Group* made = nullptr;
@@ -67,8 +71,8 @@ class Communicator {
 
     void barrier(const Stream& stream, const shardkit::Call& what) const {
         run(what, stream, nothing, [](const auto& way) {
-            if constexpr (by_messages<decltype(way)>) {
-                if (way.world.options().compare_calls) { return; }  // a barrier already
+            if constexpr (std::is_same_v<std::remove_cvref_t<decltype(way)>, detail::Call>) {
+                if (way.group.block != nullptr || way.world.options().compare_calls) { return; }  // a barrier already
                 way.world.complete(way, "MPI_Ibarrier",
                                    [&](MPI_Request* request) { return MPI_Ibarrier(way.group.comm, request); });
             }
@@ -100,10 +104,10 @@ class Communicator {
     std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
                            const shardkit::Call& what) const {
         run_sum(what, stream, {input.data(), input.size_bytes(), output.data()}, [=](const auto& way) {
-            if constexpr (by_messages<decltype(way)>) {
-                Sums::template all_reduce<In, Out>(way, op, input.data(), input.size(), output.data());
-            } else {
+            if constexpr (in_one_host<decltype(way)>) {
                 shared::detail::all_reduce<In>(way, op, input.size(), output.data());
+            } else {
+                Sums::template all_reduce<In, Out>(way, op, input.data(), input.size(), output.data());
             }
         });
         return Sums::template moved_by_all_reduce<In, Out>(*world_, *group_, op, input.size());
@@ -155,9 +159,9 @@ class Communicator {
         void* output = nullptr;
     };
     static constexpr Shown nothing{};
-    /// Of a body's argument: a Call, or else the Round of ranks that see each other's memory.
+    /// Of a body's argument: the Round of ranks that see each other's memory, or else an Across or a Call.
     template <class Way>
-    static constexpr bool by_messages = std::is_same_v<std::remove_cvref_t<Way>, detail::Call>;
+    static constexpr bool in_one_host = std::is_same_v<std::remove_cvref_t<Way>, detail::Round>;
 
     /// Everything that collectives have in common; `body` moves the data, see detail::collective.
     template <class Body>
@@ -189,7 +193,7 @@ class Communicator {
 
     template <class T>
     void gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
-        run(what, stream, {shard, full.size() / size() * sizeof(T), nullptr},
+        run(what, stream, {shard, full.size() / size() * sizeof(T), full.data()},
             [=](const auto& way) { detail::all_gather(way, shard, full); });
     }
 
@@ -198,10 +202,10 @@ class Communicator {
                         const shardkit::Call& what) const {
         const std::size_t k = full.size() / size();
         run_sum(what, stream, {full.data(), full.size_bytes(), nullptr}, [=](const auto& way) {
-            if constexpr (by_messages<decltype(way)>) {
-                Sums::template reduce_scatter<In, Out>(way, op, full.data(), k, shard);
-            } else {
+            if constexpr (in_one_host<decltype(way)>) {
                 shared::detail::reduce_scatter(way, op, full, shard);
+            } else {
+                Sums::template reduce_scatter<In, Out>(way, op, full.data(), k, shard);
             }
         });
         return Sums::template moved_by_reduce_scatter<In, Out>(*group_, op, k);

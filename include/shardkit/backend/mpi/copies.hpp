@@ -5,6 +5,7 @@
 #include <span>
 
 #include <shardkit/backend/host/copy_elements.hpp>
+#include <shardkit/backend/mpi/across.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/collective.hpp>
 #include <shardkit/backend/mpi/world.hpp>

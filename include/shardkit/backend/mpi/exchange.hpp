@@ -8,6 +8,7 @@
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
+#include <shardkit/backend/mpi/across.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/collective.hpp>
 #include <shardkit/backend/mpi/group.hpp>
@@ -34,7 +35,15 @@ struct Exchange {
     template <class In, class Out>
     static void reduce_scatter(const detail::Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
         const auto piece = [&](std::size_t rank) { return host::detail::Chunk{rank * k, (rank + 1) * k}; };
-        reduce_own_piece<In, Out>(call, op, full, piece, shard);
+        const auto nobody = [](std::size_t) { return static_cast<const In*>(nullptr); };
+        reduce_own_piece<In, Out>(call, op, full, piece, nobody, shard);
+    }
+    /// The same where each host's ranks read each other.
+    template <class In, class Out>
+    static void reduce_scatter(const detail::Across& way, ReduceOp op, const In* full, std::size_t k, Out* shard) {
+        const auto piece = [&](std::size_t rank) { return host::detail::Chunk{rank * k, (rank + 1) * k}; };
+        const auto seen = [&](std::size_t rank) { return way.input<In>(rank); };
+        reduce_own_piece<In, Out>(way.call, op, full, piece, seen, shard);
     }
     /// Bytes that this rank receives then.
     template <class In, class Out>
@@ -55,7 +64,8 @@ struct Exchange {
             const auto part = static_cast<std::size_t>(size);
             const auto piece = [&](std::size_t rank) { return piece_of<In, Out>(part, rank, ranks); };
             const host::detail::Chunk own = piece(call.group.rank);
-            reduce_own_piece<In, Out>(call, op, input + at, piece, output + at + own.begin);
+            const auto nobody = [](std::size_t) { return static_cast<const In*>(nullptr); };
+            reduce_own_piece<In, Out>(call, op, input + at, piece, nobody, output + at + own.begin);
             int* const sizes = call.world.counts().data();
             int* const begins = sizes + ranks;
             for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -67,6 +77,15 @@ struct Exchange {
                                        detail::datatype<Out>(), call.group.comm, request);
             });
         });
+    }
+    /// The same where each host's ranks read each other, of more than what travels with a call.
+    template <class In, class Out>
+    static void all_reduce(const detail::Across& way, ReduceOp op, const In* input, std::size_t count, Out* output) {
+        const std::size_t ranks = way.call.group.size();
+        const auto piece = [&](std::size_t rank) { return piece_of<In, Out>(count, rank, ranks); };
+        const auto seen = [&](std::size_t rank) { return way.input<In>(rank); };
+        reduce_own_piece<In, Out>(way.call, op, input, piece, seen, output + piece(way.call.group.rank).begin);
+        detail::spread(way, output, piece);
     }
     /// Bytes that this rank receives then.
     template <class In, class Out>
@@ -112,10 +131,11 @@ struct Exchange {
             host::detail::Result<Out>{output});
     }
 
-    /// Reduces this rank's piece of all ranks' `full` into `result`. piece_of(q) is the range that rank q reduces.
-    /// Blocks are received into one half of the staging memory while the other half is added up.
-    template <class In, class Out, class PieceOf>
-    static void reduce_own_piece(const detail::Call& call, ReduceOp op, const In* full, PieceOf piece_of,
+    /// Reduces this rank's piece of all ranks' `full` into `result`. piece_of(q) is the range that rank q reduces,
+    /// seen(q) rank q's `full` where this rank reads it itself, else null: then messages go to and from q. Blocks are
+    /// received into one half of the staging memory while the other half is added up.
+    template <class In, class Out, class PieceOf, class Seen>
+    static void reduce_own_piece(const detail::Call& call, ReduceOp op, const In* full, PieceOf piece_of, Seen seen,
                                  Out* result) {
         const std::size_t ranks = call.group.size();
         const std::size_t self = call.group.rank;
@@ -144,13 +164,13 @@ struct Exchange {
             for (std::size_t step = 1; step < ranks; ++step) {
                 const std::size_t from = (self + ranks - step) % ranks;
                 const std::size_t to = (self + step) % ranks;
-                if (const std::size_t size = size_in(round, own); size > 0) {
+                if (const std::size_t size = size_in(round, own); size > 0 && seen(from) == nullptr) {
                     call.check(MPI_Irecv(staged(round, from), static_cast<int>(size), detail::datatype<In>(),
                                          static_cast<int>(from), tag, call.group.comm, &slots[2 * step - 2]),
                                "MPI_Irecv");
                 }
                 const host::detail::Chunk theirs = piece_of(to);
-                if (const std::size_t size = size_in(round, theirs); size > 0) {
+                if (const std::size_t size = size_in(round, theirs); size > 0 && seen(to) == nullptr) {
                     call.check(
                         MPI_Isend(full + theirs.begin + round * block, static_cast<int>(size), detail::datatype<In>(),
                                   static_cast<int>(to), tag, call.group.comm, &slots[2 * step - 1]),
@@ -166,7 +186,10 @@ struct Exchange {
             const std::size_t at = round * block;
             host::detail::reduce_in_rank_order<In, Out>(
                 op, ranks, size_in(round, own),
-                [&](std::size_t rank) { return rank == self ? full + own.begin + at : staged(round, rank); },
+                [&](std::size_t rank) {
+                    const In* const theirs = rank == self ? full : seen(rank);
+                    return theirs != nullptr ? theirs + own.begin + at : staged(round, rank);
+                },
                 host::detail::Result<Out>{result + at});
         }
     }

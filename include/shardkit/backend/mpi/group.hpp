@@ -57,15 +57,27 @@ struct Group {
     std::uint64_t number = 0;  ///< the same on all members, and no other group's
     std::size_t rank = 0;
     std::vector<std::size_t> world_ranks;
-    std::uint64_t calls = 0;     ///< collectives that this rank has entered
-    HostBlock* block = nullptr;  ///< where its ranks meet, if they share a host's memory
+    std::uint64_t calls = 0;  ///< collectives that this rank has entered
+
+    HostBlock* block = nullptr;  ///< where the members of this host meet, if they share its memory
+    /// The members by host, in their order, and where each of them is; this rank: at `place` of hosts[host].
+    std::vector<std::vector<std::size_t>> hosts;
+    struct Home {
+        std::size_t host;
+        std::size_t place;
+    };
+    std::vector<Home> homes;
+    std::size_t host = 0;
+    std::size_t place = 0;
+    const std::vector<std::size_t>& neighbours() const noexcept { return hosts[host]; }
+    bool spans_hosts() const noexcept { return hosts.size() > 1; }
     /// Held by this rank's communicators too: without any, the group may be given out again.
     std::shared_ptr<const char> handles = std::make_shared<const char>();
     bool is_idle() const noexcept { return handles.use_count() == 1; }
 
-    /// The digest of the call and its complement, reduced over the ranks. Here, because a reduction that is given
-    /// up still writes to it.
-    std::array<std::uint64_t, 2> digest{};
+    /// The digest of the call, its complement and a flag, reduced over the ranks. Here, because a reduction that is
+    /// given up still writes to it.
+    std::array<std::uint64_t, 3> digest{};
 
     /// Room for the `count` records of a gather among the ranks; here for the same reason.
     template <class Record>

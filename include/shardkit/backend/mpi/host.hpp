@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <sys/stat.h>
 #endif
 
+#include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/process_word.hpp>
 #include <shardkit/backend/mpi/window.hpp>
 #include <shardkit/backend/shared/round.hpp>
@@ -116,6 +118,22 @@ class Host {
 
     bool shares_memory() const noexcept { return window_ != nullptr; }
     const std::shared_ptr<Window>& window() const noexcept { return window_; }
+    /// Sorts the members of a group by host.
+    void sort(Group& group) const {
+        std::vector<std::uint64_t> seen;
+        for (std::size_t member = 0; member < group.size(); ++member) {
+            const std::uint64_t of = hosts_[group.world_ranks[member]];
+            const auto found = static_cast<std::size_t>(std::find(seen.begin(), seen.end(), of) - seen.begin());
+            if (found == seen.size()) {
+                seen.push_back(of);
+                group.hosts.emplace_back();
+            }
+            group.homes.push_back({found, group.hosts[found].size()});
+            group.hosts[found].push_back(member);
+        }
+        group.host = group.homes[group.rank].host;
+        group.place = group.homes[group.rank].place;
+    }
     bool is_here(std::size_t rank) const noexcept { return hosts_[rank] == hosts_[self_]; }
     std::size_t ranks() const noexcept { return ranks_; }
     /// Processors that the ranks of this host may use, together.

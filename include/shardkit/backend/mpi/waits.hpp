@@ -61,7 +61,7 @@ class Waits {
             try {
                 seen = word.block(target, [&] { watch.look(); });
             } catch (...) {
-                call.group.block->note_given_up(call.group.rank);
+                call.group.block->note_given_up(call.group.place);
                 // The last one may have come in this moment.
                 if (word.give_up(target) != shared::detail::Progress::reached) { throw; }
                 return;
@@ -76,7 +76,7 @@ class Waits {
         try {
             word.wait_for_exit(target, word_spins_, [&] { watch.look(); });
         } catch (...) {
-            call.group.block->note_given_up(call.group.rank);
+            call.group.block->note_given_up(call.group.place);
             word.poison();
             throw;
         }
@@ -84,7 +84,7 @@ class Waits {
     [[noreturn]] void throw_given_up(const Call& call) {
         // Why it has, if this rank can see that.
         Watch(call, {}, farewells_, host_, options_).look();
-        const std::size_t peer = call.group.world_ranks[call.group.block->who_gave_up()];
+        const std::size_t peer = call.group.world_ranks[call.group.neighbours()[call.group.block->who_gave_up()]];
         throw PeerError("mpi", call.doing(), peer,
                         shardkit::detail::concat("rank ", peer, " has given up waiting for a rank of this group"),
                         call.where);

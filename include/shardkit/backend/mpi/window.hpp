@@ -163,7 +163,7 @@ class Window {
             release(*offset);
             return nullptr;
         }
-        held_ += whole;
+        held_ += bytes;
         most_held_ = std::max(most_held_, held_);
         // They are zero; so that they are near this thread, and in its page table before they are used.
         std::memset(mapping_.data() + *offset, 0, bytes);
@@ -172,10 +172,11 @@ class Window {
         return nullptr;
 #endif
     }
-    /// @pre `memory` came from `take`
-    void give_back(const void* memory) noexcept {
+    /// @pre `memory` came from `take(bytes)`
+    void give_back(const void* memory, std::size_t bytes) noexcept {
         const std::lock_guard lock(mutex_);
-        held_ -= release(static_cast<std::size_t>(static_cast<const std::byte*>(memory) - mapping_.data()));
+        release(static_cast<std::size_t>(static_cast<const std::byte*>(memory) - mapping_.data()));
+        held_ -= bytes;
     }
 
     /// The most bytes that were handed out at once.
@@ -185,13 +186,12 @@ class Window {
     }
 
   private:
-    std::size_t release(std::size_t offset) noexcept {
-        const std::size_t bytes = pieces_.give_back(offset);
+    void release(std::size_t offset) noexcept {
+        [[maybe_unused]] const std::size_t bytes = pieces_.give_back(offset);
 #if defined(__linux__)
         fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                   static_cast<off_t>(bytes));
 #endif
-        return bytes;
     }
 
     Descriptor file_;

@@ -140,36 +140,41 @@ class World : detail::Waits {
     std::span<std::uint8_t> staging() const noexcept { return staging_.span(); }
     std::span<int> counts() noexcept { return counts_; }
 
+    /// Whether ranks of one host read and write each other's buffers; the same on all ranks.
+    bool shares_memory() const noexcept { return host().shares_memory(); }
     /// Zeroed memory that the ranks of this host see, or, where there is none, this process's own.
     template <Element T>
     HostBuffer<T> buffer(std::size_t size) const {
         if (const auto& window = host_.window(); window && size > 0 && size <= window->bytes() / sizeof(T)) {
             if (void* const memory = window->take(size * sizeof(T))) {
                 return HostBuffer<T>(
-                    std::shared_ptr<T>(static_cast<T*>(memory), [window](T* at) { window->give_back(at); }), size);
+                    std::shared_ptr<T>(static_cast<T*>(memory),
+                                       [window, size](T* at) { window->give_back(at, size * sizeof(T)); }),
+                    size);
             }
         }
         return HostBuffer<T>(size);
     }
 
-    /// Collective over the call's group, which is new: makes the place where its ranks meet, if they share memory.
+    /// Collective over the call's group, which is new: makes the places where its ranks meet, if they share memory.
     void meet(const detail::Call& call) {
         detail::Group& group = call.group;
-        const auto here = [&](std::size_t rank) { return host_.is_here(rank); };
-        if (!host_.shares_memory() || !std::all_of(group.world_ranks.begin(), group.world_ranks.end(), here)) {
-            return;
-        }
+        if (!host_.shares_memory()) { return; }
+        host_.sort(group);
         std::uint64_t offset = 0;  // and 1
-        if (group.rank == 0) {
-            const std::size_t bytes = detail::HostBlock::bytes(group.size());
-            if (void* const memory = host_.window()->take(bytes)) {
-                detail::HostBlock::make(memory, group.size());
+        if (group.place == 0) {
+            const std::size_t members = group.neighbours().size();
+            if (void* const memory = host_.window()->take(detail::HostBlock::bytes(members))) {
+                detail::HostBlock::make(memory, members);
                 offset = static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - host_.window()->data()) + 1;
             }
         }
-        offset = gather(call, offset).front();
-        if (offset == 0) { return; }
-        group.block = reinterpret_cast<detail::HostBlock*>(host_.at(group.world_ranks.front(), offset - 1));
+        const std::vector<std::uint64_t> offsets = gather(call, offset);
+        for (const auto& members : group.hosts) {
+            if (offsets[members.front()] == 0) { return; }
+        }
+        const std::size_t first = group.neighbours().front();
+        group.block = reinterpret_cast<detail::HostBlock*>(host_.at(group.world_ranks[first], offsets[first] - 1));
     }
 
   private:

@@ -105,9 +105,16 @@ class Round {
     /// Whether the inputs travel with the calls; once agreed, the same on all ranks.
     bool carried() const noexcept { return carried_; }
 
+    /// Returns when all have come so far: what they wrote before is there for all.
+    void meet() {
+        const std::uint32_t complete = next_phase();
+        seat_.word().leave(complete);
+        seat_.wait_for_exit(call_, complete);
+        own_.target = complete;
+    }
     /// After this the peers no longer look at this rank's memory, nor this rank at theirs.
     void leave() {
-        if (!carried_) { wait_for_exit(); }
+        if (!carried_) { meet(); }
     }
 
     /// The first two ranks whose calls differ, and this one.
@@ -121,18 +128,11 @@ class Round {
     /// Leaves, then says who disagrees about what.
     [[noreturn]] void leave_and_throw() {
         const Disagreement found{sequence_, other_, call(0), call(other_), call(seat_.rank())};
-        wait_for_exit();
+        meet();
         seat_.throw_disagreement(found);
     }
 
   private:
-    void wait_for_exit() {
-        const std::uint32_t complete = next_phase();
-        seat_.word().leave(complete);
-        seat_.wait_for_exit(call_, complete);
-        own_.target = complete;
-    }
-
     std::uint32_t next_phase() const noexcept {
         return Seat::Word::advanced(own_.target, static_cast<std::uint32_t>(size_));
     }
