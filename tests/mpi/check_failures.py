@@ -49,7 +49,7 @@ CASES = [
     ("plain_init", [], ["rank RANK: the sum is 3"], True),
 ]
 # A killed process is found out by its peers, if the launcher lets them live so long.
-PATIENT_ENVIRONMENT = dict(os.environ, OMPI_MCA_odls_base_sigkill_timeout="4")
+PATIENT_ENVIRONMENT = dict(os.environ, OMPI_MCA_odls_base_sigkill_timeout="1")
 PATIENT_FLAGS = ["-disable-auto-cleanup"] if "mpich" in LAUNCHER[0] else []
 STACK_TRACES = ("received signal", "terminate called", "backtrace")
 # Memory in use would be freed: ended by abort(), of which MPI prints where it was called.

@@ -56,7 +56,7 @@ struct alignas(shared::detail::padding) HostBlock {
 struct HostRecord {
     std::uint64_t host = 0;  ///< of a running system and a name space of its processes
 #if defined(__linux__)
-    cpu_set_t processors;
+    cpu_set_t processors{};
 #endif
 
     /// `part`: ranks of one host with different parts are taken to be of different hosts.
