@@ -57,7 +57,7 @@ struct Job {
         const std::span<float> to(out);
         barrier(group, {});
         all_gather(group, from.first(128), to.first(n * 128), {});
-        all_to_all(group, from.first(n * 128), to.first(n * 128), {});
+        all_to_all(group, from.first(384), to.first(384), {});
         broadcast(group, to.first(128), 0, {});
         // The sizes are such that staging memory takes each in some rounds, every rank in as many, and one all-reduce
         // travels with the call.
