@@ -12,8 +12,7 @@ namespace {
 void all_reduce(TheoryOfVerb& sum, double addends, double result, double ranks,
                 const shardkit::EngineTraits& engine) {
     if (ranks < 2) { return; }
-    const bool gathered = addends <= static_cast<double>(engine.gathered_all_reduce_addends) ||
-                          addends * ranks <= static_cast<double>(engine.gathered_all_reduce_bytes);
+    const bool gathered = addends <= static_cast<double>(engine.gathered_all_reduce_addends);
     sum.calls += 1;
     sum.bytes += gathered ? addends * (ranks - 1) : (addends + result) * (ranks - 1) / ranks;
 }

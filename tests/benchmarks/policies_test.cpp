@@ -69,7 +69,8 @@ TEST_CASE("theory: cp holds replicas of shards, tp copies") {
           3 * 4 * numel / 2 + across_cp + 2 * 32 * 3.0 / 4);
     CHECK(bytes_of(o, {2, 2, 1}, program::PolicyKind::full_shard) == 3 * 4 * numel / 2 + 2 * 32 * 3.0 / 4);
     CHECK(bytes_of(o, {1, 1, 1}, program::PolicyKind::full_shard) == 0);
-    const Theory gathered = theory(o, {2, 1, 1}, program::PolicyKind::full_shard, {.gathered_all_reduce_bytes = 64});
+    const Theory gathered =
+        theory(o, {2, 1, 1}, program::PolicyKind::full_shard, {.gathered_all_reduce_addends = 32});
     CHECK(gathered[2].bytes == 32);
     const Theory counted = theory(o, {2, 1, 1}, program::PolicyKind::full_shard, {});
     CHECK(counted[0].calls == 4);

@@ -24,11 +24,9 @@ struct EngineTraits {
     bool sums_travel_widened = false;
     /// An all_reduce is gathered by every rank, who all add it, up to so many bytes of addends of each rank.
     std::size_t gathered_all_reduce_addends = 0;
-    /// The same, up to so many bytes over all ranks.
-    std::size_t gathered_all_reduce_bytes = 0;
 
-    constexpr bool gathers_all_reduce(std::size_t addends, std::size_t ranks) const noexcept {
-        return addends <= gathered_all_reduce_addends || addends * ranks <= gathered_all_reduce_bytes;
+    constexpr bool gathers_all_reduce(std::size_t addends) const noexcept {
+        return addends <= gathered_all_reduce_addends;
     }
 
     friend constexpr bool operator==(const EngineTraits&, const EngineTraits&) noexcept = default;
@@ -48,7 +46,7 @@ constexpr EngineTraits engine_traits() noexcept {
 /// parts that are then gathered, or, where it is small and the engine does that, gathered by everybody.
 constexpr std::uint64_t all_reduce_moved(std::uint64_t addends, std::uint64_t result, std::uint64_t ranks,
                                          const EngineTraits& engine = {}) noexcept {
-    if (engine.gathers_all_reduce(addends, ranks)) { return addends * (ranks - 1); }
+    if (engine.gathers_all_reduce(addends)) { return addends * (ranks - 1); }
     return part_from_peers(addends, ranks) + part_from_peers(result, ranks);
 }
 
