@@ -13,6 +13,7 @@
 #include <shardkit/schedule/record.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/schedule_table.hpp>
+#include <shardkit/schedule/schedule_trace.hpp>
 #include <shardkit/schedule/simulate.hpp>
 
 #include <shardkit/detail/show_macros.inc>

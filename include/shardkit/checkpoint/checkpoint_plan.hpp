@@ -15,12 +15,12 @@
 #include <shardkit/checkpoint/checkpoint_state.hpp>
 #include <shardkit/checkpoint/convert_elements.hpp>
 #include <shardkit/checkpoint/crc32c.hpp>
-#include <shardkit/checkpoint/json_writer.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/checkpoint/saved_group.hpp>
 #include <shardkit/checkpoint/stored_as.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 

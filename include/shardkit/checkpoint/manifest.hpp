@@ -12,8 +12,8 @@
 
 #include <shardkit/checkpoint/crc32c.hpp>
 #include <shardkit/checkpoint/json_reader.hpp>
-#include <shardkit/checkpoint/json_writer.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/json_string.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::detail {

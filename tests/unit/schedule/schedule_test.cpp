@@ -286,6 +286,30 @@ TEST_CASE("seconds of a step by hand: gathers and reductions of one second") {
     CHECK_THROWS_AS(static_cast<void>(sk::simulate(step(), pair, two_ranks, {})), std::invalid_argument);
 }
 
+TEST_CASE("a simulated step is a trace with a track for each lane") {
+    auto named = pair;
+    named[0].path = "a \"quoted\"\n\\";
+    const sk::Schedule step = sk::layered_step(pair, {.norms = 0});
+    const std::string trace = sk::schedule_trace(step, named, time(step));
+    CHECK(
+        trace.starts_with("{\"traceEvents\": [\n"
+                          R"({"name": "thread_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": "compute"}},)"
+                          "\n"));
+    // Two passes of a, one of b with both, three gathers and two reductions take time.
+    std::size_t slices = 0;
+    for (std::size_t at = trace.find("\"X\""); at != std::string::npos; at = trace.find("\"X\"", at + 1)) {
+        ++slices;
+    }
+    CHECK(slices == 8);
+    CHECK(trace.find(R"({"name": "gather of 'b', microbatch 0", "ph": "X", "pid": 0, "tid": 1, "ts": 2000000.000, )"
+                     R"("dur": 1000000.000},)") != std::string::npos);
+    CHECK(
+        trace.find(R"({"name": "close of 'a \"quoted\"\u000a\\', microbatch 0", "ph": "X", "pid": 0, "tid": 0, )") !=
+        std::string::npos);
+    CHECK(trace.ends_with("}\n]}\n"));
+    CHECK_THROWS_AS(static_cast<void>(sk::schedule_trace(sk::Schedule{}, named, time(step))), std::invalid_argument);
+}
+
 TEST_CASE("two schedules differ by what was moved, added and left out") {
     const sk::Schedule before = plain();
     const auto some = std::array{full[0], full[1]};
