@@ -16,11 +16,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     flags.add("--rounds", "N", "rounds in which everything has its turn; the median is reported [15]");
     flags.add("--folder", "PATH", "where a folder for the files is made, and removed at the end [TMPDIR, or /tmp]");
     flags.add("--json", "FILE", "write the results as one JSON object");
-    flags.parse(count, arguments);
-    if (!flags.help().empty()) {
-        help = flags.help();
-        return std::nullopt;
-    }
+    if (!flags.parse(count, arguments, help)) { return std::nullopt; }
     Options o;
     program::read_count(flags, "--ranks", o.ranks, 1, 64);
     program::read_name(flags, "--policy", policy_names, o.policy);

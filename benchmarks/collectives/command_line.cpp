@@ -106,11 +106,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
         "Times the communication verbs of shardkit, and a copy of the same bytes beside each of them.",
         "collectives");
     add_flags(flags);
-    flags.parse(count, arguments);
-    if (!flags.help().empty()) {
-        help = flags.help();
-        return std::nullopt;
-    }
+    if (!flags.parse(count, arguments, help)) { return std::nullopt; }
 
     Options o;
     read_ranks(flags, o, processes);

@@ -66,11 +66,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::Flags flags("Times the element-wise kernels of shardkit, and a copy of the same bytes beside each.",
                          "kernels");
     add_flags(flags);
-    flags.parse(count, arguments);
-    if (!flags.help().empty()) {
-        help = flags.help();
-        return std::nullopt;
-    }
+    if (!flags.parse(count, arguments, help)) { return std::nullopt; }
 
     Options o;
     read_device(flags, o);

@@ -248,11 +248,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::Flags flags(
         "Times training steps of a sharded model under each policy, or predicts them for other meshes.", "policies");
     add_flags(flags);
-    flags.parse(count, arguments);
-    if (!flags.help().empty()) {
-        help = flags.help();
-        return std::nullopt;
-    }
+    if (!flags.parse(count, arguments, help)) { return std::nullopt; }
 
     Options o;
     read_ranks(flags, o, processes);

@@ -25,11 +25,15 @@ void Flags::add(const std::string& names, const std::string& value, const std::s
 
 void Flags::add_switch(const std::string& name, const std::string& help) { app_->cli.add_flag(name, help); }
 
-void Flags::parse(int count, const char* const* arguments) {
+bool Flags::parse(int count, const char* const* arguments, std::string& help) {
     CLI::App& cli = app_->cli;
     try {
         cli.parse(count, arguments);
-    } catch (const CLI::CallForHelp&) { help_ = cli.help(); } catch (const CLI::ExtrasError&) {
+        return true;
+    } catch (const CLI::CallForHelp&) {
+        help = cli.help();
+        return false;
+    } catch (const CLI::ExtrasError&) {
         const auto rest = cli.remaining();
         throw InputError("unknown argument '" + (rest.empty() ? "" : rest.front()) +
                          "': expected one of the flags that --help lists");

@@ -22,11 +22,9 @@ class Flags {
     /// A flag without a value; is_given tells.
     void add_switch(const std::string& name, const std::string& help);
 
+    /// @return false when help was asked for; its text is then in `help`
     /// @throws InputError for unknown flags, flags without a value and flags given twice
-    void parse(int count, const char* const* arguments);
-
-    /// The help text when it was asked for, else empty.
-    const std::string& help() const noexcept { return help_; }
+    bool parse(int count, const char* const* arguments, std::string& help);
 
     /// Calls f(flag, text) when the flag was given.
     template <class F>
@@ -39,7 +37,6 @@ class Flags {
     struct App;
     std::unique_ptr<App> app_;
     std::map<std::string, std::string> given_;
-    std::string help_;
 };
 
 }  // namespace program

@@ -23,11 +23,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
               "no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N [full_shard]");
     flags.add("--microbatches", "N", "forward and backward passes in the step [1]");
     flags.add("--out", "FILE.svg", "the picture");
-    flags.parse(count, arguments);
-    if (!flags.help().empty()) {
-        help = flags.help();
-        return std::nullopt;
-    }
+    if (!flags.parse(count, arguments, help)) { return std::nullopt; }
     if (!flags.is_given("--mesh")) {
         throw program::InputError("no --mesh: expected --mesh DPxTPxCP, for example 2x2x2");
     }

@@ -82,11 +82,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::Flags flags("Trains a byte-level GPT with sharded parameters, gradients and optimizer states.",
                          "train_gpt");
     add_flags(flags);
-    flags.parse(count, arguments);
-    if (!flags.help().empty()) {
-        help = flags.help();
-        return std::nullopt;
-    }
+    if (!flags.parse(count, arguments, help)) { return std::nullopt; }
 
     Options o;
     program::read_name(flags, "--engine", engine_names, o.engine);
