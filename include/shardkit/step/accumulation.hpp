@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include <shardkit/detail/consumable.hpp>
 #include <shardkit/step/gradients.hpp>
 #include <shardkit/step/groups.hpp>
 
@@ -96,19 +95,17 @@ namespace shardkit::inline SHARDKIT_BUILD {
 /// `add_zero` or `skip` says that it is meant.
 /// Order:   `add` runs the policy's reductions, so every data rank adds the same groups in the same order.
 template <class... T>
-class SHARDKIT_CONSUMABLE Accumulation {
+class Accumulation {
   public:
     /// @throws UsageError when another accumulation over one of the groups has not ended
-    [[nodiscard]] SHARDKIT_RETURNS_UNCONSUMED explicit Accumulation(const Groups<T...>& groups,
-                                                                    SourceLocation where = SourceLocation::current())
+    [[nodiscard]] explicit Accumulation(const Groups<T...>& groups, SourceLocation where = SourceLocation::current())
         : scope_(groups, where) {}
 
     /// A gradient handle of one microbatch for `layer`; the backward pass adds to its zeroed (or, where the
     /// policy adds unreduced gradients, running) values.
     /// @throws UsageError when the last handle was not added, or the layer is frozen or finished
     template <class Layer>
-    [[nodiscard]] SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto gradients(Layer& layer,
-                                                                   SourceLocation where = SourceLocation::current()) {
+    [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
         constexpr bool known = Groups<T...>::template contains<Layer>;
         static_assert(known, "Accumulation::gradients: this Sharded is not one of the accumulation's groups");
         if constexpr (known) {
@@ -122,9 +119,8 @@ class SHARDKIT_CONSUMABLE Accumulation {
     /// Microbatch::last the rest of the group's reduction runs too. Collective over the data ranks.
     /// @throws UsageError when the handle was added before; CommError when the engine fails
     template <class State, class AxisSet>
-    SHARDKIT_CALLABLE_WHEN_UNCONSUMED void add(Gradients<State, Partial<AxisSet>>&& handle,
-                                               Microbatch microbatch = Microbatch::more,
-                                               SourceLocation where = SourceLocation::current()) {
+    void add(Gradients<State, Partial<AxisSet>>&& handle, Microbatch microbatch = Microbatch::more,
+             SourceLocation where = SourceLocation::current()) {
         State* const state = detail::Access::release(handle);
         if (state == nullptr) {
             throw_usage_error(where, "Accumulation::add: this gradient handle was already added");
@@ -135,15 +131,15 @@ class SHARDKIT_CONSUMABLE Accumulation {
 
     /// A microbatch in which this rank did not use `layer`: adds zeros, so that the collective still runs.
     template <class Layer>
-    SHARDKIT_CALLABLE_WHEN_UNCONSUMED void add_zero(Layer& layer, Microbatch microbatch = Microbatch::more,
-                                                    SourceLocation where = SourceLocation::current()) {
+    void add_zero(Layer& layer, Microbatch microbatch = Microbatch::more,
+                  SourceLocation where = SourceLocation::current()) {
         add(gradients(layer, where), microbatch, where);
     }
 
     /// `layer` has no gradient in this step on any rank: no collective, and the optimizer leaves its
     /// parameters, states and step count alone (as PyTorch does for a gradient of None).
     template <class Layer>
-    SHARDKIT_CALLABLE_WHEN_UNCONSUMED void skip(Layer& layer, SourceLocation where = SourceLocation::current()) {
+    void skip(Layer& layer, SourceLocation where = SourceLocation::current()) {
         static_assert(Groups<T...>::template contains<Layer>,
                       "Accumulation::skip: this Sharded is not one of the accumulation's groups");
         auto& state = detail::Access::state(layer);

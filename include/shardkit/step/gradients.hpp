@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/consumable.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/sharded/sharded_state.hpp>
 
@@ -23,7 +22,7 @@ inline namespace SHARDKIT_BUILD {
 /// which axes they are still partial, so they fit neither an optimizer nor a norm; hand them back with
 /// `accumulation.add(std::move(gradients))`.
 template <class State, class Placement>
-class SHARDKIT_CONSUMABLE Gradients {
+class Gradients {
   public:
     using owed = typename Placement::owed;
 
@@ -41,7 +40,7 @@ class SHARDKIT_CONSUMABLE Gradients {
     /// The whole gradient of parameter P, in the gradient type; the backward pass adds to it.
     /// @throws UsageError after the handle was added
     template <class P>
-    SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto operator[](P) const {
+    auto operator[](P) const {
         constexpr bool in_group = State::Group::template contains<P>;
         static_assert(in_group, "Gradients: this parameter is not in the group");
         if constexpr (in_group) {
@@ -54,16 +53,14 @@ class SHARDKIT_CONSUMABLE Gradients {
     /// The whole gradient of the parameter of that name or number.
     /// @throws UsageError after the handle was added; std::invalid_argument when the group has no such parameter
     template <class NameOrNumber>
-    SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto view(const NameOrNumber& parameter,
-                                                SourceLocation where = SourceLocation::current()) const {
+    auto view(const NameOrNumber& parameter, SourceLocation where = SourceLocation::current()) const {
         if (state_ == nullptr) { throw_usage_error(where, "gradient handle used after it was added"); }
         return whole(state_->geometry().number_of(parameter, where));
     }
 
   private:
     friend detail::Access;
-    SHARDKIT_RETURNS_UNCONSUMED Gradients(State& state, SourceLocation taken) noexcept
-        : state_(&state), taken_(taken) {}
+    Gradients(State& state, SourceLocation taken) noexcept : state_(&state), taken_(taken) {}
     State* release() noexcept { return std::exchange(state_, nullptr); }
     auto whole(std::size_t parameter) const {
         return state_->view(parameter, state_->gradients().full().data(), state_->gradient_generation(), taken_);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <shardkit/core/elements.hpp>
-#include <shardkit/detail/consumable.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/divisor.hpp>
@@ -20,10 +19,9 @@ namespace shardkit::inline SHARDKIT_BUILD {
 /// The memory holds sums; one over the divisor and the loss scale is applied by every reader, so no accessor shows an
 /// undivided sum. Ends the step when it is consumed or destroyed.
 template <class... T>
-class SHARDKIT_CONSUMABLE Reduced {
+class Reduced {
   public:
-    SHARDKIT_CALLABLE_WHEN_UNCONSUMED const Groups<T...>& groups(
-        SourceLocation where = SourceLocation::current()) const {
+    const Groups<T...>& groups(SourceLocation where = SourceLocation::current()) const {
         if (!scope_.live()) {
             throw_usage_error(where, "reduced gradients used after an optimizer step consumed them");
         }
@@ -41,8 +39,8 @@ class SHARDKIT_CONSUMABLE Reduced {
     /// @throws std::invalid_argument when the size is not the parameter's, or the group has none of that name or
     ///         number; UsageError for a skipped or frozen group
     template <class Layer, class P, class Values>
-    SHARDKIT_CALLABLE_WHEN_UNCONSUMED void read_full(Layer& layer, const P& parameter, Values&& values,
-                                                     SourceLocation where = SourceLocation::current()) const {
+    void read_full(Layer& layer, const P& parameter, Values&& values,
+                   SourceLocation where = SourceLocation::current()) const {
         static_assert(detail::TargetRules<Values>::are_written);
         static_assert(Groups<T...>::template contains<Layer>,
                       "Reduced: this Sharded is not one of the model's groups");
@@ -58,8 +56,7 @@ class SHARDKIT_CONSUMABLE Reduced {
 
   private:
     friend detail::Access;
-    SHARDKIT_RETURNS_UNCONSUMED Reduced(detail::StepScope<T...> scope, double divisor,
-                                        LossScaleState* loss_scale) noexcept
+    Reduced(detail::StepScope<T...> scope, double divisor, LossScaleState* loss_scale) noexcept
         : scope_(std::move(scope)), divisor_(divisor), loss_scale_(loss_scale) {}
     /// In the engine's memory; null without one.
     LossScaleState* loss_scale() const noexcept { return loss_scale_; }
