@@ -204,12 +204,8 @@ class UpdateBatches {
         }
         own_.list(group, state, steps, taken);
     }
-    void prepare(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
-        for_each([&](auto& launches) { launches.prepare(context, updates, skip); });
-    }
-    void run(Context<Engine>& context, const Update* updates, const std::uint32_t* skip) {
-        for_each([&](auto& launches) { launches.run(context, updates, skip); });
-    }
+    void prepare(Context<Engine>& context, const Update* updates, const std::uint32_t* skip);
+    void run(Context<Engine>& context, const Update* updates, const std::uint32_t* skip);
 
   private:
     struct None {};
@@ -224,5 +220,19 @@ class UpdateBatches {
                        UpdateLaunches<Rule, Engine, Precision, typename Precision::Gather>, None>
         stored_;
 };
+
+// Out of the class, so that `extern template` keeps them out of a file.
+
+template <class Rule, class Engine, class Precision>
+void UpdateBatches<Rule, Engine, Precision>::prepare(Context<Engine>& context, const Update* updates,
+                                                     const std::uint32_t* skip) {
+    for_each([&](auto& launches) { launches.prepare(context, updates, skip); });
+}
+
+template <class Rule, class Engine, class Precision>
+void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const Update* updates,
+                                                 const std::uint32_t* skip) {
+    for_each([&](auto& launches) { launches.run(context, updates, skip); });
+}
 
 }  // namespace shardkit::detail

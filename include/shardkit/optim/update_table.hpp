@@ -33,25 +33,13 @@ class UpdateTable {
     /// Of all updates.
     std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(listed_hypers_.size()); }
     /// Once all groups are in, and before anything below.
-    void upload(Context<Engine>& context) {
-        groups_ = {context, std::span<const GroupUpdates>(listed_groups_)};
-        hypers_ = {context, std::span<const Hypers>(listed_hypers_)};
-        updates_ = {context, std::span<const Update>(std::vector<Update>(listed_hypers_.size()))};
-        taken_.assign(listed_groups_.size(), 0);
-    }
+    void upload(Context<Engine>& context);
 
     /// Says whether a group takes part in the step that begins.
     void take(std::size_t group, bool taken) noexcept { taken_[group] = taken ? 1 : 0; }
     /// Counts the step of the groups that take part, and makes their updates: one launch for each run of neighbours.
     void begin(const typename Engine::Stream& stream, const StepScalars* scalars,
-               const typename Rule::Options* options) {
-        const auto is_taken = [&](std::size_t group) { return taken_[group] != 0; };
-        for_each_run(0, taken_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
-            run_each<Engine>(
-                stream, end - begin,
-                BeginUpdates<Rule, A>{scalars, options, groups_.data() + begin, hypers_.data(), updates_.data()});
-        });
-    }
+               const typename Rule::Options* options);
 
     const Update* updates() const noexcept { return updates_.data(); }
     /// Steps that a group has taken. Waits for the compute stream.
@@ -81,5 +69,26 @@ class UpdateTable {
     EngineTable<Engine, Hypers> hypers_;
     EngineTable<Engine, Update> updates_;
 };
+
+// Out of the class, so that `extern template` keeps them out of a file.
+
+template <class Rule, class Engine, class A>
+void UpdateTable<Rule, Engine, A>::upload(Context<Engine>& context) {
+    groups_ = {context, std::span<const GroupUpdates>(listed_groups_)};
+    hypers_ = {context, std::span<const Hypers>(listed_hypers_)};
+    updates_ = {context, std::span<const Update>(std::vector<Update>(listed_hypers_.size()))};
+    taken_.assign(listed_groups_.size(), 0);
+}
+
+template <class Rule, class Engine, class A>
+void UpdateTable<Rule, Engine, A>::begin(const typename Engine::Stream& stream, const StepScalars* scalars,
+                                         const typename Rule::Options* options) {
+    const auto is_taken = [&](std::size_t group) { return taken_[group] != 0; };
+    for_each_run(0, taken_.size(), is_taken, [&](std::size_t begin, std::size_t end) {
+        run_each<Engine>(
+            stream, end - begin,
+            BeginUpdates<Rule, A>{scalars, options, groups_.data() + begin, hypers_.data(), updates_.data()});
+    });
+}
 
 }  // namespace shardkit::detail
