@@ -163,8 +163,6 @@ class Window {
             release(*offset);
             return nullptr;
         }
-        held_ += bytes;
-        most_held_ = std::max(most_held_, held_);
         // They are zero; so that they are near this thread, and in its page table before they are used.
         std::memset(mapping_.data() + *offset, 0, bytes);
         return mapping_.data() + *offset;
@@ -172,14 +170,23 @@ class Window {
         return nullptr;
 #endif
     }
-    /// @pre `memory` came from `take(bytes)`
+    /// The same for a buffer: it counts, and is given back.
+    void* take_buffer(std::size_t bytes) {
+        void* const memory = take(bytes);
+        if (memory == nullptr) { return nullptr; }
+        const std::lock_guard lock(mutex_);
+        held_ += bytes;
+        most_held_ = std::max(most_held_, held_);
+        return memory;
+    }
+    /// @pre `memory` came from `take_buffer(bytes)`
     void give_back(const void* memory, std::size_t bytes) noexcept {
         const std::lock_guard lock(mutex_);
         release(static_cast<std::size_t>(static_cast<const std::byte*>(memory) - mapping_.data()));
         held_ -= bytes;
     }
 
-    /// The most bytes that were handed out at once.
+    /// The most bytes that buffers had at once.
     std::size_t most_held() const {
         const std::lock_guard lock(mutex_);
         return most_held_;

@@ -146,7 +146,7 @@ class World : detail::Waits {
     template <Element T>
     HostBuffer<T> buffer(std::size_t size) const {
         if (const auto& window = host_.window(); window && size > 0 && size <= window->bytes() / sizeof(T)) {
-            if (void* const memory = window->take(size * sizeof(T))) {
+            if (void* const memory = window->take_buffer(size * sizeof(T))) {
                 return HostBuffer<T>(
                     std::shared_ptr<T>(static_cast<T*>(memory),
                                        [window, size](T* at) { window->give_back(at, size * sizeof(T)); }),
