@@ -164,9 +164,9 @@ inline bool is_visible(const Seat& seat, const Round& round, std::size_t bytes, 
 /// `body` moves the data: body(round) between ranks of one host that see it, body(across) between ranks of several
 /// that do within each, body(call) by messages. One that takes no round always does.
 template <class Body>
-void collective(Call& call, const void* input, std::size_t bytes, void* output, const Body& body) {
+void collective(Call& call, const void* input, std::size_t bytes, void* output, Body body) {
     call.sequence = call.group.calls++;
-    constexpr bool reads_peers = std::is_invocable_v<const Body&, const Round&>;
+    constexpr bool reads_peers = std::is_invocable_v<Body, const Round&>;
     if (call.group.block == nullptr) {
         if (call.group.size() > 1 && call.world.options().compare_calls) { compare(call, true); }
     } else {
