@@ -414,7 +414,8 @@ TEST_CASE("a group that is not the same on every rank is refused on every rank, 
     const std::string sizes = lists({{"w", {99}}}, {{"w", {100}}});
     CHECK(sizes.find("'b': rank 1 has 1 parameter of 100 elements (hash ") == 0);
     CHECK(sizes.find("), rank 0 has 1 parameter of 99 elements (hash ") != std::string::npos);
-    CHECK(sizes.find("), expected the same path, names, shapes, attributes and policy on every rank (") !=
+    CHECK(sizes.find(
+              "), expected the same path, names, shapes, attributes, policy, masters and seed on every rank (") !=
           std::string::npos);
     const std::string differs = "'b': rank 1 has 1 parameter of 6 elements";
     CHECK(lists({{"w", {6}}}, {{"v", {6}}}).find(differs) == 0);

@@ -39,7 +39,7 @@ inline void* allocate(std::size_t bytes, std::size_t alignment) {
     std::size_t space = bytes + alignment;
     place = std::align(alignment, bytes, place, space);
     ::new (static_cast<void*>(static_cast<std::byte*>(place) - sizeof(Header)))
-        Header{bytes, alignment >= 128 ? 1U : 0U, base};
+        Header{bytes & (~std::size_t{0} >> 1U), alignment >= 128 ? 1U : 0U, base};
     ++account.allocations;
     account.current += bytes;
     account.peak = std::max(account.peak, account.current);
