@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page's part for results of benchmarks/run collectives, and what they say about targets: sums of fp32 between
-threads, one on each processor."""
+threads or processes, one on each processor."""
 from collectives_charts import PLACEMENTS, bandwidth_chart, share_chart, who
 from figures import rough_size, size_text
 from peer_times import peer_times
@@ -22,13 +22,13 @@ def is_size(row, size, ranks):
 
 def evidence(result):
     ranks = result["group_size"]
-    if result["engine"] != "threads" or result["groups"] != 1 or ranks != result["machine"]["processors"]:
+    if result["engine"] not in ("threads", "mpi") or result["groups"] != 1 or ranks != result["machine"]["processors"]:
         return
     for row in result["rows"]:
         if row["type"] != "float" or row["redop"] not in (None, "sum"):
             continue
         for name, size in SIZES.items():
-            target = f"{row['verb']}_{name}_of_copy"
+            target = f"{result['engine']}_{row['verb']}_{name}_of_copy"
             if target not in BY_ID or not is_size(row, size, ranks):
                 continue
             for placement, words in WORDS.items():

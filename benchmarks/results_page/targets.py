@@ -39,8 +39,9 @@ class Evidence:
     what: str
 
 
-def of_copy(verb, size, share):
-    return Target(f"{verb}_{size}_of_copy", f"{verb} between threads, {size[:-3]} MiB: share of the copy",
+def of_copy(verb, size, share, engine="threads"):
+    between = {"threads": "threads", "mpi": "processes of one host"}[engine]
+    return Target(f"{engine}_{verb}_{size}_of_copy", f"{verb} between {between}, {size[:-3]} MiB: share of the copy",
                   at_least(share), COLLECTIVES)
 
 
@@ -56,6 +57,12 @@ TARGETS = (
     of_copy("all_reduce", "1MiB", 0.85),
     of_copy("reduce_scatter", "1MiB", 0.85),
     of_copy("all_gather", "1MiB", 0.85),
+    of_copy("all_reduce", "64MiB", 0.85, "mpi"),
+    of_copy("reduce_scatter", "64MiB", 0.85, "mpi"),
+    of_copy("all_gather", "64MiB", 0.85, "mpi"),
+    of_copy("all_reduce", "1MiB", 0.70, "mpi"),
+    of_copy("reduce_scatter", "1MiB", 0.70, "mpi"),
+    of_copy("all_gather", "1MiB", 0.70, "mpi"),
     of_openmpi("all_reduce", 4),
     of_openmpi("reduce_scatter", 8),
     of_openmpi("all_gather", 1.5),

@@ -175,7 +175,7 @@ def check_kinds(tree, found):
 
 def check_targets(tree, found):
     """The worst row of a file, the best file; what counts."""
-    name, collectives = "all_reduce_1MiB_of_copy", found["collectives"]
+    name, collectives = "threads_all_reduce_1MiB_of_copy", found["collectives"]
     tree.put(a=collectives)
     check_written(tree, "a target that is met")
     expect(tree.target(name)[:2] == ["0.900", "met"], "is met", tree.page())
@@ -189,7 +189,7 @@ def check_targets(tree, found):
     expect(len(lines) == 2 and all(line.startswith("table: error: a.json: target '") for line in lines),
            "all missed targets are named at once", str(lines))
     tree.put(a=twice, reasons={name: "the cache"})
-    check_refused(tree, "a reason for another target", "a.json", "all_gather_1MiB_of_copy", "0.700")
+    check_refused(tree, "a reason for another target", "a.json", "threads_all_gather_1MiB_of_copy", "0.700")
     other_type = copy.deepcopy(collectives)
     other_type["rows"] += [{**made, "type": "half"} for made in missed["rows"]]
     tree.put(a=other_type)
