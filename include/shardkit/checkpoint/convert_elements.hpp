@@ -4,9 +4,14 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
 
 #include <shardkit/checkpoint/safetensors.hpp>
 #include <shardkit/core/element.hpp>
+#include <shardkit/core/finite.hpp>
+#include <shardkit/detail/concat.hpp>
 
 namespace shardkit::detail {
 
@@ -32,20 +37,33 @@ class ElementConverter {
   public:
     /// @pre is_read(from), and a floating `to`
     ElementConverter(safetensors::DType from, ElementType to) noexcept : convert_(choose(from, to)) {}
-    /// Neither needs to be aligned.
-    void operator()(const std::byte* from, std::byte* to, std::size_t count) const { convert_(from, to, count); }
+    /// Neither needs to be aligned. @return how many: less than `count` where a finite element comes that is beyond
+    /// the range of the other type, and would be infinite
+    [[nodiscard]] std::size_t operator()(const std::byte* from, std::byte* to, std::size_t count) const {
+        return convert_(from, to, count);
+    }
 
   private:
-    using Convert = void (*)(const std::byte* from, std::byte* to, std::size_t count);
+    using Convert = std::size_t (*)(const std::byte* from, std::byte* to, std::size_t count);
+
+    /// Whether every finite element of From is one of To.
+    template <class From, class To>
+    static constexpr bool widens = std::is_same_v<From, To> || std::is_same_v<To, double> ||
+                                   (std::is_same_v<To, float> && sizeof(From) == 2);
 
     template <class From, class To>
-    static void convert(const std::byte* from, std::byte* to, std::size_t count) {
+    static std::size_t convert(const std::byte* from, std::byte* to, std::size_t count) {
         for (std::size_t i = 0; i < count; ++i) {
             From given{};
             std::memcpy(static_cast<void*>(&given), from + i * sizeof given, sizeof given);
-            const auto made = static_cast<To>(static_cast<Arithmetic<To>>(static_cast<Arithmetic<From>>(given)));
+            const auto number = static_cast<Arithmetic<From>>(given);
+            const auto made = static_cast<To>(static_cast<Arithmetic<To>>(number));
+            if constexpr (!widens<From, To>) {
+                if (is_finite(number) && !is_finite(static_cast<Arithmetic<To>>(made))) { return i; }
+            }
             std::memcpy(to + i * sizeof made, static_cast<const void*>(&made), sizeof made);
         }
+        return count;
     }
     template <class From>
     static Convert choose(ElementType to) noexcept {
@@ -75,5 +93,10 @@ class ElementConverter {
 
     Convert convert_;
 };
+
+/// What an error says of a tensor with such an element.
+inline std::string out_of_range(std::string_view tensor, ElementType type) {
+    return concat("tensor '", tensor, "': a finite element is beyond the range of ", name(type));
+}
 
 }  // namespace shardkit::detail

@@ -64,6 +64,13 @@ class TensorReader {
     std::byte* host(std::size_t flat) const noexcept { return values_.on_host ? values_.memory(flat) : nullptr; }
     std::size_t file_size() const noexcept { return size_of(as_stored_.type); }
 
+    /// @throws FileError where a finite element would become infinite
+    void convert(const std::byte* from, std::byte* to, std::size_t count) const {
+        if (convert_(from, to, count) < count) {
+            throw FileError(file_.path(), out_of_range(as_stored_.name, values_.type), SourceLocation::current());
+        }
+    }
+
     /// Elements that follow each other in the file and in memory.
     void read_run(FileRange run, std::size_t flat, const std::vector<FileRange>& own, std::uint32_t& digest) const {
         std::vector<std::byte> staged;
@@ -75,7 +82,7 @@ class TensorReader {
                            const std::span<std::byte> bytes = same_ ? memory : std::span<std::byte>(staged);
                            file_.read(at, bytes);
                            add(digest, own, at, bytes);
-                           if (!same_) { convert_(staged.data(), memory.data(), elements); }
+                           if (!same_) { convert(staged.data(), memory.data(), elements); }
                        });
     }
     /// fill(elements before it, memory) for parts of the elements `flat`: their own memory, or what is copied there
@@ -122,7 +129,7 @@ class TensorReader {
                 file_.read(begin, bytes);
                 add(digest, own, begin, bytes);
                 converted.resize(places.size() * to_size);
-                convert_(bytes.data(), converted.data(), places.size());
+                convert(bytes.data(), converted.data(), places.size());
                 with_element_size(to_size, [&](auto element) {
                     as_stored_.order.for_each(places.begin, places.size(), [&](std::size_t place, std::size_t whole) {
                         // Of another rank's part, the index is past the end.

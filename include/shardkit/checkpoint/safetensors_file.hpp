@@ -115,7 +115,9 @@ class SafetensorsFile {
         for (std::size_t done = 0; done < values.size();) {
             const std::size_t now = std::min(buffer.size() / stored, values.size() - done);
             file_.read(begin + done * stored, std::span(buffer).first(now * stored), where);
-            convert(buffer.data(), to.data() + done * sizeof(T), now);
+            if (convert(buffer.data(), to.data() + done * sizeof(T), now) < now) {
+                throw FileError(path(), detail::out_of_range(tensor.name, element_type_of<T>), where);
+            }
             done += now;
         }
     }

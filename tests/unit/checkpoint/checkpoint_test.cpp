@@ -227,6 +227,43 @@ TEST_CASE("a 16-bit model with masters is loaded into other precisions and back"
     CHECK(contents(folder.file("again/step-00000001")) == mixed);
 }
 
+template <class T>
+struct Wider : sk::Param<"weight", T, 64> {};
+
+TEST_CASE("a value that the narrower type cannot hold is refused on every rank, and what was infinite stays so") {
+    const Folder folder;
+    using Half = sk::Precision<sk::fp16, sk::fp16, float, sk::fp16>;
+    for (const double largest : {65519.0, 65520.0, double{std::numeric_limits<float>::infinity()}}) {
+        CAPTURE(largest);
+        std::array<std::string, 2> told;
+        std::array<float, 2> seen{};
+        sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+            sk::Sharded<Wider<float>, sk::FullShard, sk::threads::Engine> full{rank, "layer"};
+            full.initialize([&](auto, auto, std::uint64_t i) { return i == 40 ? largest : 1.0; });
+            const auto model = sk::groups(full);
+            sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model}, {.replace = true});
+            sk::Sharded<Wider<sk::fp16>, sk::FullShard, sk::threads::Engine, Half> half{rank, "layer"};
+            const auto narrow = sk::groups(half);
+            sk::CheckpointState state{narrow};
+            told[rank.rank()] =
+                thrown_message<sk::FileError>([&] { sk::load(rank, folder.file("run/step-00000001"), state); });
+            const auto window = half.unshard();
+            seen[rank.rank()] = static_cast<float>(window[Wider<sk::fp16>{}][40]);
+        });
+        CHECK(told[0] == told[1]);
+        if (largest == 65520.0) {  // half way past the largest finite fp16
+            CHECK(told[0].find("tensor 'layer.weight': a finite element is beyond the range of fp16") !=
+                  std::string::npos);
+        } else {
+            CHECK(told[0] == "nothing was thrown");
+            CHECK(seen[0] == (largest == 65519.0 ? 65504.0F : std::numeric_limits<float>::infinity()));
+            CHECK(seen[1] == seen[0]);
+        }
+    }
+    const sk::SafetensorsFile file(folder.file("run/step-00000001/model.safetensors"));
+    CHECK(file.read<sk::bf16>("layer.weight").size() == 64);
+}
+
 TEST_CASE("names and orders of others") {
     const Folder folder;
     const sk::TensorNames names = [](std::string_view path, const sk::ParameterRecord& parameter) {
