@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include <doctest/doctest.h>
 #include <shardkit/backend/self/run.hpp>
@@ -23,7 +24,8 @@ struct SpoiledKernels : Engine::Kernels {
     static void update(const Engine::Stream& stream, std::span<const shardkit::UpdateRange> ranges,
                        const Update* updates, const std::uint32_t* skip, const Spans& spans) {
         Engine::Kernels::update(stream, ranges, updates, skip, spans);
-        spans.master[0] += 1;
+        auto& first = spans.master[0];
+        first = static_cast<std::remove_reference_t<decltype(first)>>(static_cast<float>(first) + 1);
         if (!spans.gathered.empty()) {
             spans.gathered[0] = static_cast<typename Spans::Gather>(static_cast<float>(spans.master[0]));
         }

@@ -146,7 +146,8 @@ __attribute__((target("avx512f,vpclmulqdq,sse4.2"))) inline std::uint32_t extend
     // A product of reversed bits is larger by x than theirs: 8 bits less but one. A lane's first half is 64 bits
     // ahead.
     constexpr auto times = [](std::size_t ahead) {
-        return static_cast<long long>(std::uint64_t{multiply(behind(0x80000000U, ahead - 1), 0x01000000U)} << 32U);
+        const std::uint64_t factor = std::uint64_t{multiply(behind(0x80000000U, ahead - 1), 0x01000000U)} << 32U;
+        return static_cast<long long>(factor);
     };
     constexpr Lanes factors{times(block + 8), times(block), times(block + 8), times(block),
                             times(block + 8), times(block), times(block + 8), times(block)};

@@ -101,7 +101,7 @@ constexpr std::uint64_t hash(const Schedule& schedule) noexcept {
 
 /// "gather of 'blocks.1', microbatch 0"
 inline std::string describe(const Op& op, std::span<const GroupDescription> groups) {
-    const std::string act(name(op.act));
+    std::string act(name(op.act));
     if (op.act == Act::norm) { return act; }
     std::string text = act + " of " +
                        (op.group < groups.size() ? detail::concat("'", groups[op.group].path, "'")
@@ -160,7 +160,7 @@ struct GroupRows {
 
 constexpr std::vector<GroupRows> rows_of(std::span<const GroupDescription> groups) {
     std::vector<GroupRows> rows;
-    for (const GroupDescription& group : groups) { rows.push_back(GroupRows(group)); }
+    for (const GroupDescription& group : groups) { rows.emplace_back(group); }
     return rows;
 }
 
