@@ -184,8 +184,8 @@ void add_norm_partials(const Groups<T...>& groups, Context<Engine>& context, con
     const auto for_each_state = [&](const auto& f) {
         groups.for_each([&](auto& layer) {
             auto& state = Access::state(layer);
-            using Held = std::remove_cvref_t<decltype(layer)>;
-            if constexpr (std::is_same_v<typename Held::Precision::Reduction, R>) {
+            // No alias: in a generic lambda it would shadow one of the user's.
+            if constexpr (std::is_same_v<typename std::remove_cvref_t<decltype(layer)>::Precision::Reduction, R>) {
                 if (state.trainable()) { f(state); }
             }
         });
