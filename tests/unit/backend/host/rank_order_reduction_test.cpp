@@ -204,7 +204,7 @@ void check_every_value(SumUp sum_up) {
                     host::detail::finish(store);
                     std::size_t wrong = 0;
                     for (std::size_t i = 0; i < values; ++i) {
-                        wrong += is_sum(sums[i], every[i + 1], others[1]) ? 0 : 1;
+                        wrong += is_sum(sums[i], every[i + 1], others[1]) ? 0U : 1U;
                     }
                     CAPTURE(sign | magnitude);
                     CAPTURE(first);
@@ -244,7 +244,7 @@ TEST_CASE_TEMPLATE("host: the sum over one rank is every value rounded, signalli
         host::detail::Result<T>{sums.data()});
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
-        wrong += same_bits(sums[i], static_cast<T>(static_cast<float>(values[i]))) ? 0 : 1;
+        wrong += same_bits(sums[i], static_cast<T>(static_cast<float>(values[i]))) ? 0U : 1U;
     }
     CHECK(wrong == 0);
 }
