@@ -36,9 +36,9 @@ constexpr int chosen() { return std::is_constant_evaluated() ? 0 : chosen_at_run
 STANDARD = re.compile(r"^#include <[a-z_]+>$", re.MULTILINE)
 # What is no code, and the names of the verbs that reduce. Behind SPOKEN_OF they name a kind of call, and call nothing;
 # any other use has to be a statement of its own.
-NO_CODE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|^#include[^\n]*', re.MULTILINE)
+NO_CODE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|^#include[^\n]*|\benum class [^{;]*\{[^}]*\}', re.MULTILINE)
 VERB = re.compile(r"(?:\b(?P<scope>\w+)::)?\b(?:all_reduce|reduce_scatter)(?P<in_place>_in_place)?\b")
-SPOKEN_OF = {"Transition", "Verb"}
+SPOKEN_OF = {"Act", "Transition", "Verb"}
 # Folders of the library that make the verbs, and so are not mutated.
 VERBS_MADE = ["backend", "comm"]
 # Names functions to be instantiated, and calls none.
