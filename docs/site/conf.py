@@ -17,8 +17,6 @@ myst_heading_anchors = 4
 primary_domain = "cpp"
 highlight_language = "text"
 breathe_projects = {room: str(here / folder) for room, folder in facts["rooms"].items()}
-# Names of templates' parameters that two rooms declare alike, and what the standard library has, are no pages here.
-nitpicky = False
 html_theme = "furo"
 html_title = f"shardkit {version}"
 html_show_sourcelink = False

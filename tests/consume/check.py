@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.py WAY ROOT -- COMPILER...: builds and runs the program in this folder, outside the tree, with shardkit
-found in one way: meson (subproject), pkg_config, cmake, plain (-I), single_header, conan."""
+found in one way: meson (subproject), pkg_config, cmake, fetch_content, plain (-I), single_header, conan."""
 import os
 import pathlib
 import re
@@ -78,11 +78,10 @@ def cmake(root, outside, compiler, environment):
         # Compiled once: the first place only has to be found.
         if moved != prefix:
             run("cmake", "--build", build, env=environment)
-    fetched(root, outside, compiler, environment)
     return build / "consumer"
 
 
-def fetched(root, outside, compiler, environment):
+def fetch_content(root, outside, compiler, environment):
     """FetchContent, as docs/versions.md has it, from a folder in place of an address."""
     page = (root / "docs/versions.md").read_text(encoding="utf-8")
     text = re.search(r"```cmake\n(.*?)```", page, re.DOTALL)[1].replace("trainer", "consumer")
@@ -90,15 +89,13 @@ def fetched(root, outside, compiler, environment):
     text, count = re.subn(r"GIT_REPOSITORY \S+ GIT_TAG \S+", f"SOURCE_DIR {source}", text)
     if count != 1:
         sys.exit("docs/versions.md: no FetchContent_Declare with GIT_REPOSITORY and GIT_TAG")
-    project = (outside / "CMakeLists.txt").read_text(encoding="utf-8")
+    project = (HERE / "cmake/CMakeLists.txt").read_text(encoding="utf-8")
     project = re.sub(r"(find_package|target_link_libraries).*\n", "", project) + text
     (outside / "CMakeLists.txt").write_text(project, encoding="utf-8")
     build = outside / "build-fetched"
     run("cmake", "-S", outside, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler[-1]}", env=environment)
     run("cmake", "--build", build, env=environment)
-    printed = run(build / "consumer", capture_output=True, text=True).stdout
-    if printed != "consumed\n":
-        sys.exit(f"with FetchContent the program prints '{printed}'")
+    return build / "consumer"
 
 
 def plain(root, outside, compiler, _environment):
@@ -162,7 +159,8 @@ def conan(root, outside, compiler, environment):
 
 def main():
     way, root, compiler = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[4:]
-    ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "plain": plain, "single_header": single_header,
+    ways = {"meson": meson, "pkg_config": pkg_config, "cmake": cmake, "fetch_content": fetch_content, "plain": plain,
+            "single_header": single_header,
             "conan": conan}
     environment = dict(os.environ, CXX=shlex.join(compiler))
     with tempfile.TemporaryDirectory(prefix="shardkit-consume-") as folder:

@@ -27,6 +27,7 @@
 #include <shardkit/core/fp16.hpp>
 
 #include "checkpoint_training.hpp"
+#include "killed_files.hpp"
 #include "temporary_folder.hpp"
 
 namespace {
@@ -68,28 +69,6 @@ std::size_t check_matrix(const std::string& folder, std::string_view name, std::
     return done;
 }
 
-/// Ends its process after call number `last` of those that change something.
-class Killed : public sk::PosixFiles {
-  public:
-    explicit Killed(std::size_t last) : left_(last + 1) {}
-    int make_folder(const std::string& path) override { return then(PosixFiles::make_folder(path)); }
-    int create_file(const std::string& path) override { return then(PosixFiles::create_file(path)); }
-    int reserve(int file, std::uint64_t bytes) override { return then(PosixFiles::reserve(file, bytes)); }
-    int write(int file, std::uint64_t offset, std::span<const std::byte> bytes, std::size_t& written) override {
-        return then(PosixFiles::write(file, offset, bytes, written));
-    }
-    int sync(int file) override { return then(PosixFiles::sync(file)); }
-    int sync_folder(const std::string& path) override { return then(PosixFiles::sync_folder(path)); }
-    int rename(const std::string& from, const std::string& to) override { return then(PosixFiles::rename(from, to)); }
-
-  private:
-    int then(int result) {
-        if (--left_ == 0) { ::kill(::getpid(), SIGKILL); }
-        return result;
-    }
-    std::atomic<std::size_t> left_;
-};
-
 struct Rows : sk::Param<"rows", float, 3001> {};
 
 void save(const std::string& folder, std::uint64_t step, std::optional<std::size_t> victim, std::size_t call) {
@@ -99,7 +78,7 @@ void save(const std::string& folder, std::uint64_t step, std::optional<std::size
             return static_cast<double>(10000 * step + i);
         });
         sk::PosixFiles sound;
-        Killed killed(call);
+        killed_files::Killed killed(call);
         sk::FileCalls& files = victim == rank.rank() ? static_cast<sk::FileCalls&>(killed) : sound;
         sk::save(rank, folder, step, sk::CheckpointState{sk::groups(layer)}, {.files = &files});
     });

@@ -29,6 +29,7 @@
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
+#include "killed_files.hpp"
 #include "temporary_folder.hpp"
 #include "unit/thrown_message.hpp"
 
@@ -107,28 +108,6 @@ int status_of(pid_t child) {
     return status;
 }
 
-/// Ends its process after call number `last` of those that change something.
-class Killed : public sk::PosixFiles {
-  public:
-    explicit Killed(std::size_t last) : left_(last + 1) {}
-    int make_folder(const std::string& path) override { return then(PosixFiles::make_folder(path)); }
-    int create_file(const std::string& path) override { return then(PosixFiles::create_file(path)); }
-    int reserve(int file, std::uint64_t bytes) override { return then(PosixFiles::reserve(file, bytes)); }
-    int write(int file, std::uint64_t offset, std::span<const std::byte> bytes, std::size_t& written) override {
-        return then(PosixFiles::write(file, offset, bytes, written));
-    }
-    int sync(int file) override { return then(PosixFiles::sync(file)); }
-    int sync_folder(const std::string& path) override { return then(PosixFiles::sync_folder(path)); }
-    int rename(const std::string& from, const std::string& to) override { return then(PosixFiles::rename(from, to)); }
-
-  private:
-    int then(int result) {
-        if (--left_ == 0) { ::kill(::getpid(), SIGKILL); }
-        return result;
-    }
-    std::atomic<std::size_t> left_;
-};
-
 /// Another job sees a folder that is made and not locked yet.
 class SlowToLock : public sk::PosixFiles {
   public:
@@ -157,7 +136,7 @@ TEST_CASE("a process that is killed after any of its file calls leaves the old s
     for (std::size_t call = 0;; ++call) {
         CAPTURE(call);
         const int status = status_of(start([&] {
-            Killed files(call);
+            killed_files::Killed files(call);
             save_on_two(run, 2, files);
         }));
         const std::uint64_t found = newest(run);
