@@ -164,6 +164,18 @@ TEST_CASE("mpi: Worlds come and go, and several live at once") {
     }
 }
 
+// A rank that has left may have told so before a slower one sees what the two made together.
+TEST_CASE("mpi: ranks that call nothing in a World or group may leave it while the others still make it") {
+    for (int i = 0; i < 60; ++i) {
+        mpi::World world(MPI_COMM_WORLD, patient());
+        if (i % 2 == 1) {
+            const mpi::Communicator<> comm(world);
+            CHECK(split(comm, comm.rank() % 2, 0, "half").size() <= comm.size());
+        }
+        world.finish();
+    }
+}
+
 TEST_CASE("mpi: the log counts what ranks receive, against closed forms") {
     with_world({}, [](const auto& world) {
         const std::uint64_t n = world.size();

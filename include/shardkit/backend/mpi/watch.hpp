@@ -39,7 +39,8 @@ class Watch {
         } else {
             for (std::size_t member = 0; member < call_.group.size(); ++member) {
                 const std::size_t rank = call_.group.world_ranks[member];
-                if (farewells_.gone(rank) && farewells_.calls(rank, call_.group) <= call_.sequence) {
+                // What a group is made with is no call of it: who has left has made it.
+                if (farewells_.gone(rank) && farewells_.calls(rank, call_.group) < call_.group.calls) {
                     throw_returned(member);
                 }
                 if (at_processes) { throw_if_ended(member); }
