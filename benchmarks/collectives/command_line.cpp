@@ -29,6 +29,7 @@ void add_flags(program::Flags& flags) {
     flags.add("--in-place", "off|on|both",
               "where results lie: in a buffer of their own, in the input's, or both [both]");
     sizes.add(flags);
+    flags.add("--staging", "SIZE", "with --engine nccl: memory of a GPU in which 16-bit sums are widened [32M]");
     flags.add("--plot", "FILE", "draw bandwidth and latency over size, .png or .svg");
     flags.add("--peers", "FILE",
               "draw the peers' collectives too, from what benchmarks/run peers collectives --json wrote");
@@ -115,6 +116,10 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     read_names(flags, "--datatype", type_names, o.types);
     read_names(flags, "--op", op_names, o.ops);
     program::read_count(flags, "--root", o.root, 0, o.group_size() - 1);
+    flags.use("--staging", [&](const std::string& flag, const std::string& given) {
+        if (o.engine != EngineKind::nccl) { throw program::bad_flag(flag, given, "an --engine nccl with it"); }
+        o.staging_bytes = program::parse_bytes(flag, given);
+    });
     program::read_file(flags, "--plot", o.plot);
     if (!o.plot.empty() && !moves_data(o)) {
         throw program::bad_flag("--plot", o.plot, "a --verb, ranks and --in-place with which data is moved");

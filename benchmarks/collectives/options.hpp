@@ -55,8 +55,9 @@ struct Options : Sweep {
     std::size_t root = 0;
     bool out_of_place = true;
     bool in_place = true;
-    std::string plot;   ///< file name; empty: not asked for
-    std::string peers;  ///< file whose times are drawn too; empty: none
+    std::uint64_t staging_bytes = std::uint64_t{32} << 20U;  ///< nccl::Options::staging_bytes
+    std::string plot;                                        ///< file name; empty: not asked for
+    std::string peers;                                       ///< file whose times are drawn too; empty: none
 
     /// Ranks of one sub-mesh.
     std::size_t group_size() const noexcept {

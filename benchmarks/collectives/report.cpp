@@ -131,6 +131,7 @@ json to_json(const Row& row, const Options& options) {
 
 std::string json_report(const Options& options, const Machine& machine, const std::string& mpi,
                         const std::vector<Row>& rows) {
+    const bool stages = options.engine == EngineKind::nccl;
     std::uint64_t wrong = 0;
     json measured = json::array();
     for (const Row& row : rows) {
@@ -143,6 +144,7 @@ std::string json_report(const Options& options, const Machine& machine, const st
                         {"ranks", options.mesh.world()},
                         {"mesh", options.mesh.describe()},
                         {"axis", options.axes_text()},
+                        {"staging_bytes", stages ? json(options.staging_bytes) : json(nullptr)},
                         {"groups", options.groups()},
                         {"group_size", options.group_size()},
                         {"pinned", options.pin},

@@ -17,10 +17,12 @@ void run_on_nccl(const Options& options, const RowSink& sink) {
         shardkit::Context<Engine>& context = rank;
         run_rank<DeviceCopy<Engine>>(context, options, sink);
     };
+    shardkit::nccl::Options of_world;
+    of_world.staging_bytes = options.staging_bytes;
     if (program::Place::is_launched()) {
-        shardkit::nccl::run<Engine>(mesh, measured);
+        shardkit::nccl::run<Engine>(mesh, measured, {}, of_world);
     } else {
-        shardkit::nccl::World alone(shardkit::nccl::UniqueId::create(), 1, 0);
+        shardkit::nccl::World alone(shardkit::nccl::UniqueId::create(), 1, 0, of_world);
         shardkit::nccl::run<Engine>(mesh, alone, measured);
     }
 }

@@ -255,6 +255,7 @@ REFUSED = [
     (["--in-place", "off", "--verb", "broadcast"], "--in-place 'off': expected on or both: broadcast has no form out"),
     (["--engine", "gloo"], "--engine 'gloo': expected self, threads, mpi or nccl"),
     (["--engine", "self", "--ranks", "2"], "--engine self: has one rank, but 2 ranks were given: expected --ranks 1"),
+    (["--staging", "1M"], "--staging '1M': expected an --engine nccl with it"),
     (["--json", "no/such/folder/a.json"], "--json 'no/such/folder/a.json': expected a file that can be written"),
     (["--plot", "a.pdf"], "--plot 'a.pdf': expected a file name that ends in .png or .svg"),
     (["--plot", "a.png", "--verb", "barrier"], "--plot 'a.png': expected a --verb, ranks and --in-place"),
@@ -280,6 +281,8 @@ def check_nccl(_folder):
     without = "--engine nccl: this program was built without CUDA; expected benchmarks/run to start it"
     check_refused(["--engine", "nccl"], without)
     check_refused(["--engine=nccl", "--ranks", "2"], without, variables=place(0, 2))
+    check_refused(["--engine", "nccl", "--staging", "1G"], without)
+    check_refused(["--engine", "nccl", "--staging", "0"], "--staging '0': expected bytes from 1 to 1024G")
     check_refused(["--engine", "nccl", "--ranks", "3"],
                   "--engine nccl: this job has 2 processes, but 3 ranks were given: expected WORLD_SIZE=3 of a launcher",
                   variables=place(0, 2))

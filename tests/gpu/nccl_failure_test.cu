@@ -3,11 +3,14 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <optional>
+#include <thread>
 
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/nccl/borrow.hpp>
@@ -51,12 +54,14 @@ void sum_and_wait(sk::nccl::World& world, const sk::gpu::detail::ArenaBuffer<flo
     world.streams().communication.synchronize();
 }
 
-/// The last rank's process ends without a word once `before` is over on it; on the others `after` throws a CommError,
-/// in time.
+void end_process() { std::_Exit(0); }
+
+/// The last rank's process is `gone` without a word once `before` is over on it; on the others `after` throws a
+/// CommError, in time.
 template <class Before, class After>
-void check_last_is_gone(const Place& place, const Before& before, const After& after) {
+void check_last_is_gone(const Place& place, const Before& before, const After& after, void (*gone)() = end_process) {
     before();
-    if (is_last(place)) { std::_Exit(0); }
+    if (is_last(place)) { gone(); }
     const auto took = rank_checks::duration_of([&] { CHECK_THROWS_AS(after(), sk::CommError); });
     CHECK(took < short_timeout + time_to_end);
 }
@@ -71,7 +76,62 @@ void check_verbs_with(sk::nccl::Registration registration) {
     world.finish();
 }
 
+/// `lost` does not return.
+void check_last_is_lost(void (*lost)()) {
+    const Place place = Place::read();
+    sk::nccl::World world(place.id, place.ranks, place.rank, impatient(place));
+    const auto values = world.buffer<float>(1000);
+    check_last_is_gone(
+        place, [&] { sum_and_wait(world, values); }, [&] { sum_and_wait(world, values); }, lost);
+}
+
+/// Until it is killed.
+void wait_for_ever() {
+    for (;;) { pause(); }
+}
+
 }  // namespace
+
+TEST_CASE("a rank: killed" * doctest::skip()) {
+    check_last_is_lost([] { static_cast<void>(std::raise(SIGKILL)); });
+}
+TEST_CASE("a rank: stopped" * doctest::skip()) {
+    check_last_is_lost([] { static_cast<void>(std::raise(SIGSTOP)); });
+}
+TEST_CASE("a rank: without its GPU" * doctest::skip()) {
+    check_last_is_lost([] {
+        static_cast<void>(cudaDeviceReset());
+        wait_for_ever();
+    });
+}
+
+TEST_CASE("a rank: a graph, a thousand times" * doctest::skip()) {
+    const Place place = Place::read();
+    sk::nccl::Options options = place.options();
+    options.timeout = std::chrono::seconds(1);
+    sk::nccl::World world(place.id, place.ranks, place.rank, options);
+    const auto values = world.buffer<float>(1000);
+    sum_and_wait(world, values);
+    {
+        const auto streams = world.streams();
+        const step_trainer::CapturedStep step(streams, [&] {
+            const auto sleep = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(3)); };
+            sk::gpu::detail::check(cudaLaunchHostFunc(streams.compute.native(), sleep, nullptr),
+                                   "cudaLaunchHostFunc");
+            streams.communication.wait(streams.compute.record());
+            sum(world, values);
+        });
+        const auto took = rank_checks::duration_of([&] {
+            for (int i = 0; i < 1000; ++i) {
+                step.launch();
+                world.keep_pace(streams.compute);
+            }
+            streams.compute.synchronize();
+        });
+        CHECK(took > std::chrono::seconds(3));
+    }
+    world.finish();
+}
 
 TEST_CASE("a rank: registered" * doctest::skip()) { check_verbs_with(sk::nccl::Registration::buffers); }
 TEST_CASE("a rank: windows" * doctest::skip()) { check_verbs_with(sk::nccl::Registration::windows); }
@@ -158,6 +218,15 @@ TEST_CASE("verbs over windows give their closed forms") {
 TEST_CASE("a loop that never waits ends when a rank is gone") { on_ranks("a rank: a loop without waits", {2U}); }
 TEST_CASE("a rank that is gone ends the others while a graph lives") { on_ranks("a rank: a graph that lives", {2U}); }
 TEST_CASE("a rank that is gone ends a World over a lent communicator") { on_ranks("a rank: borrowed", {2U}); }
+
+TEST_CASE("a rank that is killed, stopped or without its GPU ends the others") {
+    for (const char* how : {"a rank: killed", "a rank: stopped", "a rank: without its GPU"}) {
+        on_ranks(how, {2U}, rank_processes::LastRank::is_lost);
+    }
+}
+TEST_CASE("a thousand launches of a graph take longer than the timeout, and are no hang") {
+    on_ranks("a rank: a graph, a thousand times", {2U});
+}
 
 TEST_CASE("the ranks that are left go on") {
     if (sk::nccl::library_version() < sk::nccl::windows_version) {

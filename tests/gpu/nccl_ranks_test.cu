@@ -2,11 +2,16 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <type_traits>
@@ -87,6 +92,17 @@ void check_policies(const Place& place, sk::nccl::World& world, double bound) {
     if (place.ranks % 2 == 0) { check_training<T, sk::HybridShard<2>>(place, world, bound); }
 }
 
+/// Not whole, so that another order of a sum shows.
+float addend(std::size_t rank, std::size_t i) {
+    return 1.0F / static_cast<float>(1 + (i * 7919 + rank * 104'729) % 1'000'003);
+}
+/// FNV-1a over the elements' bits.
+std::uint64_t hash_of(const std::vector<float>& values) {
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (const float value : values) { hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 0x100000001b3; }
+    return hash;
+}
+
 }  // namespace
 
 TEST_CASE("a rank: verbs" * doctest::skip()) {
@@ -155,6 +171,47 @@ TEST_CASE("a rank: memory" * doctest::skip()) {
     world.finish();
 }
 
+TEST_CASE("a rank: the same bits" * doctest::skip()) {
+    const Place place = Place::read();
+    sk::nccl::World world(place.id, place.ranks, place.rank, place.options());
+    const Engine::Communicator comm(world);
+    const auto stream = world.streams().communication;
+    constexpr std::array<std::size_t, 5> sizes{1, 1000, 100'003, 1U << 22U, 10'000'019};
+    std::size_t same = 0;
+    for (const std::size_t size : sizes) {
+        CAPTURE(size);
+        auto values = world.buffer<float>(size);
+        auto hashes = world.buffer<std::uint64_t>(2);
+        std::vector<float> host(size);
+        for (std::size_t i = 0; i < size; ++i) { host[i] = addend(place.rank, i); }
+        Kernels::copy_in(stream, std::span<const float>(host), values.span());
+        sk::all_reduce_in_place(comm, sk::ReduceOp::sum, values.span(), stream);
+        Kernels::copy_out(stream, std::span<const float>(values.span()), std::span(host));
+        std::size_t outside = 0;
+        for (std::size_t i = 0; i < size; ++i) {
+            double sum = 0;
+            for (std::size_t rank = 0; rank < place.ranks; ++rank) { sum += static_cast<double>(addend(rank, i)); }
+            outside += std::abs(static_cast<double>(host[i]) - sum) <= 1e-6 * sum ? 0U : 1U;
+        }
+        CHECK(outside == 0);
+
+        const std::uint64_t own = hash_of(host);
+        std::array<std::uint64_t, 2> of_all{own, own};
+        Kernels::copy_in(stream, std::span<const std::uint64_t>(of_all), hashes.span());
+        sk::all_reduce_in_place(comm, sk::ReduceOp::min, hashes.span().first(1), stream);
+        sk::all_reduce_in_place(comm, sk::ReduceOp::max, hashes.span().last(1), stream);
+        Kernels::copy_out(stream, std::span<const std::uint64_t>(hashes.span()), std::span<std::uint64_t>(of_all));
+        CHECK((of_all[0] <= own && own <= of_all[1]));
+        same += of_all[0] == of_all[1] ? 1U : 0U;
+    }
+    if (place.rank == 0) {
+        std::printf("measured: sums of %zu ranks, NVLS %s: the same bits on all ranks at %zu of %zu sizes\n",
+                    place.ranks, rank_processes::variable("NCCL_NVLS_ENABLE").c_str(), same, sizes.size());
+        std::fflush(stdout);
+    }
+    world.finish();
+}
+
 TEST_CASE("a rank: failure" * doctest::skip()) {
     const Place place = Place::read();
     const bool fails = place.rank + 1 == place.ranks;
@@ -183,6 +240,19 @@ TEST_CASE("every verb gives its closed form on several ranks") { on_ranks("a ran
 
 TEST_CASE("training on several ranks, plain and in graphs, is training on the host's threads") {
     on_ranks("a rank: training");
+}
+
+TEST_CASE(
+    "all-reduced values are right on every rank; whether they are the same bits is printed, with NVLS and without") {
+    constexpr const char* nvls = "NCCL_NVLS_ENABLE";
+    const std::string before = rank_processes::variable(nvls);
+    REQUIRE(setenv(nvls, "0", 1) == 0);
+    on_ranks("a rank: the same bits");
+    if (const auto gpus = static_cast<std::size_t>(sk::gpu::detail::device_count()); gpus > 1) {  // one for each rank
+        REQUIRE(setenv(nvls, "1", 1) == 0);
+        on_ranks("a rank: the same bits", {gpus});
+    }
+    REQUIRE((before.empty() ? unsetenv(nvls) : setenv(nvls, before.c_str(), 1)) == 0);
 }
 
 TEST_CASE("memory that NCCL takes at a first verb and a first step stays as it is") {

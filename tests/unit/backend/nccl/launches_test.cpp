@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a norm and a step give to a GPU: the nodes of the graph that they are captured into, and the host's calls.
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/reduce.hpp>
 
+#include "../rank_checks.hpp"
 #include "alone.hpp"
 #include "paced_ranks.hpp"
 
@@ -55,7 +57,11 @@ struct Counts {
     std::size_t copies = 0;
     std::size_t records = 0;
     std::size_t waits = 0;
+    double microseconds = 0;  ///< of the host for a step, while nothing of it runs
 };
+
+/// Fewer than Options::verbs_ahead, less the one before them: the host waits for none.
+constexpr int timed_steps = 6;
 
 /// Of a norm and a clipped AdamW step of that many groups, whose gradients are reduced.
 Counts counts_of(std::size_t groups) {
@@ -86,8 +92,16 @@ Counts counts_of(std::size_t groups) {
                 counts.records = standin::calls("cudaEventRecord");
                 counts.waits = standin::calls("cudaStreamWaitEvent");
             });
+            const auto timed = [&] {
+                for (int i = 0; i < timed_steps; ++i) { step(); }
+            };
+            alone(rank.rank(), 2, [&] {
+                counts.microseconds =
+                    std::chrono::duration<double, std::micro>(rank_checks::duration_of(timed)).count() / timed_steps;
+            });
+            if (rank.rank() != 0) { timed(); }
             const std::size_t nodes = nodes_of(streams, step);
-            alone(rank.rank(), 2, [&] { counts.nodes = nodes; });
+            alone(rank.rank(), 3, [&] { counts.nodes = nodes; });
         });
     CHECK(error == "");
     return counts;
@@ -104,7 +118,8 @@ TEST_CASE("nccl: a norm and a step of any number of small groups are at most eig
         CHECK(counts.launches == ranks * 6);
         CHECK(counts.copies == 0);
         CHECK(counts.records == ranks * 4);  // around the all-reduce and of the verb, and behind the update
-        MESSAGE(groups << " groups: " << counts.nodes << " nodes, " << counts.waits / ranks << " waits of a stream");
+        MESSAGE(groups << " groups: " << counts.nodes << " nodes, " << counts.waits / ranks << " waits of a stream, "
+                       << counts.microseconds << " us of the host");
     }
 }
 
