@@ -33,7 +33,7 @@ class CommError : public std::runtime_error {
     SourceLocation where_;
 };
 
-/// Another rank failed, returned early or called something else, so this rank's call cannot complete.
+/// Another rank failed, returned early or waits for ever, so this rank's call cannot complete.
 /// `rank()` is that rank's number in the world.
 class PeerError : public CommError {
   public:

@@ -18,7 +18,7 @@
 
 // What an engine owes: to whoever communicates (Engine), to groups of parameters and their optimizers (GroupVerbs and
 // StepKernels), to layers that tensor or context parallelism splits (IndexKernels). backend/threads/engine.hpp is a
-// model; tests/concepts/engine_test.cpp has the least of each.
+// model; tests/concepts/least_engine.hpp has the least of each.
 
 namespace shardkit {
 

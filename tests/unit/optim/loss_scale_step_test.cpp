@@ -117,6 +117,29 @@ TEST_CASE("an overflow on one rank: all skip the step bitwise, the scale halves;
     }
 }
 
+TEST_CASE(
+    "a gradient whose square overflows: an infinite norm, a clipped step that moves nothing and is not skipped") {
+    sk::threads::run(Flat{3}, [&](auto& rank) {
+        auto layer = toy::linear_layer<sk::FullShard>(rank);
+        auto model = sk::groups(layer);
+        sk::SGD optimizer{model, {.learning_rate = 1}};
+        sk::LossScale scale(rank, {.initial = 4});
+        const auto before = bytes_of(layer, optimizer);
+        sk::Accumulation accumulation{model};
+        auto handle = accumulation.gradients(layer);
+        if (rank.rank() == 1) { handle[Bias{}][3] = 1e200; }
+        accumulation.add(std::move(handle));
+        auto reduced = sk::reduce(std::move(accumulation), sk::sum, scale);
+        const auto norm = sk::global_norm(reduced);
+        CHECK(norm.value() == std::numeric_limits<double>::infinity());
+        CHECK(norm.found_inf() == sk::FoundInf::no);
+        optimizer.step(std::move(reduced), sk::clip(norm, 1));
+        CHECK(scale.value() == 4);
+        CHECK(optimizer.template steps<0>() == 1);
+        CHECK(bytes_of(layer, optimizer) == before);
+    });
+}
+
 TEST_CASE("a scale that is a power of two changes no bit of the result") {
     const auto train = [](double initial) {
         std::vector<float> values(35 + 7);

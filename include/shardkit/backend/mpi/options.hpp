@@ -23,10 +23,10 @@ struct Options {
     /// are.
     std::size_t ranks_per_host = 0;
 
-    /// Before any data moves, the ranks of a collective compare verb, type, count, operation and root: calls that
-    /// disagree are named on every rank, and a rank that is gone is an error instead of a hang. Costs one
-    /// all-reduce of 16 bytes per collective. Without it a call that a rank does not make hangs, as in plain MPI.
-    /// Ranks that share memory always compare; it costs them nothing.
+    /// Before any data moves, the ranks of a collective compare verb, type, count, operation, root and subject: calls
+    /// that disagree are named on every rank, and a rank that is gone is an error instead of a hang. Costs one
+    /// all-reduce of 24 bytes per collective, within a host nothing. Off, a call that a rank does not make hangs, as
+    /// in plain MPI, where memory is not shared; where it is, ranks always compare.
     bool compare_calls = true;
 
     /// How long a rank waits for its peers to make the same call.
