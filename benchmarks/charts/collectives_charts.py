@@ -3,7 +3,7 @@
 from chart import Panel, Series, line_chart
 
 PLACEMENTS = {"out_of_place": "", "in_place": ", in place"}
-LIMIT = "dashed: limit (copy)"
+REFERENCE = "dashed: the copy"
 
 
 def who(result):
@@ -26,7 +26,7 @@ def name_of(row, rows):
 
 
 def curves(rows, peers):
-    """{name: ((size, bandwidth), (size, limit), (size, time) of each point)} in the order of the rows."""
+    """{name: ((size, bandwidth), (size, copy's bandwidth), (size, time) of each point)} in the order of the rows."""
     found = {}
     for row in rows:
         size, name = row["size"], name_of(row, rows)
@@ -42,17 +42,17 @@ def curves(rows, peers):
 
 
 def bandwidth_chart(result, rows, peers, title=None):
-    """Bus bandwidth with the copy's as its limit, and the time of a call."""
+    """Bus bandwidth beside the copy's, and the time of a call."""
     bandwidth, time = [], []
     for look, (name, points) in enumerate(curves(rows, peers).items(), 1):
-        bandwidths, limits, times = zip(*points)
+        bandwidths, copies, times = zip(*points)
         bandwidth.append(Series(name, bandwidths, look))
-        if limits[0] is not None:
-            bandwidth.append(Series(name, limits, look, dashed=True))
+        if copies[0] is not None:
+            bandwidth.append(Series(name, copies, look, dashed=True))
         time.append(Series(name, times, look))
     title = title or f"bus bandwidth and time on {who(result)}"
     return title, line_chart(title, [Panel("bus bandwidth (GB/s)", tuple(bandwidth), decades=True),
-                                     Panel("time of a call (us)", tuple(time), decades=True)], LIMIT)
+                                     Panel("time of a call (us)", tuple(time), decades=True)], REFERENCE)
 
 
 def share_chart(result):

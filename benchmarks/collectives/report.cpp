@@ -107,7 +107,7 @@ json to_json(const Row& row, const std::optional<Figure>& figure) {
         object["copy"] = {{"bytes_per_rank", figure->copy->bytes},
                           {"stores", figure->copy->way},
                           {"time_us", to_json(figure->copy->time)},
-                          {"busbw_gb_s", row.limit(*figure) / 1e9}};
+                          {"busbw_gb_s", row.copy_bandwidth(*figure) / 1e9}};
         object["share_of_copy"] = figure->copy->time.median / figure->time.median;
     } else {
         object["copy"] = nullptr;

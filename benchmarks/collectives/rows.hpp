@@ -37,7 +37,7 @@ struct Row {
     }
     double bus_bandwidth(const Figure& figure) const noexcept { return algorithm_bandwidth(figure) * bus_factor; }
     /// The bus bandwidth that this collective would have if it took as long as the copy.
-    double limit(const Figure& figure) const noexcept {
+    double copy_bandwidth(const Figure& figure) const noexcept {
         return static_cast<double>(bytes) / figure.copy->time.median * bus_factor;
     }
     std::uint64_t wrong() const noexcept {

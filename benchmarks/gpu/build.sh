@@ -15,6 +15,7 @@ architectures=
 jobs=$(nproc)
 while [ $# -gt 0 ]; do
     case $1 in
+        -h | --help) exec "$(dirname "${BASH_SOURCE[0]}")/../../scripts/help" "${BASH_SOURCE[0]}" ;;
         --out) out=$2 && shift 2 ;;
         --arch) architectures=$2 && shift 2 ;;
         --jobs) jobs=$2 && shift 2 ;;

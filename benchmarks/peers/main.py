@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""benchmarks/run peers: see docs/benchmarks.md. Exit codes: 2 for flags that make no sense, 1 when something that was
+"""benchmarks/run peers: see docs/benchmarks_peers.md. Exit codes: 2 for flags that make no sense, 1 when something that was
 asked for was left out or failed, 0 otherwise, whether targets are met or not."""
 import pathlib
 import platform

@@ -46,9 +46,10 @@ def write(root, page, drawings):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="benchmarks/run table", description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, compare")
-    parser.add_argument("--root", default=ROOT, type=pathlib.Path)
+    parser = argparse.ArgumentParser(prog="benchmarks/run table", description="Writes docs/benchmark_results.md and its "
+                                     "pictures from benchmarks/results.")
+    parser.add_argument("--check", action="store_true", help="write nothing; end with 1 where they are not what would be written")
+    parser.add_argument("--root", metavar="FOLDER", default=ROOT, type=pathlib.Path, help="of another tree [this one]")
     options = parser.parse_args()
     wrong = []
     try:

@@ -13,6 +13,7 @@ out=$root/build/cuda_trainer
 architectures=
 while [ $# -gt 0 ]; do
     case $1 in
+        -h | --help) exec "$(dirname "${BASH_SOURCE[0]}")/../../scripts/help" "${BASH_SOURCE[0]}" ;;
         --out) out=$2 && shift 2 ;;
         --arch) architectures=$2 && shift 2 ;;
         *) echo "usage: examples/cuda_trainer/build.sh [--out FOLDER] [--arch \"80 90\"]" >&2 && exit 2 ;;

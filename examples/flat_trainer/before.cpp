@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer in the style of llm.c, on one processor: every parameter in one packed allocation, the tensors of all
+// A trainer in the style of llm.c, in one process: every parameter in one packed allocation, the tensors of all
 // layers stacked in one of (L, ...), and so are gradients and both of AdamW's moments.
 // g++ -std=c++20 -Ofast -march=native -fopenmp examples/flat_trainer/before.cpp -o before && ./before LICENSE
 #include <cmath>

@@ -140,7 +140,7 @@ def check_peers():
     peer = PeerTime("openmpi", "all_reduce", "float", 3, 4000, 8.0)
     drawing = bandwidth_chart(result_of(mine), [mine], [peer])[1]
     expect(blocks(drawing), ["4000 3", "4000 6", "4000 0.75", "4000 2", "4000 8"],
-           "a peer's line has its time, and the bus bandwidth of that time; it has no limit")
+           "a peer's line has its time, and the bus bandwidth of that time; it has no copy")
     expect("'openmpi: all_reduce'" in drawing.script, True, "and is named")
     for change in ({"verb": "all_gather"}, {"type": "double"}, {"size": 4004}, {"redop": "max"}):
         other = all_reduce_row(**change)

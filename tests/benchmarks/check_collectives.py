@@ -171,7 +171,7 @@ def check_meshes(folder):
 
 def check_plots(folder):
     check_picture(folder, [*QUICK, "-b", "64", "-e", "4K", "--verb", "all_gather,all_reduce"],
-                  ("all_gather", "all_reduce, in place", "limit (copy)", "bus bandwidth (GB/s)", "time of a call (us)"))
+                  ("all_gather", "all_reduce, in place", "dashed: the copy", "bus bandwidth (GB/s)", "time of a call (us)"))
     for flags in (["-d", "all", "--verb", "all_reduce,all_gather", "-e", "512"], ["--verb", "all_reduce", "-e", "64"],
                   ["--verb", "all_reduce", "--engine", "self", "-e", "64", "--in-place", "off"]):
         check_picture(folder, [*QUICK, "-b", "64", *flags], ["all_reduce"])

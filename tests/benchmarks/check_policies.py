@@ -5,9 +5,12 @@ do; PAGE, its documentation, names flags, columns and JSON members that there ar
 without one there is no MPI.
 """
 import json
+import pathlib
+import re
+import sys
 
 from program_check import (LAUNCHER, check, check_one_file, check_page, check_picture, check_refused, check_refused_by_mpi, expect,
-                           near, printed_rows, report_of)
+                           near, printed_rows, report_of, run)
 
 POLICIES = ["no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"]
 VERBS = ["all_gather", "reduce_scatter", "all_reduce"]
@@ -223,6 +226,16 @@ def check_documentation(folder):
     heads = [line for line in printed if line.startswith("# ") and " policy " in line]
     expect(len(heads) == 3, "three tables")
     check_page([report, predicted], heads)
+    check_predicted_table()
+
+
+def check_predicted_table():
+    """The page's table of predictions is what its command prints."""
+    page = pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")
+    given, table = re.search(r"```sh\nbenchmarks/run policies (--predict [^`]*)```\n+```text\n(# [^`]*)```", page).groups()
+    done = run(given.replace("\\\n", "").split())
+    expect(done.returncode == 0 and done.stdout.endswith("#\n" + table), "the page's predictions are printed by its command",
+           done)
 
 
 REFUSED = [

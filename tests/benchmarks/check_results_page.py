@@ -154,7 +154,7 @@ def check_kinds(tree, found):
     tree.put(**found, peers=peers)
     check_written(tree, "every kind again")
     expect("others used" not in page and "a quick run" not in page, "a quiet machine and enough rounds")
-    for name, words in (("collectives_all_reduce", ["dashed: limit (copy)", "openmpi: all_reduce", "1 MiB",
+    for name, words in (("collectives_all_reduce", ["dashed: the copy", "openmpi: all_reduce", "1 MiB",
                                                     "time of a call (us)"]),
                         ("collectives_all_gather", ["all_gather", "all_gather, in place", "256 B"]),
                         ("collectives_share_of_copy", ["all_gather", "time of the copy / time of the verb, in place"]),

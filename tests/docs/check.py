@@ -112,7 +112,8 @@ def check_names(root, page, rest):
             if "://" not in target and not (folder / target).exists():
                 yield f"{page}:{number}: the link {target} leads nowhere"
         for name in re.findall(r"`([^`]+)`", line):
-            if FILE_NAME.fullmatch(name) and not any((root / base / name).exists() for base in FILE_ROOTS):
+            roots = [folder, *(root / base for base in FILE_ROOTS)]
+            if FILE_NAME.fullmatch(name) and not any((base / name).exists() for base in roots):
                 yield f"{page}:{number}: there is no file {name}"
 
 
@@ -144,7 +145,8 @@ def check_page(root, page, compiler, precompiled, without_program):
 
 
 def check_list(root, listed):
-    on_disk = ["README.md", *sorted(path.relative_to(root).as_posix() for path in (root / "docs").glob("*.md"))]
+    on_disk = ["README.md", *(path.relative_to(root).as_posix() for folder in ("docs/*.md", "examples/*/README.md")
+                              for path in sorted(root.glob(folder)))]
     for page in sorted(set(on_disk) ^ set(listed)):
         yield f"{page}: " + ("not in tests/docs/meson.build" if page in on_disk else "listed, and not on disk")
 

@@ -3,6 +3,7 @@
 `check.py write-reference ROOT` docs/reference.md."""
 import pathlib
 import re
+import subprocess
 import sys
 
 from public_names import public_names
@@ -291,11 +292,32 @@ def check_figures(root):
     if len(shown) != 3:
         yield f"README.md: {len(shown)} figures with the name of an aim; three are promised"
 
+    page = (root / "examples/cuda_trainer/README.md").read_text(encoding="utf-8")
+    trainers = [root / "examples/cuda_trainer" / name for name in ("before.hpp", "after.hpp")]
+    done = subprocess.run(["diff", *trainers], stdout=subprocess.PIPE, text=True, check=False).stdout.splitlines()
+    counts = [sum(line.startswith(mark) for line in done) for mark in "<>"]
+    if "{} lines go, {} come;".format(*counts) not in page:
+        yield "examples/cuda_trainer/README.md: by diff {} lines go, {} come".format(*counts)
+
+
+def check_suites(root):
+    """The table of docs/testing.md has every suite."""
+    texts = [path.read_text(encoding="utf-8") for folder in ("tests", "examples")
+             for path in sorted((root / folder).rglob("meson.build"))]
+    suites = {name for text in texts for name in re.findall(r"suite: '(\w+)'", text)}
+    suites |= {line.split("/")[0] for line in lines_of(root / "tests/list.txt")}
+    cells = [line.split("|")[1] for line in lines_of(root / "docs/testing.md") if line.startswith("| `")]
+    told = {name.split("/")[0] for cell in cells for name in re.findall(r"`([\w/]+)`", cell)}
+    for name in sorted(suites - told):
+        yield f"docs/testing.md: the table of suites lacks {name}"
+    for name in sorted(told - suites):
+        yield f"docs/testing.md: the table has the suite {name}, which there is not"
+
 
 CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "floors": check_floors,
           "errors": check_errors, "words": check_words, "lengths": check_lengths,
           "reference": check_reference, "versions": check_versions,
-          "figures": check_figures}
+          "figures": check_figures, "suites": check_suites}
 
 
 WRITERS = {"write-lists": write_lists, "write-reference": write_reference}

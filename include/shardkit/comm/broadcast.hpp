@@ -20,7 +20,7 @@ concept Broadcasts = Communicator<C> && Element<T> &&
 };
 
 /// Copies rank `root`'s values to every rank.
-/// Order:   stream-ordered. Collective over `comm`.
+/// Shapes:  values [k], the same k on all ranks.   Order: stream-ordered. Collective over `comm`.
 /// Cost:    every other rank receives the bytes of `values` once.
 /// @throws  std::invalid_argument when root is no rank of `comm`; CommError when the engine fails
 template <Element T, Broadcasts<T> C>

@@ -51,7 +51,7 @@ void send(const C& comm, std::span<const T> values, std::size_t to, typename C::
     detail::end(comm, call, values.data(), nullptr, to == comm.rank() ? 0 : values.size_bytes());
 }
 
-/// Receives what rank `from` sends. The element type and count must be the sender's.
+/// Receives what rank `from` sends, with the sender's element type and count. Order and errors as of `send`.
 template <Element T, SendsAndReceives<T> C>
 void receive(const C& comm, std::span<T> values, std::size_t from, typename C::Stream stream,
              SourceLocation where = SourceLocation::current()) {
@@ -62,9 +62,9 @@ void receive(const C& comm, std::span<T> values, std::size_t from, typename C::S
     detail::end(comm, call, nullptr, values.data(), from == comm.rank() ? 0 : values.size_bytes());
 }
 
-/// Sends to one rank and receives from another (or the same) at once, so that a ring of ranks cannot block. Seen
-/// as a receive around a send by journals and observers; the engine is given the call of the sending end.
-/// Sending to this rank itself is allowed.
+/// Sends to one rank and receives from another, the same or itself at once, so that a ring of ranks cannot block.
+/// Seen as a receive around a send by journals and observers; the engine is given the call of the sending end.
+/// Order:   stream-ordered. Errors as of `send`.
 template <Element T, SendsAndReceives<T> C>
 void send_receive(const C& comm, std::span<const T> sent, std::size_t to, std::span<T> received, std::size_t from,
                   typename C::Stream stream, SourceLocation where = SourceLocation::current()) {

@@ -10,7 +10,7 @@
 
 namespace shardkit::detail {
 
-/// Values that lie one behind the other: an array, a vector, a span, a TensorView.
+/// Values that are contiguous in memory: an array, a vector, a span, a TensorView.
 template <class V>
 concept Contiguous = requires(V& values) {
     std::data(values);

@@ -60,7 +60,7 @@ class SlotPool {
         }
         return next_ordinal_++;
     }
-    /// Gives the memory back unless a group holds some of it; the next lease takes it anew.
+    /// Gives the memory back unless a group holds some of it; the next lease takes it again.
     /// @pre nothing uses it any more
     void drop() noexcept {
         for (const Slot& slot : slots_) {

@@ -22,7 +22,7 @@ struct ClipCoefficient {
     /// Reduced::identity of the gradients that the norm was taken of, which the step takes alone; 0: any.
     std::uint64_t gradients = 0;
 
-    /// min(1, max_norm / (norm + 1e-6)); a NaN norm stays NaN, so that it shows. Where `total` can be read.
+    /// min(1, max_norm / (norm + 1e-6)); NaN for a NaN norm. Where `total` can be read.
     constexpr double value() const {
         if (total == nullptr || !detail::is_finite(max_norm)) { return 1; }
         const double ratio = max_norm / (square_root(total[0]) + 1e-6);
@@ -31,8 +31,8 @@ struct ClipCoefficient {
     constexpr FoundInf found_inf() const { return total != nullptr && total[1] > 0 ? FoundInf::yes : FoundInf::no; }
 };
 
-/// min(1, max_norm / (norm + 1e-6)); always multiplied, without a branch on whether it clips. A NaN norm stays
-/// NaN, so that it shows.
+/// min(1, max_norm / (norm + 1e-6)); always multiplied, without a branch on whether it clips. A NaN norm makes
+/// it NaN, and so the parameters.
 /// Source:  torch.nn.utils.clip_grad_norm_
 /// @throws  std::invalid_argument unless max_norm is finite and above zero
 template <class Engine>

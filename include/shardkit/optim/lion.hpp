@@ -42,7 +42,7 @@ inline void validate(const LionOptions& options, SourceLocation where = SourceLo
 ///   c = beta1 * m + (1 - beta1) * g
 ///   p = decay * p - lr * sign(c)                         decay = 1 - lr * weight_decay, decoupled
 ///   m = beta2 * m + (1 - beta2) * g
-/// sign(0) is 0, so padding survives; sign(NaN) is NaN, so that it shows.
+/// sign(0) is 0, so padding survives; sign(NaN) is NaN.
 /// Source:  Chen et al., arXiv 2302.06675, algorithm 2
 template <std::floating_point A>
 struct alignas(16) LionUpdate {
@@ -105,9 +105,9 @@ struct LionRule {
 /// Lion, which steps by the sign of a momentum, over a model of sharded groups.
 ///     Lion optimizer{model, {.learning_rate = 1e-4, .weight_decay = 0.1}};
 /// Memory:  one state in the master's arithmetic type, for the elements that this rank updates.
-/// Cost:    20 bytes moved per element in fp32; unscale, clip and the gathered copy ride along. Every element moves
-/// by
-///          the learning rate, so clipping acts on the momentum alone.
+/// Cost:    20 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
+/// Every element moves by the learning rate, so clipping acts on the momentum
+/// alone.
 template <class... T>
 class Lion : public Optimizer<LionRule, T...> {
   public:

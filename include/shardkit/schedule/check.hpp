@@ -20,7 +20,7 @@ enum class StepRule : std::uint8_t {
     group_exists,            ///< an operation is of one of the model's groups
     gather_before_use,       ///< a window shows a copy that was gathered since the last update
     gather_where_sharded,    ///< only a copy that can be out of date is gathered
-    gather_outside_windows,  ///< a copy is not gathered anew under an open window
+    gather_outside_windows,  ///< a copy is not gathered again under an open window
     gather_is_used,          ///< a gathered copy is used before it is given back, gathered again or updated
     window_open_at_close,    ///< a window that ends was open
     windows_end_in_step,     ///< none is open at the group's update or at the end

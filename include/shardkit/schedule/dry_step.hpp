@@ -135,7 +135,7 @@ struct LayeredStep {
     std::size_t norms = 1;  ///< global_norm calls
 };
 
-/// The step of a model whose groups are used one after the other and then, for the backward pass, in reverse: what
+/// The step of a model whose groups are used in order and then, for the backward pass, in reverse: what
 /// most trainers do. The last group's forward and backward pass share a window; the backward pass ends with the first
 /// group that trains, and goes through frozen ones above it without gradients.
 constexpr Schedule layered_step(std::span<const GroupDescription> groups, const LayeredStep& options = {}) {

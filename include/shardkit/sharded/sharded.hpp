@@ -146,7 +146,7 @@ class Sharded {
         }
     }
 
-    /// Full parameters, gathered if the full copy is stale. Collective over the shard group when it is.
+    /// Full parameters, gathered if the full copy is stale: then collective over the shard group. Stream-ordered.
     /// Cost:    (n - 1) / n of the group's gathered bytes received where it gathers; else nothing.
     /// @throws  UsageError when no gather buffer is free; CommError when the engine fails
     [[nodiscard]] Window<State> unshard(SourceLocation where = SourceLocation::current()) {
@@ -160,7 +160,7 @@ class Sharded {
         return detail::Access::make<PendingWindow<State>>(*state_, where).wait();
     }
 
-    /// Starts the gather; `std::move(pending).wait()` gives the window.
+    /// Starts the gather, with the cost and errors of unshard; `std::move(pending).wait()` gives the window.
     [[nodiscard]] PendingWindow<State> begin_unshard(SourceLocation where = SourceLocation::current()) {
         live(where).open_window(Gathers::when_stale, where);
         return detail::Access::make<PendingWindow<State>>(*state_, where);
@@ -177,7 +177,7 @@ class Sharded {
     }
 
     /// Sets every element from value(path, parameter name, index in the whole parameter) -> floating point;
-    /// the same values for every world size and policy. Local work: each rank computes what it holds.
+    /// the same for every world size and policy. Local work: what this rank holds. @throws UsageError under a window
     template <class F>
     void initialize(F value, SourceLocation where = SourceLocation::current()) {
         live(where).initialize(value, where);
@@ -194,8 +194,8 @@ class Sharded {
         }
     }
 
-    /// Copies one whole parameter (its type, its name or its number) into `values` on every rank. Collective as
-    /// unshard.
+    /// Copies one whole parameter (its type, its name or its number) into `values` on every rank; the host waits.
+    /// Collective as unshard, and over tp where it is split. @throws std::invalid_argument for a wrong size or name
     template <class P, class Values>
     void read_full(const P& parameter, Values&& values, SourceLocation where = SourceLocation::current()) {
         if constexpr (detail::TargetRules<Values>::are_written) {

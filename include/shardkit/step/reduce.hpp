@@ -15,7 +15,7 @@
 
 namespace shardkit::inline SHARDKIT_BUILD {
 
-/// Gradients of a whole model that owe nothing to any axis: what norms, clipping and optimizers accept.
+/// Gradients of a whole model, reduced over every axis: what norms, clipping and optimizers accept.
 /// The memory holds sums; one over the divisor and the loss scale is applied by every reader, so no accessor shows an
 /// undivided sum. Ends the step when it is consumed or destroyed.
 template <class... T>
@@ -116,8 +116,8 @@ Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, LossScaleSta
 }
 }  // namespace detail
 
-/// Pays what the accumulated gradients still owe over the data axes and consumes them: whatever the policy
-/// left after the microbatches (an all-reduce, a reduce-scatter, an all-reduce across replicas, or nothing).
+/// Reduces accumulated gradients over the data axes where that is left to do, and consumes them: what the policy
+/// leaves after the microbatches (an all-reduce, a reduce-scatter, an all-reduce across replicas, or nothing).
 /// `divisor`: sum, mean or divide_by(n), the same number for every policy.
 /// Order:   stream-ordered. Collective over the data ranks.
 /// Cost:    ranks compare the divisor within the next call that they make anyway: what is left to reduce, the norm,

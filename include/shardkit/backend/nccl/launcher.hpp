@@ -23,9 +23,9 @@ namespace shardkit::nccl {
 ///     LOCAL_RANK               its number on this machine: the GPU it uses, where it sees more than one
 ///     LOCAL_WORLD_SIZE         processes on this machine (optional; checked)
 ///     MASTER_ADDR, MASTER_PORT a host name or address of rank 0's machine, and a free port there
-///     SHARDKIT_TOKEN           a word that only the job's processes know (optional; TORCHELASTIC_RUN_ID or
-///     SLURM_JOB_ID
-///                              where it is not set)
+///     SHARDKIT_TOKEN           a word that only the job's processes know (optional)
+///     TORCHELASTIC_RUN_ID,
+///     SLURM_JOB_ID             where that is not set
 /// Rank 0 gives the others NCCL's unique id at MASTER_ADDR:MASTER_PORT, or at MASTER_PORT + 1 where
 /// TORCHELASTIC_USE_AGENT_STORE is True, because torchrun's own store listens at MASTER_PORT then. Where the
 /// environment has NCCL_COMM_ID NCCL meets there by itself, and MASTER_ADDR and MASTER_PORT are not looked at.
