@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpi_collectives compare|trust: measures, as the input of its rank 0 says, MPI's own collectives (variant raw) and
-// those of the engine `mpi`, whose ranks compare their calls or trust each other.
+// those of the engine `mpi`, whose ranks share memory and compare their calls, or pass messages and trust each other.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -134,7 +134,8 @@ void serve(const std::string& calls) {
     const shardkit::mpi::Environment mpi;
     ProcessRelay relay;
     shardkit::mpi::Options options;
-    options.compare_calls = calls == "compare";
+    options.shared_memory = calls == "compare";
+    options.compare_calls = options.shared_memory;
     using Engine = shardkit::mpi::Engine<>;
     shardkit::mpi::run(
         shardkit::DeviceMesh(shardkit::mpi::Environment::size()),
