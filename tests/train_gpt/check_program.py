@@ -56,6 +56,22 @@ def check_lines(folder):
     expect(re.search(r"^loss: \d\.\d{4} first, \d\.\d{4} last", table, re.MULTILINE) is not None, "first and last loss", done)
 
 
+def check_defaults(folder):
+    """What --help names as defaults, given one by one, trains the same."""
+    text = subprocess.run([PROGRAM, "--help"], stdout=subprocess.PIPE, text=True, timeout=30, check=True).stdout
+    named = re.findall(r"^ +(--[a-z-]+) .*\[([^\];]+)(?:; [^\]]*)?\]$", text, re.MULTILINE)
+    defaults = {flag: value for flag, value in named if " " not in value and flag != "--steps"}
+    expect(("--steps", "400") in named and len(defaults) >= 20 and defaults["--batch"] == "16", "--help names defaults")
+    reports = []
+    for number, flags in enumerate(([], [word for pair in defaults.items() for word in pair])):
+        done = run(folder, "--steps", "2", "--save", f"saved{number}", "--json", "report.json", *flags, small=[])
+        expect(done.returncode == 0, "a run with defaults, " + ("given" if flags else "not given"), done)
+        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        reports.append({key: value for key, value in report.items() if not re.search("second|time|measured|peak|resident", key)})
+    differing = [key for key in reports[0] if reports[0][key] != reports[1].get(key)]
+    expect(reports[0].keys() == reports[1].keys() and not differing, f"the defaults are what --help says: {differing}")
+
+
 def check_collectives(folder):
     """The plan is a mean over the ranks where tp splits the loss's numbers unevenly, and so is what was measured."""
     done = run(folder, "--steps", "2", "--mesh", "3x2x1", "--json", "a.json", small=["--batch", "9", *SMALL[2:]])
@@ -242,7 +258,7 @@ def check_plan(folder):
 
 
 def main():
-    for check in (check_lines, check_collectives, check_files, check_pictures, check_unfinished, check_ended_and_saved, check_small_address_spaces, check_special_files, check_plan):
+    for check in (check_lines, check_defaults, check_collectives, check_files, check_pictures, check_unfinished, check_ended_and_saved, check_small_address_spaces, check_special_files, check_plan):
         with tempfile.TemporaryDirectory(prefix="shardkit-train-gpt-") as name:
             check(pathlib.Path(name).resolve())
     sys.exit(1 if wrong else 0)
