@@ -35,7 +35,7 @@ def calls_for(side, options):
 
 
 def target(verb, size, ranks, peer, processors):
-    """The project's own aims: see docs/benchmarks.md."""
+    """The project's own aims: see docs/benchmark_results.md."""
     if peer == "openmpi":
         if verb in LARGE and size >= 8 << 20:
             return LARGE[verb]

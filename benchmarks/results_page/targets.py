@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The project's aims, as docs/benchmarks.md tells them, what results say about them, and why some are missed."""
+"""The project's aims, what results say about them, and why some are missed."""
 import dataclasses
 import json
 
