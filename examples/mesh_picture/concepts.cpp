@@ -14,6 +14,7 @@
 #include <shardkit/shardkit.hpp>
 
 #include "colours.hpp"
+#include "step.hpp"
 #include "svg.hpp"
 
 namespace {
@@ -232,11 +233,12 @@ int main(int count, char** arguments) {
             const char* name;
             std::string (*draw)();
         };
-        constexpr std::array<Picture, 5> pictures{{{"layout", layout},
+        constexpr std::array<Picture, 6> pictures{{{"layout", layout},
                                                    {"hybrid_shard", hybrid},
                                                    {"memory", memory},
                                                    {"causal_chunks", chunks},
-                                                   {"split_layers", pair_of_layers}}};
+                                                   {"split_layers", pair_of_layers},
+                                                   {"full_shard_step", draw_step}}};
         for (const Picture& picture : pictures) {
             const std::string name = std::string(arguments[1]) + "/" + picture.name + ".svg";
             std::ofstream file(name, std::ios::binary);
