@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -13,6 +14,7 @@
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
@@ -100,6 +102,29 @@ TEST_CASE("mpi: between ranks of one host no collective of buffers calls MPI, no
         const int calls = all_calls([&] { all_reduce_in_place(comm, ReduceOp::sum, std::span<float>(brought), {}); });
         CHECK(brought.back() == static_cast<float>(n));
         CHECK((calls > 0) == (n > 1));
+    });
+}
+
+TEST_CASE("mpi: a large all-gather is one of shared memory, whoever's output nobody else sees") {
+    with_world({}, [](const Comm& comm) {
+        const std::size_t n = comm.size();
+        const std::size_t k = (host::detail::streaming_bytes / sizeof(float) / n + 100) / n;
+        REQUIRE(n * n * k * sizeof(float) > host::detail::streaming_bytes);
+        auto in = comm.buffer<float>(k);
+        auto out = comm.buffer<float>(n * k);
+        std::vector<float> heap(n * k);
+        std::iota(in.span().begin(), in.span().end(), static_cast<float>(comm.rank()));
+        for (const std::size_t hidden : {n, n - 1}) {
+            const std::span<float> full = comm.rank() == hidden ? std::span<float>(heap) : out.span();
+            std::ranges::fill(full, -1.0F);
+            barrier(comm, {});
+            CHECK(all_calls([&] { all_gather(comm, std::span<const float>(in.span()), full, {}); }) == 0);
+            std::size_t wrong = 0;
+            for (std::size_t i = 0; i < n * k; ++i) {
+                wrong += full[i] != static_cast<float>(i / k + i % k) ? 1U : 0U;
+            }
+            CHECK(wrong == 0);
+        }
     });
 }
 

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <span>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/comm/all_gather.hpp>
 
 #include "verb_suite.hpp"
 
@@ -38,6 +43,26 @@ TEST_CASE("threads: results too large for the caches are written past them, with
         check_reduce_scatter<bf16, double>(world, count / 2, 1);
         check_copies<double>(world, count / 2, 1);
     }));
+}
+
+TEST_CASE("threads: a large all-gather whose ranks have their shards in place or not, at addresses of their own") {
+    threads::launch(3, [](const Comm& world) {
+        constexpr std::size_t k = (std::size_t{3} << 18U) + 5;
+        static_assert(3 * 3 * k * sizeof(float) > host::detail::streaming_bytes);
+        const std::size_t rank = world.rank();
+        std::vector<float> memory(3 * k + 3, -1.0F);
+        std::vector<float> apart(k);
+        const std::span<float> full = std::span(memory).subspan(rank, 3 * k);
+        const std::span<float> shard = rank == 1 ? std::span(apart) : full.subspan(rank * k, k);
+        std::iota(shard.begin(), shard.end(), static_cast<float>(rank));
+        all_gather(world, std::span<const float>(shard), full, {});
+        std::size_t wrong = 0;
+        for (std::size_t q = 0; q < 3; ++q) {
+            for (std::size_t i = 0; i < k; ++i) { wrong += full[q * k + i] != static_cast<float>(q + i) ? 1U : 0U; }
+        }
+        CHECK(wrong == 0);
+        CHECK(std::count(memory.begin(), memory.end(), -1.0F) == 3);
+    });
 }
 
 TEST_CASE("threads: unsigned words reduce modulo their size") {

@@ -178,6 +178,9 @@ void collective(Call& call, const void* input, std::size_t bytes, void* output, 
         bool visible = round.agreed() && reads_peers &&
                        is_visible(seat, round, bytes, spans || call.signature.verb == Verb::all_reduce);
         if (spans) { visible = compare(call, visible) && !round.carried(); }
+        if (visible && call.signature.verb == Verb::all_gather && !is_visible(seat, round, bytes, true)) {
+            round.hide_outputs();
+        }
         if constexpr (reads_peers) {
             if (visible) {
                 if (spans) {

@@ -96,6 +96,10 @@ class Round {
     T* output(std::size_t rank) const noexcept {
         return static_cast<T*>(seat_.at(rank, call(rank).output));
     }
+    /// Whether every rank finds every other's output, where they showed one.
+    bool shows_outputs() const noexcept { return shows_outputs_; }
+    /// One of them is nowhere that peers see; called on all ranks or none.
+    void hide_outputs() noexcept { shows_outputs_ = false; }
     /// Whether a rank's output is where its input was.
     bool in_place(std::size_t rank) const noexcept { return call(rank).output == call(rank).input; }
 
@@ -146,6 +150,7 @@ class Round {
     typename Seat::Member& own_;
     std::uint64_t sequence_;
     bool carried_;
+    bool shows_outputs_ = true;
     std::size_t other_ = 1;  // the lowest rank whose call differs from rank 0's
 };
 

@@ -22,17 +22,54 @@ void for_each_rank_from_next(const Round& round, Visit visit) noexcept {
     for (std::size_t q = 0; q <= round.rank(); ++q) { visit(q); }
 }
 
+/// Of `values`, which are read once, every piece goes to all of the places before the next is read: place(q) is rank
+/// q's, or null for none.
+template <class T, class Round, class Place>
+void write_to_all(const Round& round, const T* values, std::size_t count, host::detail::Store store,
+                  Place place) noexcept {
+    // Few enough elements that they are still in the first-level cache for the next rank's place.
+    constexpr std::size_t piece = std::max<std::size_t>(1, 16384 / sizeof(T));
+    for (std::size_t at = 0; at < count; at += piece) {
+        for_each_rank_from_next(round, [&](std::size_t q) {
+            if (T* const to = place(q); to != nullptr) {
+                host::detail::copy_elements(values + at, to + at, std::min(piece, count - at), store);
+            }
+        });
+    }
+}
+
+/// Whether writing a shard to all ranks, which reads it once, reads less than when every rank reads all shards that
+/// are not in place; alike on all ranks.
+template <class T, class Round>
+bool gains_by_writing(const Round& round, std::size_t k) noexcept {
+    if (round.carried() || !round.shows_outputs()) { return false; }
+    std::size_t reads = 0;
+    for (std::size_t q = 0; q < round.size(); ++q) {
+        const bool in_place = round.template input<T>(q) == round.template output<T>(q) + q * k;
+        reads += round.size() - (in_place ? 1 : 0);
+    }
+    return reads > round.size();
+}
+
+/// Each rank reads its peers' shards, which leaves them in its own caches; or, where they would not stay there,
+/// writes its shard to all ranks.
 template <class T, class Round>
 void all_gather(const Round& round, const T* shard, std::span<T> full) noexcept {
     const std::size_t k = full.size() / round.size();
-    const bool in_place = shard == full.data() + round.rank() * k;
     const host::detail::Store store =
-        host::detail::store_for(round.size() * (full.size_bytes() + (in_place ? 0 : k * sizeof(T))));
-    for_each_rank_from_next(round, [&](std::size_t q) {
-        T* const place = full.data() + q * k;
-        const T* const from = round.template input<T>(q);
-        if (place != from) { host::detail::copy_elements(from, place, k, store); }
-    });
+        host::detail::store_for(round.size() * full.size_bytes());  // alike on all ranks
+    if (store == host::detail::Store::streaming && gains_by_writing<T>(round, k)) {
+        write_to_all(round, shard, k, store, [&](std::size_t q) {
+            T* const to = round.template output<T>(q) + round.rank() * k;
+            return to == shard ? nullptr : to;
+        });
+    } else {
+        for_each_rank_from_next(round, [&](std::size_t q) {
+            T* const place = full.data() + q * k;
+            const T* const from = round.template input<T>(q);
+            if (place != from) { host::detail::copy_elements(from, place, k, store); }
+        });
+    }
     host::detail::finish(store);
 }
 
@@ -86,14 +123,8 @@ void broadcast(const Round& round, std::span<T> values, std::size_t root) noexce
     const std::size_t ranks = round.size();
     const host::detail::Store store = host::detail::store_for(ranks * values.size_bytes());
     const host::detail::Chunk own = host::detail::chunk_of(values.size(), sizeof(T), round.rank(), ranks);
-    // Few enough elements that they are still in the first-level cache for the next rank's place.
-    constexpr std::size_t piece = std::max<std::size_t>(1, 16384 / sizeof(T));
-    for (std::size_t at = own.begin; at < own.end; at += piece) {
-        const std::size_t count = std::min(piece, own.end - at);
-        for_each_rank_from_next(round, [&](std::size_t q) {
-            if (q != root) { host::detail::copy_elements(from + at, round.template output<T>(q) + at, count, store); }
-        });
-    }
+    write_to_all(round, from + own.begin, own.size(), store,
+                 [&](std::size_t q) { return q == root ? nullptr : round.template output<T>(q) + own.begin; });
     host::detail::finish(store);
 }
 

@@ -162,7 +162,7 @@ class Communicator {
     template <class T>
     void gather(const T* shard, std::span<T> full, const shardkit::Call& call) const {
         const std::size_t bytes = full.size() / size() * sizeof(T);
-        collective(call, shard, bytes, nullptr,
+        collective(call, shard, bytes, full.data(),
                    [&](const detail::Round& round) { shared::detail::all_gather(round, shard, full); });
     }
 
