@@ -38,11 +38,13 @@ class PlainFiles {
     /// Makes the files anew, with room for their bytes and none written: as those of a checkpoint are. On one rank.
     void make(std::uint64_t bytes) const {
         for (const std::string& name : names_) {
-            ::unlink(name.c_str());
             const int file = opened(name, O_WRONLY | O_CREAT | O_EXCL);
             require(::posix_fallocate(file, 0, static_cast<off_t>(bytes)), "fallocate");
             require(::close(file) == 0 ? 0 : errno, "close");
         }
+    }
+    void remove() const {
+        for (const std::string& name : names_) { ::unlink(name.c_str()); }
     }
     /// look(bytes) before each call.
     template <class Look>

@@ -100,10 +100,9 @@ class RankRun {
     void run() {
         model_.begin();
         check_and_count();
-        constexpr std::size_t timings = 11;
         std::vector<Interval> own;
         for (std::size_t round = 0; round <= options_.rounds; ++round) {
-            std::array<Interval, timings> of_round = one_round();
+            std::array<Interval, timings> of_round = one_round(round % 2 == 0);
             if (round > 0) { own.insert(own.end(), of_round.begin(), of_round.end()); }  // the first one warms up
         }
         const std::vector<double> seconds = world_seconds(context_, own);
@@ -120,10 +119,12 @@ class RankRun {
                           {"commit", "", summary(5), {}},
                           {"load, warm", "plain pread out of the page cache", summary(6), summary(7)},
                           {"load, cold", "plain pread from the disk", summary(8), summary(9)}};
-        measured_.digest_share = summary(10).median / summary(3).median - 1;
+        measured_.digest_share = summary(10).median / summary(11).median - 1;
     }
 
   private:
+    static constexpr std::size_t timings = 12;
+
     void save(const std::string& name, CountedFiles& files) {
         shardkit::save(context_, folder_.of(name), 1, model_.state(), {.files = &files});
     }
@@ -143,6 +144,16 @@ class RankRun {
     }
     void make_plain() {
         alone([&] { plain_.make(model_.numel() * 4); });
+    }
+    void remove_plain() {
+        alone([&] { plain_.remove(); });
+    }
+    /// Pages of what one of the two has left are warm for the other one: nothing is left, and they take turns to
+    /// begin.
+    static void in_turn(bool first, const std::function<void()>& ours, const std::function<void()>& plain) {
+        if (first) { ours(); }
+        plain();
+        if (!first) { ours(); }
     }
     void remove(const std::string& name) {
         alone([&] { fs::remove_all(folder_.of(name)); });
@@ -180,24 +191,30 @@ class RankRun {
         remove("again");
     }
 
-    std::array<Interval, 11> one_round() {
-        std::array<Interval, 11> t;
-        t[0] = timed(context_, [&] { save("timed", disk_); });
-        remove("timed");
+    /// @param first  whether the library is the first of the two in its turns
+    std::array<Interval, timings> one_round(bool first) {
+        std::array<Interval, timings> t;
+        const auto timed_save = [&](std::size_t timing, CountedFiles& files) {
+            t[timing] = timed(context_, [&] { save("timed", files); });
+            remove("timed");
+        };
         const auto unseen = [](std::span<const char>) {};
-        make_plain();
-        t[1] = timed(context_, [&] { plain_.write(true, unseen); });
-        t[2] = timed(context_, [&] { save("timed", cached_); });
-        remove("timed");
-        make_plain();
-        t[3] = timed(context_, [&] { plain_.write(false, unseen); });
-        make_plain();
-        t[10] = timed(context_, [&] {
-            plain_.write(false, [](std::span<const char> bytes) {
-                const std::uint32_t remainder = shardkit::detail::crc32c::extend(0, std::as_bytes(bytes));
-                asm volatile("" : : "r"(remainder));  // nobody reads it, yet it is to be made
-            });
-        });
+        const auto digested = [](std::span<const char> bytes) {
+            const std::uint32_t remainder = shardkit::detail::crc32c::extend(0, std::as_bytes(bytes));
+            asm volatile("" : : "r"(remainder));  // nobody reads it, yet it is to be made
+        };
+        const auto plain = [&](std::size_t timing, bool to_disk, const auto& look) {
+            make_plain();
+            t[timing] = timed(context_, [&] { plain_.write(to_disk, look); });
+            remove_plain();
+        };
+        remove_plain();
+        in_turn(
+            first, [&] { timed_save(0, disk_); }, [&] { plain(1, true, unseen); });
+        in_turn(
+            first, [&] { timed_save(2, cached_); }, [&] { plain(3, false, unseen); });
+        in_turn(
+            first, [&] { plain(10, false, digested); }, [&] { plain(11, false, unseen); });
         std::unique_ptr<shardkit::PendingSave> pending;
         t[4] = timed(context_, [&] {
             pending = std::make_unique<shardkit::PendingSave>(
@@ -205,6 +222,8 @@ class RankRun {
         });
         t[5] = timed(context_, [&] { std::move(*pending).commit(); });
         remove("timed");
+        make_plain();
+        plain_.write(true, unseen);
         load("kept", cached_);
         t[6] = timed(context_, [&] { load("kept", cached_); });
         plain_.read();
