@@ -158,13 +158,9 @@ void require_tied(const sk::SafetensorsFile& file, const std::string& embedding)
     }
 }
 
-void listed_names(const std::string& what, const std::vector<std::string>& names, const Options& options) {
+void require_none(const std::string& what, const std::vector<std::string>& names, const Options& options) {
     if (names.empty()) { return; }
-    std::string text;
-    const std::size_t shown = std::min<std::size_t>(names.size(), 8);
-    for (std::size_t i = 0; i < shown; ++i) { text += (i == 0 ? "'" : ", '") + names[i] + "'"; }
-    if (shown < names.size()) { text += " and " + std::to_string(names.size() - shown) + " more"; }
-    throw InputError("--init '" + options.init + "' " + what + " " + text +
+    throw InputError("--init '" + options.init + "' " + what + " " + sk::safetensors::listed(names) +
                      ": expected GPT-2's names with --layers " + std::to_string(options.model.layers) +
                      " and --head " + std::string(head_names[static_cast<std::size_t>(options.model.head)]));
 }
@@ -181,7 +177,7 @@ void check_gpt2_file(const Options& options, const sk::SafetensorsFile& file, St
         if (file.find(name) == nullptr) { missing.push_back(name); }
         expected.insert(std::move(name));
     });
-    listed_names("has no", missing, options);
+    require_none("has no", missing, options);
     std::vector<std::string> others;
     for (const auto& tensor : file.tensors()) {
         if (expected.contains(tensor.name)) { continue; }
@@ -192,7 +188,7 @@ void check_gpt2_file(const Options& options, const sk::SafetensorsFile& file, St
             others.push_back(tensor.name);
         }
     }
-    listed_names("has besides", others, options);
+    require_none("has besides", others, options);
     require_same_model(options);
 }
 

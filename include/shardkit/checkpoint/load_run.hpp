@@ -185,19 +185,11 @@ class LoadRun {
                                                                           : concat(kind, " of ", stored.tensor.name));
         }
         if (options_.subset || (report_.left.empty() && report_.unused.empty())) { return; }
-        const auto listed = [](const std::vector<std::string>& names) {
-            std::string text = names.empty() ? "nothing" : "";
-            for (std::size_t i = 0; i < names.size(); ++i) {
-                if (i == 8) { return concat(text, " and ", names.size() - i, " more"); }
-                text += concat(i == 0 ? "'" : ", '", safetensors::detail::shown(names[i]), "'");
-            }
-            return text;
-        };
         const std::string& path =
             files_->tensors().empty() ? std::string("load") : files_->file(files_->tensors().front()).path();
         throw FileError(path,
-                        concat("and the files beside it lack ", listed(report_.left), ", and have ",
-                               listed(report_.unused), " besides: see LoadOptions::states and subset"),
+                        concat("and the files beside it lack ", safetensors::listed(report_.left), ", and have ",
+                               safetensors::listed(report_.unused), " besides: see LoadOptions::states and subset"),
                         where_);
     }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -88,11 +89,6 @@ struct Header {
 inline constexpr std::uint64_t max_header_bytes = 100'000'000;
 
 namespace detail {
-
-using shardkit::detail::concat;
-using shardkit::detail::JsonError;
-using shardkit::detail::JsonReader;
-
 /// A name out of a stranger's file, for a message: cut, control characters replaced.
 inline std::string shown(std::string_view name) {
     constexpr std::size_t longest = 120;
@@ -102,6 +98,24 @@ inline std::string shown(std::string_view name) {
     }
     return name.size() > longest ? text + "..." : text;
 }
+}  // namespace detail
+
+/// Names of tensors as a message lists them: in quotes, none that would take a terminal over, and of many the first
+/// eight. "nothing" for none.
+inline std::string listed(std::span<const std::string> names) {
+    std::string text = names.empty() ? "nothing" : "";
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        if (i == 8) { return shardkit::detail::concat(text, " and ", names.size() - i, " more"); }
+        text += shardkit::detail::concat(i == 0 ? "'" : ", '", detail::shown(names[i]), "'");
+    }
+    return text;
+}
+
+namespace detail {
+
+using shardkit::detail::concat;
+using shardkit::detail::JsonError;
+using shardkit::detail::JsonReader;
 
 inline DType dtype(JsonReader& json) {
     const std::size_t begin = json.at();
