@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -124,9 +125,12 @@ struct Training {
                 const std::string name = group.path() + "." + std::string(parameter.name);
                 const auto view = window.view(p);
                 const std::vector<T>& whole = model.at(name);
-                parameter.part.for_each_run(0, view.size(), [&](std::size_t i, std::size_t at, std::size_t run) {
+                std::vector<T> held(view.size());
+                Engine::Kernels::copy_out(group.context().compute_stream(),
+                                          std::span<const T>(view.data(), view.size()), std::span<T>(held));
+                parameter.part.for_each_run(0, held.size(), [&](std::size_t i, std::size_t at, std::size_t run) {
                     if (at + run > whole.size() ||
-                        std::memcmp(view.data() + i, whole.data() + at, run * sizeof(T)) != 0) {
+                        std::memcmp(held.data() + i, whole.data() + at, run * sizeof(T)) != 0) {
                         throw std::logic_error(name + " has other values than were saved");
                     }
                 });

@@ -14,6 +14,8 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/core/bf16.hpp>
+#include <shardkit/core/fp16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
@@ -25,6 +27,7 @@
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
 
+#include "checkpoint_training.hpp"
 #include "paced_ranks.hpp"
 #include "temporary_folder.hpp"
 
@@ -34,6 +37,7 @@ namespace {
 
 namespace sk = shardkit;
 namespace fs = std::filesystem;
+namespace all = checkpoint_training;
 using temporary_folder::contents;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic>;
 
@@ -102,7 +106,50 @@ std::string load_and_save(const Mesh& mesh, paced_ranks::Paces paces, const sk::
     });
 }
 
+/// Every `one_of`-th mesh of 1, 2, 3, 5 and 8 devices with a policy: loads what the one before it has saved, and
+/// saves the same bytes. What a load gives depends on the bytes alone, so that this speaks for all pairs, the host's
+/// too.
+template <class T, class Optimizer>
+void check_matrix(std::size_t files, std::size_t one_of, std::size_t first) {
+    const temporary_folder::Folder folder;
+    all::InCache calls;
+    std::string last = folder.file("host");
+    const auto values = all::save_first<T, Optimizer>(last, calls);
+    const auto expected = contents(last + "/step-00000001");
+    REQUIRE(expected.size() == files);
+    std::size_t number = first;
+    for (const std::size_t world : {1U, 2U, 3U, 5U, 8U}) {
+        for (const all::Mesh& mesh : all::meshes(world)) {
+            for (const sk::DynamicPolicy& policy : all::policies(mesh)) {
+                if (number++ % one_of != 0) { continue; }
+                CAPTURE(mesh.describe());
+                CAPTURE(policy.name());
+                const std::string next = folder.file(std::to_string(number));
+                REQUIRE(paced_ranks::run(mesh, paced_ranks::all_paces[number % 4], {}, [&](auto& rank, const auto&) {
+                            all::load_and_save<T, Optimizer>(rank, policy, values, last, next, calls);
+                        }) == "");
+                REQUIRE(contents(next + "/step-00000001") == expected);
+                fs::remove_all(last);
+                last = next;
+            }
+        }
+    }
+    CHECK(number == first + 87);
+}
+void check_matrix(std::size_t one_of) {
+    check_matrix<float, all::WithAdamW>(5, one_of, 0);
+    check_matrix<sk::bf16, all::WithAdamW>(6, one_of, 1);
+    check_matrix<sk::fp16, all::WithAdamW>(6, one_of, 2);
+    check_matrix<double, all::WithPlainSgd>(3, one_of, 3);
+}
+
 }  // namespace
+
+TEST_CASE("nccl: meshes and policies in four precisions load and save the host's bytes") { check_matrix(13); }
+// In minutes: test_unit_backend_nccl --test-case='*every mesh*' --no-skip
+TEST_CASE("nccl: every mesh and policy in four precisions loads and saves the host's bytes" * doctest::skip()) {
+    check_matrix(1);
+}
 
 TEST_CASE("nccl: what devices save is what the host has saved, whatever way and pace") {
     const temporary_folder::Folder folder;
