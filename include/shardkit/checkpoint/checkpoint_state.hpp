@@ -56,6 +56,7 @@ void add_states(SavedState& state, Optimizers& optimizer, SourceLocation where) 
             auto& saved =
                 static_cast<SavedGroupOf<typename Its::Engine, typename Its::Precision>&>(*state.groups[number++]);
             if (!group.number()) { return; }
+            saved.tell_too(group.reader());
             for (std::size_t s = 0; s < group.states_used(); ++s) {
                 saved.add(Rule::state_names[s], group.state(s), saved.geometry().updated);
             }

@@ -25,7 +25,7 @@ namespace shardkit {
 template <class Engine>
 std::optional<CheckpointFolder> latest(Context<Engine>& context, const std::string& folder,
                                        FileCalls* files = nullptr, SourceLocation where = SourceLocation::current()) {
-    detail::RankWorldOf<Engine> world(context);
+    detail::RankWorldOf<Engine> world(context, "latest");
     std::optional<CheckpointFolder> found;
     std::vector<std::string> skipped;
     detail::together(world, where, [&] {
@@ -58,7 +58,7 @@ template <class Engine>
 LoadReport load(Context<Engine>& context, const std::string& folder, const CheckpointState<Engine>& state,
                 LoadOptions options = {}, SourceLocation where = SourceLocation::current()) {
     context.require_same("load", state.context(), "CheckpointState", where);
-    detail::RankWorldOf<Engine> world(context);
+    detail::RankWorldOf<Engine> world(context, "load");
     detail::LoadRun run(world, std::move(options), where);
     LoadReport report =
         run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_checkpoint(calls, folder, where); },
@@ -76,7 +76,7 @@ LoadReport load_model(Context<Engine>& context, const std::string& path, const G
                       LoadOptions options = {}, SourceLocation where = SourceLocation::current()) {
     const CheckpointState<Engine> state(model, where);
     context.require_same("load_model", state.context(), "model", where);
-    detail::RankWorldOf<Engine> world(context);
+    detail::RankWorldOf<Engine> world(context, "load");
     detail::LoadRun run(world, std::move(options), where);
     return run.run([&](FileCalls& calls) { return detail::CheckpointFiles::of_model(calls, path, where); },
                    [&] { return detail::Access::capture(state, where); });

@@ -16,7 +16,9 @@ namespace shardkit {
 
 /// A save whose files are being written beside the rank's own work. Forward and backward passes go on; the
 /// optimizer's step, `load` and `initialize` wait until the rank's part is written, unless it was copied first
-/// (Staging::copy). Dropping it on all ranks abandons the save. It ends before the groups that it saves.
+/// (Staging::copy). Dropping it on all ranks abandons the save; what a writer had failed with until then is thrown by
+/// the next save, on every rank, or said on the error stream when the rank ends. It ends before the groups and the
+/// optimizer that it saves: else these end the program.
 class PendingSave {
   public:
     PendingSave(PendingSave&&) noexcept = default;
@@ -46,8 +48,8 @@ std::unique_ptr<SaveRun> begin_save_run(Context<Engine>& context, std::string&& 
                                         const CheckpointState<Engine>& state, SaveOptions&& options, bool beside,
                                         SourceLocation where) {
     context.require_same("save", state.context(), "CheckpointState", where);
-    auto run = std::make_unique<SaveRun>(std::make_unique<RankWorldOf<Engine>>(context), std::move(folder), step,
-                                         std::move(options), where);
+    auto world = std::make_unique<RankWorldOf<Engine>>(context, concat("a save in ", folder));
+    auto run = std::make_unique<SaveRun>(std::move(world), std::move(folder), step, std::move(options), where);
     run->begin([&] { return Access::capture(state, where); }, beside);
     return run;
 }

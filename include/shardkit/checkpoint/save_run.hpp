@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -37,10 +38,13 @@ class SaveRun final : public MemoryReader {
           where_(where) {}
     SaveRun(const SaveRun&) = delete;
     SaveRun& operator=(const SaveRun&) = delete;
-    /// Abandons what was not committed.
+    /// Abandons what was not committed. What its writer failed with is told by the next save.
     ~SaveRun() {
         end_writing();
         abandon();
+        // A file that is not there any more: rank 0 has dropped the save before this one.
+        const bool removed = failure_.text().ends_with(errno_text(ENOENT));
+        if (failure_.happened() && !removed) { world_->untold() = failure_; }
     }
 
     /// Makes the folder and its files, and decides who writes what. Collective over the world.
@@ -49,7 +53,9 @@ class SaveRun final : public MemoryReader {
     template <class Capture>
     void begin(const Capture& capture, bool beside) {
         beside_ = beside;
+        const Failure dropped = std::exchange(world_->untold(), {});
         together(*world_, where_, [&] {
+            dropped.raise_own("a save that was dropped before it was committed had failed: ", where_);
             if (folder_.empty()) { throw_invalid_argument(where_, "save: the folder has no name"); }
             state_ = capture();
             for (const auto& group : state_.groups) { group->require_idle("save", where_); }
@@ -88,7 +94,7 @@ class SaveRun final : public MemoryReader {
         Fnv identity;
         identity.add(temporary_);
         require_same(*world_, "commit", concat(folder_, "/", step_name(step_)), identity.hash, where);
-        give_up_on(failure_);
+        give_up_on(std::exchange(failure_, {}));
         const Manifest manifest = gather_digests();
         CheckpointFolder made{concat(folder_, "/", step_name(step_)), step_, {}};
         on_first([&] { finish(manifest, made); });
@@ -102,12 +108,10 @@ class SaveRun final : public MemoryReader {
             std::uint64_t hash;
             std::uint64_t token;
         };
+        const std::array<std::size_t, 4> numbers{plan_->hash(), step_, options_.keep, options_.replace ? 1U : 0U};
         Fnv fnv;
-        fnv.add(plan_->hash());
-        fnv.add(step_);
+        fnv.add(numbers);
         fnv.add(folder_);
-        fnv.add(options_.keep);
-        fnv.add(options_.replace ? 1 : 0);
         for (const auto& [key, value] : options_.strings) {
             fnv.add(key);
             fnv.add(value);
@@ -122,17 +126,16 @@ class SaveRun final : public MemoryReader {
                                    "), expected the same folder, step, groups, names, scalars, blobs and options on "
                                    "every rank");
         }
-        const auto half = [&](unsigned shift) {
-            return digest_text(static_cast<std::uint32_t>(first.token >> shift));
-        };
-        temporary_ = concat(folder_, "/", step_name(step_), temporary_mark, half(32), half(0));
+        temporary_ = concat(folder_, "/", step_name(step_), temporary_mark,
+                            digest_text(static_cast<std::uint32_t>(first.token >> 32U)),
+                            digest_text(static_cast<std::uint32_t>(first.token)));
     }
 
     void make_files() {
         make_folders(calls_, folder_, where_);
         remove_stale();
         const std::string target = concat(folder_, "/", step_name(step_));
-        if (!options_.replace && exists(target)) {
+        if (std::vector<std::string> names; !options_.replace && calls_.list(target, names) != ENOENT) {
             throw FileError(target, "exists, and SaveOptions::replace was not given", where_);
         }
         make_temporary();
@@ -162,10 +165,6 @@ class SaveRun final : public MemoryReader {
             }
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
-    }
-    bool exists(const std::string& folder) {
-        std::vector<std::string> names;
-        return calls_.list(folder, names) != ENOENT;
     }
     /// What a process left that ended within a save: nobody holds its lock.
     void remove_stale() {
@@ -286,9 +285,9 @@ class SaveRun final : public MemoryReader {
     std::optional<WriteJobs> jobs_;
     std::string temporary_;
     bool beside_ = false;      // written beside the rank's own work
-    bool made_ = false;        // rank 0 made it
-    std::optional<int> lock_;  // and holds it
-    Failure failure_;          // of the writer
+    bool made_ = false;        // by rank 0
+    std::optional<int> lock_;  // which holds it
+    Failure failure_;          // of the writer, until it is told
     bool holds_ = false;       // the groups' updates
     bool writing_ = false;
     std::mutex mutex_;

@@ -145,6 +145,9 @@ class SavedGroupOf final : public SavedGroup {
                                                                     state_.communicators(), kind, memory, loaded));
     }
 
+    /// @param reader  of an optimizer's states for the group, which are among the values
+    void tell_too(MemoryReader*& reader) { of_states_ = &reader; }
+
     const GroupGeometry& geometry() const noexcept override { return state_.geometry(); }
     void require_idle(std::string_view verb, SourceLocation where) const override {
         if (state_.step().busy()) {
@@ -159,10 +162,14 @@ class SavedGroupOf final : public SavedGroup {
     }
     void begin_load(SourceLocation where) const override { state_.begin_update(where); }
     void end_load() const override { state_.parameters().end_load(); }
-    void set_reader(MemoryReader* reader) const noexcept override { state_.set_reader(reader); }
+    void set_reader(MemoryReader* reader) const noexcept override {
+        state_.set_reader(reader);
+        if (of_states_ != nullptr) { *of_states_ = reader; }
+    }
 
   private:
     GroupState<Engine, Precision>& state_;
+    MemoryReader** of_states_ = nullptr;
 };
 
 /// A number that is the same on every rank: a group's steps, say.

@@ -5,20 +5,25 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/rank/context.hpp>
 
 namespace shardkit::detail {
+
+class Failure;
 
 /// The ranks that save or load together, free of their engine's type: what works with files is compiled once.
 class RankWorld {
@@ -26,6 +31,8 @@ class RankWorld {
     virtual ~RankWorld() = default;
     virtual std::size_t rank() const noexcept = 0;
     virtual std::size_t size() const noexcept = 0;
+    /// What a save of this rank failed with that was dropped, and that nobody was told yet.
+    virtual Failure& untold() = 0;
     /// All ranks' values in rank order, each gives as many. Collective over the world; the host waits.
     template <class T>
     std::vector<T> gather(std::span<const T> mine, SourceLocation where) {
@@ -42,35 +49,6 @@ class RankWorld {
 
   protected:
     virtual void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) = 0;
-};
-
-template <class Engine>
-class RankWorldOf final : public RankWorld {
-  public:
-    explicit RankWorldOf(Context<Engine>& context) : context_(context) {}
-
-    std::size_t rank() const noexcept override { return context_.rank(); }
-    std::size_t size() const noexcept override { return context_.world_size(); }
-
-  protected:
-    void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) override {
-        if (all.empty()) { return; }
-        const auto bytes = [](auto* data, std::size_t count) {
-            using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(data)>>,
-                                            const std::uint8_t, std::uint8_t>;
-            return std::span<Byte>(reinterpret_cast<Byte*>(data), count);
-        };
-        const auto stream = context_.compute_stream();
-        const auto given = context_.template buffer<std::uint8_t>(mine.size());
-        const auto gathered = context_.template buffer<std::uint8_t>(all.size());
-        Engine::Kernels::copy_in(stream, bytes(mine.data(), mine.size()), given.span());
-        all_gather(context_.world(), std::span<const std::uint8_t>(given.span()), gathered.span(), stream, where);
-        Engine::Kernels::copy_out(stream, std::span<const std::uint8_t>(gathered.span()),
-                                  bytes(all.data(), all.size()));
-    }
-
-  private:
-    Context<Engine>& context_;
 };
 
 /// What went wrong on a rank, in a form that travels: the first of them is thrown on every rank.
@@ -104,9 +82,19 @@ class Failure {
         }
         return {};
     }
-    /// Throws it; nothing for none.
-    void raise(SourceLocation where) const {
-        const std::string what = concat("rank ", rank_, ": ", what_.data());
+    /// Throws it, with the rank that `first` has found; nothing for none.
+    void raise(SourceLocation where) const { raise(concat("rank ", rank_, ": ", what_.data()), where); }
+    /// Throws it as this rank's own, `before` what happened; nothing for none.
+    void raise_own(std::string_view before, SourceLocation where) const {
+        raise(concat(before, what_.data()), where);
+    }
+    /// Path and what happened.
+    std::string text() const {
+        return path_[0] == '\0' ? std::string(what_.data()) : concat("'", path_.data(), "' ", what_.data());
+    }
+
+  private:
+    void raise(const std::string& what, SourceLocation where) const {
         switch (kind_) {
             case Kind::none:
                 return;
@@ -121,7 +109,6 @@ class Failure {
         }
     }
 
-  private:
     enum class Kind : std::uint32_t { none, file, usage, argument, other };
 
     Failure(Kind kind, std::string_view path, std::string_view what) : kind_(kind) {
@@ -132,6 +119,57 @@ class Failure {
     std::size_t rank_ = 0;
     std::array<char, 1024> path_{};
     std::array<char, 1024> what_{};
+};
+
+template <class Engine>
+class RankWorldOf final : public RankWorld {
+  public:
+    /// @param verb  what it is for: a rank that ends before says so, and ends the program
+    RankWorldOf(Context<Engine>& context, std::string verb) : context_(context), verb_(std::move(verb)) {
+        Access::living(context_).push_back(&verb_);
+    }
+    RankWorldOf(const RankWorldOf&) = delete;
+    RankWorldOf& operator=(const RankWorldOf&) = delete;
+    ~RankWorldOf() override { std::erase(Access::living(context_), &verb_); }
+
+    std::size_t rank() const noexcept override { return context_.rank(); }
+    std::size_t size() const noexcept override { return context_.world_size(); }
+    Failure& untold() override { return context_.template kept<Untold>().failure; }
+
+  protected:
+    void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all, SourceLocation where) override {
+        if (all.empty()) { return; }
+        const auto bytes = [](auto* data, std::size_t count) {
+            using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(data)>>,
+                                            const std::uint8_t, std::uint8_t>;
+            return std::span<Byte>(reinterpret_cast<Byte*>(data), count);
+        };
+        const auto stream = context_.compute_stream();
+        const auto given = context_.template buffer<std::uint8_t>(mine.size());
+        const auto gathered = context_.template buffer<std::uint8_t>(all.size());
+        Engine::Kernels::copy_in(stream, bytes(mine.data(), mine.size()), given.span());
+        all_gather(context_.world(), std::span<const std::uint8_t>(given.span()), gathered.span(), stream, where);
+        Engine::Kernels::copy_out(stream, std::span<const std::uint8_t>(gathered.span()),
+                                  bytes(all.data(), all.size()));
+    }
+
+  private:
+    /// Kept by the rank. What no save has told is said when that ends.
+    struct Untold {
+        explicit Untold(const Context<Engine>& context) : rank(context.rank()) {}
+        Untold(const Untold&) = delete;
+        Untold& operator=(const Untold&) = delete;
+        ~Untold() {
+            if (failure.happened()) {
+                std::fprintf(stderr, "shardkit: the end of rank %zu: %s\n", rank, failure.text().c_str());
+            }
+        }
+        std::size_t rank;
+        Failure failure;
+    };
+
+    Context<Engine>& context_;
+    std::string verb_;
 };
 
 /// What `work` throws, if it does.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/end_program.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/update.hpp>
@@ -94,6 +95,8 @@ class GroupOptimizer {
 
     /// State number s of the elements that this rank updates.
     std::span<Element> state(std::size_t s) const noexcept { return states_[s].span(); }
+    /// Who reads the states beside the rank's own work; null: nobody. Whoever sets it says when it is over.
+    MemoryReader*& reader() noexcept { return reader_; }
 
     /// Its place in the UpdateTable; none where every parameter is frozen.
     std::optional<std::size_t> number() const noexcept { return number_; }
@@ -158,6 +161,7 @@ class GroupOptimizer {
     EngineTable<Engine, UpdateRange> ranges_;  // of what this rank updates
     std::optional<std::size_t> number_;
     std::vector<Choice> choices_;
+    MemoryReader* reader_ = nullptr;
 };
 
 template <class Rule, class Engine, class ElementType>
@@ -213,7 +217,11 @@ template <class Rule, class Engine, class ElementType>
 GroupOptimizer<Rule, Engine, ElementType>& GroupOptimizer<Rule, Engine, ElementType>::operator=(
     GroupOptimizer&&) noexcept = default;
 template <class Rule, class Engine, class ElementType>
-GroupOptimizer<Rule, Engine, ElementType>::~GroupOptimizer() = default;
+GroupOptimizer<Rule, Engine, ElementType>::~GroupOptimizer() {
+    if (reader_ != nullptr) {
+        end_program("an optimizer ended or was assigned to while a save of its states is pending: commit it before");
+    }
+}
 
 template <class Rule, class Engine, class ElementType>
 void GroupOptimizer<Rule, Engine, ElementType>::append(std::vector<GroupOptimizer>& optimizers,

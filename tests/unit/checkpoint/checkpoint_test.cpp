@@ -568,6 +568,7 @@ TEST_CASE("what the writer beside a step failed with is thrown by commit on ever
     const Folder folder;
     const std::string run = folder.file("run");
     std::array<std::string, 2> thrown;
+    std::array<std::string, 2> told;
     for (const sk::Staging staging : {sk::Staging::none, sk::Staging::copy}) {
         fs::remove_all(run);
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
@@ -588,15 +589,21 @@ TEST_CASE("what the writer beside a step failed with is thrown by commit on ever
             if (rank.rank() == 0) { CHECK(entries(run) == 0); }
             rank.compare_calls();
             sk::save(rank, run, 2, training.state);
-            // Failed and dropped: as if it had never begun, and nothing of it is left.
+            // Failed and dropped: nothing of it is left, and the next save says why, once.
             Failing again(4, EIO);
             {
                 const sk::PendingSave gone = begin(3, again);
                 rank.compare_calls();
             }
             rank.compare_calls();
+            told[rank.rank()] = thrown_message<sk::FileError>([&] { sk::save(rank, run, 4, training.state); });
+            if (rank.rank() == 0) { CHECK(entries(run) == 1); }
             sk::save(rank, run, 4, training.state);
         });
+        CHECK(told[0] == told[1]);
+        CHECK(told[0].find("rank 1: a save that was dropped before it was committed had failed: ") !=
+              std::string::npos);
+        CHECK(told[0].find("EIO") != std::string::npos);
         CHECK(thrown[0] == thrown[1]);
         CHECK(thrown[0].find("rank 1: ") != std::string::npos);
         CHECK(thrown[0].find("ENOSPC") != std::string::npos);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -12,10 +13,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sys/wait.h>
@@ -26,11 +29,13 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/adamw.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 #include "killed_files.hpp"
 #include "temporary_folder.hpp"
+#include "unit/last_words.hpp"
 #include "unit/thrown_message.hpp"
 
 namespace jobs_test {
@@ -295,6 +300,72 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
     CHECK(transposed[0].find("load: rank 0 means '") != std::string::npos);
     CHECK(twice[0].find("PendingSave: commit of what was committed, or moved from") != std::string::npos);
     CHECK(fs::exists(folder.file("z/step-00000004/manifest.json")));
+}
+
+/// No write succeeds.
+class Full : public sk::PosixFiles {
+  public:
+    int write(int, std::uint64_t, std::span<const std::byte>, std::size_t& written) override {
+        written = 0;
+        return ENOSPC;
+    }
+};
+
+TEST_CASE(
+    "a pending save that outlives what it reads ends the program; one that failed and that nobody asked is said") {
+    const Folder folder;
+    const std::string run = folder.file("run");
+    const auto words = [&](const auto& f) {
+        return last_words([&] {
+            sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
+                Layer<sk::threads::Engine> layer(rank, "layer");
+                layer.initialize([](auto, auto, auto) { return 1.0; });
+                f(rank, sk::groups(layer));
+            });
+        });
+    };
+    CHECK(has(words([&](auto& rank, const auto& model) {
+                  std::optional optimizer(sk::AdamW{model});
+                  const auto pending = sk::begin_save(rank, run, 1, sk::CheckpointState{model, *optimizer});
+                  optimizer.reset();
+              }),
+              "shardkit: an optimizer ended or was assigned to while a save of its states is pending"));
+    CHECK(has(words([&](auto& rank, const auto& model) {
+                  sk::AdamW optimizer{model};
+                  const auto pending = sk::begin_save(rank, run, 2, sk::CheckpointState{model, optimizer});
+                  optimizer = sk::AdamW{model};
+              }),
+              "shardkit: an optimizer ended or was assigned to while a save of its states is pending"));
+    // Moved, it has the same memory, and a copy needs none of it.
+    CHECK(words([&](auto& rank, const auto& model) {
+              std::optional optimizer(sk::AdamW{model});
+              auto pending = sk::begin_save(rank, run, 3, sk::CheckpointState{model, *optimizer});
+              auto moved = std::move(*optimizer);
+              std::move(pending).commit();
+              sk::CheckpointState state{model, moved};
+              sk::load(rank, run + "/step-00000003", state);
+              pending = sk::begin_save(rank, run, 4, state, {.staging = sk::Staging::copy});
+              optimizer.reset();
+              moved = sk::AdamW{model};
+              std::move(pending).commit();
+          }) == "it lives");
+    CHECK(fs::exists(run + "/step-00000004/manifest.json"));
+    std::optional<sk::PendingSave> carried;
+    CHECK(has(words([&](auto& rank, const auto& model) {
+                  carried = sk::begin_save(rank, run, 5, sk::CheckpointState{model}, {.staging = sk::Staging::copy});
+              }),
+              "ended before 'a save in " + run + "' made with it"));
+    Full full;
+    const std::string said = words([&](auto& rank, const auto& model) {
+        const auto dropped = sk::begin_save(rank, run, 6, sk::CheckpointState{model}, {.files = &full});
+    });
+    CHECK(has(said, "shardkit: the end of rank 0: '" + run + "/step-00000006.tmp-"));
+    CHECK(has(said, "ENOSPC"));
+    CHECK(words([&](auto& rank, const auto& model) {
+              static_cast<void>(thrown_message<sk::FileError>(
+                  [&] { sk::begin_save(rank, run, 6, sk::CheckpointState{model}, {.files = &full}).commit(); }));
+          }) == "it lives");
+    CHECK_FALSE(fs::exists(run + "/step-00000006"));
 }
 
 }  // namespace jobs_test
