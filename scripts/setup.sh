@@ -4,6 +4,9 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
+# Seconds between two words on how far it is, to who sees no terminal.
+say_every=10
+
 # What a script needs, one per line: kind, what to look for, the Debian package that brings it.
 needs_build='
 command meson meson
@@ -114,16 +117,18 @@ want() {
     (need "$1") || say 'going on without'
 }
 
-# Quiet when it works; else prints why not.
+# Quiet when it works, but for how long it takes; else prints why not.
 install_packages() {
     local log
     log=$(mktemp)
     export DEBIAN_FRONTEND=noninteractive
-    local get=(apt-get -q -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
+    get() {
+        (set -o pipefail && apt-get -q -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" 2>&1 </dev/null |
+            say_steps "$say_every" installing >"$log")
+    }
     # shellcheck disable=SC2086
-    if "${get[@]}" install -y --no-install-recommends $1 >"$log" 2>&1 </dev/null ||
-        { "${get[@]}" update >"$log" 2>&1 </dev/null &&
-            "${get[@]}" install -y --no-install-recommends $1 >"$log" 2>&1 </dev/null; }; then
+    if get install -y --no-install-recommends $1 ||
+        { get update && get install -y --no-install-recommends $1; }; then
         rm -f "$log"
         return 0
     fi
@@ -168,16 +173,16 @@ compile() {
     if [ -t 2 ]; then
         # ninja's one moving line, for people who wait
         ninja -C "$folder" "$@" >&2 || return 1
-    elif ! (set -o pipefail && ninja -C "$folder" "$@" 2>&1 | say_steps 10 >"$log"); then
+    elif ! (set -o pipefail && ninja -C "$folder" "$@" 2>&1 | say_steps "$say_every" configuring >"$log"); then
         grep -v '^\[[0-9]*/[0-9]*\] \(Compiling\|Linking\|Generating\)' "$log" | head -n 200 >&2
         return 1
     fi
     say "built in $(minutes $((SECONDS - begin)))"
 }
 
-# say_steps N: passes ninja's lines on, and says every N seconds how far it is.
+# say_steps N FIRST: passes lines on, and says every N seconds how far ninja is by its lines, FIRST until there is one.
 say_steps() {
-    local line step=configuring begin=$SECONDS said=$SECONDS
+    local line step=$2 begin=$SECONDS said=$SECONDS
     while true; do
         if IFS= read -r -t "$1" line; then
             printf '%s\n' "$line"

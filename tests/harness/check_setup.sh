@@ -38,6 +38,11 @@ said=$(need "$absent" 2>&1) && { echo 'need succeeded although nothing was insta
 expect 'apt-get that brings nothing' 'some-package (the command shardkit-no-such-command)' "$said"
 expect 'apt-get that brings nothing' 'not installed because apt-get' "$said"
 
+say_every=1
+apt-get() { sleep 1.3; }
+said=$(need 'command shardkit-no-such-command some-package' 2>&1)
+expect 'while packages are installed' 'installing, 0:0' "$said"
+
 said=$(need 'command bash bash' 2>&1) || { echo "need failed although nothing is missing: $said"; wrong=1; }
 [ -z "$said" ] || { echo "need is not quiet when nothing is missing: $said"; wrong=1; }
 
@@ -52,7 +57,7 @@ for option in -Dmpi=auto -Dmpi=auto -Dmpi=enabled; do configure "$room/build" "$
 expect 'configured for the first and for the other options' 2 "$(wc -l <"$room/log")"
 
 # Who waits and sees no terminal is told what is built, and how far it is; what is there already needs no word.
-said=$(printf 'planted\n[3/7] Compiling\n' | (cat; sleep 1.2) | say_steps 1 2>&1 >"$room/steps")
+said=$(printf 'planted\n[3/7] Compiling\n' | (cat; sleep 1.2) | say_steps 1 configuring 2>&1 >"$room/steps")
 expect 'steps while a build goes on' 'step 3 of 7, 0:01' "$said"
 expect 'the steps are passed on' '[3/7] Compiling' "$(<"$room/steps")"
 to_do=0
