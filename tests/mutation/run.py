@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py [--compiler g++] [--jobs N] [--target NAME]: drops, doubles and runs over a wrong axis every reduction over
 ranks in the library and in the example trainer, drops and runs over a wrong axis every row of the placement table, and
-spoils the optimizers' arithmetic, one at a time; builds and runs a program against each mutant that must fail. Prints
+spoils the optimizers' arithmetic and stochastic rounding, one at a time; builds and runs a program against each mutant that must fail. Prints
 site, mutant and what killed it; fails on a survivor, and when a site is written in a way that this script does not
 understand.
 """
@@ -123,6 +123,54 @@ ARITHMETIC = [
     ("shardkit/optim/step_work.hpp", "parameter groups keep the optimizer's learning rate",
      r"chosen\.learning_rate \*= hypers\[i\]\.learning_rate_scale;", ""),
 ]
+# What stochastic rounding is made of, by statements: file, name, statement, replacement.
+DRAWN = "words_ = philox({low(block), high(block), low(step_), high(step_)}, {low(seed_), high(seed_)});"
+DRAWS = "shardkit/core/stochastic_rounding.hpp"
+ROUNDING = [
+    (DRAWS, "philox without its second key's rounds", "key[1] += 0xBB67AE85U;", "key[1] += 0x9E3779B9U;"),
+    (DRAWS, "draws that no seed decides", DRAWN,
+     "words_ = philox({low(block), high(block), low(step_), high(step_)}, {0, 0});"),
+    (DRAWS, "draws of the seed's lower word", DRAWN,
+     "words_ = philox({low(block), high(block), low(step_), high(step_)}, {low(seed_), 0});"),
+    (DRAWS, "the same draws in every step", DRAWN,
+     "words_ = philox({low(block), high(block), 0, 0}, {low(seed_), high(seed_)});"),
+    (DRAWS, "draws that repeat after 2^35 elements", DRAWN,
+     "words_ = philox({low(block), 0, low(step_), high(step_)}, {low(seed_), high(seed_)});"),
+    (DRAWS, "one draw for two elements", "return words_[element % 8 / 2] >> (element % 2 * 16) & 0xFFFFU;",
+     "return words_[element % 8 / 2] & 0xFFFFU;"),
+    (DRAWS, "the last block's draws", "block_ = block;", "block_ = 0;"),
+    (DRAWS, "bf16 rounded down", "return static_cast<std::uint16_t>((word + draw) >> 16U);",
+     "return static_cast<std::uint16_t>(word >> 16U);"),
+    (DRAWS, "bf16 rounded to the nearest", "return static_cast<std::uint16_t>((word + draw) >> 16U);",
+     "return bf16(value).bits;"),
+    (DRAWS, "bf16 with a bias of one draw", "return static_cast<std::uint16_t>((word + draw) >> 16U);",
+     "return static_cast<std::uint16_t>((word + draw + 1) >> 16U);"),
+    (DRAWS, "fp16 with half a draw", "return static_cast<std::uint16_t>(sign | (magnitude - 0x38000000U + (draw >> 3U)) >> 13U);",
+     "return static_cast<std::uint16_t>(sign | (magnitude - 0x38000000U + (draw >> 4U)) >> 13U);"),
+    (DRAWS, "subnormal fp16 with half a draw", "return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>((units + draw) >> 16U));",
+     "return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>((units + draw / 2) >> 16U));"),
+    ("shardkit/sharded/sharded_state.hpp", "groups of one seed draw the same", "own.add(g.path);", "static_cast<void>(0);"),
+    ("shardkit/sharded/sharded_state.hpp", "groups of one path draw the same", "own.add(values.stochastic_rounding->seed);",
+     "static_cast<void>(0);"),
+    ("shardkit/optim/group_optimizer.hpp", "elements by their number in tp's part",
+     "f(segment.parameter, IndexRange{begin, begin + run}, before[segment.parameter] + whole);",
+     "f(segment.parameter, IndexRange{begin, begin + run}, before[segment.parameter] + part);"),
+    ("shardkit/optim/group_optimizer.hpp", "elements by their number in the parameter",
+     "f(segment.parameter, IndexRange{begin, begin + run}, before[segment.parameter] + whole);",
+     "f(segment.parameter, IndexRange{begin, begin + run}, whole);"),
+    ("shardkit/optim/group_optimizer.hpp", "elements by their place in the flat buffer",
+     "f(segment.parameter, IndexRange{begin, begin + run}, before[segment.parameter] + whole);",
+     "f(segment.parameter, IndexRange{begin, begin + run}, begin);"),
+    ("shardkit/optim/group_optimizer.hpp", "ranges of elements that do not follow each other made one",
+     "return last.update == next.update && (!counted || last.element + (last.end - last.begin) == next.element);",
+     "return last.update == next.update;"),
+    ("shardkit/backend/host/enqueued_kernels.hpp", "elements by their place in the shard",
+     "parts.draws.element = range.element;", "parts.draws.element = range.begin;"),
+    ("shardkit/backend/host/kernels.hpp", "draws that begin anew in every block of the kernel",
+     """const Master rounded = round_stochastically<Master>(updated[i], draw(spans.draws.element + at + i));
+                spans.master[at + i] = rounded;""",
+     "spans.master[at + i] = round_stochastically<Master>(updated[i], draw(spans.draws.element + i));"),
+]
 
 
 def split_arguments(text):
@@ -239,9 +287,9 @@ class Target:
     """Headers below `root` that are mutated, the placement table with them where it is there, and the program that must
     notice."""
 
-    def __init__(self, name, root, folders, killer, sources=(), flags=(), has_table=False, texts=()):
+    def __init__(self, name, root, folders, killer, sources=(), flags=(), has_table=False, texts=(), statements=()):
         self.name, self.root, self.folders, self.killer = name, root, folders, killer
-        self.has_table, self.texts = has_table, texts
+        self.has_table, self.texts, self.statements = has_table, texts, statements
         self.sources, self.flags = [str(source) for source in sources], list(flags)
 
     def mutants(self):
@@ -258,6 +306,7 @@ class Target:
         if self.root == EXAMPLES:
             yield from self.made_mutants()
         yield from self.text_mutants()
+        yield from self.statement_mutants()
         if self.has_table:
             yield from self.row_mutants()
 
@@ -294,6 +343,15 @@ class Target:
             if count == 0:
                 sys.exit(f"nothing like {pattern} in {file}")
             yield Mutant(str((self.root / file).relative_to(ROOT)), name, pathlib.Path(file), 0, len(text), mutated, False)
+
+    def statement_mutants(self):
+        for file, name, statement, replacement in self.statements:
+            text = self.original(file)
+            if text.count(statement) != 1:
+                sys.exit(f"{text.count(statement)} times '{statement}' in {file}, expected once")
+            begin = text.index(statement)
+            where = f"{(self.root / file).relative_to(ROOT)}:{text.count(chr(10), 0, begin) + 1}"
+            yield Mutant(where, name, pathlib.Path(file), begin, begin + len(statement), replacement, True)
 
     def build(self, command, folder, texts):
         """The program over a tree in which the files of `texts` (by path below the root) read so.
@@ -400,7 +458,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--target", help="library, optimizers, layers or trainer; all of them if not given")
+    parser.add_argument("--target", help="library, optimizers, rounding, layers or trainer; all of them if not given")
     options = parser.parse_args()
     trainer = ([TRAINER / "allocation_counter.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
@@ -408,6 +466,7 @@ def main():
         Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh"], "killer.cpp",
                has_table=True),
         Target("optimizers", ROOT / "include", [], "optimizer_killer.cpp", texts=ARITHMETIC),
+        Target("rounding", ROOT / "include", [], "rounding_killer.cpp", statements=ROUNDING),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),
         Target("trainer", EXAMPLES, ["train_gpt/program"], "trainer_killer.cpp", *trainer, texts=TYPED),
