@@ -2,6 +2,7 @@
 #include "state.hpp"
 
 #include <new>
+#include <utility>
 
 namespace standin {
 
@@ -10,7 +11,8 @@ void Allocation::Free::operator()(std::byte* pointer) const {
 }
 
 State& state() {
-    static State the_state;
+    // Never destroyed: static objects of a program may end later, and make calls.
+    static State& the_state = *new State;
     return the_state;
 }
 
@@ -20,12 +22,18 @@ bool& in_host_function() {
 }
 
 ThreadState& this_thread(const State& state) {
-    thread_local ThreadState thread;
-    if (thread.epoch != state.epoch) {
-        thread = {};
-        thread.epoch = state.epoch;
+    thread_local ThreadState* thread = nullptr;
+    struct Owner {
+        ~Owner() { delete std::exchange(thread, nullptr); }
+    };
+    thread_local const Owner owner;
+    // Anew also where the end of a static object makes calls, after the thread's own objects have ended.
+    if (thread == nullptr) { thread = new ThreadState; }
+    if (thread->epoch != state.epoch) {
+        *thread = {};
+        thread->epoch = state.epoch;
     }
-    return thread;
+    return *thread;
 }
 
 void kill(State& state, int device) {

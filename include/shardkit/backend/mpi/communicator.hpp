@@ -150,7 +150,7 @@ class Communicator {
 
   private:
     Communicator(World& world, detail::Group& group, std::string_view axes)
-        : world_(&world), group_(&group), handle_(group.handles), label_(&world.journal().label(axes)) {}
+        : world_(&world), group_(&group), handle_(group.handles.handle()), label_(&world.journal().label(axes)) {}
 
     /// What peers read and write of this rank's memory.
     struct Shown {

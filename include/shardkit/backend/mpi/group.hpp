@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include <shardkit/backend/mpi/api.hpp>
+#include <shardkit/backend/shared/idle_groups.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -47,9 +47,6 @@ class OwnedComm {
     MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// Of some groups: how ranks tell each other which they could use again.
-using GroupNumbers = std::array<std::uint64_t, 8>;
-
 /// What a rank keeps for one group of ranks, at an address that stays.
 struct Group {
     MPI_Comm comm = MPI_COMM_NULL;
@@ -71,9 +68,7 @@ struct Group {
     std::size_t place = 0;
     const std::vector<std::size_t>& neighbours() const noexcept { return hosts[host]; }
     bool spans_hosts() const noexcept { return hosts.size() > 1; }
-    /// Held by this rank's communicators too: without any, the group may be given out again.
-    std::shared_ptr<const char> handles = std::make_shared<const char>();
-    bool is_idle() const noexcept { return handles.use_count() == 1; }
+    shared::detail::GroupHandles handles;
 
     /// The digest of the call, its complement and a flag, reduced over the ranks. Here, because a reduction that is
     /// given up still writes to it.

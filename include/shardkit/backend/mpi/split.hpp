@@ -5,7 +5,6 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -14,28 +13,9 @@
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
+#include <shardkit/backend/shared/idle_groups.hpp>
 
 namespace shardkit::mpi::detail {
-
-/// For each of `count` groups the number of one that all of its members have idle, or 0; `group_of[q]` is rank q's
-/// group.
-inline std::vector<std::uint64_t> idle_for_all(const std::vector<std::size_t>& group_of, std::size_t count,
-                                               const std::vector<GroupNumbers>& idle) {
-    std::vector<std::optional<GroupNumbers>> common(count);
-    for (std::size_t q = 0; q < idle.size(); ++q) {
-        auto& numbers = common[group_of[q]];
-        if (!numbers) { numbers = idle[q]; }
-        for (std::uint64_t& number : *numbers) {
-            if (std::find(idle[q].begin(), idle[q].end(), number) == idle[q].end()) { number = 0; }
-        }
-    }
-    std::vector<std::uint64_t> chosen;
-    for (const auto& numbers : common) {
-        const auto found = std::find_if(numbers->begin(), numbers->end(), [](std::uint64_t n) { return n != 0; });
-        chosen.push_back(found == numbers->end() ? 0 : *found);
-    }
-    return chosen;
-}
 
 /// Collective over `call.group`: ranks with the same color form a group, ordered by key, then by rank.
 /// A group that none of its members uses any more is given out again: communicators of MPI are few, and to free one
@@ -77,8 +57,8 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key) 
     };
     std::vector<std::size_t> groups;  // of each rank
     for (const Wish& wish : wishes) { groups.push_back(color_index(wish.color)); }
-    const auto reused =
-        idle_for_all(groups, colors.size(), call.world.gather(call, call.world.idle_groups(made.world_ranks)));
+    const auto reused = shared::detail::idle_for_all(
+        groups, colors.size(), call.world.gather(call, call.world.idle_groups(made.world_ranks)));
     const std::uint64_t own = reused[color_index(color)];
     if (std::find(reused.begin(), reused.end(), std::uint64_t{0}) == reused.end()) {
         return call.world.group_of(own);

@@ -26,6 +26,7 @@
 #include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/mpi/waits.hpp>
+#include <shardkit/backend/shared/idle_groups.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/host_buffer.hpp>
@@ -94,14 +95,14 @@ class World : detail::Waits {
     Journal& journal() noexcept { return journal_; }
     detail::Group& add_group(detail::Group group) { return groups_.emplace_back(std::move(group)); }
     std::uint64_t groups_made() const noexcept { return groups_.size(); }
-    /// The latest groups of these ranks, in this order, that no communicator of this rank uses any more, by their
-    /// numbers, which are not 0; zeros behind them. The world's is never among them.
-    detail::GroupNumbers idle_groups(const std::vector<std::size_t>& world_ranks) const noexcept {
-        detail::GroupNumbers numbers{};
+    /// The latest groups of these ranks, in this order, that no communicator of this rank uses any more. The world's
+    /// is never among them.
+    shared::detail::GroupNumbers idle_groups(const std::vector<std::size_t>& world_ranks) const noexcept {
+        shared::detail::GroupNumbers numbers{};
         std::size_t found = 0;
         for (std::size_t i = groups_.size() - 1; i > 0 && found < numbers.size(); --i) {
             const detail::Group& group = groups_[i];
-            if (group.is_idle() && group.world_ranks == world_ranks) { numbers[found++] = group.number; }
+            if (group.handles.none() && group.world_ranks == world_ranks) { numbers[found++] = group.number; }
         }
         return numbers;
     }

@@ -223,7 +223,7 @@ class Communicator {
 
   private:
     Communicator(World& world, detail::Group& group, std::string_view axes)
-        : world_(&world), group_(&group), label_(&world.journal().label(axes)) {}
+        : world_(&world), group_(&group), handle_(group.handles.handle()), label_(&world.journal().label(axes)) {}
 
     /// Everything that verbs have in common; `body(call)` gives the work to the stream. Returns what it returns.
     template <class Body>
@@ -282,6 +282,7 @@ class Communicator {
 
     World* world_;
     detail::Group* group_;
+    shared::detail::GroupHandles::Handle handle_;
     const CommunicatorLabel* label_;
 };
 

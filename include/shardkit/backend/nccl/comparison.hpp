@@ -39,7 +39,7 @@ class Comparison {
     /// @throws CommError
     static void prepare(Connections& connections, Group& group, ncclConfig_t config, SourceLocation where) {
         constexpr std::string_view doing = "the communicator for comparing calls";
-        Group& made = connections.add_group(group.made_as);
+        Group& made = connections.made().add(group.made_as);
         made.only_compares = true;
         connections.complete_made(connections, group, made, "ncclCommSplit",
                                   ncclCommSplit(group.comm, 0, static_cast<int>(group.rank), &made.comm, &config),

@@ -21,9 +21,11 @@
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/check.hpp>
 #include <shardkit/backend/nccl/group.hpp>
+#include <shardkit/backend/nccl/groups.hpp>
 #include <shardkit/backend/nccl/last_calls.hpp>
 #include <shardkit/backend/nccl/registered.hpp>
 #include <shardkit/backend/nccl/registration.hpp>
+#include <shardkit/backend/nccl/scope.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
@@ -44,7 +46,7 @@ class Connections : private gpu::Watch {
     Journal& journal() noexcept { return journal_; }
 
     Group& world_group() noexcept { return groups().front(); }
-    const Group& world_group() const noexcept { return places_->groups.front(); }
+    const Group& world_group() const noexcept { return places_->groups.all().front(); }
     /// Ends this rank's part, without its peers: their verbs fail, at the latest after their timeout. Returns at
     /// once; NCCL ends what is under way beside.
     void abort() noexcept { abort(groups().begin()); }
@@ -70,12 +72,7 @@ class Connections : private gpu::Watch {
         if (finished_) { throw_usage_error(where, "nccl: ", doing, " after World::finish"); }
     }
 
-    /// A place for a communicator that is about to be made.
-    Group& add_group(std::string_view made_as) {
-        Group& group = groups().emplace_back();
-        group.made_as = made_as;
-        return group;
-    }
+    Groups& made() noexcept { return places_->groups; }
     /// After every NCCL call outside of a group: waits while NCCL says that it is still at it.
     /// @throws CommError, after aborting, unless the call succeeded
     void complete(const Group& group, std::string_view nccl_call, ncclResult_t code, std::string_view doing,
@@ -129,11 +126,12 @@ class Connections : private gpu::Watch {
         }
     }
 
+    const Scope& scope() const noexcept { return scope_; }
     bool finished() const noexcept { return finished_; }
     bool failed() const noexcept { return !failure_.empty(); }
     /// Whether NCCL has ended all that was aborted, within the timeout.
     bool aborts_over() const noexcept { return aborts_.over(timeout_); }
-    std::deque<Group>& groups() noexcept { return places_->groups; }
+    std::deque<Group>& groups() noexcept { return places_->groups.all(); }
     /// For the streams whose waiting is to end when a peer fails.
     gpu::Watch& watch() noexcept { return *this; }
 
@@ -205,7 +203,7 @@ class Connections : private gpu::Watch {
         if (old.revoked_) { state = old.state_after(from, "ncclCommRevoke", doing, where); }
         const bool under_way = old.failed() && !old.revoked_;
         if (old.failure_.empty()) { old.failure_ = "its survivors have a World of their own"; }
-        Group& made = add_group("world");
+        Group& made = places_->groups.add("world");
         old.aborts_.keep(places_);
         const ncclResult_t code = shrink(from.comm, lost, under_way, config, &made.comm);
         if (code != ncclSuccess && code != ncclInProgress && (state != ncclSuccess || under_way)) {
@@ -242,6 +240,7 @@ class Connections : private gpu::Watch {
     void begin() noexcept override { wait_began_ = Clock::now(); }
     void poll(SourceLocation where) override {
         constexpr const char* doing = "synchronize";
+        if (scope_.exits()) { throw CommError("nccl", doing, "the process ends, and waits for nobody", where); }
         require_usable(doing, where);
         if (progressed()) { wait_began_ = Clock::now(); }
         for (const Group& group : groups()) {
@@ -280,6 +279,7 @@ class Connections : private gpu::Watch {
         aborts_.begin(std::move(comms));
     }
 
+    Scope scope_;
     Journal journal_;
     std::chrono::milliseconds timeout_;
     bool survivable_;
@@ -289,7 +289,7 @@ class Connections : private gpu::Watch {
     std::string failure_;
     /// Where NCCL may write until what it is at is aborted: deques, because communicators point into them.
     struct Places {
-        std::deque<Group> groups;
+        Groups groups;
         std::deque<Registered> registrations;
     };
     std::shared_ptr<Places> places_ = std::make_shared<Places>();

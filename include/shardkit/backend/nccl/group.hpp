@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/shared/idle_groups.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 
 namespace shardkit::nccl::detail {
@@ -19,7 +22,16 @@ struct Group {
     Owner owner = Owner::world;
     std::size_t rank = 0;
     std::size_t size = 1;
-    std::string made_as;  ///< the name under which it was made; for error messages
+    std::string made_as;  ///< the name under which it was made, last; for error messages
+
+    /// Of what split made: its parent, its members among the parent's ranks, in its own order, and a number which is
+    /// the same on all of them, and no other group's of the World.
+    const Group* parent = nullptr;
+    std::vector<std::size_t> members;
+    std::uint64_t number = 0;
+    shared::detail::GroupHandles handles;
+    /// Whether it was split off `of`, and no communicator of this rank uses it any more.
+    bool is_idle(const Group& of) const noexcept { return parent == &of && handles.none(); }
 
     /// For comparing calls: what this rank called over the group, and the same ranks over a communicator that serves
     /// nothing else. Null unless Options::compare_calls asks for it.

@@ -30,4 +30,17 @@ inline RankPlace place_of(ncclComm_t comm, std::string_view doing, SourceLocatio
     return {static_cast<std::size_t>(rank), static_cast<std::size_t>(size), device};
 }
 
+/// @throws std::invalid_argument unless a borrowed communicator is of the World's GPU and has no more ranks
+inline void require_fits(const RankPlace& place, int device, std::size_t ranks, std::string_view axes,
+                         SourceLocation where) {
+    if (place.device != device) {
+        throw_invalid_argument(where, "borrowed communicator ", axes, ": it is of GPU ", place.device,
+                               ", expected this World's GPU ", device);
+    }
+    if (place.size > ranks) {
+        throw_invalid_argument(where, "borrowed communicator ", axes, ": it has ", place.size,
+                               " ranks, expected at most the World's ", ranks);
+    }
+}
+
 }  // namespace shardkit::nccl::detail

@@ -16,6 +16,7 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/nccl_chunks.hpp>
 #include <shardkit/backend/nccl/options.hpp>
+#include <shardkit/backend/shared/idle_groups.hpp>
 
 namespace shardkit::nccl::detail {
 
@@ -23,6 +24,8 @@ namespace shardkit::nccl::detail {
 struct Resources {
     /// Staging memory per rank: at least so much that pieces are aligned.
     static constexpr std::size_t staging_bytes_per_rank = 1024;
+    /// What a rank tells the others at a time, when they split, at most.
+    static constexpr std::size_t told_bytes = sizeof(shared::detail::GroupNumbers);
     /// Each is waited for as soon as it is recorded.
     static constexpr std::size_t conversion_events = 1;
 
@@ -38,7 +41,7 @@ struct Resources {
                      : std::make_unique<NcclChunks>(device)),
           arena(*chunks, options.arena_chunk_bytes, where),
           staging(arena, std::max(options.staging_bytes, ranks * staging_bytes_per_rank), communication.ref(), where),
-          wishes(2 * ranks, where) {}
+          told(ranks * told_bytes, where) {}
 
     /// Whether work is still under way on one of the streams.
     bool busy() noexcept {
@@ -62,7 +65,7 @@ struct Resources {
     gpu::detail::Arena arena;
     gpu::detail::ArenaBuffer<std::uint8_t>
         staging;  ///< of the first chunk, so that NCCL knows it where it knows the chunks
-    gpu::detail::PinnedBuffer<std::uint64_t> wishes;  ///< two words for every rank, for splits
+    gpu::detail::PinnedBuffer<std::byte> told;  ///< what ranks that split tell each other
 
   private:
     static gpu::StreamRef stream(cudaStream_t given, std::optional<gpu::Stream>& own, gpu::Priority priority,

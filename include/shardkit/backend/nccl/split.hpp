@@ -5,7 +5,10 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -16,70 +19,125 @@
 #include <shardkit/backend/nccl/call.hpp>
 #include <shardkit/backend/nccl/config.hpp>
 #include <shardkit/backend/nccl/group.hpp>
+#include <shardkit/backend/nccl/groups.hpp>
+#include <shardkit/backend/nccl/resources.hpp>
 #include <shardkit/backend/nccl/world.hpp>
+#include <shardkit/backend/shared/idle_groups.hpp>
 
 namespace shardkit::nccl::detail {
 
+/// Every rank's record, in the order of the group's ranks. Collective over it; the host waits.
+template <class Record>
+std::vector<Record> tell(const Call& call, const Record& own, const gpu::TimelineRef& stream) {
+    static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= Resources::told_bytes);
+    World& world = call.world;
+    const Group& group = call.group;
+    const auto on_host = world.told().first(group.size * sizeof(Record));
+    const auto on_device = world.staging().first(on_host.size());
+    const std::size_t at = group.rank * sizeof(Record);
+    std::memcpy(on_host.data() + at, &own, sizeof(Record));
+    gpu::detail::check(cudaMemcpyAsync(on_device.data() + at, on_host.data() + at, sizeof(Record),
+                                       cudaMemcpyHostToDevice, stream.native()),
+                       "cudaMemcpyAsync", call.where);
+    world.complete(call, "ncclAllGather",
+                   ncclAllGather(on_device.data() + at, on_device.data(), sizeof(Record), ncclUint8, group.comm,
+                                 stream.native()));
+    gpu::detail::check(
+        cudaMemcpyAsync(on_host.data(), on_device.data(), on_device.size(), cudaMemcpyDeviceToHost, stream.native()),
+        "cudaMemcpyAsync", call.where);
+    stream.synchronize(call.where);
+    std::vector<Record> records(group.size);
+    std::memcpy(records.data(), on_host.data(), on_host.size());
+    return records;
+}
+
 /// Collective over `call.group`: ranks with the same color form a group, ordered by key, then by rank. Ends when all
 /// have joined; NCCL may still connect and take memory at a verb, the first of its kind.
-/// A group of one rank gets no communicator of NCCL's.
-/// Cost:    an all-gather of 16 bytes per rank, for which the host waits, and ncclCommSplit.
+/// A group of one rank gets no communicator of NCCL's. One that none of its members uses any more is given out again:
+/// a communicator takes memory of the GPU, and to destroy it takes all of its ranks, who need not come to it at the
+/// same time.
+/// Cost:    an all-gather of 32 bytes per rank, for which the host waits; one of 64 bytes, where all members of a
+///          group have idle ones; ncclCommSplit, where a group is new.
 inline Group& split_group(const Call& call, std::size_t color, std::size_t key, std::string_view axes,
                           const gpu::TimelineRef& stream) {
+    struct Wish {
+        std::uint64_t color;
+        std::uint64_t key;
+        std::uint64_t number;  // of the group, if this rank is its first and it is new
+        std::uint64_t idle;    // 1: this rank has groups of the parent that it does not use
+    };
     struct Place {
         std::uint64_t key;
         std::size_t rank;
         auto operator<=>(const Place&) const = default;
     };
-    constexpr std::size_t wish_words = 2;  // color and key
-    constexpr std::size_t wish_bytes = wish_words * sizeof(std::uint64_t);
     World& world = call.world;
     const Group& parent = call.group;
-    if (parent.size == 1) { return world.add_group(axes); }
-    const auto wishes = world.wishes();
-    const auto on_device = world.staging().first(parent.size * wish_bytes);
-    const std::size_t own = parent.rank * wish_words;
-    wishes[own] = color;
-    wishes[own + 1] = key;
-    gpu::detail::check(cudaMemcpyAsync(on_device.data() + parent.rank * wish_bytes, wishes.data() + own, wish_bytes,
-                                       cudaMemcpyHostToDevice, stream.native()),
-                       "cudaMemcpyAsync", call.where);
-    world.complete(call, "ncclAllGather",
-                   ncclAllGather(on_device.data() + parent.rank * wish_bytes, on_device.data(), wish_words,
-                                 ncclUint64, parent.comm, stream.native()));
-    gpu::detail::check(
-        cudaMemcpyAsync(wishes.data(), on_device.data(), on_device.size(), cudaMemcpyDeviceToHost, stream.native()),
-        "cudaMemcpyAsync", call.where);
-    // ncclCommSplit wants no work of the parent under way.
-    stream.synchronize(call.where);
+    Groups& groups = world.made();
+    if (parent.size == 1) { return groups.alone(); }
+    const std::uint64_t next = (world.world_group().rank + std::uint64_t{1}) << 32U | groups.all().size();
+    const std::vector<Wish> wishes = tell(call, Wish{color, key, next, groups.has_idle(parent) ? 1U : 0U}, stream);
 
     std::vector<std::uint64_t> colors;
-    std::vector<Place> members;
+    std::vector<Place> places;
     for (std::size_t q = 0; q < parent.size; ++q) {
-        colors.push_back(wishes[q * wish_words]);
-        if (colors.back() == color) { members.push_back({wishes[q * wish_words + 1], q}); }
+        colors.push_back(wishes[q].color);
+        if (wishes[q].color == color) { places.push_back({wishes[q].key, q}); }
     }
-    std::sort(members.begin(), members.end());
+    std::sort(places.begin(), places.end());
     std::sort(colors.begin(), colors.end());
     colors.erase(std::unique(colors.begin(), colors.end()), colors.end());
+    std::vector<std::size_t> members;
+    for (const Place& each : places) { members.push_back(each.rank); }
 
     // NCCL's colors and keys are ints, so the order of the colors and of the members stands for them.
-    const auto color_index = std::lower_bound(colors.begin(), colors.end(), color) - colors.begin();
-    const auto place = std::find(members.begin(), members.end(), Place{key, parent.rank}) - members.begin();
-    // A group of one rank has nobody to talk to. If all are, nobody calls; otherwise all ranks do, also those that
-    // get nothing.
-    const bool alone = members.size() == 1;
-    if (colors.size() < parent.size) {
-        ncclConfig_t config = config_of(world.options());
-        Group& made = world.add_group(axes);
-        world.complete_made(world, parent, made, "ncclCommSplit",
-                            ncclCommSplit(parent.comm, alone ? NCCL_SPLIT_NOCOLOR : static_cast<int>(color_index),
-                                          static_cast<int>(place), &made.comm, &config),
-                            alone ? Made::none : Made::communicator, call.doing(), call.where);
-        if (!alone) { world.welcome(made, call.where); }
-        return made;
+    const auto index_of = [&](std::uint64_t wished) {
+        return static_cast<std::size_t>(std::lower_bound(colors.begin(), colors.end(), wished) - colors.begin());
+    };
+    std::vector<std::size_t> group_of;  // of each rank
+    std::vector<std::size_t> sizes(colors.size());
+    std::vector<std::size_t> idle(colors.size());
+    for (const Wish& wish : wishes) {
+        group_of.push_back(index_of(wish.color));
+        ++sizes[group_of.back()];
+        idle[group_of.back()] += wish.idle;
     }
-    return world.add_group(axes);
+    std::vector<std::uint64_t> again(colors.size());
+    const auto any_group = [&](const auto& is_so) {
+        for (std::size_t g = 0; g < colors.size(); ++g) {
+            if (sizes[g] > 1 && is_so(g)) { return true; }  // a rank alone has nobody to talk to
+        }
+        return false;
+    };
+    if (any_group([&](std::size_t g) { return idle[g] == sizes[g]; })) {
+        again =
+            shared::detail::idle_for_all(group_of, colors.size(), tell(call, groups.idle(parent, members), stream));
+    }
+
+    const std::size_t own = index_of(color);
+    const bool alone = sizes[own] == 1;
+    if (any_group([&](std::size_t g) { return again[g] == 0; })) {
+        // All ranks of the parent call, also those that get nothing.
+        ncclConfig_t config = config_of(world.options());
+        const bool is_new = !alone && again[own] == 0;
+        const auto place = std::find(members.begin(), members.end(), parent.rank) - members.begin();
+        Group& made = is_new ? groups.add(axes) : groups.alone();
+        world.complete_made(world, parent, made, "ncclCommSplit",
+                            ncclCommSplit(parent.comm, is_new ? static_cast<int>(own) : NCCL_SPLIT_NOCOLOR,
+                                          static_cast<int>(place), &made.comm, &config),
+                            is_new ? Made::communicator : Made::none, call.doing(), call.where);
+        if (is_new) {
+            world.welcome(made, call.where);
+            made.parent = &parent;
+            made.number = wishes[members.front()].number;
+            made.members = std::move(members);
+            return made;
+        }
+    }
+    if (alone) { return groups.alone(); }
+    Group& group = groups.with(again[own]);
+    group.made_as = axes;
+    return group;
 }
 
 }  // namespace shardkit::nccl::detail

@@ -83,27 +83,28 @@ class World final : public detail::Connections {
     }
     World(const World&) = delete;
     World& operator=(const World&) = delete;
-
-    /// Finishes, if `finish` was not called; while an exception leaves the scope, or after a failure, it aborts
-    /// instead. Ends within the timeout. Only where work of a borrowed communicator hangs, or a CUDA graph lives on
-    /// that holds verbs, memory and streams are left behind: freeing them would wait for that for ever.
+    /// Finishes, if `finish` was not called; while an exception leaves the scope, after a failure, and in another
+    /// thread than its own it aborts instead. Ends within the timeout. Only where work of a borrowed communicator
+    /// hangs, or a CUDA graph lives on that holds verbs, memory and streams are left behind: freeing them would wait
+    /// for that for ever. A static World that exit() ends calls nothing and waits for nothing.
     ~World() {
-        const bool unwinding = std::uncaught_exceptions() > exceptions_;
-        if (!finished() && !failed() && !unwinding) {
+        const bool sound = !finished() && !failed() && !scope().unwinds();
+        if (sound && scope().ends()) {
             try {
                 finish();
-            } catch (const std::exception& error) {
-                std::fprintf(stderr, "shardkit: the end of an nccl::World: %s\n", error.what());
-            }
+            } catch (const std::exception& error) { say(error.what()); }
+        } else if (sound) {
+            say("it did not finish(): ended by exit() perhaps, or by another thread than its own");
         }
-        if (!finished()) { abort(); }
+        const bool exits = !finished() && scope().exits();
+        if (!finished() && !exits) { abort(); }
         const bool borrows = std::ranges::any_of(
             groups(), [](const detail::Group& group) { return group.owner == detail::Group::Owner::user; });
-        bool stays = !aborts_over() || (borrows && !finished() && resources_->busy());
+        bool stays = exits || !aborts_over() || (borrows && !finished() && resources_->busy());
         try {
             if (!stays) { deregister_borrowed(SourceLocation::current()); }
         } catch (const std::exception&) { stays = true; }
-        if (stays) { static_cast<void>(resources_.release()); }
+        if (stays) { leave_behind(); }
     }
 
     /// The last call: waits for both streams, then ends and destroys the communicators that this World made. The
@@ -141,8 +142,8 @@ class World final : public detail::Connections {
     std::span<std::byte> staging() const noexcept { return std::as_writable_bytes(resources_->staging.span()); }
     /// Where a verb converts what it stages while NCCL moves something else; in that order too.
     gpu::TimelineRef conversions() const noexcept { return resources_->conversion.ref(); }
-    /// Pinned memory, two words for every rank of the World.
-    std::span<std::uint64_t> wishes() const noexcept { return resources_->wishes.span(); }
+    /// Pinned memory, detail::Resources::told_bytes for every rank of the World.
+    std::span<std::byte> told() const noexcept { return resources_->told.span(); }
 
     /// The first thing that a verb does; the verb ends with what comes out. Verbs run in the order in which this rank
     /// gives them, whatever streams they are given to: on one GPU, communicators that ran in different orders on
@@ -181,21 +182,14 @@ class World final : public detail::Connections {
     /// @throws std::invalid_argument when it is of another GPU or has more ranks than the World; CommError
     detail::Group& borrow(Borrow borrowed, std::string_view axes, SourceLocation where) {
         const detail::RankPlace place = detail::place_of(borrowed.comm, making, where);
-        if (place.device != device_) {
-            throw_invalid_argument(where, "borrowed communicator ", axes, ": it is of GPU ", place.device,
-                                   ", expected this World's GPU ", device_);
-        }
-        if (!groups().empty() && place.size > world_group().size) {
-            throw_invalid_argument(where, "borrowed communicator ", axes, ": it has ", place.size,
-                                   " ranks, expected at most the World's ", world_group().size);
-        }
+        detail::require_fits(place, device_, ranks_, axes, where);
         for (detail::Group& known : groups()) {
             if (known.comm == borrowed.comm) { return known; }
         }
         ncclResult_t state = ncclSuccess;
         detail::check(ncclCommGetAsyncError(borrowed.comm, &state), "ncclCommGetAsyncError", "borrow", where);
         detail::check(state, "a borrowed communicator's earlier call", "borrow", where, borrowed.comm);
-        detail::Group& group = add_group(axes);
+        detail::Group& group = made().add(axes);
         group.owner = detail::Group::Owner::user;
         group.comm = borrowed.comm;
         group.rank = place.rank;
@@ -221,7 +215,6 @@ class World final : public detail::Connections {
                               gpu::detail::device_or_current(options.device, where)),
           options_(options),
           device_(gpu::detail::device_or_current(options.device, where)),
-          exceptions_(std::uncaught_exceptions()),
           ranks_(ranks),
           order_(options.verbs_ahead, where) {
         if (ranks == 0 || ranks > std::numeric_limits<int>::max() || rank >= ranks) {
@@ -242,7 +235,7 @@ class World final : public detail::Connections {
     void connect(const UniqueId& id, std::size_t rank, SourceLocation where) {
         const gpu::detail::DeviceGuard guard(device_, where);
         ncclConfig_t config = detail::config_of(options_);
-        detail::Group& group = add_group("world");
+        detail::Group& group = made().add("world");
         const ncclResult_t code = ncclCommInitRankConfig(&group.comm, static_cast<int>(ranks_), id.native(),
                                                          static_cast<int>(rank), &config);
         if (code != ncclSuccess && code != ncclInProgress) {
@@ -250,6 +243,13 @@ class World final : public detail::Connections {
         }
         await(group, "ncclCommInitRankConfig", making, where);
         welcome(group, where);
+    }
+
+    static void say(const char* what) { std::fprintf(stderr, "shardkit: the end of an nccl::World: %s\n", what); }
+    /// To free memory waits for what is under way on the GPU.
+    void leave_behind() noexcept {
+        static_cast<void>(resources_.release());
+        static_cast<void>(comparison_.release());
     }
 
     bool progressed() noexcept override {
@@ -288,7 +288,6 @@ class World final : public detail::Connections {
 
     Options options_;
     int device_;
-    int exceptions_;  // under way when this was made
     std::size_t ranks_;
     detail::VerbOrder order_;
     std::unique_ptr<detail::Resources> resources_;

@@ -12,6 +12,12 @@
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/rank/rank.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/groups.hpp>
 
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"
@@ -127,6 +133,39 @@ TEST_CASE("nccl: a rank that calls one more, or one less, is named") {
         check_told(outcomes_of(when, [](const Comm&, std::span<float>, const Comm::Stream&) {}),
                    "the ranks disagree in call 3: rank 0 calls all_gather of 12 fp32 at train.cpp:5, rank 3 calls "
                    "nothing more");
+    }
+}
+
+TEST_CASE("nccl: groups of one size that a rank uses in another order are named, with both lines") {
+    using Layer = Sharded<TensorList<float>, FullShard, gpu_ranks::Engine>;
+    for (const bool adds : {false, true}) {
+        CAPTURE(adds);
+        gpu_ranks::restart();
+        const auto outcomes =
+            gpu_ranks::with_world(2, comparing(CompareCalls::each_call), [&](const Comm& comm, nccl::World& world) {
+                Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
+                Layer a{rank, "blocks.0", {{"w", {11}}}};
+                Layer b{rank, "blocks.1", {{"w", {11}}}};
+                Layer& first = comm.rank() == 0 ? a : b;
+                if (adds) {
+                    const auto model = groups(a, b);
+                    Accumulation accumulation{model};
+                    accumulation.add_zero(first, Microbatch::last);
+                } else {
+                    static_cast<void>(first.unshard());
+                }
+                world.streams().compute.synchronize();
+            });
+        const std::string what = adds ? " gradients at " : " parameters at ";
+        for (const Outcome& outcome : outcomes) {
+            CAPTURE(outcome.text);
+            CHECK(outcome.kind == Kind::comm);
+            for (const std::string path : {"'blocks.0'", "'blocks.1'"}) {
+                const std::size_t at = outcome.text.find("for " + path + what);
+                REQUIRE(at != std::string::npos);
+                CHECK(contains(outcome.text.substr(at, 200), "compare_calls_test.cpp:"));
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <thread>
 
@@ -10,8 +11,10 @@
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/rank/rank.hpp>
 
 #include "../verb_checks.hpp"
+#include "alone.hpp"
 #include "gpu_ranks.hpp"
 
 namespace steady_test {
@@ -65,6 +68,59 @@ TEST_CASE("nccl: after construction verbs make no communicator and take no memor
         }
         CHECK(standin::calls("ncclReduceScatter") == ranks * 5 * 2);
         CHECK(standin::order_violations().empty());
+    }
+}
+
+TEST_CASE("nccl: what splits and ranks in a loop take is given out again once no rank uses it") {
+    for (const CompareCalls compared : {CompareCalls::off, CompareCalls::each_call}) {
+        gpu_ranks::restart();
+        nccl::Options options = gpu_ranks::patient();
+        options.compare_calls = compared;
+        constexpr std::size_t ranks = 5;
+        Alone alone(ranks);
+        standin::Live after_few;
+        standin::Live after_many;
+        const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& world, nccl::World& handle) {
+            const std::size_t r = world.rank();
+            const auto loop = [&](std::size_t times) {
+                for (std::size_t i = 0; i < times; ++i) {
+                    // The last rank is alone.
+                    const Comm pairs = split(world, r / 2, r % 2, "pairs");
+                    const Comm copy = pairs.named("copy");
+                    const Comm single = split(pairs, pairs.rank(), 0, "single");
+                    const Comm reversed = split(world, 0, ranks - r, "reversed");
+                    expect(pairs.size() == (r == 4 ? 1 : 2) && single.size() == 1, "sizes");
+                    expect(reversed.rank() == ranks - 1 - r, "another order is another group");
+                    check_all_reduce<float, float>(copy, 10, 1);
+                    Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{ranks}, world, {}, handle.streams());
+                    check_all_gather<float>(rank.template sub_mesh<Axes<Dp>>(), 3, 1);
+                }
+            };
+            loop(2);
+            const std::size_t groups = handle.made().all().size();
+            alone(r, 0, [&] { after_few = standin::live(); });
+            loop(20);
+            expect(handle.made().all().size() == groups, "no more groups, not ", handle.made().all().size());
+            alone(r, 1, [&] { after_many = standin::live(); });
+
+            // One that a single member keeps is nobody's to have again, and goes on beside the new one.
+            std::optional<Comm> kept = split(world, r / 2, r % 2, "kept");
+            const ncclComm_t native = kept->native();
+            if (r != 0) { kept.reset(); }
+            std::optional<Comm> other = split(world, r / 2, r % 2, "other");
+            expect(r == 4 || (other->native() == native) == (r > 1), "another one for the first pair alone");
+            check_all_reduce<float, float>(*other, 10, 1);
+            other.reset();
+            const Comm again = split(world, r / 2, r % 2, "again");
+            expect(r == 4 || (again.native() == native) == (r > 1), "still in use");
+            check_all_reduce<float, float>(again, 10, 1);
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        CHECK(after_few.communicators > 0);
+        CHECK(after_many.communicators == after_few.communicators);
+        CHECK(after_many.device_allocations == after_few.device_allocations);
+        CHECK(after_many.host_allocations == after_few.host_allocations);
+        CHECK(standin::live() == standin::Live{});
     }
 }
 
