@@ -34,7 +34,7 @@ fs::path behind_links(fs::path path) {
 
 }  // namespace
 
-OutputFile::OutputFile(const std::string& flag, const std::string& name) : name_(name) {
+OutputFile::OutputFile(const std::string& flag, const std::string& name) : flag_(flag), name_(name) {
     if (name.empty()) { return; }
     std::error_code ignored;
     const fs::file_status status = fs::status(name, ignored);
@@ -81,8 +81,10 @@ bool OutputFile::is(const OutputFile& other) const {
     return wanted() && (name_ == other.name_ || (!target_.empty() && target_ == other.target_));
 }
 
-void require_two_files(const OutputFile& json, const OutputFile& plot) {
-    if (plot.is(json)) { throw bad_flag("--plot", plot.name(), "another file than that of --json"); }
+void require_two_files(const OutputFile& first, const OutputFile& second) {
+    if (second.is(first)) {
+        throw bad_flag(second.flag(), second.name(), "another file than that of " + first.flag());
+    }
 }
 
 }  // namespace program

@@ -20,17 +20,19 @@ class OutputFile {
     void write(std::string_view content) const;
 
     bool wanted() const noexcept { return !name_.empty(); }
+    const std::string& flag() const noexcept { return flag_; }
     const std::string& name() const noexcept { return name_; }
     /// Whether both are wanted and one file, under whatever names.
     bool is(const OutputFile& other) const;
 
   private:
+    std::string flag_;
     std::string name_;
     std::filesystem::path target_;     // behind all links; empty: in place
     std::filesystem::path temporary_;  // beside it
 };
 
 /// @throws InputError when both are one file, under whatever names: the second to be written would replace the first
-void require_two_files(const OutputFile& json, const OutputFile& plot);
+void require_two_files(const OutputFile& first, const OutputFile& second);
 
 }  // namespace program

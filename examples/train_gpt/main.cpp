@@ -46,13 +46,14 @@ struct Prepared {
     Start start;
     std::unique_ptr<OutputFile> json;  // of the process that reports
     std::unique_ptr<OutputFile> plot;
+    std::unique_ptr<OutputFile> schedule;
 };
 
 /// What a plan does without, where it was asked for.
 std::string not_written(const Options& options) {
-    return options.json.empty() && options.plot.empty() && options.save.empty()
+    return options.json.empty() && options.plot.empty() && options.schedule_out.empty() && options.save.empty()
                ? ""
-               : "nothing written to --json, --plot or --save: --plan does not train\n";
+               : "nothing written to --json, --plot, --schedule-out or --save: --plan does not train\n";
 }
 
 std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
@@ -62,7 +63,7 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         if (processes.reports()) { print(help); }
         return std::nullopt;
     }
-    Prepared prepared{*options, make_plan(*options), {}, {}, {}, nullptr, nullptr};
+    Prepared prepared{*options, make_plan(*options), {}, {}, {}, nullptr, nullptr, nullptr};
     const bool trains = options->action == Options::Action::train;
     if (trains) { require_address_space(*options, prepared.plan.bytes_per_rank()); }
     const bool begins_with_files = !(options->save.empty() && options->resume.empty() && options->init.empty());
@@ -77,7 +78,10 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         if (!options->plot.empty()) { require_plotter(options->plot); }
         prepared.json = std::make_unique<OutputFile>("--json", options->json);
         prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
+        prepared.schedule = std::make_unique<OutputFile>("--schedule-out", options->schedule_out);
         require_two_files(*prepared.json, *prepared.plot);
+        require_two_files(*prepared.json, *prepared.schedule);
+        require_two_files(*prepared.plot, *prepared.schedule);
         if (!trains) { print(describe_plan(*options, prepared.plan) + prepared.start.notes + not_written(*options)); }
     }
     if (!trains) { return std::nullopt; }
@@ -152,7 +156,9 @@ Results train_to_the_end(const Prepared& prepared, Job& job, Progress& progress)
 Results train_and_show(const Prepared& prepared, bool reports) {
     const Options& options = prepared.options;
     const Start& start = prepared.start;
-    Job job{options, prepared.text.bytes, {}, KeepParameters::no, start, prepared.identity, {}};
+    Job job{
+        options, prepared.text.bytes, {}, KeepParameters::no, start, prepared.identity, prepared.plan.schedule, {},
+        {}};
     std::optional<StopSignals> signals;
     if (!options.save.empty()) {
         signals.emplace();
@@ -185,6 +191,7 @@ void train_and_report(const Prepared& prepared, const Processes& processes) {
     if (reports) {
         print(describe_plan(options, prepared.plan) + "text:  " + prepared.text.source + ", " +
               std::to_string(prepared.text.bytes.size()) + " bytes\n" + prepared.start.notes);
+        if (prepared.schedule->wanted()) { prepared.schedule->write(prepared.plan.schedule_text); }
     }
     ResidentMemories resident;
     resident.before = program::ResidentMemory::read();

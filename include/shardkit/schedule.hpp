@@ -14,6 +14,7 @@
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/schedule_table.hpp>
 #include <shardkit/schedule/schedule_trace.hpp>
+#include <shardkit/schedule/scheduled_plan.hpp>
 #include <shardkit/schedule/simulate.hpp>
 
 #include <shardkit/detail/show_macros.inc>

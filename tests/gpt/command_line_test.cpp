@@ -45,7 +45,8 @@ TEST_SUITE("gpt.command_line") {
             "--mesh 4x1x1 --policy hybrid_shard:2 --engine threads --steps 7 --batch 24 --microbatches 3 --sequence "
             "9 "
             "--layers 2 --width 12 --heads 3 --head untied --dtype bf16 --optimizer sgd --lr 0.5 --weight-decay 0.25 "
-            "--clip 0 --seed 18446744073709551615 --text a.txt --json b.json --plot c.svg --sample 5");
+            "--clip 0 --seed 18446744073709551615 --text a.txt --json b.json --plot c.svg --sample 5 "
+            "--schedule prefetch:3 --memory-limit 3G --schedule-out d.txt");
         REQUIRE(o);
         CHECK(o->mesh.describe() == "4x1x1");
         CHECK(o->policy.text() == "hybrid_shard:2");
@@ -68,6 +69,12 @@ TEST_SUITE("gpt.command_line") {
         CHECK(o->json == "b.json");
         CHECK(o->plot == "c.svg");
         CHECK(o->sample == 5);
+        CHECK(o->schedule.text() == "prefetch:3");
+        CHECK(o->memory_limit == std::uint64_t{3} << 30U);
+        CHECK(o->schedule_out == "d.txt");
+        CHECK(parse("")->schedule.text() == "none");
+        CHECK(parse("--schedule prefetch")->schedule.text() == "prefetch:1");
+        CHECK(parse("--schedule auto")->schedule.text() == "auto");
         CHECK(o->action == Options::Action::train);
         CHECK(parse("--plan")->action == Options::Action::plan);
         CHECK(parse("--engine self")->mesh.describe() == "1x1x1");
@@ -113,6 +120,12 @@ TEST_SUITE("gpt.command_line") {
             {"--policy hybrid_shard", {"'hybrid_shard'", "hybrid_shard:N"}},
             {"--policy hybrid_shard:0", {"'hybrid_shard:0'", "at least 1"}},
             {"--policy hybrid_shard:3 --mesh 4x1x1", {"hybrid_shard:3", "divides the 4"}},
+            {"--schedule ahead", {"--schedule 'ahead'", "none, auto, prefetch or prefetch:N"}},
+            {"--schedule prefetch:0", {"'prefetch:0'", "at least 1"}},
+            {"--schedule prefetch:-1", {"'prefetch:-1'", "at least 1"}},
+            {"--schedule prefetch:", {"'prefetch:'", "at least 1"}},
+            {"--memory-limit much", {"--memory-limit 'much'", "bytes from 1 to 1024G"}},
+            {"--schedule-out ''", {"--schedule-out ''", "a file name"}},
             {"--dtype fp16", {"'fp16'", "fp64, fp32 or bf16"}},
             {"--optimizer adam", {"'adam'", "adamw, sgd or lion"}},
             {"--head both", {"'both'", "tied or untied"}},

@@ -125,6 +125,8 @@ def main():
         check_interrupted(folder)
         check_ended_and_saved(folder)
         check_training(folder, 1, ["--policy", "full_shard"])
+        check_training(folder, 2, ["--schedule", "prefetch", "--microbatches", "2"])
+        check_training(folder, 2, ["--schedule", "auto", "--policy", "shard_grad_op"])
         check_training(folder, 4, ["--sequence-parallel", "on", "--context", "ring"], "1x2x2")
         check_training(folder, 4, ["--policy", "no_shard", "--context", "gather", "--microbatches", "3"], "2x1x2")
         check_refused(["--mesh", "2x1x1"], "this job of --engine mpi has 3 processes: expected mpirun -n 2")

@@ -242,11 +242,34 @@ def check_special_files(folder):
                f"output that is lost is an error: {' '.join(flags)}", done)
 
 
+def check_schedules(folder):
+    """A schedule changes no loss; its file is a table; a limit that is too small is an error before anything runs."""
+    reports = {}
+    for name in ("none", "auto", "prefetch:2"):
+        done = run(folder, "--steps", "3", "--mesh", "2x1x1", "--schedule", name, "--json", "a.json", "--schedule-out", "a.txt")
+        reports[name] = json.loads((folder / "a.json").read_text(encoding="utf-8"))
+        table = (folder / "a.txt").read_text(encoding="utf-8")
+        expect(done.returncode == 0 and table.startswith(f"--schedule {name}:\n     0  ") and "what changed:\n" in table,
+               f"--schedule {name} ends well and writes its table", done)
+        expect(reports[name]["schedule"]["name"] == name and reports[name]["losses"] == reports["none"]["losses"]
+               and reports[name]["grad_norms"] == reports["none"]["grad_norms"], "it has the losses of none")
+        expect(name == "none" or f", hash {reports[name]['schedule']['hash']}\n" in table, "and its hash")
+    expect(reports["auto"]["collectives"]["all_gather"]["count"] < reports["none"]["collectives"]["all_gather"]["count"],
+           "auto gathers less")
+    done = run(folder, "--memory-limit", "1K", "--schedule", "auto", "--schedule-out", "b.txt")
+    expect(done.returncode == 2 and re.fullmatch(rb"train_gpt: error: --memory-limit 1024: with --schedule auto each rank "
+                                                 rb"needs at least \d+ bytes \(\S+ \S+\)\n", done.stderr) is not None
+           and names(folder) == ["a.json", "a.txt"], "a limit that is too small is told with both figures", done)
+    done = run(folder, "--json", "a.json", "--schedule-out", "./a.json")
+    expect(done.returncode == 2 and b"--schedule-out './a.json': expected another file than that of --json" in done.stderr,
+           "one file for two results is refused", done)
+
+
 def check_plan(folder):
     done = run(folder, "--plan", "--steps", "9", "--json", "a.json", "--sample", "3", "--mesh", "64x1x1", "--batch", "64")
     expect(done.returncode == 2 and b"--batch" in done.stderr, "a flag given twice is refused", done)
     done = run(folder, "--plan", "--steps", "9", "--json", "a.json", "--plot", "a.svg", "--sample", "3", "--mesh", "4x1x1")
-    expect(done.returncode == 0 and b"nothing written to --json, --plot or --save" in done.stdout and not names(folder),
+    expect(done.returncode == 0 and b"nothing written to --json, --plot, --schedule-out or --save" in done.stdout and not names(folder),
            "--plan takes a whole command line, and says that it writes nothing", done)
     for flag, name in (("--json", "no/a.json"), ("--plot", "no/a.svg"), ("--text", "no.txt")):
         done = run(folder, "--plan", flag, name)
@@ -258,7 +281,8 @@ def check_plan(folder):
 
 
 def main():
-    for check in (check_lines, check_defaults, check_collectives, check_files, check_pictures, check_unfinished, check_ended_and_saved, check_small_address_spaces, check_special_files, check_plan):
+    for check in (check_lines, check_defaults, check_collectives, check_files, check_pictures, check_unfinished,
+                  check_ended_and_saved, check_small_address_spaces, check_special_files, check_schedules, check_plan):
         with tempfile.TemporaryDirectory(prefix="shardkit-train-gpt-") as name:
             check(pathlib.Path(name).resolve())
     sys.exit(1 if wrong else 0)

@@ -50,10 +50,16 @@ void add_flags(program::Flags& flags) {
     flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd, 3e-4 with lion]");
     flags.add("--weight-decay", "X", "weight decay of the matrices [0.01]");
     flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1]");
+    flags.add("--schedule", "NAME",
+              "what a step follows: none (each verb communicates when it is called), prefetch or prefetch:N (gathers "
+              "start N windows ahead), or auto (groups stay gathered where memory is left) [none]");
+    flags.add("--memory-limit", "BYTES",
+              "most memory of a rank, with K, M or G behind it [with auto what none would take]");
     flags.add("--seed", "N", "decides first values, data order and samples [1]");
     flags.add("--text", "FILE", "what to train on [this repository's headers and documentation]");
     flags.add("--json", "FILE", "write the results as one JSON object; of an interrupted run what it reached");
     flags.add("--plot", "FILE", "draw the loss curve, .png or .svg");
+    flags.add("--schedule-out", "FILE", "write the step as a table of its operations, and what --schedule changed");
     flags.add("--sample", "N", "generate N bytes after training [0]");
     add_checkpoint_flags(flags);
 }
@@ -108,10 +114,14 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_not_negative(flags, "--lr", o.learning_rate);
     program::read_not_negative(flags, "--weight-decay", o.weight_decay);
     program::read_not_negative(flags, "--clip", o.clip);
+    flags.use("--schedule", [&](const auto& flag, const auto& given) { o.schedule = parse_schedule(flag, given); });
+    flags.use("--memory-limit",
+              [&](const auto& flag, const auto& given) { o.memory_limit = program::parse_bytes(flag, given); });
     program::read_count(flags, "--seed", o.seed, 0);
     program::read_file(flags, "--text", o.text);
     program::read_file(flags, "--json", o.json);
     program::read_file(flags, "--plot", o.plot);
+    program::read_file(flags, "--schedule-out", o.schedule_out);
     program::read_count(flags, "--sample", o.sample, 0);
     read_checkpoint_flags(flags, o);
     o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;

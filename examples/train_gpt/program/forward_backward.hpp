@@ -8,14 +8,16 @@
 
 #include <shardkit/step/accumulation.hpp>
 
-#include "../model/pass.hpp"
-#include "sharded_model.hpp"
+#include "../model/block_weights.hpp"
+#include "../model/config.hpp"
+#include "../model/head.hpp"
+#include "../model/parameters.hpp"
 
 namespace train_gpt {
 
 /// Embedding and blocks, each gathered just before it is used and released just after.
-template <class Model, class T = typename Model::T>
-void forward_blocks(Model& model, Pass<T>& pass, BatchShape batch, const std::uint8_t* tokens) {
+template <class Model, class Pass, class T = typename Model::T>
+void forward_blocks(Model& model, Pass& pass, BatchShape batch, const std::uint8_t* tokens) {
     {
         auto w = model.embedding.unshard();
         pass.embed(batch, {w[Wte<T>{}], w[Wpe<T>{}]}, tokens);
@@ -49,8 +51,8 @@ void with_head(Model& model, F f) {
 
 /// Forward and backward pass of one microbatch. The gradients are those of the loss summed over its tokens;
 /// whoever reduces them divides by the tokens of all ranks and microbatches.
-template <class Model, class Accumulation, class T = typename Model::T>
-SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass<T>& pass, BatchShape batch,
+template <class Model, class Accumulation, class Pass, class T = typename Model::T>
+SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass, BatchShape batch,
                             const std::uint8_t* tokens, const std::uint8_t* targets, sk::Microbatch microbatch) {
     forward_blocks(model, pass, batch, tokens);
 

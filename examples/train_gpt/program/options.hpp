@@ -12,6 +12,7 @@
 #include "../model/config.hpp"
 #include "../model/split.hpp"
 #include "names.hpp"
+#include "schedule_choice.hpp"
 
 namespace train_gpt {
 
@@ -43,10 +44,13 @@ struct Options {
     double learning_rate = 1e-3;
     double weight_decay = 0.01;
     double clip = 1.0;  // 0: no clipping
+    ScheduleChoice schedule;
+    std::uint64_t memory_limit = 0;  // bytes of a rank; 0: none
     std::uint64_t seed = 1;
     std::string text;  // file names; empty: not asked for
     std::string json;
     std::string plot;
+    std::string schedule_out;
     std::size_t sample = 0;
     std::string save;            // folders; empty: not asked for
     std::size_t save_every = 0;  // steps; 0: after the last alone

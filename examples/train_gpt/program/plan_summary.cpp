@@ -6,6 +6,9 @@
 #include <span>
 #include <sstream>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <shardkit/backend/self/engine.hpp>
 #include <shardkit/backend/threads/engine.hpp>
@@ -13,9 +16,15 @@
 #include <shardkit/context_parallel/ring_exchange.hpp>
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/schedule/diff.hpp>
+#include <shardkit/schedule/passes.hpp>
+#include <shardkit/schedule/peak.hpp>
+#include <shardkit/schedule/schedule_table.hpp>
+#include <shardkit/schedule/scheduled_plan.hpp>
 
 #include "../../common/input_error.hpp"
 #include "../model/parameters.hpp"
+#include "dry_run.hpp"
 #include "mpi_engine.hpp"
 #include "text_format.hpp"
 #include "workspace.hpp"
@@ -28,21 +37,31 @@ sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh_of(const Options& opt
     return sk::DeviceMesh(options.mesh.dp, options.mesh.tp, options.mesh.cp);
 }
 
+/// The model's groups, and the names that they refer to.
+struct PlannedGroups {
+    std::vector<std::string> blocks;
+    std::vector<sk::GroupDescription> all;
+};
+
 template <class T>
-std::vector<sk::GroupDescription> planned_groups(const Options& options) {
+PlannedGroups planned_groups(const Options& options) {
     const ModelConfig& config = options.model;
     const auto grid = mesh_of(options).grid();
     const auto policy = options.policy.policy();
     const bool tied = config.head == HeadKind::tied;
-    std::vector<sk::GroupDescription> groups;
+    PlannedGroups groups;
+    for (std::size_t l = 0; l < config.layers; ++l) { groups.blocks.push_back("blocks." + std::to_string(l)); }
     const auto add = [&](sk::GroupDescription group, std::size_t windows) {
         group.windows_per_microbatch = windows;
-        groups.push_back(group);
+        groups.all.push_back(group);
     };
     // The embedding's own backward pass reads no weights, and the head's two passes share a window.
     add(sk::describe_group<EmbeddingGroup<T>>("embedding", embedding_shapes<T>(config), grid, policy), tied ? 2 : 1);
-    const auto block = sk::describe_group<BlockGroup<T>>("blocks", block_shapes<T>(config), grid, policy);
-    for (std::size_t l = 0; l < config.layers; ++l) { add(block, 2); }
+    auto block = sk::describe_group<BlockGroup<T>>("blocks", block_shapes<T>(config), grid, policy);
+    for (const std::string& path : groups.blocks) {
+        block.path = path;
+        add(block, 2);
+    }
     add(sk::describe_group<HeadGroup<T>>("head", head_shapes<T>(config), grid, policy), 1);
     if (!tied) { add(sk::describe_group<LogitsGroup<T>>("logits", logits_shapes<T>(config), grid, policy), 1); }
     return groups;
@@ -138,6 +157,54 @@ std::vector<CollectiveCount> collectives_of(const sk::TrafficPlan& plan) {
     return counts;
 }
 
+/// Refuses what needs more memory than --memory-limit.
+void require_memory(const Options& options, std::uint64_t needed) {
+    if (options.memory_limit == 0 || needed <= options.memory_limit) { return; }
+    throw program::InputError("--memory-limit " + std::to_string(options.memory_limit) + ": with --schedule " +
+                              options.schedule.text() + " each rank needs at least " + std::to_string(needed) +
+                              " bytes (" + program::bytes_text(needed) + ")");
+}
+
+/// Windows up to which a schedule is made without being asked for: that takes the square of them.
+constexpr std::size_t most_windows = 512;
+
+/// What --schedule makes of the step that `dry` says, into a summary of the step without a schedule.
+template <class Dry>
+void add_schedule(PlanSummary& summary, const Options& options, std::span<const sk::GroupDescription> groups,
+                  const sk::PlanOptions& assumed, const Dry& dry) {
+    using Kind = ScheduleChoice::Kind;
+    const std::size_t windows = options.microbatches * groups.size();
+    const bool follows = options.schedule.kind == Kind::prefetch ||
+                         (options.schedule.kind == Kind::automatic && windows <= most_windows);
+    if (!follows && options.schedule_out.empty()) {
+        require_memory(options, summary.bytes_per_rank());
+        return;
+    }
+    const sk::Schedule step = dry();
+    sk::Schedule chosen = step;
+    if (follows) {
+        const std::size_t states = assumed.optimizer_states;
+        const sk::ByteCount least = sk::peak(step, groups, states);
+        require_memory(options, least.value + summary.workspace_bytes);
+        sk::ByteCount most = std::max(least, summary.library.memory.total());
+        if (options.memory_limit > 0) { most = sk::ByteCount(options.memory_limit - summary.workspace_bytes); }
+        if (options.schedule.kind == Kind::automatic) {
+            chosen = sk::keep_gathered(step, groups, most, states);
+        } else {
+            chosen = sk::prefetch(step, groups, options.schedule.depth);
+            if (options.memory_limit > 0) { chosen = sk::memory_limit(std::move(chosen), groups, most, states); }
+        }
+        summary.library = sk::plan(chosen, groups, mesh_of(options).grid(), assumed);
+        summary.schedule = chosen;
+    } else {
+        require_memory(options, summary.bytes_per_rank());
+    }
+    if (!options.schedule_out.empty()) {
+        summary.schedule_text = "--schedule " + options.schedule.text() + ":\n" + sk::schedule_table(chosen, groups) +
+                                "what changed:\n" + sk::diff_table(sk::diff(step, chosen, groups), groups);
+    }
+}
+
 template <class T>
 PlanSummary plan_for(const Options& options) {
     sk::PlanOptions assumed;
@@ -145,8 +212,14 @@ PlanSummary plan_for(const Options& options) {
     assumed.optimizer_states = options.optimizer == OptimizerKind::adamw ? 2 : 1;
     assumed.engine = traits_of(options.engine);
     const auto grid = mesh_of(options).grid();
+    const PlannedGroups planned = planned_groups<T>(options);
+    const std::span<const sk::GroupDescription> groups = planned.all;
     PlanSummary summary;
-    summary.library = sk::plan(planned_groups<T>(options), grid, assumed);
+    const Split split = options.split();
+    summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
+                              exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);
+    summary.library = sk::plan(groups, grid, assumed);
+    add_schedule(summary, options, groups, assumed, [&] { return dry_step<T>(options, groups); });
     if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1) {
         // The loss: one double.
         constexpr std::size_t loss = sizeof(double);
@@ -155,9 +228,6 @@ PlanSummary plan_for(const Options& options) {
     }
     add_activations(summary.library.traffic, options, sizeof(Arithmetic<T>), assumed.engine);
     summary.collectives = collectives_of(summary.library.traffic);
-    const Split split = options.split();
-    summary.workspace_bytes = Workspace<T>::bytes(options.model, split, split.local(options.pass_shape())) +
-                              exchange_elements<Arithmetic<T>>(options) * sizeof(Arithmetic<T>);
     return summary;
 }
 
@@ -180,6 +250,17 @@ PlanSummary make_plan(const Options& options) {
     throw std::logic_error("make_plan: unknown element type");
 }
 
+namespace {
+
+std::string schedule_line(const Options& options, const PlanSummary& plan) {
+    if (!plan.schedule) { return ""; }
+    return "step:  follows " + options.schedule.text() +
+           program::formatted(", %zu operations, hash %016llx\n", plan.schedule->size(),
+                              static_cast<unsigned long long>(sk::hash(*plan.schedule)));
+}
+
+}  // namespace
+
 std::string describe_plan(const Options& options, const PlanSummary& plan) {
     const ModelConfig& m = options.model;
     std::ostringstream out;
@@ -191,7 +272,7 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
         << ", " << name(optimizer_names, options.optimizer) << ", " << grouped(options.tokens_per_step())
         << " tokens per step in " << options.microbatches << (options.microbatches == 1 ? " pass" : " passes")
         << " per rank\n"
-        << "memory per rank, planned:\n";
+        << schedule_line(options, plan) << "memory per rank, planned:\n";
     const auto& memory = plan.library.memory;
     const auto row = [&](const char* kind, std::uint64_t bytes) {
         out << table_row(kind, program::bytes_text(bytes));
@@ -200,8 +281,12 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     row("master weights", memory.master.value);
     row("gradients", memory.gradients.value);
     row("optimizer", memory.optimizer.value);
-    row("gather buffers", memory.gather_buffers.value);
-    row("gradient buffers", memory.gradient_buffers.value);
+    if (plan.schedule) {
+        row("schedule's arena", memory.arena.value);
+    } else {
+        row("gather buffers", memory.gather_buffers.value);
+        row("gradient buffers", memory.gradient_buffers.value);
+    }
     row("reduce buffers", memory.reduce_buffers.value);
     row("activations", plan.workspace_bytes);
     row("total", plan.bytes_per_rank());

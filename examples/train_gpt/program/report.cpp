@@ -17,6 +17,14 @@ nlohmann::json to_json(const CollectiveCount& c) {
     return {{"count", c.count}, {"bytes", c.bytes}, {"payload_bytes", c.payload}};
 }
 
+nlohmann::json to_json(const Options& options, const PlanSummary& plan) {
+    if (!plan.schedule) { return {{"name", "none"}}; }
+    return {{"name", options.schedule.text()},
+            {"operations", plan.schedule->size()},
+            {"hash", program::formatted("%016llx", static_cast<unsigned long long>(shardkit::hash(*plan.schedule)))},
+            {"arena_bytes", plan.library.memory.arena.value}};
+}
+
 /// verb -> what all axes together make.
 nlohmann::json by_verb(const std::vector<CollectiveCount>& collectives) {
     std::map<std::string, CollectiveCount> sums;
@@ -67,6 +75,7 @@ nlohmann::json report_of_steps(const Options& options, const PlanSummary& plan, 
         {"optimizer", optimizer_names[static_cast<std::size_t>(options.optimizer)]},
         {"world", options.mesh.world()},
         {"parameters", plan.library.numel},
+        {"schedule", to_json(options, plan)},
         {"steps", options.steps},
         {"first_step", first_step},
         {"interrupted", interrupted},

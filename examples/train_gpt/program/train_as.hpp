@@ -22,9 +22,9 @@ Results train_as(const Job& job) {
     const auto& mesh = job.options.mesh;
     const sk::DeviceMesh ranks(mesh.dp, mesh.tp, mesh.cp);
     if (job.options.engine == EngineKind::self) {
-        sk::self::run(ranks, on_rank);
+        sk::self::run(ranks, on_rank, rank_options(job));
     } else {
-        sk::threads::run(ranks, on_rank);
+        sk::threads::run(ranks, on_rank, rank_options(job));
     }
     return results;
 }

@@ -13,11 +13,16 @@ template <class T>
 Results train_mpi(const Job& job) {
     Results results(job.options.steps - job.start.first_step);
     const auto& mesh = job.options.mesh;
-    sk::mpi::run(sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        sk::Context<Engine>& context = rank;
-        train_on_rank<T>(context, job, results);
-    });
+    sk::mpi::Options options;
+    options.overlap = job.options.schedule.kind == ScheduleChoice::Kind::prefetch;
+    sk::mpi::run(
+        sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp),
+        [&](auto& rank) {
+            using Engine = sk::EngineOf<decltype(rank)>;
+            sk::Context<Engine>& context = rank;
+            train_on_rank<T>(context, job, results);
+        },
+        rank_options(job), options);
     return results;
 }
 

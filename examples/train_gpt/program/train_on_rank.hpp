@@ -22,6 +22,9 @@
 
 namespace train_gpt {
 
+/// Of a rank whose steps follow a schedule the buffers that windows share serve between the steps alone.
+inline sk::RankOptions rank_options(const Job& job) { return {.in_flight = job.schedule ? 1U : 2U}; }
+
 /// What a rank communicated since the log was cleared, as the mean over the ranks: the sum of a few numbers has no
 /// part for every rank, so that one of them moves more bytes than the others. Collective over the world.
 template <class Engine>

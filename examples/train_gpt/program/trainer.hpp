@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -14,6 +15,7 @@
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/schedule/follow.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
 
@@ -25,6 +27,7 @@
 #include "names.hpp"
 #include "optimizer.hpp"
 #include "sample.hpp"
+#include "sharded_model.hpp"
 #include "workspace.hpp"
 
 namespace train_gpt {
@@ -45,20 +48,12 @@ class Trainer {
           data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
           data_(job.text, options_.model.sequence, options_.seed),
           model_(context, options_.model, options_.policy.policy()),
+          following_(begin(job)),
           optimizer_(model_.groups(), options_),
           links_(context, split_, options_.context,
                  attention_shape(options_.model, split_, split_.local(options_.pass_shape())).keys_values()),
           work_(options_.model, split_, split_.local(options_.pass_shape()), links_) {
-        if (!job.start.folder.empty()) {
-            resume(job.start);
-        } else if (!options_.init.empty()) {
-            sk::load_model(context_, options_.init, model_.groups(),
-                           {.names = tensor_names(options_.names, options_.model, job.start.prefix),
-                            .subset = job.start.subset});
-        } else {
-            const Initialiser first_values(options_.seed, options_.model.layers);
-            model_.groups().for_each([&](auto& layer) { layer.initialize(first_values); });
-        }
+        if (!job.start.folder.empty()) { resume(job.start); }
     }
 
     struct Step {
@@ -122,6 +117,21 @@ class Trainer {
     }
 
   private:
+    /// Gives the model its first values, and lets its steps follow their schedule: before the optimizer takes memory,
+    /// because the buffers that windows share without a schedule are given back for it.
+    std::optional<sk::Following<Engine>> begin(const Job& job) {
+        const bool resumes = !job.start.folder.empty();
+        if (!resumes && !options_.init.empty()) {
+            sk::load_model(context_, options_.init, model_.groups(),
+                           {.names = tensor_names(options_.names, options_.model, job.start.prefix),
+                            .subset = job.start.subset});
+        } else if (!resumes) {
+            const Initialiser first_values(options_.seed, options_.model.layers);
+            model_.groups().for_each([&](auto& layer) { layer.initialize(first_values); });
+        }
+        if (!job.schedule) { return std::nullopt; }
+        return sk::follow(model_.groups(), *job.schedule);
+    }
     void resume(const Start& start) {
         optimizer_.visit([&](auto& optimizer) {
             sk::CheckpointState state{model_.groups(), optimizer};
@@ -155,6 +165,7 @@ class Trainer {
     typename Engine::Communicator data_ranks_;
     DataOrder data_;
     Model model_;
+    std::optional<sk::Following<Engine>> following_;
     typename OptimizerOf<decltype(std::declval<Model&>().groups())>::type optimizer_;
     EngineLinks<Engine, Arithmetic<T>> links_;
     Workspace<T> work_;

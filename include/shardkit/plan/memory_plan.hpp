@@ -25,9 +25,11 @@ struct MemoryPlan {
     ByteCount gather_buffers;    ///< full parameters while windows are open
     ByteCount gradient_buffers;  ///< full gradients while a microbatch is open
     ByteCount reduce_buffers;    ///< addends of later microbatches, and the norm's partial sums
+    ByteCount arena;             ///< of a schedule: what buffers of the last three kinds share instead
 
     constexpr ByteCount total() const noexcept {
-        return parameters + master + gradients + optimizer + gather_buffers + gradient_buffers + reduce_buffers;
+        return parameters + master + gradients + optimizer + gather_buffers + gradient_buffers + reduce_buffers +
+               arena;
     }
     friend constexpr bool operator==(const MemoryPlan&, const MemoryPlan&) noexcept = default;
 };
@@ -121,12 +123,18 @@ inline std::string memory_table(const MemoryPlan& plan) {
         std::string_view kind;
         ByteCount bytes;
     };
-    const Row rows[] = {{"parameters", plan.parameters},         {"master", plan.master},
-                        {"gradients", plan.gradients},           {"optimizer", plan.optimizer},
-                        {"gather buffers", plan.gather_buffers}, {"gradient buffers", plan.gradient_buffers},
-                        {"reduce buffers", plan.reduce_buffers}, {"total", plan.total()}};
+    const Row rows[] = {{"parameters", plan.parameters},
+                        {"master", plan.master},
+                        {"gradients", plan.gradients},
+                        {"optimizer", plan.optimizer},
+                        {"gather buffers", plan.gather_buffers},
+                        {"gradient buffers", plan.gradient_buffers},
+                        {"reduce buffers", plan.reduce_buffers},
+                        {"arena", plan.arena},
+                        {"total", plan.total()}};
     std::string table;
     for (const auto& [kind, bytes] : rows) {
+        if (kind == "arena" && bytes.value == 0) { continue; }  // no schedule
         std::array<char, 80> line{};
         std::snprintf(line.data(), line.size(), "  %-18.*s %14s\n", static_cast<int>(kind.size()), kind.data(),
                       detail::human_bytes(bytes).c_str());

@@ -190,7 +190,8 @@ struct TpSums {
     double moved = 0;
 };
 constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const PlacementTable& table,
-                           const CollectiveRow& row, std::size_t ranks, const PlanOptions& options) {
+                           const CollectiveRow& row, std::size_t ranks, std::uint64_t calls,
+                           const EngineTraits& engine) {
     const std::size_t holders = table.reduced == Extent::shard ? g.shards : 1;
     const std::size_t each = g.sizes.of(table.find(row.target)->element);
     for (std::size_t shard = 0; shard < holders; ++shard) {
@@ -198,10 +199,10 @@ constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const Placem
             holders == 1 ? IndexRange{0, g.buffer_numel} : shard_range(shard, g.shard_numel, g.buffer_numel);
         const std::uint64_t bytes = intersect(held, g.tp_sum).size() * each;
         if (bytes == 0) { continue; }
-        const auto share = static_cast<double>(calls_of(row, g, options)) / static_cast<double>(holders);
+        const auto share = static_cast<double>(calls) / static_cast<double>(holders);
         sums.calls += share;
         sums.payload += share * static_cast<double>(bytes);
-        sums.moved += share * static_cast<double>(all_reduce_moved(bytes, bytes, ranks, options.engine));
+        sums.moved += share * static_cast<double>(all_reduce_moved(bytes, bytes, ranks, engine));
     }
 }
 
@@ -219,11 +220,45 @@ constexpr std::uint64_t bytes_moved(const GroupDescription& g, const PlacementTa
 
 /// Adds a row's calls to a plan, over more than one rank.
 constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const PlacementTable& table,
-                       const CollectiveRow& row, const PlannedAxes& axes, std::size_t ranks,
-                       const PlanOptions& options) {
+                       const CollectiveRow& row, const PlannedAxes& axes, std::size_t ranks, std::uint64_t calls,
+                       const EngineTraits& engine) {
     const std::size_t numel = g.numel_of(row.extent);
-    plan.add(row.verb, axes, calls_of(row, g, options), numel * g.sizes.of(table.find(row.source)->element),
-             bytes_moved(g, table, row, numel, ranks, options.engine));
+    plan.add(row.verb, axes, calls, numel * g.sizes.of(table.find(row.source)->element),
+             bytes_moved(g, table, row, numel, ranks, engine));
+}
+
+/// Of a step that makes calls(row, group's number) calls of each row.
+template <class Calls>
+constexpr TrafficPlan traffic_of(std::span<const GroupDescription> groups, const AxisGrid& mesh,
+                                 const PlanOptions& options, const Calls& calls) {
+    TrafficPlan plan;
+    std::size_t most_shards = 0;
+    TpSums tp_sums;
+    GroupAxes group_axes;
+    for (std::size_t number = 0; number < groups.size(); ++number) {
+        const GroupDescription& g = groups[number];
+        if (!group_axes.are_of(g.policy)) { group_axes = GroupAxes::of(g, mesh); }
+        const PlacementTable table = g.table();
+        for (const CollectiveRow& row : table.collectives()) {
+            const std::size_t ranks = group_axes.ranks[static_cast<std::size_t>(row.over)];
+            if (ranks == 1) { continue; }
+            const PlannedAxes& axes = group_axes.axes[static_cast<std::size_t>(row.over)];
+            if (row.extent == Extent::tp_sum) {
+                tp_sums.axes = axes;
+                add_tp_sums(tp_sums, g, table, row, ranks, calls(row, number), options.engine);
+            } else {
+                add_row(plan, g, table, row, axes, ranks, calls(row, number), options.engine);
+            }
+        }
+        most_shards = std::max(most_shards, g.shards);
+    }
+    plan.add_mean(Verb::all_reduce, tp_sums.axes, tp_sums.calls, tp_sums.payload, tp_sums.moved);
+    if (mesh.size() > 1 && options.norms_per_step > 0) {
+        const std::uint64_t bytes = 2 * most_shards * sizeof(double);
+        plan.add(Verb::all_reduce, PlannedAxes::world(), options.norms_per_step, bytes,
+                 all_reduce_moved(bytes, bytes, mesh.size(), options.engine));
+    }
+    return plan;
 }
 
 }  // namespace detail
@@ -234,33 +269,9 @@ constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const Place
 /// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007 for the costs of collectives
 constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, const AxisGrid& mesh,
                                    const PlanOptions& options = {}) {
-    TrafficPlan plan;
-    std::size_t most_shards = 0;
-    detail::TpSums tp_sums;
-    detail::GroupAxes group_axes;
-    for (const GroupDescription& g : groups) {
-        if (!group_axes.are_of(g.policy)) { group_axes = detail::GroupAxes::of(g, mesh); }
-        const detail::PlacementTable table = g.table();
-        for (const detail::CollectiveRow& row : table.collectives()) {
-            const std::size_t ranks = group_axes.ranks[static_cast<std::size_t>(row.over)];
-            if (ranks == 1) { continue; }
-            const PlannedAxes& axes = group_axes.axes[static_cast<std::size_t>(row.over)];
-            if (row.extent == detail::Extent::tp_sum) {
-                tp_sums.axes = axes;
-                detail::add_tp_sums(tp_sums, g, table, row, ranks, options);
-            } else {
-                detail::add_row(plan, g, table, row, axes, ranks, options);
-            }
-        }
-        most_shards = std::max(most_shards, g.shards);
-    }
-    plan.add_mean(Verb::all_reduce, tp_sums.axes, tp_sums.calls, tp_sums.payload, tp_sums.moved);
-    if (mesh.size() > 1 && options.norms_per_step > 0) {
-        const std::uint64_t bytes = 2 * most_shards * sizeof(double);
-        plan.add(Verb::all_reduce, PlannedAxes::world(), options.norms_per_step, bytes,
-                 detail::all_reduce_moved(bytes, bytes, mesh.size(), options.engine));
-    }
-    return plan;
+    return detail::traffic_of(groups, mesh, options, [&](const detail::CollectiveRow& row, std::size_t number) {
+        return detail::calls_of(row, groups[number], options);
+    });
 }
 
 /// The collectives of one step as a text table: verb, axes as the log names them, calls, bytes moved per rank.

@@ -103,9 +103,41 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
         }
         return made;
     };
-    for (const Candidate& candidate : candidates) {
+    const std::size_t resting = (peak(schedule, groups, optimizer_states) - arena_bytes(schedule, groups)).value;
+    std::vector<std::size_t> held = detail::bytes_held(schedule, detail::slots_of(schedule, groups));
+    // Where not even the bytes that are needed at one time fit, there is nothing to place.
+    const auto has_room = [&](const Candidate& candidate) {
+        std::size_t most = 0;
+        for (std::size_t i = candidate.operation - candidate.idle + 1; i < candidate.operation; ++i) {
+            most = std::max(most, held[i]);
+        }
+        return resting + most + rows[schedule[candidate.operation].group].full_bytes <= limit.value;
+    };
+    const auto keep = [&](const Candidate& candidate) {
         left_out[candidate.operation] = 1;
-        if (peak(without(), groups, optimizer_states) > limit) { left_out[candidate.operation] = 0; }
+        for (std::size_t i = candidate.operation - candidate.idle + 1; i < candidate.operation; ++i) {
+            held[i] += rows[schedule[candidate.operation].group].full_bytes;
+        }
+    };
+    // As many at a time as fitted last, and twice as many next: placing slots takes the square of them.
+    std::size_t batch = 1;
+    for (std::size_t first = 0; first < candidates.size();) {
+        const std::vector<char> before = left_out;
+        const std::vector<std::size_t> held_before = held;
+        std::size_t taken = 0;
+        std::size_t next = first;
+        for (; next < candidates.size() && taken < batch; ++next) {
+            if (!has_room(candidates[next])) { continue; }
+            keep(candidates[next]);
+            ++taken;
+        }
+        const bool fits = taken == 0 || resting + arena_bytes(without(), groups).value <= limit.value;
+        if (!fits) {
+            left_out = before;
+            held = held_before;
+        }
+        if (fits || taken == 1) { first = next; }
+        batch = fits ? 2 * batch : std::max<std::size_t>(taken / 2, 1);
     }
     return without();
 }

@@ -152,6 +152,32 @@ TEST_CASE("a pass keeps the program and the rules, and lowers the exposed time o
     });
 }
 
+TEST_CASE("the plan of a schedule is that of the step that it is: its peak, its gathers and reductions") {
+    constexpr sk::EngineTraits engine{};
+    for_each_model([&](const std::string& name, Groups groups) {
+        CAPTURE(name);
+        for (const std::size_t microbatches : {1U, 3U}) {
+            const sk::Schedule step = sk::layered_step(groups, {.microbatches = microbatches});
+            const sk::Plan planned = sk::plan(step, groups, mesh, {.optimizer_states = 1, .engine = engine});
+            CHECK(planned.memory.total() == sk::peak(step, groups, 1));
+            CHECK(planned.memory.arena == sk::arena_bytes(step, groups));
+            // What the planner assumes of windows: two of each group, of the last one.
+            std::vector<sk::GroupDescription> assumed(groups.begin(), groups.end());
+            assumed.back().windows_per_microbatch = 1;
+            const sk::Plan guessed =
+                sk::plan(assumed, mesh, {.microbatches = microbatches, .optimizer_states = 1, .engine = engine});
+            CHECK(planned.numel == guessed.numel);
+            CHECK(planned.traffic == guessed.traffic);
+            const auto gathers = [&](const sk::Schedule& of) {
+                return sk::plan(of, groups, mesh).traffic.total(sk::Verb::all_gather).calls;
+            };
+            CHECK(gathers(step) == count(step, Act::gather));
+            const sk::Schedule kept = sk::keep_gathered(step, groups, sk::ByteCount(1U << 30U));
+            CHECK(gathers(kept) == count(kept, Act::gather));
+        }
+    });
+}
+
 TEST_CASE("passes follow each other in any order") {
     std::mt19937 random(1);
     for_each_model([&](const std::string& name, Groups groups) {

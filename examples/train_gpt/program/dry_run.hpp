@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <shardkit/schedule/dry_step.hpp>
+
+#include "forward_backward.hpp"
+#include "options.hpp"
+
+// The trainer's own forward and backward pass over groups without memory: what it would do, as a schedule.
+
+namespace train_gpt {
+
+namespace sk = shardkit;
+
+/// Stands where parameters and gradients would lie.
+struct NoTensor {
+    std::nullptr_t data() const noexcept { return nullptr; }
+    operator std::nullptr_t() const noexcept { return nullptr; }
+};
+struct NoTensors {
+    std::size_t group = 0;
+
+    template <class P>
+    NoTensor operator[](P) const noexcept {
+        return {};
+    }
+};
+
+/// A group of a model that is told, verb by verb.
+class DryLayer {
+  public:
+    DryLayer(sk::DryStep& step, std::size_t group) : step_(&step), group_(group) {}
+
+    std::size_t group() const noexcept { return group_; }
+    NoTensors unshard() {
+        step_->unshard(group_);
+        return {group_};
+    }
+    void reshard(NoTensors&& window) { step_->reshard(window.group); }
+
+  private:
+    sk::DryStep* step_;
+    std::size_t group_;
+};
+
+/// In the order of ShardedModel::groups().
+template <class ElementType>
+class DryModel {
+  public:
+    using T = ElementType;
+
+    DryModel(sk::DryStep& step, const ModelConfig& config) : embedding(step, 0), head(step, 1 + config.layers) {
+        for (std::size_t l = 0; l < config.layers; ++l) { blocks.emplace_back(step, 1 + l); }
+        if (config.head == HeadKind::untied) { logits.emplace_back(step, 2 + config.layers); }
+    }
+
+    DryLayer embedding;
+    std::vector<DryLayer> blocks;
+    DryLayer head;
+    std::vector<DryLayer> logits;
+
+    bool tied() const noexcept { return logits.empty(); }
+};
+
+class DryAccumulation {
+  public:
+    explicit DryAccumulation(sk::DryStep& step) : step_(step) {}
+
+    NoTensors gradients(const DryLayer& layer) {
+        step_.gradients(layer.group());
+        return {layer.group()};
+    }
+    void add(NoTensors&& gradients, sk::Microbatch microbatch) { step_.add(gradients.group, microbatch); }
+
+  private:
+    sk::DryStep& step_;
+};
+
+/// The verbs of Pass; computes nothing.
+template <class T>
+struct DryPass {
+    void embed(BatchShape, const EmbeddingWeights<const T*>&, const std::uint8_t*) {}
+    void block(std::size_t, const BlockWeights<const T*>&) {}
+    void head(const HeadWeights<const T*>&) {}
+    SummedLoss loss(const std::uint8_t*, double) { return {}; }
+    void head_backward(const HeadWeights<const T*>&, const HeadWeights<T*>&) {}
+    void block_backward(std::size_t, const BlockWeights<const T*>&, const BlockWeights<T*>&) {}
+    void embed_backward(const std::uint8_t*, const EmbeddingWeights<T*>&) {}
+};
+
+/// The step that the trainer makes, of groups in the order of ShardedModel::groups().
+template <class T>
+sk::Schedule dry_step(const Options& options, std::span<const sk::GroupDescription> groups) {
+    sk::DryStep step(groups);
+    DryModel<T> model(step, options.model);
+    DryAccumulation accumulation(step);
+    DryPass<T> pass;
+    for (std::size_t m = 0; m < options.microbatches; ++m) {
+        const bool last = m + 1 == options.microbatches;
+        forward_backward(model, accumulation, pass, {}, nullptr, nullptr,
+                         last ? sk::Microbatch::last : sk::Microbatch::more);
+    }
+    return step.reduce().global_norm().step().schedule();
+}
+
+}  // namespace train_gpt

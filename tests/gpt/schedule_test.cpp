@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer with --schedule and without.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/schedule/passes.hpp>
+
+#include "../../examples/common/input_error.hpp"
+#include "../test_size.hpp"
+#include "trainings.hpp"
+
+using namespace train_gpt;
+using namespace train_gpt::test;
+
+namespace schedule_test {
+
+namespace {
+
+using Kind = ScheduleChoice::Kind;
+
+constexpr ScheduleChoice automatic{Kind::automatic, 0};
+
+Options with(Options options, ScheduleChoice schedule, std::uint64_t limit = 0) {
+    options.schedule = schedule;
+    options.memory_limit = limit;
+    return options;
+}
+/// A step of every kind: tp, cp, microbatches, a tied head.
+Options few_steps() {
+    Options options = base();
+    options.mesh = {2, 1, 2};
+    options.batch = 12;
+    options.steps = 3;
+    options.dtype = Dtype::fp32;
+    options.optimizer = OptimizerKind::sgd;
+    options.learning_rate = 0.1;
+    return options;
+}
+std::string refusal_of(const Options& options) {
+    try {
+        make_plan(options);
+    } catch (const program::InputError& error) { return error.what(); }
+    return "no error";
+}
+std::uint64_t calls(const Results& results, const std::string& verb) {
+    std::uint64_t all = 0;
+    for (const CollectiveCount& c : results.collectives) { all += c.verb == verb ? c.count : 0; }
+    return all;
+}
+void check_same_bits(const Results& one, const Results& other) {
+    CHECK(one.losses == other.losses);
+    CHECK(one.grad_norms == other.grad_norms);
+    REQUIRE(one.parameters.size() == other.parameters.size());
+    for (std::size_t p = 0; p < one.parameters.size(); ++p) {
+        CHECK(one.parameters[p].values == other.parameters[p].values);
+    }
+    CHECK(one.sample == other.sample);
+}
+
+}  // namespace
+
+TEST_SUITE("gpt.schedule") {
+    TEST_CASE("every schedule trains the bits of none, for every policy, and samples them") {
+        for (const std::size_t microbatches : {1U, 3U}) {
+            Options options = few_steps();
+            options.microbatches = microbatches;
+            options.model.head = microbatches == 1 ? HeadKind::tied : HeadKind::untied;
+            options.sample = 3;
+            for_each_policy(options, [](const Options& each) {
+                CAPTURE(each.policy.text());
+                const Results none = run(with(each, {Kind::none, 0}));
+                const std::uint64_t limit = make_plan(with(each, {Kind::none, 0})).bytes_per_rank();
+                for (const Options& schedule :
+                     {with(each, automatic), with(each, {Kind::prefetch, 1}), with(each, {Kind::prefetch, 3}, limit),
+                      with(each, automatic, 4 * limit)}) {
+                    CAPTURE(schedule.schedule.text());
+                    check_same_bits(run(schedule), none);
+                }
+            });
+        }
+    }
+
+    TEST_CASE("one rank follows a schedule as well") {
+        Options options = few_steps();
+        options.mesh = {1, 1, 1};
+        options.engine = EngineKind::self;
+        check_same_bits(run(with(options, {Kind::prefetch, 1})), run(with(options, {Kind::none, 0})));
+    }
+
+    TEST_CASE("auto takes no more memory than none, and leaves out gathers for it") {
+        Options options;
+        options.mesh = {2, 1, 1};
+        options.model.sequence = 16;
+        options.batch = 4;
+        options.steps = 3;
+        for (const std::size_t microbatches : {1U, 2U}) {
+            options.microbatches = microbatches;
+            const Options none = with(options, {Kind::none, 0});
+            options.schedule = automatic;
+            CHECK(make_plan(options).bytes_per_rank() <= make_plan(none).bytes_per_rank());
+            check_plan(none);
+            check_plan(options);
+            check_plan(with(options, {Kind::prefetch, 2}));
+            const Results plain = run(none);
+            const Results kept = run(options);
+            CHECK(calls(plain, "all_gather") - calls(kept, "all_gather") >= 3 * microbatches);
+            CHECK(calls(plain, "reduce_scatter") == calls(kept, "reduce_scatter"));
+        }
+    }
+
+    TEST_CASE("a memory limit is kept, and one that is too small is refused with both figures") {
+        Options options;
+        options.mesh = {2, 1, 1};
+        options.model.sequence = 16;
+        options.batch = 4;
+        options.steps = 2;
+        for (const ScheduleChoice schedule : {automatic, ScheduleChoice{Kind::prefetch, 3}}) {
+            CAPTURE(schedule.text());
+            const std::string refused = refusal_of(with(options, schedule, 1000));
+            const std::string before =
+                "--memory-limit 1000: with --schedule " + schedule.text() + " each rank needs at least ";
+            REQUIRE(refused.starts_with(before));
+            const std::uint64_t least = std::stoull(refused.substr(before.size()));
+            const Options tight = with(options, schedule, least);
+            const PlanSummary plan = make_plan(tight);
+            CHECK(plan.bytes_per_rank() <= least);
+            CHECK(plan.bytes_per_rank() < make_plan(with(options, {Kind::none, 0})).bytes_per_rank());
+            check_plan(tight);
+            CHECK(refusal_of(with(options, schedule, least - 1)) ==
+                  "--memory-limit " + std::to_string(least - 1) +
+                      refused.substr(std::string("--memory-limit 1000").size()));
+        }
+        const std::uint64_t needed = make_plan(with(options, {Kind::none, 0})).bytes_per_rank();
+        CHECK(refusal_of(with(options, {Kind::none, 0}, needed)) == "no error");
+        CHECK(refusal_of(with(options, {Kind::none, 0}, needed - 1)).find(std::to_string(needed) + " bytes") !=
+              std::string::npos);
+    }
+
+    TEST_CASE("a step of very many windows follows a schedule only where one is asked for") {
+        Options options;
+        options.model.layers = 600;
+        options.model.width = 8;
+        CHECK_FALSE(make_plan(with(options, automatic)).schedule);
+        CHECK(make_plan(with(options, {Kind::prefetch, 1})).schedule);
+    }
+}
+
+}  // namespace schedule_test
