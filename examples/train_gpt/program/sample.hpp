@@ -16,6 +16,7 @@
 #include <shardkit/rank/context.hpp>
 
 #include "../model/initialise.hpp"
+#include "../model/pass.hpp"
 #include "forward_backward.hpp"
 
 namespace train_gpt {
