@@ -8,8 +8,8 @@ namespace shardkit {
 
 /// Copies between memory that the host cannot reach and a few slots of memory that it can, beside the work of the
 /// rank's own thread. An engine whose buffers are no HostBuffer names such a type as `Engine::MemoryCopies`, made
-/// from one of its streams. Order:   made on the rank's thread, and then used by one thread at a time, which may be
-/// another; each copy is
+/// from one of its streams.
+/// Order:   made on the rank's thread, and then used by one thread at a time, which may be another; each copy is
 ///          ordered after what the stream had been given when this was made. Its end waits for the copies.
 class MemoryCopies {
   public:

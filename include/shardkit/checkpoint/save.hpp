@@ -25,8 +25,7 @@ class PendingSave {
     PendingSave& operator=(PendingSave&&) noexcept = default;
 
     /// Waits for the writer, and gives the checkpoint its name. Collective over the world.
-    /// @throws FileError, the same on every rank, when any file call of any rank failed: nothing of this save is
-    /// left;
+    /// @throws FileError, the same on every rank, when any file call of any rank failed: nothing of it is left;
     ///         std::invalid_argument when ranks commit different saves; UsageError when it was committed or moved
     ///         from
     CheckpointFolder commit(SourceLocation where = SourceLocation::current()) && {
@@ -63,10 +62,9 @@ std::unique_ptr<SaveRun> begin_save_run(Context<Engine>& context, std::string&& 
 /// Cost:    each byte of the state is written once; no copy, and no communication besides 4 bytes for each tensor and
 ///          rank, but for tensors whose runs are shorter than a page (tp along the last dimensions, transposed
 ///          names): those go through the group's full buffer.
-/// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: nothing temporary
-/// stays,
-///          and older checkpoints are as they were. std::invalid_argument when ranks would write different things, or
-///          names make no file; UsageError within an accumulation
+/// @throws  FileError (path, errno), the same on every rank, when a file call fails anywhere: nothing temporary is
+///          left, and older checkpoints are as they were. std::invalid_argument when ranks would write different
+///          things, or names make no file; UsageError within an accumulation
 template <class Engine>
 CheckpointFolder save(Context<Engine>& context, std::string folder, std::uint64_t step,
                       const CheckpointState<Engine>& state, SaveOptions options = {},

@@ -9,8 +9,8 @@
 namespace shardkit::detail {
 
 /// Which ranges of `bytes` bytes are handed out: the first free one that is large enough. One that is given back
-/// merges with its free neighbours. The same requests in the same order give the same offsets. Cost:    linear in the
-/// number of ranges
+/// merges with its free neighbours. The same requests in the same order give the same offsets.
+/// Cost:    linear in the number of ranges
 class PieceList {
   public:
     explicit PieceList(std::size_t bytes) : pieces_{{0, bytes, false}} {}

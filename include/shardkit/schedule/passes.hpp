@@ -178,8 +178,9 @@ constexpr Schedule reduce_last(const Schedule& schedule, std::span<const GroupDe
 
 /// Each group is updated as soon as its gradient is reduced, where the costs say that the rank does not wait longer
 /// for that; a step with a norm stays as it is, because every update waits for that. For planning: an optimizer's
-/// step updates all groups in one call, so `follow` refuses the result. Memory:  none; bits are unchanged Cost:    a
-/// simulation for every place that is tried
+/// step updates all groups in one call, so `follow` refuses the result.
+/// Memory:  none; bits are unchanged
+/// Cost:    a simulation for every place that is tried
 constexpr Schedule update_early(Schedule schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
                                 const StepCosts& costs) {
     for (const Op& op : schedule.ops()) {

@@ -105,9 +105,8 @@ class StepRecorder final : public StepDirector {
 ///     const Schedule schedule = record(model, [&] { trainer.step(0); });
 /// It begins with its Accumulation and ends with the optimizer's step; what `step` does before and after is not part
 /// of it. Every rank may record, and gets the same, or one rank alone: what is recorded is local.
-/// @throws  UsageError when no step ran, or two; std::invalid_argument when the step ended early and so breaks a
-/// rule;
-///          whatever `step` throws
+/// @throws  UsageError when no step ran, or two; std::invalid_argument when the step ended early and so breaks
+///          a rule; whatever `step` throws
 template <class... T, class F>
 Schedule record(const Groups<T...>& model, F&& step, SourceLocation where = SourceLocation::current()) {
     detail::StepRecorder recorder(describe_groups(model));

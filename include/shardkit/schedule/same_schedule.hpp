@@ -21,7 +21,8 @@
 namespace shardkit::detail {
 
 /// Every rank's values, by rank. They travel as doubles, as the norm's do, so that an engine needs nothing more for
-/// them. Order:   collective over the world; the host waits.
+/// them.
+/// Order:   collective over the world; the host waits.
 template <class Engine>
 std::vector<double> gather_values(Context<Engine>& context, std::span<const double> mine, SourceLocation where,
                                   std::string_view what) {

@@ -15,7 +15,8 @@
 namespace shardkit {
 
 /// A simulated step for chrome://tracing or Perfetto: a track for each lane, a slice for each operation that takes
-/// time. Units:   microseconds from the step's start
+/// time.
+/// Units:   microseconds from the step's start
 /// @throws  std::invalid_argument when the times are of another schedule
 /// Source:  Trace Event Format, complete events ("ph": "X")
 inline std::string schedule_trace(const Schedule& schedule, std::span<const GroupDescription> groups,

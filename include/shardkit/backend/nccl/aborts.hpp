@@ -19,8 +19,8 @@ namespace shardkit::nccl::detail {
 
 /// Aborts of communicators, in threads of their own: ncclCommAbort returns only when the communicator's kernels are
 /// over, which may sit behind a hung kernel of another communicator, and when no CUDA graph holds any of them,
-/// whatever its abort flag says. Whoever reports a failure must not wait for either. Source:  commReclaim and
-/// commDestroySync in NCCL's init.cc, 2.18 to 2.30
+/// whatever its abort flag says. Whoever reports a failure must not wait for either.
+/// Source:  commReclaim and commDestroySync in NCCL's init.cc, 2.18 to 2.30
 class Aborts {
   public:
     explicit Aborts(int device) : device_(device), pending_(std::make_shared<Pending>()) {}

@@ -89,7 +89,8 @@ class Connections : private gpu::Watch {
     }
     /// After a call that makes `made` out of `parent`, a group of `of`. NCCL returns ncclSuccess while it is still at
     /// it where the parent does not block, and writes the new communicator when the parent is ready again, or
-    /// aborted. Source:  ncclCommInitChildComm in NCCL's init.cc, 2.18 to 2.30; NCCL issue 1472
+    /// aborted.
+    /// Source:  ncclCommInitChildComm in NCCL's init.cc, 2.18 to 2.30; NCCL issue 1472
     /// @throws CommError, after aborting, unless there is a communicator that can be used
     void complete_made(Connections& of, const Group& parent, Group& made, std::string_view nccl_call,
                        ncclResult_t code, Made expected, std::string_view doing, SourceLocation where) {
