@@ -112,6 +112,7 @@ class Seat {
     P* at(std::size_t member, P* address) const noexcept {
         return member == rank() ? address : static_cast<P*>(find(member, address, 0));
     }
+    bool sees(std::size_t member, const void* address) const noexcept { return find(member, address, 0) != nullptr; }
     /// Null where the member's window does not have them.
     void* find(std::size_t member, const void* address, std::size_t bytes) const noexcept {
         return call_.world.host().find(call_.group.world_ranks[call_.group.neighbours()[member]], address, bytes);
@@ -178,9 +179,6 @@ void collective(Call& call, const void* input, std::size_t bytes, void* output, 
         bool visible = round.agreed() && reads_peers &&
                        is_visible(seat, round, bytes, spans || call.signature.verb == Verb::all_reduce);
         if (spans) { visible = compare(call, visible) && !round.carried(); }
-        if (visible && call.signature.verb == Verb::all_gather && !is_visible(seat, round, bytes, true)) {
-            round.hide_outputs();
-        }
         if constexpr (reads_peers) {
             if (visible) {
                 if (spans) {

@@ -54,6 +54,7 @@ struct Member {
 ///     wait_for_exit(call, target)                   until all have left
 ///     throw_disagreement(Disagreement)              throws
 ///     at(rank, address)                             where this rank finds what lies at that rank's address
+///     sees(rank, address)                           whether all others find it
 template <class Seat>
 class Round {
   public:
@@ -96,10 +97,13 @@ class Round {
     T* output(std::size_t rank) const noexcept {
         return static_cast<T*>(seat_.at(rank, call(rank).output));
     }
-    /// Whether every rank finds every other's output, where they showed one.
-    bool shows_outputs() const noexcept { return shows_outputs_; }
-    /// One of them is nowhere that peers see; called on all ranks or none.
-    void hide_outputs() noexcept { shows_outputs_ = false; }
+    /// Whether every rank finds every other's output; the answer is the same on all of them.
+    bool shows_outputs() const noexcept {
+        for (std::size_t q = 0; q < size_; ++q) {
+            if (!seat_.sees(q, call(q).output)) { return false; }
+        }
+        return true;
+    }
     /// Whether a rank's output is where its input was.
     bool in_place(std::size_t rank) const noexcept { return call(rank).output == call(rank).input; }
 
@@ -150,7 +154,6 @@ class Round {
     typename Seat::Member& own_;
     std::uint64_t sequence_;
     bool carried_;
-    bool shows_outputs_ = true;
     std::size_t other_ = 1;  // the lowest rank whose call differs from rank 0's
 };
 
