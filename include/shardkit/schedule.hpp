@@ -8,6 +8,7 @@
 #include <shardkit/schedule/diff.hpp>
 #include <shardkit/schedule/dry_step.hpp>
 #include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/record.hpp>

@@ -40,6 +40,11 @@ def check_training(folder, ranks, flags, mesh=None):
     for key in ("losses", "grad_norms", "world", "policy", "planned_bytes_per_rank"):
         expect(ours[key] == theirs[key], f"{what}: the same {key}", done)
     expect(ours["engine"] == "mpi" and ours.keys() == theirs.keys(), f"{what}: the same members", done)
+    timed = ours["timed_steps"]
+    expect(timed["steps"] == theirs["timed_steps"]["steps"] == (2 if "--schedule" in flags else 0),
+           f"{what}: steps are timed where they follow a schedule", done)
+    expect(timed["steps"] == 0 or (0 < timed["exposed_seconds"] < timed["seconds"] and timed["communication_seconds"] > 0),
+           f"{what}: their times {timed}", done)
     for verb in ("all_gather", "reduce_scatter"):
         expect(ours["collectives"].get(verb) == theirs["collectives"].get(verb), f"{what}: the same {verb}", done)
     # Staging memory is the World's, and an engine keeps some KiB for its groups; the rest is what was planned.

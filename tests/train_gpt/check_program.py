@@ -253,6 +253,14 @@ def check_schedules(folder):
                f"--schedule {name} ends well and writes its table", done)
         expect(reports[name]["schedule"]["name"] == name and reports[name]["losses"] == reports["none"]["losses"]
                and reports[name]["grad_norms"] == reports["none"]["grad_norms"], "it has the losses of none")
+        timed = reports[name]["timed_steps"]
+        if name == "none":
+            expect(timed["steps"] == 0 and timed["seconds"] == 0, "without a schedule no step is timed")
+        else:
+            # On threads a rank makes its collectives itself.
+            expect(timed["steps"] == 1 and 0 < timed["communication_seconds"] <= timed["exposed_seconds"] < timed["seconds"]
+                   and abs(timed["exposed_share"] - timed["exposed_seconds"] / timed["communication_seconds"]) < 1e-9
+                   and b"communication of a step: " in done.stdout, f"the last step is timed: {timed}", done)
         expect(name == "none" or f", hash {reports[name]['schedule']['hash']}\n" in table, "and its hash")
     expect(reports["auto"]["collectives"]["all_gather"]["count"] < reports["none"]["collectives"]["all_gather"]["count"],
            "auto gathers less")

@@ -25,6 +25,14 @@ nlohmann::json to_json(const Options& options, const PlanSummary& plan) {
             {"arena_bytes", plan.library.memory.arena.value}};
 }
 
+nlohmann::json to_json(const TimedSteps& timed) {
+    return {{"steps", timed.steps},
+            {"seconds", timed.seconds},
+            {"communication_seconds", timed.communication},
+            {"exposed_seconds", timed.exposed()},
+            {"exposed_share", timed.exposed_share()}};
+}
+
 /// verb -> what all axes together make.
 nlohmann::json by_verb(const std::vector<CollectiveCount>& collectives) {
     std::map<std::string, CollectiveCount> sums;
@@ -100,6 +108,7 @@ std::string json_report(const Options& options, const PlanSummary& plan, const R
     nlohmann::json report = report_of_steps(options, plan, results, first_step, false);
     report.update({
         {"peak_bytes_per_rank", results.peak_bytes_per_rank},
+        {"timed_steps", to_json(results.timed)},
         {"collectives", by_verb(results.collectives)},
         {"collectives_by_axes", by_axes(results.collectives)},
         {"allocations_per_steady_step", results.allocations_per_steady_step},
@@ -134,6 +143,11 @@ std::string summary_of_steps(const PlanSummary& plan, const Results& results) {
         << program::formatted(" (%+.2f %%)\n", 100 * (measured / planned - 1));
     out << "collectives of a rank in one step, mean over the ranks, measured and planned:\n"
         << table(results.collectives, plan.collectives);
+    if (results.timed.steps > 0) {
+        const TimedSteps& timed = results.timed;
+        out << program::formatted("communication of a step: %.3g ms, %.3g ms of them waited for, of %.3g ms in all\n",
+                                  1e3 * timed.communication, 1e3 * timed.exposed(), 1e3 * timed.seconds);
+    }
     out << program::formatted("loss: %.4f first, %.4f last (%+.4f)\n", results.losses.front(), results.losses.back(),
                               results.losses.back() - results.losses.front());
     out << "speed: " << grouped(static_cast<std::uint64_t>(results.tokens_per_second)) << " tokens/s\n";

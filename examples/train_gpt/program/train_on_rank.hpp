@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -118,6 +119,7 @@ class RankSteps {
         const std::size_t end = job_.options.steps;
         // The first steps may still take memory (communicators' and libraries' lazy buffers).
         const std::size_t warm_up = std::min<std::size_t>(2, std::max<std::size_t>(end - first, 1) - 1);
+        const std::size_t first_timed = std::max(first + warm_up, end - std::min(end, most_timed));
         start_ = Clock::now();
         for (std::size_t s = first; s < end; ++s) {
             const bool last = s + 1 == end;
@@ -125,6 +127,7 @@ class RankSteps {
                 context_.traffic().clear();
                 multiply_adds_before_ = multiply_adds();
             }
+            if (s == first_timed) { trainer_.measure(); }
             const std::uint64_t before = counted_.allocations();
             const auto [loss, grad_norm] = trainer_.step(s);
             require_finite(context_, s, loss, grad_norm, job_);
@@ -132,6 +135,7 @@ class RankSteps {
                 allocations_ += counted_.allocations() - before;
                 ++steady_;
             }
+            if (s >= first_timed) { add_times(); }
             report(s, loss, grad_norm);
             if (last) { measure(); }
             const int signal = last ? 0 : agreed_signal(context_, job_);
@@ -148,6 +152,7 @@ class RankSteps {
 
   private:
     using Clock = std::chrono::steady_clock;
+    static constexpr std::size_t most_timed = 10;  // of the last steps
 
     bool reports() const { return context_.rank() == 0; }
 
@@ -168,12 +173,32 @@ class RankSteps {
         const std::uint64_t own_peak = counted_.peak_bytes() + window_bytes(context_);
         auto collectives = mean_collectives(context_);
         const Work work = work_of_ranks(context_, multiply_adds_before_);
+        const TimedSteps timed = mean_times();
         const std::uint64_t peak = largest_of_ranks(context_, own_peak);
         if (!reports()) { return; }
         results_.peak_bytes_per_rank = peak;
         results_.allocations_per_steady_step = (allocations_ + steady_ - 1) / steady_;
         results_.work = work;
+        results_.timed = timed;
         results_.collectives = std::move(collectives);
+    }
+
+    void add_times() {
+        const auto step = trainer_.measured();
+        if (!step) { return; }
+        ++timed_.steps;
+        timed_.seconds += step->seconds;
+        timed_.compute += step->compute;
+        timed_.communication += step->communication;
+    }
+    /// Of a step, over steps and ranks. Collective over the world.
+    TimedSteps mean_times() {
+        if (timed_.steps == 0) { return {}; }
+        std::array<double, 3> sums{timed_.seconds, timed_.compute, timed_.communication};
+        sk::all_reduce_in_place(context_.world(), sk::ReduceOp::sum, std::span<double>(sums),
+                                context_.compute_stream());
+        const auto all = static_cast<double>(timed_.steps * context_.world_size());
+        return {timed_.steps, sums[0] / all, sums[1] / all, sums[2] / all};
     }
 
     void save_if_due(std::size_t steps, bool at_the_end) {
@@ -200,6 +225,7 @@ class RankSteps {
     std::uint64_t allocations_ = 0;
     std::uint64_t steady_ = 0;  // steps, in which they were made
     MultiplyAdds multiply_adds_before_;
+    TimedSteps timed_;  // sums
 };
 
 /// Trains on one rank; rank 0 writes `results`, whose vectors have their sizes already.

@@ -16,6 +16,7 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
 
@@ -82,6 +83,16 @@ class Trainer {
         sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum, std::span<double>(&loss.sum, 1),
                                 context_.compute_stream());
         return {loss.sum / all_tokens, norm.value()};
+    }
+
+    /// Times the steps to come, where they follow a schedule.
+    void measure() {
+        if (following_) { following_->measure(); }
+    }
+    /// The last step's times, where it was timed.
+    std::optional<sk::MeasuredStep> measured() const {
+        if (!following_) { return std::nullopt; }
+        return following_->measured();
     }
 
     /// The state after `steps` steps, into --save. Collective over the mesh.

@@ -232,6 +232,7 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
         (add_parts_of(std::integral_constant<std::size_t, I>{}), ...);
     }
     (std::index_sequence_for<T...>{});
+    directed.communicates(Act::norm);
     const auto norm = finish_norm(context, partials, reduced.divisor(), reduced.identity(), where);
     directed.after(Act::norm, where);
     return norm;

@@ -11,10 +11,12 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/schedule/record.hpp>
 #include <shardkit/schedule/same_schedule.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/step_cursor.hpp>
+#include <shardkit/schedule/step_stamps.hpp>
 #include <shardkit/step/groups.hpp>
 
 namespace shardkit {
@@ -36,6 +38,23 @@ class Following {
     /// @throws  std::invalid_argument when there is no such schedule; UsageError in a step
     std::size_t choose(std::size_t schedule, SourceLocation where = SourceLocation::current()) {
         return cursor_->choose(schedule, where);
+    }
+
+    /// From the next step on, takes the time of each operation, on this rank. For engines whose streams are the
+    /// host's.
+    /// Cost:    memory, here, of seven moments an operation; then per operation four looks at the clock at most. A
+    ///          step allocates nothing. Norm and updates wait for all reductions before they compute.
+    /// @throws  UsageError in a step
+    void measure(
+        SourceLocation where = SourceLocation::current()) requires detail::TimedByHost<typename Engine::Stream> {
+        cursor_->measure(where);
+    }
+    /// The last step, as it was measured; between steps.
+    /// Order:   local; the host waits for the communication stream.
+    /// @throws  UsageError in a step, and unless the last step was measured and ran to its end
+    MeasuredStep measured(SourceLocation where =
+                              SourceLocation::current()) const requires detail::TimedByHost<typename Engine::Stream> {
+        return cursor_->measured(where);
     }
 
   private:

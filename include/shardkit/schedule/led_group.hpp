@@ -19,6 +19,7 @@ struct LedGroup {
     void (*place_addend)(void* state, void* addend) noexcept = nullptr;
     void (*reduce)(void* state, SourceLocation where) = nullptr;
     void (*finish)(void* state, SourceLocation where) = nullptr;
+    void (*await_reduced)(void* state) = nullptr;
     std::size_t (*windows)(const void* state) noexcept = nullptr;
 
     template <class State>
@@ -39,6 +40,7 @@ struct LedGroup {
                 [](void* s, void* memory) noexcept { group<State>(s).gradients().place_addend(memory); },
                 [](void* s, SourceLocation where) { group<State>(s).gradients().reduce_added(where); },
                 [](void* s, SourceLocation where) { group<State>(s).gradients().finish(where); },
+                [](void* s) { group<State>(s).gradients().wait(); },
                 [](const void* s) noexcept { return group<State>(const_cast<void*>(s)).parameters().windows(); }};
     }
 

@@ -74,6 +74,7 @@ class StepRecorder final : public StepDirector {
                 break;  // no verb of a program
         }
     }
+    void communicates(Act /*act*/) override {}
     void after(Act /*act*/, std::size_t /*group*/, SourceLocation /*where*/) override {}
     void finish(std::size_t group, SourceLocation /*where*/) override { step_.finish(group); }
     void closed(std::size_t group) noexcept override {

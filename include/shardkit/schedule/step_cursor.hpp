@@ -6,20 +6,19 @@
 #include <cstdint>
 #include <exception>
 #include <span>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/schedule/led_group.hpp>
+#include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/schedule/same_schedule.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/step_program.hpp>
+#include <shardkit/schedule/step_stamps.hpp>
 #include <shardkit/sharded/step_director.hpp>
 
 namespace shardkit::detail {
@@ -81,8 +80,25 @@ class StepCursor final : public StepDirector {
             synchronize();  // the slots of the schedules lie in the same memory
             current_ = chosen;
             at_ = 0;
+            stamps_.end(false);  // they are of the other one
         }
         return chosen;
+    }
+
+    void measure(SourceLocation where) {
+        if (in_step()) { throw_usage_error(where, "measure: a step is under way; call it between two steps"); }
+        std::size_t operations = 0;
+        for (const StepProgram& each : programs_) { operations = std::max(operations, each.steps.size()); }
+        stamps_.start(operations);
+    }
+    MeasuredStep measured(SourceLocation where) const {
+        if (in_step() || !stamps_.whole()) {
+            throw_usage_error(where,
+                              "measured: ", in_step() ? "a step is under way" : "the last step was not measured",
+                              "; expected a whole step behind measure()");
+        }
+        context_.communication_stream().synchronize();
+        return stamps_.measured(program());
     }
 
     void begin_step(std::size_t groups, SourceLocation where) override {
@@ -101,8 +117,10 @@ class StepCursor final : public StepDirector {
         failure_ = nullptr;
         added_.assign(added_.size(), 0);
         set_in_step(true);
+        stamps_.begin();
         try {
             advance(where);
+            stamps_.opened();
         } catch (...) {
             end_step();
             throw;
@@ -110,6 +128,7 @@ class StepCursor final : public StepDirector {
     }
     void end_step() noexcept override {
         set_in_step(false);
+        stamps_.end(!failure_ && at_ == program().steps.size());
         for (std::size_t g = 0; g < led_.size(); ++g) {
             if (holds_[g] != 0) { let_go(g); }
         }
@@ -118,18 +137,35 @@ class StepCursor final : public StepDirector {
 
     void before(Act act, std::size_t group, SourceLocation where) override {
         if (failure_) { std::rethrow_exception(failure_); }
+        const auto arrived = stamps_.now();
         advance(where);
         const Step* const next = at_ < program().steps.size() ? &program().steps[at_] : nullptr;
         const bool expected = next != nullptr && next->op.act == act && (act == Act::norm || next->op.group == group);
         if (!expected) { leave(act, group, where); }
+        stamps_.arrived(at_, arrived);
+        // A step's updates are one call.
+        if (act != Act::update || at_ == 0 || program().steps[at_ - 1].op.act != Act::update) { called_ = at_; }
         ++at_;
         if (act == Act::zero && next->takes != none) {
             await(next->takes, context_.compute_stream());
             led_[group].place(led_[group].state, memory(next->takes));
         }
         if (act == Act::add) { ++added_[group]; }
+        if (stamps_.taken()) [[unlikely]] {
+            await_reduced(act, group);
+            stamps_.ready(at_ - 1);
+        }
     }
-    void after(Act /*act*/, std::size_t /*group*/, SourceLocation where) override { advance(where); }
+    void communicates(Act /*act*/) override {
+        stamps_.marked(called_);
+        stamps_.communicates(called_, context_.communication_stream());
+    }
+    void after(Act act, std::size_t /*group*/, SourceLocation where) override {
+        if (act == Act::norm) { stamps_.communicated(called_, context_.communication_stream()); }
+        stamps_.done(called_);
+        advance(where);
+        stamps_.left(called_++);
+    }
     void finish(std::size_t group, SourceLocation where) override {
         if (failure_) { std::rethrow_exception(failure_); }
         if (added_[group] == program().microbatches[group]) { return; }
@@ -140,17 +176,22 @@ class StepCursor final : public StepDirector {
         if (failure_) { return; }
         try {
             const SourceLocation where = where_;
+            const auto arrived = stamps_.now();
             advance(where);
             const bool expected = at_ < program().steps.size() && program().steps[at_].op.act == Act::close &&
                                   program().steps[at_].op.group == group;
             if (!expected) { leave(Act::close, group, where); }
             const std::size_t slot = program().steps[at_].gives_back;
-            ++at_;
+            const std::size_t op = at_++;
+            stamps_.arrived(op, arrived);
+            stamps_.ready(op);
             if (slot != none) {
                 let_go(group);
                 given_back()[slot] = context_.compute_stream().record();
             }
+            stamps_.done(op);
             advance(where);
+            stamps_.left(op);
         } catch (...) { failure_ = std::current_exception(); }
     }
 
@@ -166,7 +207,9 @@ class StepCursor final : public StepDirector {
         where_ = where;
         while (at_ < program().steps.size() && !is_of_program(program().steps[at_].op.act)) {
             try {
+                stamps_.communicates(at_, context_.communication_stream());
                 issue(program().steps[at_], where);
+                stamps_.communicated(at_, context_.communication_stream());
             } catch (...) {
                 failure_ = std::current_exception();
                 throw;
@@ -193,6 +236,13 @@ class StepCursor final : public StepDirector {
         if (step.finishes) { group.finish(group.state, where); }
     }
 
+    /// Makes the compute stream wait before the verb, which makes it wait too, so that the wait is not taken for its
+    /// computation.
+    void await_reduced(Act act, std::size_t group) {
+        for (std::size_t g = 0; g < led_.size(); ++g) {
+            if (act == Act::norm || (act == Act::update && g == group)) { led_[g].await_reduced(led_[g].state); }
+        }
+    }
     void await(std::size_t slot, const typename Engine::Stream& stream) {
         for (const std::size_t before : program().plan.slots[slot].after) {
             if (before != none) { stream.wait(given_back()[before]); }
@@ -215,35 +265,8 @@ class StepCursor final : public StepDirector {
             throw;
         }
     }
-    /// The verb as the program says it.
-    static std::string_view verb(Act act) noexcept {
-        switch (act) {
-            case Act::use:
-                return "unshard";
-            case Act::close:
-                return "reshard";
-            case Act::zero:
-                return "gradients";
-            case Act::norm:
-                return "global_norm";
-            case Act::update:
-                return "step";
-            default:
-                return name(act);
-        }
-    }
     [[noreturn]] void leave(Act act, std::size_t group, SourceLocation where) {
-        const auto text = [&](Act of, std::size_t g) {
-            return of == Act::norm ? std::string(verb(of)) : concat(verb(of), " of '", groups_[g].path, "'");
-        };
-        if (at_ >= program().steps.size()) {
-            fail(where, text(act, group), " called, expected the end of the step");
-        } else {
-            const Op& expected = program().steps[at_].op;
-            const bool of_microbatch = expected.act != Act::norm && expected.act != Act::update;
-            fail(where, text(act, group), " called, expected ", text(expected.act, expected.group),
-                 of_microbatch ? concat(" in microbatch ", expected.microbatch) : std::string());
-        }
+        fail(where, departure(program(), at_, groups_, act, group));
     }
     void synchronize() noexcept {
         try {
@@ -261,7 +284,9 @@ class StepCursor final : public StepDirector {
     typename Engine::template Buffer<std::uint8_t> arena_;
     std::vector<std::uint32_t> added_;  // microbatches, by group
     std::vector<char> holds_;           // a full copy in the arena, by group
+    StepStamps stamps_;
     std::size_t at_ = 0;
+    std::size_t called_ = 0;  // operation of the verb that runs
     SourceLocation where_{};  // of the last verb that said where it was
     std::exception_ptr failure_;
 };

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
 #include <shardkit/schedule/check.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slots.hpp>
@@ -69,5 +71,36 @@ struct StepProgram {
         }
     }
 };
+
+/// The verb as the program says it.
+constexpr std::string_view verb(Act act) noexcept {
+    switch (act) {
+        case Act::use:
+            return "unshard";
+        case Act::close:
+            return "reshard";
+        case Act::zero:
+            return "gradients";
+        case Act::norm:
+            return "global_norm";
+        case Act::update:
+            return "step";
+        default:
+            return name(act);
+    }
+}
+/// "add of 'a' called, expected reshard of 'b' in microbatch 0": a verb that is not operation `at`.
+inline std::string departure(const StepProgram& program, std::size_t at, std::span<const GroupDescription> groups,
+                             Act act, std::size_t group) {
+    const auto text = [&](Act of, std::size_t g) {
+        return of == Act::norm ? std::string(verb(of)) : concat(verb(of), " of '", groups[g].path, "'");
+    };
+    const std::string called = text(act, group) + " called, expected ";
+    if (at >= program.steps.size()) { return called + "the end of the step"; }
+    const Op& expected = program.steps[at].op;
+    const bool of_microbatch = expected.act != Act::norm && expected.act != Act::update;
+    return called + text(expected.act, expected.group) +
+           (of_microbatch ? concat(" in microbatch ", expected.microbatch) : std::string());
+}
 
 }  // namespace shardkit::detail

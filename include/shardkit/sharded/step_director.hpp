@@ -59,6 +59,8 @@ class StepDirector {
     /// Before an act of the program: use, zero, add, skip, norm or update.
     /// @throws UsageError where it is not the next one
     virtual void before(Act act, std::size_t group, SourceLocation where) = 0;
+    /// What a norm computes is given to the compute stream; from here it communicates.
+    virtual void communicates(Act act) = 0;
     /// Once its work was given to the compute stream.
     virtual void after(Act act, std::size_t group, SourceLocation where) = 0;
     /// Every microbatch of the group is in.
@@ -99,6 +101,9 @@ class DirectedGroup {
     }
     void before(Act act, SourceLocation where) const {
         if (auto* const now = director(); now != nullptr) [[unlikely]] { now->before(act, number_, where); }
+    }
+    void communicates(Act act) const {
+        if (auto* const now = director(); now != nullptr) [[unlikely]] { now->communicates(act); }
     }
     void after(Act act, SourceLocation where) const {
         if (auto* const now = director(); now != nullptr) [[unlikely]] { now->after(act, number_, where); }

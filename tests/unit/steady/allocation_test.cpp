@@ -296,7 +296,7 @@ void check_scheduled(std::size_t world, Policy policy, const F& improve) {
         };
         const std::vector<sk::GroupDescription> groups = sk::describe_groups(model);
         const sk::Schedule schedule = improve(sk::record(model, step), groups);
-        const auto following = sk::follow(model, schedule);
+        auto following = sk::follow(model, schedule);
         // The norm's doubles and the tables of launches are below the ledger's 4 KiB.
         const std::size_t shards = std::is_same_v<Policy, sk::HybridShard<2>> ? 2 : world;
         const std::size_t norm = (1 + 2 * shards + 2 * sk::detail::norm_slots) * sizeof(double);
@@ -310,6 +310,11 @@ void check_scheduled(std::size_t world, Policy policy, const F& improve) {
         CHECK(steady::account.allocations == allocations);
         CHECK(steady::account.peak == current);
         CHECK(steady::account.large_buffer_bytes - at_start == expected);
+        following.measure();
+        const std::size_t measuring = steady::account.allocations;
+        step();
+        CHECK(steady::account.allocations == measuring);
+        CHECK(following.measured().compute > 0);
     });
 }
 
