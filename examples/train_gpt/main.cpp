@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -47,13 +48,15 @@ struct Prepared {
     std::unique_ptr<OutputFile> json;  // of the process that reports
     std::unique_ptr<OutputFile> plot;
     std::unique_ptr<OutputFile> schedule;
+    std::unique_ptr<OutputFile> trace;
 };
 
 /// What a plan does without, where it was asked for.
 std::string not_written(const Options& options) {
-    return options.json.empty() && options.plot.empty() && options.schedule_out.empty() && options.save.empty()
-               ? ""
-               : "nothing written to --json, --plot, --schedule-out or --save: --plan does not train\n";
+    const bool writes = !(options.json.empty() && options.plot.empty() && options.schedule_out.empty() &&
+                          options.trace.empty() && options.save.empty());
+    return writes ? "nothing written to --json, --plot, --schedule-out, --trace or --save: --plan does not train\n"
+                  : "";
 }
 
 std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
@@ -63,8 +66,12 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         if (processes.reports()) { print(help); }
         return std::nullopt;
     }
-    Prepared prepared{*options, make_plan(*options), {}, {}, {}, nullptr, nullptr, nullptr};
+    Prepared prepared{*options, make_plan(*options), {}, {}, {}, nullptr, nullptr, nullptr, nullptr};
     const bool trains = options->action == Options::Action::train;
+    if (!options->trace.empty() && !prepared.plan.schedule) {
+        throw InputError("--trace: with --schedule " + options->schedule.text() +
+                         " a step of so many windows follows none; expected --schedule prefetch");
+    }
     if (trains) { require_address_space(*options, prepared.plan.bytes_per_rank()); }
     const bool begins_with_files = !(options->save.empty() && options->resume.empty() && options->init.empty());
     if (trains || begins_with_files || !options->text.empty()) {
@@ -79,9 +86,12 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         prepared.json = std::make_unique<OutputFile>("--json", options->json);
         prepared.plot = std::make_unique<OutputFile>("--plot", options->plot);
         prepared.schedule = std::make_unique<OutputFile>("--schedule-out", options->schedule_out);
-        require_two_files(*prepared.json, *prepared.plot);
-        require_two_files(*prepared.json, *prepared.schedule);
-        require_two_files(*prepared.plot, *prepared.schedule);
+        prepared.trace = std::make_unique<OutputFile>("--trace", options->trace);
+        const std::array<const OutputFile*, 4> files{prepared.json.get(), prepared.plot.get(),
+                                                     prepared.schedule.get(), prepared.trace.get()};
+        for (std::size_t i = 0; i < files.size(); ++i) {
+            for (std::size_t j = 0; j < i; ++j) { require_two_files(*files[j], *files[i]); }
+        }
         if (!trains) { print(describe_plan(*options, prepared.plan) + prepared.start.notes + not_written(*options)); }
     }
     if (!trains) { return std::nullopt; }
@@ -179,6 +189,7 @@ void write_results(const Prepared& prepared, const Results& results, const Resid
                                  ? json_report_of_interrupted(options, prepared.plan, results, first_step)
                                  : json_report(options, prepared.plan, results, resident, first_step));
     }
+    if (prepared.trace->wanted() && !results.trace.empty()) { prepared.trace->write(results.trace); }
     if (prepared.plot->wanted() && !results.losses.empty()) {
         const std::string title = "train_gpt " + options.policy.text() + " on " + options.mesh.describe();
         prepared.plot->write(plot_losses(options.plot, title, results.losses, first_step));

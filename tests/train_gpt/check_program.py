@@ -242,6 +242,42 @@ def check_special_files(folder):
                f"output that is lost is an error: {' '.join(flags)}", done)
 
 
+def check_trace(folder):
+    """A track for each rank and lane; in none do slices overlap, and those of a rank's own leave no gap."""
+    done = run(folder, "--steps", "3", "--mesh", "3x1x1", "--schedule", "prefetch", "--trace", "t.json", "--json", "a.json",
+               small=["--batch", "6", *SMALL[2:]])
+    events = json.loads((folder / "t.json").read_text(encoding="utf-8"))["traceEvents"]
+    expect(done.returncode == 0 and [e["args"]["name"] for e in events if e["name"] == "process_name"]
+           == ["rank 0", "rank 1", "rank 2"], "--trace names every rank", done)
+    tracks = {}
+    for event in events:
+        if event["ph"] == "X":
+            tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["dur"], event["name"]))
+    expect(sorted(tracks) == [(rank, lane) for rank in range(3) for lane in range(3)], "and has its three lanes")
+    within = 0.002  # microseconds: times have three digits
+    steps, waits, moved = [], [], []
+    for (_, lane), slices in tracks.items():
+        slices.sort()
+        gaps = [later[0] - earlier[0] - earlier[1] for earlier, later in zip(slices, slices[1:])]
+        expect(all(gap > -within for gap in gaps), "no slices of a lane overlap")
+        if lane == 0:
+            expect(all(abs(gap) < within for gap in gaps), "no moment of a rank is missing")
+            steps.append(sum(each[1] for each in slices))
+            waits.append(sum(each[1] for each in slices if each[2].startswith("wait at ")))
+        else:
+            moved.append(sum(each[1] for each in slices))
+    timed = json.loads((folder / "a.json").read_text(encoding="utf-8"))["timed_steps"]
+    for measured, key in ((steps, "seconds"), (waits, "exposed_seconds"), (moved, "communication_seconds")):
+        expect(abs(sum(measured) / 3e6 - timed[key]) < 1e-6, f"its {key} are those of --json")
+    names_of = [slices[2] for lane, each in tracks.items() if lane[1] == 1 for slices in each]
+    expect(names_of.count("gather of 'blocks.0', microbatch 0") == 6, "a block is gathered twice by each rank")
+    for flags, text in (([], b"--trace alone: expected --schedule prefetch or auto as well"),
+                        (["--schedule", "auto", "--json", "x"], b"--trace './x': expected another file than that of --json")):
+        done = run(folder, "--trace", "./x", *flags)
+        expect(done.returncode == 2 and text in done.stderr and not (folder / "x").exists(), f"refused: {text}", done)
+
+
+
 def check_schedules(folder):
     """A schedule changes no loss; its file is a table; a limit that is too small is an error before anything runs."""
     reports = {}
@@ -277,7 +313,7 @@ def check_plan(folder):
     done = run(folder, "--plan", "--steps", "9", "--json", "a.json", "--sample", "3", "--mesh", "64x1x1", "--batch", "64")
     expect(done.returncode == 2 and b"--batch" in done.stderr, "a flag given twice is refused", done)
     done = run(folder, "--plan", "--steps", "9", "--json", "a.json", "--plot", "a.svg", "--sample", "3", "--mesh", "4x1x1")
-    expect(done.returncode == 0 and b"nothing written to --json, --plot, --schedule-out or --save" in done.stdout and not names(folder),
+    expect(done.returncode == 0 and b"nothing written to --json, --plot, --schedule-out, --trace or --save" in done.stdout and not names(folder),
            "--plan takes a whole command line, and says that it writes nothing", done)
     for flag, name in (("--json", "no/a.json"), ("--plot", "no/a.svg"), ("--text", "no.txt")):
         done = run(folder, "--plan", flag, name)
@@ -290,7 +326,7 @@ def check_plan(folder):
 
 def main():
     for check in (check_lines, check_defaults, check_collectives, check_files, check_pictures, check_unfinished,
-                  check_ended_and_saved, check_small_address_spaces, check_special_files, check_schedules, check_plan):
+                  check_ended_and_saved, check_small_address_spaces, check_special_files, check_schedules, check_trace, check_plan):
         with tempfile.TemporaryDirectory(prefix="shardkit-train-gpt-") as name:
             check(pathlib.Path(name).resolve())
     sys.exit(1 if wrong else 0)

@@ -60,6 +60,9 @@ void add_flags(program::Flags& flags) {
     flags.add("--json", "FILE", "write the results as one JSON object; of an interrupted run what it reached");
     flags.add("--plot", "FILE", "draw the loss curve, .png or .svg");
     flags.add("--schedule-out", "FILE", "write the step as a table of its operations, and what --schedule changed");
+    flags.add("--trace", "FILE",
+              "with a --schedule: write the last step of every rank as it was measured, for Perfetto or "
+              "chrome://tracing");
     flags.add("--sample", "N", "generate N bytes after training [0]");
     add_checkpoint_flags(flags);
 }
@@ -122,6 +125,10 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_file(flags, "--json", o.json);
     program::read_file(flags, "--plot", o.plot);
     program::read_file(flags, "--schedule-out", o.schedule_out);
+    program::read_file(flags, "--trace", o.trace);
+    if (!o.trace.empty() && o.schedule.kind == ScheduleChoice::Kind::none) {
+        throw program::InputError("--trace alone: expected --schedule prefetch or auto as well");
+    }
     program::read_count(flags, "--sample", o.sample, 0);
     read_checkpoint_flags(flags, o);
     o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;

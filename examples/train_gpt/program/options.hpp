@@ -51,6 +51,7 @@ struct Options {
     std::string json;
     std::string plot;
     std::string schedule_out;
+    std::string trace;
     std::size_t sample = 0;
     std::string save;            // folders; empty: not asked for
     std::size_t save_every = 0;  // steps; 0: after the last alone

@@ -63,6 +63,7 @@ struct Results {
     std::vector<CollectiveCount> collectives;  // of the last step, the mean over the ranks, as the plan has it
     std::vector<FinalParameter> parameters;    // where asked for
     std::string sample;
+    std::string trace;  // of the last step, where asked for and a schedule was followed
     int signal = 0;     // that ended the run before its last step
     std::string saved;  // the newest step's folder
 };

@@ -123,6 +123,10 @@ class RankSteps {
         start_ = Clock::now();
         for (std::size_t s = first; s < end; ++s) {
             const bool last = s + 1 == end;
+            if (last && traces()) {
+                sk::barrier(context_.world(), context_.compute_stream());
+                together_ = Clock::now();
+            }
             if (last) {
                 context_.traffic().clear();
                 multiply_adds_before_ = multiply_adds();
@@ -155,6 +159,7 @@ class RankSteps {
     static constexpr std::size_t most_timed = 10;  // of the last steps
 
     bool reports() const { return context_.rank() == 0; }
+    bool traces() const { return job_.schedule && !job_.options.trace.empty(); }
 
     void report(std::size_t step, double loss, double grad_norm) {
         if (!reports()) { return; }
@@ -174,12 +179,14 @@ class RankSteps {
         auto collectives = mean_collectives(context_);
         const Work work = work_of_ranks(context_, multiply_adds_before_);
         const TimedSteps timed = mean_times();
+        std::string trace = traces() ? trainer_.trace(*job_.schedule, together_) : std::string();
         const std::uint64_t peak = largest_of_ranks(context_, own_peak);
         if (!reports()) { return; }
         results_.peak_bytes_per_rank = peak;
         results_.allocations_per_steady_step = (allocations_ + steady_ - 1) / steady_;
         results_.work = work;
         results_.timed = timed;
+        results_.trace = std::move(trace);
         results_.collectives = std::move(collectives);
     }
 
@@ -222,6 +229,7 @@ class RankSteps {
     Results& results_;
     Trainer<Engine, T> trainer_;
     Clock::time_point start_;
+    Clock::time_point together_;  // behind a barrier before the last step
     std::uint64_t allocations_ = 0;
     std::uint64_t steady_ = 0;  // steps, in which they were made
     MultiplyAdds multiply_adds_before_;

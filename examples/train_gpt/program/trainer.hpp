@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,11 +13,13 @@
 
 #include <shardkit/checkpoint/load.hpp>
 #include <shardkit/checkpoint/save.hpp>
+#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/measured_step.hpp>
+#include <shardkit/schedule/schedule_trace.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
 
@@ -93,6 +96,41 @@ class Trainer {
     std::optional<sk::MeasuredStep> measured() const {
         if (!following_) { return std::nullopt; }
         return following_->measured();
+    }
+
+    /// That step's timeline on every rank, on rank 0; `start`: a moment that is the same on all ranks. Collective
+    /// over the world.
+    std::string trace(const sk::Schedule& schedule, std::chrono::steady_clock::time_point start) {
+        const std::size_t world = context_.world_size();
+        const sk::MeasuredStep mine = following_->measured();
+        constexpr std::size_t fields = 4;
+        const std::size_t size = 2 + fields * (1 + 4 * schedule.size());  // of a rank
+        std::vector<double> sent{std::chrono::duration<double>(mine.began - start).count(),
+                                 static_cast<double>(mine.spans.size())};
+        for (const sk::StepSpan& span : mine.spans) {
+            sent.insert(sent.end(), {static_cast<double>(span.kind), static_cast<double>(span.op), span.time.begin,
+                                     span.time.end});
+        }
+        sent.resize(size);
+        std::vector<double> all(size * world);
+        sk::all_gather(context_.world(), std::span<const double>(sent), std::span<double>(all),
+                       context_.compute_stream());
+        if (context_.rank() != 0) { return {}; }
+        std::vector<sk::MeasuredStep> ranks(world);
+        for (std::size_t rank = 0; rank < world; ++rank) {
+            const double* at = all.data() + rank * size;
+            using Clock = std::chrono::steady_clock;
+            ranks[rank].began =
+                start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(at[0]));
+            const auto spans = static_cast<std::size_t>(at[1]);
+            at += 2;
+            for (std::size_t s = 0; s < spans; ++s, at += fields) {
+                ranks[rank].spans.push_back({static_cast<sk::SpanKind>(static_cast<std::uint8_t>(at[0])),
+                                             static_cast<std::size_t>(at[1]),
+                                             {at[2], at[3]}});
+            }
+        }
+        return sk::schedule_trace(schedule, sk::describe_groups(model_.groups()), ranks);
     }
 
     /// The state after `steps` steps, into --save. Collective over the mesh.

@@ -1,18 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/json_string.hpp>
+#include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/simulate.hpp>
 
 namespace shardkit {
+
+namespace detail {
+
+/// Events of the Trace Event Format: a process for each rank with a track for each lane.
+class TraceText {
+  public:
+    void add_process(std::size_t rank) {
+        add(concat(R"({"name": "process_name", "ph": "M", "pid": )", rank, R"(, "args": {"name": "rank )", rank,
+                   "\"}}"));
+    }
+    void add_lanes(std::size_t rank) {
+        for (const Lane lane : {Lane::compute, Lane::gather, Lane::reduce}) {
+            add(concat(R"({"name": "thread_name", "ph": "M", "pid": )", rank, R"(, "tid": )", static_cast<int>(lane),
+                       R"(, "args": {"name": ")", name(lane), "\"}}"));
+        }
+    }
+    /// Nothing for one that takes no time.
+    void add_slice(std::string_view text, std::size_t rank, Lane lane, const OpTime& time) {
+        if (time.end <= time.begin) { return; }
+        std::array<char, 120> place{};
+        std::snprintf(place.data(), place.size(), R"("ph": "X", "pid": %zu, "tid": %d, "ts": %.3f, "dur": %.3f})",
+                      rank, static_cast<int>(lane), time.begin * 1e6, (time.end - time.begin) * 1e6);
+        add(concat("{\"name\": ", json_string(text), ", ", place.data()));
+    }
+    std::string finish() const { return concat("{\"traceEvents\": [\n", events_, "\n]}\n"); }
+
+  private:
+    void add(const std::string& event) {
+        if (!events_.empty()) { events_ += ",\n"; }
+        events_ += event;
+    }
+    std::string events_;
+};
+
+}  // namespace detail
 
 /// A simulated step for chrome://tracing or Perfetto: a track for each lane, a slice for each operation that takes
 /// time.
@@ -25,22 +64,47 @@ inline std::string schedule_trace(const Schedule& schedule, std::span<const Grou
         throw_invalid_argument(where, "schedule_trace: times of ", times.ops.size(),
                                " operations given, expected of ", schedule.size());
     }
-    std::string events;
-    for (const Lane lane : {Lane::compute, Lane::gather, Lane::reduce}) {
-        events += detail::concat(R"({"name": "thread_name", "ph": "M", "pid": 0, "tid": )", static_cast<int>(lane),
-                                 R"(, "args": {"name": ")", name(lane), "\"}},\n");
-    }
+    detail::TraceText trace;
+    trace.add_lanes(0);
     for (std::size_t i = 0; i < schedule.size(); ++i) {
-        const OpTime& time = times.ops[i];
-        if (time.end <= time.begin) { continue; }
-        std::array<char, 120> place{};
-        std::snprintf(place.data(), place.size(), R"("ph": "X", "pid": 0, "tid": %d, "ts": %.3f, "dur": %.3f},)",
-                      static_cast<int>(schedule[i].lane), time.begin * 1e6, (time.end - time.begin) * 1e6);
-        events += detail::concat("{\"name\": ", detail::json_string(describe(schedule[i], groups)), ", ",
-                                 place.data(), "\n");
+        trace.add_slice(describe(schedule[i], groups), 0, schedule[i].lane, times.ops[i]);
     }
-    events.resize(events.size() - 2);  // the last comma
-    return detail::concat("{\"traceEvents\": [\n", events, "\n]}\n");
+    return trace.finish();
+}
+
+/// Measured steps of one schedule, by rank: a process for each rank, and in it a track for each lane. The compute
+/// lane says what the rank computed for and where it waited; a norm's all-reduce is in the lane of the reductions.
+/// Units:   microseconds from the first rank's start
+/// @throws  std::invalid_argument when a step has an operation that the schedule does not have
+/// Source:  Trace Event Format, complete events ("ph": "X")
+inline std::string schedule_trace(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                  std::span<const MeasuredStep> ranks,
+                                  SourceLocation where = SourceLocation::current()) {
+    detail::TraceText trace;
+    Lane sums = Lane::reduce;
+    for (const Op& op : schedule.ops()) {
+        if (op.act == Act::reduce) { sums = op.lane; }
+    }
+    auto first = ranks.empty() ? std::chrono::steady_clock::time_point() : ranks.front().began;
+    for (const MeasuredStep& step : ranks) { first = std::min(first, step.began); }
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        trace.add_process(rank);
+        trace.add_lanes(rank);
+        const double later = std::chrono::duration<double>(ranks[rank].began - first).count();
+        for (const StepSpan& span : ranks[rank].spans) {
+            if (span.op >= schedule.size()) {
+                throw_invalid_argument(where, "schedule_trace: rank ", rank, " has a time of operation ", span.op,
+                                       ", expected below ", schedule.size());
+            }
+            const Op& op = schedule[span.op];
+            const std::string text = describe(op, groups);
+            const bool communicates = span.kind == SpanKind::communicates;
+            const Lane lane = !communicates ? Lane::compute : op.act == Act::norm ? sums : op.lane;
+            trace.add_slice(span.kind == SpanKind::waits ? "wait at " + text : text, rank, lane,
+                            {later + span.time.begin, later + span.time.end});
+        }
+    }
+    return trace.finish();
 }
 
 }  // namespace shardkit

@@ -125,7 +125,9 @@ TEST_CASE("what the program does between two verbs is computation, of the verb t
             if (schedule[i].act != sk::Act::close || ++closes != 4) { continue; }
             double computed = 0;
             for (const sk::StepSpan& each : step.spans) {
-                if (each.op == i && each.kind == sk::SpanKind::computes) { computed += each.time.end - each.time.begin; }
+                if (each.op == i && each.kind == sk::SpanKind::computes) {
+                    computed += each.time.end - each.time.begin;
+                }
             }
             CHECK(computed >= std::chrono::duration<double>(pause).count());
         }
