@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>
 #include <shardkit/rank/context.hpp>
@@ -201,11 +202,14 @@ class RankSteps {
     /// Of a step, over steps and ranks. Collective over the world.
     TimedSteps mean_times() {
         if (timed_.steps == 0) { return {}; }
-        std::array<double, 3> sums{timed_.seconds, timed_.compute, timed_.communication};
-        sk::all_reduce_in_place(context_.world(), sk::ReduceOp::sum, std::span<double>(sums),
-                                context_.compute_stream());
-        const auto all = static_cast<double>(timed_.steps * context_.world_size());
-        return {timed_.steps, sums[0] / all, sums[1] / all, sums[2] / all};
+        const std::array<double, 3> mine{timed_.seconds, timed_.compute, timed_.communication};
+        std::vector<double> all(mine.size() * context_.world_size());
+        sk::all_gather(context_.world(), std::span<const double>(mine), std::span<double>(all),
+                       context_.compute_stream());
+        std::array<double, 3> sums{};
+        for (std::size_t i = 0; i < all.size(); ++i) { sums[i % sums.size()] += all[i]; }
+        const auto steps = static_cast<double>(timed_.steps * context_.world_size());
+        return {timed_.steps, sums[0] / steps, sums[1] / steps, sums[2] / steps};
     }
 
     void save_if_due(std::size_t steps, bool at_the_end) {
