@@ -5,8 +5,10 @@ Each block of shell lines runs in a folder where ./trainer is TRAINER (trainer.c
 srun, scontrol and torchrun are stand-ins, which start as many processes and set what those set; mpirun is Open MPI's
 and MPICH's own. Only numbers of processes, ports and names of hosts are others than on the page.
 """
+import contextlib
 import os
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -72,8 +74,11 @@ def jobs_of(page):
 
 
 def free_port():
-    with socket.create_server(("", 0)) as any_port:
-        return any_port.getsockname()[1]
+    """One that nothing listens at, below those that the system gives to connections that are being made meanwhile."""
+    for port in random.sample(range(20000, 30000), 100):
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return port
+    raise OSError("no free port between 20000 and 30000")
 
 
 def run(job, implementation, folder):

@@ -55,7 +55,9 @@ class LoadRun {
         for (const auto& [name, bytes] : state_.blobs) { identity.add(name); }
         require_same(world_, "load",
                      concat(files_->files().empty() ? "nothing" : files_->files().front().path(),
-                            targets_.empty() ? "" : concat(", first '", targets_.front().tensor.name, "'"),
+                            targets_.empty() ? ""
+                                             : concat(", ", targets_.size(), " tensors, first '",
+                                                      targets_.front().tensor.name, "'"),
                             options_.states ? "" : ", without states", options_.subset ? ", a subset" : ""),
                      identity.hash, where_);
         together(world_, where_, [&] { read(); });

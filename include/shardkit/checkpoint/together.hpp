@@ -200,8 +200,11 @@ inline void require_same(RankWorld& world, std::string_view verb, std::string_vi
     const auto all = world.gather(own, where);
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
         if (all[rank].identity == all[0].identity) { continue; }
+        // Which of many names or orders differ is more than fits: then the texts may be the same.
+        const bool alike = std::string_view(all[0].what.data()) == all[rank].what.data();
         throw_invalid_argument(where, verb, ": rank 0 means '", all[0].what.data(), "', rank ", rank, " '",
-                               all[rank].what.data(), "': expected the same on every rank, in the same order");
+                               all[rank].what.data(), alike ? "' with other names or orders" : "'",
+                               ": expected the same on every rank, in the same order");
     }
 }
 

@@ -294,10 +294,12 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
     CHECK(partly[0] == partly[1]);
     CHECK(partly[0].find(", a subset'") != std::string::npos);
     CHECK(swapped[0] == swapped[1]);
-    CHECK(swapped[0].find("first 'pair.square'', rank 1 '") != std::string::npos);
+    CHECK(swapped[0].find("2 tensors, first 'pair.square'', rank 1 '") != std::string::npos);
+    CHECK(swapped[0].find("with other names") == std::string::npos);
     CHECK(swapped[0].find("first 'pair.twin''") != std::string::npos);
     CHECK(transposed[0] == transposed[1]);
     CHECK(transposed[0].find("load: rank 0 means '") != std::string::npos);
+    CHECK(transposed[0].find("first 'pair.square'' with other names or orders: expected") != std::string::npos);
     CHECK(twice[0].find("PendingSave: commit of what was committed, or moved from") != std::string::npos);
     CHECK(fs::exists(folder.file("z/step-00000004/manifest.json")));
 }
