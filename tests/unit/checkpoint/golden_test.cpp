@@ -33,7 +33,7 @@
 
 // tests/golden/checkpoint_1 is what the first version of the format wrote, and is never written anew: every later
 // version has to read it. The test that is skipped below made it; a second format gets a folder of its own.
-namespace checkpoint_golden_test {
+namespace golden_test {
 
 namespace sk = shardkit;
 using temporary_folder::contents;
@@ -204,4 +204,4 @@ TEST_CASE(
 
 TEST_CASE("writes tests/golden/checkpoint_1, for who takes the skip away" * doctest::skip()) { write(golden); }
 
-}  // namespace checkpoint_golden_test
+}  // namespace golden_test
