@@ -23,6 +23,7 @@
 
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/comm/barrier.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
@@ -377,7 +378,7 @@ std::vector<std::string> save_on_two(const std::string& folder, std::uint64_t st
                 sk::save(rank, folder, step, state, {.files = &files});
             }
         } catch (const sk::FileError& error) { thrown[rank.rank()] = error.what(); }
-        rank.compare_calls();  // the ranks still communicate
+        sk::barrier(rank.world(), rank.compute_stream());  // the ranks still communicate
     });
     return thrown;
 }
@@ -587,17 +588,17 @@ TEST_CASE("what the writer beside a step failed with is thrown by commit on ever
             training.model.step(training.optimizer, 0.25);
             thrown[rank.rank()] = thrown_message<sk::FileError>([&] { std::move(pending).commit(); });
             if (rank.rank() == 0) { CHECK(entries(run) == 0); }
-            rank.compare_calls();
+            sk::barrier(rank.world(), rank.compute_stream());
             sk::save(rank, run, 2, training.state);
             // Failed and dropped: nothing of it is left, and the next save says why, once.
             Failing again(4, EIO);
             {
                 const sk::PendingSave gone = begin(3, again);
-                // Else rank 0 may have removed the files before.
+                // Else rank 0 may have removed the files before: then no call of this rank fails, nor ever would.
                 while (rank.rank() == 1 && !again.failed()) { std::this_thread::yield(); }
-                rank.compare_calls();
+                sk::barrier(rank.world(), rank.compute_stream());
             }
-            rank.compare_calls();
+            sk::barrier(rank.world(), rank.compute_stream());
             told[rank.rank()] = thrown_message<sk::FileError>([&] { sk::save(rank, run, 4, training.state); });
             if (rank.rank() == 0) { CHECK(entries(run) == 1); }
             sk::save(rank, run, 4, training.state);
