@@ -2,11 +2,13 @@
 #include <chrono>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/environment.hpp>
+#include <shardkit/comm/all_reduce.hpp>
 
 #include "shared_count.hpp"
 #include "unit/backend/verb_suite.hpp"
@@ -74,6 +76,26 @@ TEST_CASE("mpi: an error on the communication stream is thrown by the next wait,
     all_reduce_in_place(comm, ReduceOp::sum, comm.rank() == 0 ? all.first(3) : all, stream);
     CHECK_THROWS_WITH_AS(stream.synchronize(), doctest::Contains("the ranks disagree"), CommError);
     CHECK_NOTHROW(stream.synchronize());
+    CHECK_NOTHROW(check_all_reduce<float, float>(comm, 100, 1));
+    world.finish();
+}
+
+TEST_CASE("mpi: on the communication stream, ranks that call the same for different groups are told which") {
+    if (mpi::Environment::size() == 1) { return; }
+    static const CallSubject first("'blocks.0' gradients");
+    static const CallSubject second("'blocks.1' gradients");
+    mpi::World world(MPI_COMM_WORLD, patient({.overlap = true}));
+    const Comm comm(world);
+    const auto stream = world.communication_stream();
+    Guarded<float> out(60, 1);
+    const std::vector<float> values(60, 1.0F);
+    all_reduce(comm, ReduceOp::sum, std::span<const float>(values), out.span(), stream,
+               {SourceLocation::current(), comm.rank() == 0 ? &second : &first});
+    const std::string text = thrown_message<CommError>([&] { stream.synchronize(); });
+    CAPTURE(text);
+    CHECK(has(text, "all_reduce sum of 60 fp32 for 'blocks.0' gradients at "));
+    CHECK(has(text, "all_reduce sum of 60 fp32 for 'blocks.1' gradients at "));
+    CHECK(out.untouched());
     CHECK_NOTHROW(check_all_reduce<float, float>(comm, 100, 1));
     world.finish();
 }
