@@ -160,6 +160,11 @@ def check_unfinished(folder):
                f"{flag}: a disk without space is an error", done)
     expect(names(folder) == ["old.json"] and (folder / "old.json").read_text(encoding="utf-8") == "old",
            "the old file is kept")
+    done = run(folder, "--steps", "200", "--save", "run", "--mesh", "2x1x1", preexec_fn=no_space)
+    expect(done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"'run/step-00000200" in done.stderr
+           and b"EFBIG" in done.stderr, "--save: the same, in a line", done)
+    expect(names(folder / "run") == [], "and nothing of the step is left")
+    (folder / "run").rmdir()
 
 
 def end_by_signal(folder, *signals):
