@@ -165,17 +165,12 @@ void require_memory(const Options& options, std::uint64_t needed) {
                               " bytes (" + program::bytes_text(needed) + ")");
 }
 
-/// Windows up to which a schedule is made without being asked for: that takes the square of them.
-constexpr std::size_t most_windows = 512;
-
 /// What --schedule makes of the step that `dry` says, into a summary of the step without a schedule.
 template <class Dry>
 void add_schedule(PlanSummary& summary, const Options& options, std::span<const sk::GroupDescription> groups,
                   const sk::PlanOptions& assumed, const Dry& dry) {
     using Kind = ScheduleChoice::Kind;
-    const std::size_t windows = options.microbatches * groups.size();
-    const bool follows = options.schedule.kind == Kind::prefetch ||
-                         (options.schedule.kind == Kind::automatic && windows <= most_windows);
+    const bool follows = options.schedule.kind != Kind::none;
     if (!follows && options.schedule_out.empty()) {
         require_memory(options, summary.bytes_per_rank());
         return;

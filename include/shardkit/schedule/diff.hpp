@@ -36,39 +36,86 @@ struct ScheduleDiff {
     ByteCount arena_after;
 };
 
+namespace detail {
+
+/// Some order of operations, as a number below, at or above 0.
+constexpr int ordered(const Op& x, const Op& y) noexcept {
+    const auto of = [](auto a, auto b) { return a < b ? -1 : a > b ? 1 : 0; };
+    if (const int acts = of(x.act, y.act); acts != 0) { return acts; }
+    if (const int groups = of(x.group, y.group); groups != 0) { return groups; }
+    if (const int microbatches = of(x.microbatch, y.microbatch); microbatches != 0) { return microbatches; }
+    return of(x.lane, y.lane);
+}
+/// For each operation of `b` its number in `a`, where it is one: equal ones in their order.
+constexpr std::vector<std::size_t> numbers_in(const Schedule& a, const Schedule& b) {
+    const auto sorted = [](const Schedule& schedule) {
+        std::vector<std::size_t> numbers;
+        for (std::size_t i = 0; i < schedule.size(); ++i) { numbers.push_back(i); }
+        std::sort(numbers.begin(), numbers.end(), [&](std::size_t x, std::size_t y) {
+            const int order = ordered(schedule[x], schedule[y]);
+            return order != 0 ? order < 0 : x < y;
+        });
+        return numbers;
+    };
+    const std::vector<std::size_t> of_a = sorted(a);
+    std::vector<std::size_t> found = filled(b.size(), ScheduleChange::none);
+    std::size_t at = 0;
+    for (const std::size_t j : sorted(b)) {
+        while (at < of_a.size() && ordered(a[of_a[at]], b[j]) < 0) { ++at; }
+        if (at < of_a.size() && a[of_a[at]] == b[j]) { found[j] = of_a[at++]; }
+    }
+    return found;
+}
+
+/// The heaviest sequence that has ended below a number, and its last element.
+class HeaviestBelow {
+  public:
+    struct Sequence {
+        std::size_t weight = 0;
+        std::size_t last = ScheduleChange::none;
+    };
+    constexpr explicit HeaviestBelow(std::size_t numbers) : best_(filled(numbers + 1, Sequence{})) {}
+
+    constexpr Sequence below(std::size_t number) const {
+        Sequence found;
+        for (std::size_t node = number; node > 0; node &= node - 1) { found = better(found, best_[node]); }
+        return found;
+    }
+    constexpr void add(std::size_t number, const Sequence& sequence) {
+        for (std::size_t node = number + 1; node < best_.size(); node += node & (~node + 1)) {
+            best_[node] = better(best_[node], sequence);
+        }
+    }
+
+  private:
+    static constexpr const Sequence& better(const Sequence& a, const Sequence& b) noexcept {
+        return b.weight > a.weight || (b.weight == a.weight && b.last < a.last) ? b : a;
+    }
+    std::vector<Sequence> best_;  // node n: of the numbers below n from n without its lowest bit
+};
+
+}  // namespace detail
+
 /// The fewest operations to move, add and take away that make `b` of `a`; lanes are compared as well.
-/// Cost:    the square of the operations at most; works in constant expressions
-/// Source:  heaviest increasing subsequence: what keeps its order was not moved
+/// Cost:    that of sorting the operations; works in constant expressions
+/// Source:  heaviest increasing subsequence: what keeps its order was not moved; prefix maxima as in Fenwick, "A new
+///          data structure for cumulative frequency tables" (1994)
 constexpr ScheduleDiff diff(const Schedule& a, const Schedule& b, std::span<const GroupDescription> groups) {
     constexpr std::size_t none = ScheduleChange::none;
-    std::vector<std::size_t> in_a = detail::filled(b.size(), none);  // b's operations, by their numbers in a
+    const std::vector<std::size_t> in_a = detail::numbers_in(a, b);
     std::vector<char> taken = detail::filled(a.size(), char{0});
-    for (std::size_t j = 0; j < b.size(); ++j) {
-        for (std::size_t i = 0; i < a.size(); ++i) {
-            if (taken[i] == 0 && a[i] == b[j]) {
-                in_a[j] = i;
-                taken[i] = 1;
-                break;
-            }
-        }
-    }
     // Acts of the program weigh more than all communication: they stay where both schedules are of one program.
     const auto weight = [&](std::size_t j) { return is_of_program(b[j].act) ? b.size() + 1 : std::size_t{1}; };
-    std::vector<std::size_t> length =
-        detail::filled(b.size(), std::size_t{0});  // weight of the heaviest increasing sequence that ends here
     std::vector<std::size_t> before = detail::filled(b.size(), none);
-    std::size_t last = none;
+    detail::HeaviestBelow ended(a.size());
     for (std::size_t j = 0; j < b.size(); ++j) {
         if (in_a[j] == none) { continue; }
-        length[j] = weight(j);
-        for (std::size_t k = 0; k < j; ++k) {
-            if (in_a[k] != none && in_a[k] < in_a[j] && length[k] + weight(j) > length[j]) {
-                length[j] = length[k] + weight(j);
-                before[j] = k;
-            }
-        }
-        if (last == none || length[j] > length[last]) { last = j; }
+        taken[in_a[j]] = 1;
+        const auto longest = ended.below(in_a[j]);
+        before[j] = longest.last;
+        ended.add(in_a[j], {longest.weight + weight(j), j});
     }
+    const std::size_t last = ended.below(a.size()).last;
     std::vector<char> stays = detail::filled(b.size(), char{0});
     for (std::size_t j = last; j != none; j = before[j]) { stays[j] = 1; }
     ScheduleDiff found{{}, arena_bytes(a, groups), arena_bytes(b, groups)};

@@ -25,6 +25,14 @@ namespace detail {
 
 inline constexpr std::size_t no_op = static_cast<std::size_t>(-1);
 
+/// The last operation of that act, by group; no_op where there is none.
+constexpr std::vector<std::size_t> last_ops(const Schedule& schedule, std::size_t groups, Act act) {
+    std::vector<std::size_t> last = filled(groups, no_op);
+    for (std::size_t i = 0; i < schedule.size(); ++i) {
+        if (schedule[i].act == act && schedule[i].group < groups) { last[schedule[i].group] = i; }
+    }
+    return last;
+}
 /// The first operation behind `from` of that act and group; no_op where there is none.
 constexpr std::size_t next_op(const Schedule& schedule, std::size_t from, Act act, std::uint32_t group) {
     for (std::size_t i = from; i < schedule.size(); ++i) {
@@ -32,10 +40,11 @@ constexpr std::size_t next_op(const Schedule& schedule, std::size_t from, Act ac
     }
     return no_op;
 }
-/// Where an operation of the group can go at the earliest, when it is at `at` and must stay behind what the group
-/// does before.
-constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std::uint32_t group) {
-    while (at > 0 && (schedule[at - 1].act == Act::norm || schedule[at - 1].group != group)) { --at; }
+/// Where an operation of the group can go at the earliest, but not before `first`, when it is at `at` and must stay
+/// behind what the group does before.
+constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std::uint32_t group,
+                                   std::size_t first = 0) {
+    while (at > first && (schedule[at - 1].act == Act::norm || schedule[at - 1].group != group)) { --at; }
     return at;
 }
 
@@ -60,7 +69,7 @@ constexpr Schedule prefetch(Schedule schedule, std::span<const GroupDescription>
             if (use == detail::no_op) { continue; }
             place = std::max(place, use + 1);
         }
-        place = std::max(place, detail::behind_group(schedule, i, schedule[i].group));
+        if (place < i) { place = detail::behind_group(schedule, i, schedule[i].group, place); }
         if (place < i) {
             schedule.move(i, place);
             gathers[number] = place;
@@ -104,26 +113,25 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
         return made;
     };
     const std::size_t resting = (peak(schedule, groups, optimizer_states) - arena_bytes(schedule, groups)).value;
-    std::vector<std::size_t> held = detail::bytes_held(schedule, detail::slots_of(schedule, groups));
+    detail::HeldBytes held(detail::bytes_held(schedule, detail::slots_of(schedule, groups)));
     // Where not even the bytes that are needed at one time fit, there is nothing to place.
     const auto has_room = [&](const Candidate& candidate) {
-        std::size_t most = 0;
-        for (std::size_t i = candidate.operation - candidate.idle + 1; i < candidate.operation; ++i) {
-            most = std::max(most, held[i]);
-        }
+        const std::size_t most = held.most(candidate.operation - candidate.idle + 1, candidate.operation);
         return resting + most + rows[schedule[candidate.operation].group].full_bytes <= limit.value;
     };
     const auto keep = [&](const Candidate& candidate) {
         left_out[candidate.operation] = 1;
-        for (std::size_t i = candidate.operation - candidate.idle + 1; i < candidate.operation; ++i) {
-            held[i] += rows[schedule[candidate.operation].group].full_bytes;
-        }
+        held.add(candidate.operation - candidate.idle + 1, candidate.operation,
+                 rows[schedule[candidate.operation].group].full_bytes);
     };
-    // As many at a time as fitted last, and twice as many next: placing slots takes the square of them.
+    // As many at a time as fitted last, and twice as many next: slots are placed once for all of them. Where sizes
+    // leave gaps, single ones may miss again and again: after so many, all of a batch are left out.
+    constexpr std::size_t most_misses = 64;
+    std::size_t misses = 0;
     std::size_t batch = 1;
     for (std::size_t first = 0; first < candidates.size();) {
         const std::vector<char> before = left_out;
-        const std::vector<std::size_t> held_before = held;
+        const detail::HeldBytes held_before = held;
         std::size_t taken = 0;
         std::size_t next = first;
         for (; next < candidates.size() && taken < batch; ++next) {
@@ -136,8 +144,10 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
             left_out = before;
             held = held_before;
         }
-        if (fits || taken == 1) { first = next; }
-        batch = fits ? 2 * batch : std::max<std::size_t>(taken / 2, 1);
+        if (!fits && taken == 1) { ++misses; }
+        const bool goes_on = fits || taken == 1 || misses >= most_misses;
+        if (goes_on) { first = next; }
+        batch = fits || misses >= most_misses ? 2 * batch : std::max<std::size_t>(taken / 2, 1);
     }
     return without();
 }
@@ -145,33 +155,35 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
 /// Copies that an update makes stale and the next window would gather (ShardOptimizer, ShardGradOp) are gathered
 /// behind the updates, in the order in which the next step needs them.
 /// Memory:  none; bits are unchanged
-constexpr Schedule gather_after_update(Schedule schedule, std::span<const GroupDescription> groups) {
+constexpr Schedule gather_after_update(const Schedule& schedule, std::span<const GroupDescription> groups) {
     const std::vector<detail::GroupRows> rows = detail::rows_of(groups);
-    const std::size_t all = schedule.size();
-    std::size_t at = 0;
-    for (std::size_t n = 0; n < all; ++n) {
-        const Op op = schedule[at];
+    const std::vector<std::size_t> updates = detail::last_ops(schedule, groups.size(), Act::update);
+    Schedule made;
+    std::vector<Op> behind;
+    for (std::size_t i = 0; i < schedule.size(); ++i) {
+        const Op& op = schedule[i];
         const bool moves = op.act == Act::gather && !rows[op.group].leases_full &&
-                           detail::next_op(schedule, at, Act::update, op.group) != detail::no_op;
+                           updates[op.group] != detail::no_op && updates[op.group] > i;
         if (moves) {
-            schedule.erase(at);
-            schedule.add({Act::gather, op.group, 0, op.lane});
+            behind.push_back({Act::gather, op.group, 0, op.lane});
         } else {
-            ++at;
+            made.add(op);
         }
     }
-    return schedule;
+    for (const Op& gather : behind) { made.add(gather); }
+    return made;
 }
 
 /// Microbatches are added up unreduced and reduced once, with the last one.
 /// Memory:  the full gradients of every group, from the first microbatch to the last
 /// Numbers: sums are taken in another order: the bits of a policy with Accumulate::unreduced
-constexpr Schedule reduce_last(const Schedule& schedule, std::span<const GroupDescription> /*groups*/) {
+constexpr Schedule reduce_last(const Schedule& schedule, std::span<const GroupDescription> groups) {
+    const std::vector<std::size_t> reductions = detail::last_ops(schedule, groups.size(), Act::reduce);
     Schedule made;
     for (std::size_t i = 0; i < schedule.size(); ++i) {
-        const bool left_out = schedule[i].act == Act::reduce &&
-                              detail::next_op(schedule, i + 1, Act::reduce, schedule[i].group) != detail::no_op;
-        if (!left_out) { made.add(schedule[i]); }
+        const Op& op = schedule[i];
+        const bool left_out = op.act == Act::reduce && op.group < groups.size() && reductions[op.group] != i;
+        if (!left_out) { made.add(op); }
     }
     return made;
 }
@@ -215,17 +227,28 @@ struct IdleStretch {
     std::size_t left_out = no_op;
 };
 
+/// For each operation the next one of its group; no_op where there is none, and for norms.
+constexpr std::vector<std::size_t> next_of_group(const Schedule& schedule, std::size_t groups) {
+    std::vector<std::size_t> next = filled(schedule.size(), no_op);
+    std::vector<std::size_t> first = filled(groups, no_op);
+    for (std::size_t i = schedule.size(); i-- > 0;) {
+        if (schedule[i].act == Act::norm || schedule[i].group >= groups) { continue; }
+        next[i] = first[schedule[i].group];
+        first[schedule[i].group] = i;
+    }
+    return next;
+}
+
 /// The stretches of a slot: of parameters before their first use and between windows, of gradients between
 /// microbatches.
 constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot& slot,
-                                  std::vector<IdleStretch>& found) {
+                                  const std::vector<std::size_t>& next, std::vector<IdleStretch>& found) {
     std::size_t since = slot.begin;
     bool needed = slot.use == SlotUse::full_gradients;
     bool used = needed;
     std::size_t windows = 0;
-    for (std::size_t i = slot.begin + 1; i <= slot.end; ++i) {
+    for (std::size_t i = next[slot.begin]; i != no_op && i <= slot.end; i = next[i]) {
         const Op& op = schedule[i];
-        if (op.act == Act::norm || op.group != slot.group) { continue; }
         if (slot.use == SlotUse::full_parameters && op.act == Act::use) {
             if (!needed && i > since + 1) {
                 Op gather = schedule[slot.begin];
@@ -238,10 +261,11 @@ constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot&
             needed = --windows > 0;
             since = i;
         } else if (slot.use == SlotUse::full_gradients && op.act == Act::add) {
-            const std::size_t next = next_op(schedule, i, Act::zero, op.group);
-            if (next != no_op && next <= slot.end) {
+            std::size_t zero = next[i];
+            while (zero != no_op && schedule[zero].act != Act::zero) { zero = next[zero]; }
+            if (zero != no_op && zero <= slot.end) {
                 found.push_back({i + 1,
-                                 next,
+                                 zero,
                                  slot.bytes,
                                  {Act::reduce, op.group, op.microbatch, schedule[slot.end].lane},
                                  i + 1,
@@ -249,6 +273,59 @@ constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot&
             }
         }
     }
+}
+
+/// The schedule without some of its idle stretches: as many as `count`, where most is held first, of equal ones the
+/// larger one. Where there are fewer, all.
+constexpr Schedule without_idle(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                std::size_t count) {
+    const std::vector<ScheduledSlot> slots = slots_of(schedule, groups);
+    const std::vector<std::size_t> next = next_of_group(schedule, groups.size());
+    std::vector<IdleStretch> idle;
+    for (const ScheduledSlot& slot : slots) {
+        if (slot.use != SlotUse::addend) { add_idle_stretches(schedule, slot, next, idle); }
+    }
+    HeldBytes held(bytes_held(schedule, slots));
+    struct Candidate {
+        std::size_t most = 0;  // when it was looked at last: it can only have become less
+        std::size_t number = 0;
+    };
+    const auto after = [&](const Candidate& a, const Candidate& b) {
+        if (a.most != b.most) { return a.most < b.most; }
+        const std::size_t bytes_a = idle[a.number].bytes;
+        const std::size_t bytes_b = idle[b.number].bytes;
+        return bytes_a != bytes_b ? bytes_a < bytes_b : a.number > b.number;
+    };
+    std::vector<Candidate> heap;
+    for (std::size_t i = 0; i < idle.size(); ++i) { heap.push_back({held.most(idle[i].begin, idle[i].end), i}); }
+    std::make_heap(heap.begin(), heap.end(), after);
+    std::vector<std::size_t> chosen;  // in the order of their places
+    while (!heap.empty() && chosen.size() < count) {
+        std::pop_heap(heap.begin(), heap.end(), after);
+        Candidate& top = heap.back();
+        const IdleStretch& stretch = idle[top.number];
+        const std::size_t most = held.most(stretch.begin, stretch.end);
+        if (most < top.most) {
+            top.most = most;
+            std::push_heap(heap.begin(), heap.end(), after);
+            continue;
+        }
+        held.take(stretch.begin, stretch.end, stretch.bytes);
+        chosen.push_back(top.number);
+        heap.pop_back();
+    }
+    std::sort(chosen.begin(), chosen.end(), [&](std::size_t a, std::size_t b) { return idle[a].at < idle[b].at; });
+    std::vector<char> left_out = filled(schedule.size(), char{0});
+    for (const std::size_t number : chosen) {
+        if (idle[number].left_out != no_op) { left_out[idle[number].left_out] = 1; }
+    }
+    Schedule made;
+    auto added = chosen.begin();
+    for (std::size_t i = 0; i < schedule.size(); ++i) {
+        for (; added != chosen.end() && idle[*added].at == i; ++added) { made.add(idle[*added].added); }
+        if (left_out[i] == 0) { made.add(schedule[i]); }
+    }
+    return made;
 }
 
 }  // namespace detail
@@ -259,32 +336,29 @@ constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot&
 /// @throws std::invalid_argument, with the bytes that are needed at least, where nothing is left to undo
 constexpr Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups, ByteCount limit,
                                 std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
-    while (true) {
-        const ByteCount needed = peak(schedule, groups, optimizer_states);
-        if (needed <= limit) { return schedule; }
-        const std::vector<detail::ScheduledSlot> slots = detail::slots_of(schedule, groups);
-        const std::vector<std::size_t> held = detail::bytes_held(schedule, slots);
-        std::vector<detail::IdleStretch> idle;
-        for (const detail::ScheduledSlot& slot : slots) {
-            if (slot.use != detail::SlotUse::addend) { detail::add_idle_stretches(schedule, slot, idle); }
-        }
-        const auto most = [&](const detail::IdleStretch& stretch) {
-            std::size_t bytes = 0;
-            for (std::size_t i = stretch.begin; i < stretch.end; ++i) { bytes = std::max(bytes, held[i]); }
-            return bytes;
-        };
-        const detail::IdleStretch* chosen = nullptr;
-        for (const detail::IdleStretch& stretch : idle) {
-            const bool better = chosen == nullptr || most(stretch) > most(*chosen) ||
-                                (most(stretch) == most(*chosen) && stretch.bytes > chosen->bytes);
-            if (better) { chosen = &stretch; }
-        }
-        if (chosen == nullptr) {
+    if (peak(schedule, groups, optimizer_states) <= limit) { return schedule; }
+    // One at a time; where that takes long, more and more until it fits, and then fewer: the last one was needed.
+    constexpr std::size_t singles = 16;
+    Schedule fitting;
+    std::size_t batch = 1;
+    for (std::size_t round = 1;; ++round) {
+        Schedule less = detail::without_idle(schedule, groups, batch);
+        const ByteCount needed = peak(less, groups, optimizer_states);
+        if (needed <= limit) {
+            if (batch == 1) { return less; }
+            fitting = static_cast<Schedule&&>(less);
+        } else if (less == schedule) {
+            if (fitting.size() > 0) { return fitting; }
             throw_invalid_argument(where, "memory_limit: ", limit.value, " bytes given, expected at least ",
                                    needed.value, ", which the step needs without any prefetching");
+        } else {
+            schedule = static_cast<Schedule&&>(less);
         }
-        schedule.insert(chosen->at, chosen->added);
-        if (chosen->left_out != detail::no_op) { schedule.erase(chosen->left_out); }
+        if (fitting.size() > 0) {
+            batch = std::max<std::size_t>(batch / 2, 1);
+        } else if (round >= singles) {
+            batch *= 2;
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -73,9 +74,12 @@ class Schedule {
     constexpr void erase(std::size_t number) { ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(number)); }
     /// Takes operation `from` out and puts it in front of what is then operation `to`.
     constexpr void move(std::size_t from, std::size_t to) {
-        const Op moved = ops_[from];
-        erase(from);
-        insert(to, moved);
+        const auto at = [&](std::size_t number) { return ops_.begin() + static_cast<std::ptrdiff_t>(number); };
+        if (to < from) {
+            std::rotate(at(to), at(from), at(from + 1));
+        } else {
+            std::rotate(at(from), at(from + 1), at(to + 1));
+        }
     }
     constexpr void set_lane(std::size_t number, Lane lane) noexcept { ops_[number].lane = lane; }
 

@@ -103,7 +103,7 @@ class StepSimulation {
         : schedule_(schedule),
           costs_(costs),
           plan_(plan_slots(schedule, groups)),
-          given_back_(filled(plan_.slots.size(), 0.0)) {
+          ended_(filled(schedule.size(), 0.0)) {
         if (costs.groups.size() != groups.size()) {
             throw_invalid_argument(where, "simulate: seconds of ", costs.groups.size(), " groups given, expected of ",
                                    groups.size());
@@ -168,18 +168,13 @@ class StepSimulation {
         return times;
     }
 
-    /// What `slot` has to wait for, and when it is given back.
+    /// What `slot` has to wait for: those before it, until the operations that gave them back had ended.
     constexpr double available(std::size_t slot, double at) const {
         if (slot == ScheduledSlot::none) { return at; }
         for (const std::size_t before : plan_.slots[slot].after) {
-            if (before != ScheduledSlot::none) { at = std::max(at, given_back_[before]); }
+            if (before != ScheduledSlot::none) { at = std::max(at, ended_[plan_.slots[before].end]); }
         }
         return at;
-    }
-    constexpr void give_back(std::size_t op, double at) {
-        for (std::size_t s = 0; s < plan_.slots.size(); ++s) {
-            if (plan_.slots[s].end == op) { given_back_[s] = at; }
-        }
     }
 
     constexpr OpTime compute(std::size_t i, const Op& op, StepTimes& times) {
@@ -210,7 +205,7 @@ class StepSimulation {
         times.compute += takes;
         if (op.act == Act::add) { group.added = now; }
         if (op.act == Act::update) { group.updated = now; }
-        give_back(i, now);
+        ended_[i] = now;
         return {begin, now};
     }
     constexpr OpTime communicate(std::size_t i, const Op& op, StepTimes& times) {
@@ -226,7 +221,7 @@ class StepSimulation {
         now = begin + takes;
         times.communication += takes;
         (op.act == Act::gather ? group.gathered : group.reduced) = now;
-        give_back(i, now);
+        ended_[i] = now;
         return {begin, now};
     }
     /// The partial sums travel in the reductions' lane, behind them, and the rank waits.
@@ -245,7 +240,7 @@ class StepSimulation {
     const Schedule& schedule_;
     const StepCosts& costs_;
     SlotPlan plan_;
-    std::vector<double> given_back_;
+    std::vector<double> ended_;  // when each operation did so last
     std::vector<Group> groups_;
     std::array<double, 3> free_{};
     double norm_ = 0;
@@ -256,7 +251,7 @@ class StepSimulation {
 
 /// A step of the schedule in steady state: computation as `costs` says of each group, communication as rings over the
 /// links of the time model, and between lanes the waits that the stores make. The host takes no time.
-/// Cost:    operations times slots; no rank is needed, works in constant expressions
+/// Cost:    three times the operations, and plan_slots; no rank is needed, works in constant expressions
 /// @throws  std::invalid_argument unless there are costs of every group
 /// Source:  for the collectives as communication_seconds
 constexpr StepTimes simulate(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,

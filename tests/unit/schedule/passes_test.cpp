@@ -26,6 +26,7 @@ using sk::Act;
 
 constexpr auto mesh = sk::DeviceMesh<4>{}.grid();
 using Groups = std::span<const sk::GroupDescription>;
+struct Rows : sk::Param<"rows", float, sk::dynamic, 16> {};
 
 /// f(name, groups) for every policy and model.
 template <class F>
@@ -231,6 +232,64 @@ TEST_CASE("keep_gathered takes what memory there is, the last blocks first") {
     const sk::Schedule all = sk::keep_gathered(plain, groups, sk::peak(plain, groups) + sk::ByteCount(3 * block));
     CHECK(count(all, Act::gather) == 5);
     CHECK(sk::keep_gathered(plain, groups, sk::ByteCount(1)) == plain);
+}
+
+TEST_CASE("keep_gathered leaves out as many gathers as one by one, where buffers of many sizes leave gaps") {
+    std::mt19937 random(3);
+    std::vector<sk::GroupDescription> groups;
+    for (int g = 0; g < 40; ++g) {
+        groups.push_back(sk::describe_group<sk::Params<Rows>, sk::FullShard>(
+            "rows", {sk::shape<Rows>(20 + random() % 200, 16)}, mesh));
+    }
+    const sk::Schedule plain = sk::layered_step(groups);
+    const auto least = sk::peak(plain, groups).value;
+    const auto most = sk::peak(sk::keep_gathered(plain, groups, sk::ByteCount(1U << 30U)), groups).value;
+    std::size_t gathers = 0;
+    std::size_t gathers_by_one = 0;
+    for (std::size_t part = 1; part < 16; ++part) {
+        CAPTURE(part);
+        const sk::ByteCount limit(least + (most - least) * part / 16);
+        const sk::Schedule kept = sk::keep_gathered(plain, groups, limit);
+        CHECK(sk::peak(kept, groups) <= limit);
+        // Tried one by one, those with the shortest pause first: the last groups of the forward pass.
+        sk::Schedule by_one = plain;
+        for (std::uint32_t g = 40; g-- > 0;) {
+            sk::Schedule less = by_one;
+            std::size_t at = less.size();
+            while (at-- > 0 && (less[at].act != Act::gather || less[at].group != g)) {}
+            if (g == 39 || at == 0) { continue; }  // its two passes share a window
+            less.erase(at);
+            if (sk::peak(less, groups) <= limit) { by_one = less; }
+        }
+        gathers += count(kept, Act::gather);
+        gathers_by_one += count(by_one, Act::gather);
+    }
+    // Where another one came first, others fit.
+    CHECK(gathers <= gathers_by_one + 8);
+}
+
+TEST_CASE("the most that is held in a stretch follows what is added and taken") {
+    std::mt19937 random(1);
+    for (const std::size_t operations : {1U, 2U, 7U, 64U, 100U}) {
+        std::vector<std::size_t> bytes(operations);
+        for (std::size_t& each : bytes) { each = 1000 + random() % 1000; }
+        sk::detail::HeldBytes held(bytes);
+        for (int round = 0; round < 200; ++round) {
+            const std::size_t begin = random() % operations;
+            const std::size_t end = begin + 1 + random() % (operations - begin);
+            CHECK(held.most(begin, end) == *std::max_element(bytes.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                             bytes.begin() + static_cast<std::ptrdiff_t>(end)));
+            const std::size_t change = random() % 20;
+            for (std::size_t i = begin; i < end; ++i) {
+                bytes[i] = round % 3 == 0 ? bytes[i] - change : bytes[i] + change;
+            }
+            if (round % 3 == 0) {
+                held.take(begin, end, change);
+            } else {
+                held.add(begin, end, change);
+            }
+        }
+    }
 }
 
 TEST_CASE("gather_after_update brings copies up to date in the order of the forward pass") {

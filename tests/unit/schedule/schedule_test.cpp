@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The value of a step: against orders, bytes and seconds that are written down here, never against the library's own.
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <random>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -357,6 +362,106 @@ TEST_CASE("buffers that exist at one time lie apart, and their addresses are the
         check(described::lopsided<sk::FullShard>(mesh));
         check(described::lopsided<sk::ShardGradOp>(mesh));
         check(described::single<sk::FullShard>(mesh));
+    }
+}
+
+TEST_CASE("a buffer lies at the lowest place where it is alone among larger ones and earlier ones of its size") {
+    using Slot = sk::detail::ScheduledSlot;
+    std::mt19937 random(7);
+    for (int round = 0; round < 400; ++round) {
+        // Sizes that repeat, or do not; lives that nest, follow each other, or both.
+        const std::size_t sizes = 1 + random() % 6;
+        const std::size_t longest = 1 + random() % 40;
+        std::vector<Slot> slots;
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < 60; ++i, at += 1 + random() % 3) {
+            slots.push_back({sk::detail::SlotUse::full_gradients, 0, at, at + random() % longest,
+                             300 * (1 + random() % sizes) + 1});
+        }
+        const sk::detail::SlotPlan plan = sk::detail::place_slots(slots);
+        REQUIRE(plan.slots.size() == slots.size());
+        const auto free_for = [&](std::size_t number, std::size_t offset) {
+            for (std::size_t o = 0; o < slots.size(); ++o) {
+                const Slot& other = plan.slots[o];
+                const Slot& slot = plan.slots[number];
+                const bool first = other.bytes > slot.bytes || (other.bytes == slot.bytes && o < number);
+                const bool beside = other.begin <= slot.end && slot.begin <= other.end;
+                const bool shared = other.offset < offset + slot.bytes && offset < other.offset + other.bytes;
+                if (first && beside && shared) { return false; }
+            }
+            return true;
+        };
+        std::size_t most = 0;
+        for (std::size_t s = 0; s < slots.size(); ++s) {
+            std::size_t lowest = 0;
+            while (!free_for(s, lowest)) { lowest += 256; }
+            CHECK(plan.slots[s].offset == lowest);
+            most = std::max(most, lowest + slots[s].bytes);
+        }
+        CHECK(plan.arena_bytes == most);
+    }
+}
+
+TEST_CASE("a buffer waits for the latest one in its bytes that each lane gave back, in this step or the one before") {
+    for (const std::size_t microbatches : {1U, 3U}) {
+        const auto check = [&](const auto& groups) {
+            const sk::Schedule step =
+                sk::prefetch(sk::layered_step(groups, {.microbatches = microbatches}), groups, 2);
+            const sk::detail::SlotPlan plan = sk::detail::plan_slots(step, groups);
+            for (const auto& slot : plan.slots) {
+                for (const std::size_t lane : {0U, 1U}) {
+                    // The end of the one that it waits for; of the step before, less a step.
+                    const auto ended = [&](const auto& other) {
+                        const auto end = static_cast<std::ptrdiff_t>(other.end);
+                        return other.end < slot.begin ? end : end - static_cast<std::ptrdiff_t>(step.size());
+                    };
+                    std::optional<std::ptrdiff_t> latest;
+                    for (const auto& other : plan.slots) {
+                        const bool of_lane = (other.use == sk::detail::SlotUse::full_parameters) == (lane == 0);
+                        const bool shared =
+                            slot.offset < other.offset + other.bytes && other.offset < slot.offset + slot.bytes;
+                        if (of_lane && shared && (!latest || ended(other) > *latest)) { latest = ended(other); }
+                    }
+                    REQUIRE((slot.after[lane] != sk::detail::ScheduledSlot::none) == latest.has_value());
+                    if (latest) { CHECK(ended(plan.slots[slot.after[lane]]) == *latest); }
+                }
+            }
+        };
+        check(described::transformer<sk::FullShard>(mesh));
+        check(described::lopsided<sk::FullShard>(mesh));
+        check(described::lopsided<sk::ShardGradOp>(mesh));
+    }
+}
+
+TEST_CASE("ten thousand windows are placed, kept gathered, limited, simulated and compared in seconds") {
+    for (const auto& [layers, microbatches] : {std::pair<std::size_t, std::size_t>{100, 50}, {4999, 1}}) {
+        std::vector<sk::GroupDescription> groups{full[0]};
+        for (std::size_t l = 0; l < layers; ++l) { groups.push_back(full[1]); }
+        groups.push_back(full[4]);
+        const sk::Schedule step = sk::layered_step(groups, {.microbatches = microbatches});
+        const auto uses =
+            std::count_if(step.ops().begin(), step.ops().end(), [](const sk::Op& op) { return op.act == Act::use; });
+        REQUIRE(uses >= 10'000);
+        const auto began = std::chrono::steady_clock::now();
+        CHECK(sk::arena_bytes(step, groups) == sk::ByteCount(2 * table));
+        // The blocks that fit beside one block and its gradients stay, those with the shortest pause.
+        const sk::ByteCount limit = sk::peak(step, groups) + sk::ByteCount(20 * block);
+        const sk::Schedule kept = sk::keep_gathered(step, groups, limit);
+        CHECK(sk::peak(kept, groups) <= limit);
+        const std::size_t fit = (2 * table + 20 * block) / block - 2;
+        CHECK(step.size() - kept.size() >= fit * microbatches);
+        CHECK(sk::check(kept, groups).empty());
+        const sk::Schedule ahead = sk::prefetch(kept, groups, 4);
+        CHECK(sk::peak(ahead, groups) > limit);
+        CHECK(sk::peak(sk::memory_limit(ahead, groups, limit), groups) <= limit);
+        const std::vector<sk::GroupSeconds> seconds(groups.size(), {1, 2, 0.1});
+        const sk::StepCosts costs{seconds, {sk::TimeModel::links({0, 1e5})}};
+        CHECK(sk::simulate(kept, groups, mesh, costs).exposed() <= sk::simulate(step, groups, mesh, costs).exposed());
+        const sk::ScheduleDiff changed = sk::diff(step, kept, groups);
+        CHECK(changed.changes.size() >= step.size() - kept.size());
+        if (microbatches == 1) { CHECK(changed.changes.size() == step.size() - kept.size()); }
+        // 0.4 s on one processor, without optimization three; the square of the windows took minutes.
+        CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(60));
     }
 }
 
