@@ -11,6 +11,7 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/plan/memory_plan.hpp>
 #include <shardkit/schedule/schedule.hpp>
+#include <shardkit/schedule/slot_plan.hpp>
 #include <shardkit/schedule/slots.hpp>
 
 namespace shardkit {

@@ -11,6 +11,7 @@
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
+#include <shardkit/schedule/slot_plan.hpp>
 #include <shardkit/schedule/slots.hpp>
 
 namespace shardkit {

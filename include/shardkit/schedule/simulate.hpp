@@ -14,6 +14,7 @@
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 #include <shardkit/schedule/schedule.hpp>
+#include <shardkit/schedule/slot_plan.hpp>
 #include <shardkit/schedule/slots.hpp>
 
 namespace shardkit {

@@ -12,6 +12,7 @@
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/schedule/check.hpp>
 #include <shardkit/schedule/schedule.hpp>
+#include <shardkit/schedule/slot_plan.hpp>
 #include <shardkit/schedule/slots.hpp>
 
 namespace shardkit::detail {

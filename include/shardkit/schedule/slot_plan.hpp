@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <shardkit/schedule/schedule.hpp>
+#include <shardkit/schedule/slots.hpp>
+
+namespace shardkit::detail {
+
+/// A step's leased buffers, placed in one arena so that those which exist at one time lie apart.
+struct SlotPlan {
+    std::vector<ScheduledSlot> slots;  ///< in the order in which they are taken, one an operation at most
+    std::size_t arena_bytes = 0;
+
+    /// The slot that operation `op` takes; `none` where it takes none.
+    constexpr std::size_t taken_by(std::size_t op, SlotUse use) const noexcept {
+        const auto found =
+            std::lower_bound(slots.begin(), slots.end(), op,
+                             [](const ScheduledSlot& slot, std::size_t at) { return slot.begin < at; });
+        const bool takes = found != slots.end() && found->begin == op && found->use == use;
+        return takes ? static_cast<std::size_t>(found - slots.begin()) : ScheduledSlot::none;
+    }
+};
+
+/// Places slots, the largest first, each at the lowest place where it is alone as long as it exists. Slots of one
+/// size are placed in the order of time, and what one scan from the bottom has found holds for the next one until a
+/// slot below begins or ends: where sizes repeat, most scans start where the one before ended. Cost:    slots times
+/// places in the arena at most; close to a sort of the slots where sizes repeat Source:  greedy by size, as in
+/// Pisarchyk and Lee, arXiv 2001.03288
+class SlotPlacement {
+  public:
+    constexpr explicit SlotPlacement(std::vector<ScheduledSlot>& slots)
+        : slots_(slots), next_(filled(slots.size(), none)) {}
+
+    /// @returns the bytes of the arena
+    constexpr std::size_t run() {
+        std::vector<std::size_t> order;
+        for (std::size_t i = 0; i < slots_.size(); ++i) { order.push_back(i); }
+        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+            return slots_[a].bytes != slots_[b].bytes ? slots_[a].bytes > slots_[b].bytes : a < b;
+        });
+        std::size_t arena_bytes = 0;
+        std::size_t size = 0;
+        for (const std::size_t number : order) {
+            ScheduledSlot& slot = slots_[number];
+            if (slot.bytes != size) {
+                size = slot.bytes;
+                scans_.clear();
+                for (Place& place : places_) { place.now = place.first; }
+            }
+            slot.offset = lowest(slot);
+            put(number);
+            arena_bytes = std::max(arena_bytes, slot.offset + slot.bytes);
+        }
+        return arena_bytes;
+    }
+
+  private:
+    static constexpr std::size_t none = ScheduledSlot::none;
+
+    /// Slots of one size at one offset: they follow each other in time.
+    struct Place {
+        std::size_t offset = 0;
+        std::size_t bytes = 0;
+        std::size_t first = none;
+        std::size_t last = none;
+        std::size_t now = none;  // the first that does not end before the slot which is placed begins
+    };
+    /// What a scan has found up to a place, and for which slots that holds.
+    struct Scan {
+        std::size_t offset = 0;         // behind all that exist beside the slot
+        std::size_t end_most = none;    // for slots that begin no later than this,
+        std::size_t end_least = 0;      // end no earlier than this
+        std::size_t end_before = none;  // and before this
+    };
+
+    constexpr std::size_t lowest(const ScheduledSlot& slot) {
+        while (!scans_.empty() && !holds(scans_.back(), slot)) { scans_.pop_back(); }
+        Scan scan = scans_.empty() ? Scan{} : scans_.back();
+        for (std::size_t p = scans_.size(); p < places_.size(); ++p) {
+            Place& place = places_[p];
+            if (place.offset >= scan.offset && place.offset - scan.offset >= slot.bytes) { break; }
+            while (place.now != none && slots_[place.now].end < slot.begin) { place.now = next_[place.now]; }
+            if (place.now != none) {
+                const ScheduledSlot& other = slots_[place.now];
+                scan.end_most = std::min(scan.end_most, other.end);
+                if (other.begin <= slot.end) {
+                    scan.end_least = std::max(scan.end_least, other.begin);
+                    const std::size_t behind =
+                        (place.offset + place.bytes + slot_alignment - 1) / slot_alignment * slot_alignment;
+                    scan.offset = std::max(scan.offset, behind);
+                } else {
+                    scan.end_before = std::min(scan.end_before, other.begin);
+                }
+            }
+            scans_.push_back(scan);
+        }
+        return scan.offset;
+    }
+    static constexpr bool holds(const Scan& scan, const ScheduledSlot& slot) noexcept {
+        return slot.begin <= scan.end_most && slot.end >= scan.end_least && slot.end < scan.end_before;
+    }
+    /// Behind all others of its place, in time.
+    constexpr void put(std::size_t number) {
+        const ScheduledSlot& slot = slots_[number];
+        auto place = std::lower_bound(places_.begin(), places_.end(), slot.offset,
+                                      [](const Place& a, std::size_t offset) { return a.offset < offset; });
+        while (place != places_.end() && place->offset == slot.offset && place->bytes != slot.bytes) { ++place; }
+        const auto p = static_cast<std::size_t>(place - places_.begin());
+        if (place == places_.end() || place->offset != slot.offset) {
+            places_.insert(place, {slot.offset, slot.bytes, number, number, number});
+        } else {
+            next_[place->last] = number;
+            place->last = number;
+            if (place->now == none) { place->now = number; }
+        }
+        while (scans_.size() > p) { scans_.pop_back(); }
+    }
+
+    std::vector<ScheduledSlot>& slots_;
+    std::vector<std::size_t> next_;  // of a slot's place, by slot
+    std::vector<Place> places_;      // by offset
+    std::vector<Scan> scans_;        // of the first places
+};
+
+/// Finds what a slot's bytes were before. Of the slots that one lane gives back the latest is enough: a lane's
+/// operations follow each other.
+/// Cost:    slots times the places that share bytes with theirs
+class SlotOrder {
+  public:
+    constexpr explicit SlotOrder(std::vector<ScheduledSlot>& slots) : slots_(slots) {
+        std::vector<std::size_t> by_place = numbers();
+        std::sort(by_place.begin(), by_place.end(), [&](std::size_t a, std::size_t b) {
+            return slots_[a].offset != slots_[b].offset ? slots_[a].offset < slots_[b].offset
+                                                        : slots_[a].bytes < slots_[b].bytes;
+        });
+        place_of_ = filled(slots_.size(), std::size_t{0});
+        for (const std::size_t number : by_place) {
+            const ScheduledSlot& slot = slots_[number];
+            if (places_.empty() || places_.back().offset != slot.offset || places_.back().bytes != slot.bytes) {
+                places_.push_back({slot.offset, slot.bytes});
+            }
+            place_of_[number] = places_.size() - 1;
+        }
+        for (std::size_t a = 0; a < places_.size(); ++a) {
+            shared_.push_back({a, a});
+            for (std::size_t b = a + 1;
+                 b < places_.size() && places_[b].offset < places_[a].offset + places_[a].bytes; ++b) {
+                shared_.push_back({a, b});
+                shared_.push_back({b, a});
+            }
+        }
+        std::sort(shared_.begin(), shared_.end());
+    }
+
+    constexpr void run() {
+        std::vector<std::size_t> by_end = numbers();
+        std::sort(by_end.begin(), by_end.end(), [&](std::size_t a, std::size_t b) { return later(b, a); });
+        for (const std::size_t number : by_end) { places_[place_of_[number]].in_all[lane(number)] = number; }
+        std::size_t ended = 0;
+        for (std::size_t number = 0; number < slots_.size(); ++number) {
+            for (; ended < by_end.size() && slots_[by_end[ended]].end < slots_[number].begin; ++ended) {
+                places_[place_of_[by_end[ended]]].in_step[lane(by_end[ended])] = by_end[ended];
+            }
+            find(number);
+        }
+    }
+
+  private:
+    static constexpr std::size_t none = ScheduledSlot::none;
+
+    struct Place {
+        std::size_t offset = 0;
+        std::size_t bytes = 0;
+        std::array<std::size_t, 2> in_step{none, none};  // the latest that has ended, by lane
+        std::array<std::size_t, 2> in_all{none, none};
+    };
+
+    constexpr std::vector<std::size_t> numbers() const {
+        std::vector<std::size_t> all;
+        for (std::size_t i = 0; i < slots_.size(); ++i) { all.push_back(i); }
+        return all;
+    }
+    constexpr std::size_t lane(std::size_t number) const noexcept {
+        return slots_[number].given_back_by_compute() ? 0 : 1;
+    }
+    constexpr bool later(std::size_t a, std::size_t b) const noexcept {
+        return slots_[a].end != slots_[b].end ? slots_[a].end > slots_[b].end : a > b;
+    }
+    constexpr void find(std::size_t number) {
+        std::array<std::size_t, 2> in_step{none, none};
+        std::array<std::size_t, 2> in_last_step{none, none};
+        const auto take = [&](std::size_t& latest, std::size_t other) {
+            if (other != none && (latest == none || later(other, latest))) { latest = other; }
+        };
+        const std::size_t place = place_of_[number];
+        for (auto each =
+                 std::lower_bound(shared_.begin(), shared_.end(), std::pair<std::size_t, std::size_t>(place, 0));
+             each != shared_.end() && each->first == place; ++each) {
+            for (const std::size_t lane : {0U, 1U}) {
+                take(in_step[lane], places_[each->second].in_step[lane]);
+                take(in_last_step[lane], places_[each->second].in_all[lane]);
+            }
+        }
+        for (const std::size_t lane : {0U, 1U}) {
+            slots_[number].after[lane] = in_step[lane] != none ? in_step[lane] : in_last_step[lane];
+        }
+    }
+
+    std::vector<ScheduledSlot>& slots_;
+    std::vector<Place> places_;  // by offset
+    std::vector<std::size_t> place_of_;
+    std::vector<std::pair<std::size_t, std::size_t>> shared_;  // places that share bytes, both ways
+};
+
+/// Where a schedule's leased buffers lie.
+constexpr SlotPlan place_slots(std::vector<ScheduledSlot> slots) {
+    SlotPlan plan{std::move(slots), 0};
+    plan.arena_bytes = SlotPlacement(plan.slots).run();
+    return plan;
+}
+/// And what each of them waits for.
+constexpr SlotPlan plan_slots(const Schedule& schedule, std::span<const GroupDescription> groups) {
+    SlotPlan plan = place_slots(slots_of(schedule, groups));
+    SlotOrder(plan.slots).run();
+    return plan;
+}
+
+}  // namespace shardkit::detail
