@@ -7,6 +7,7 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -30,6 +31,10 @@ constexpr Call gather_call(std::size_t k, std::size_t ranks, CallSite site) noex
         site.where,
         site.subject};
 }
+template <class C>
+constexpr Moved gathered(const C& comm, const Call& call) {
+    return gather_moved(call.payload, comm.size(), {}, host_spread(comm));
+}
 }  // namespace detail
 
 /// Gathers every rank's shard into `full`, in rank order.
@@ -47,8 +52,9 @@ void all_gather(const C& comm, std::span<const T> shard, std::span<T> full, type
     }
     const Call call = detail::gather_call<T>(shard.size(), comm.size(), site);
     if (!detail::begin(comm, call, shard.data(), full.data())) { return; }
-    comm.all_gather(shard, full, stream, call);
-    detail::end(comm, call, shard.data(), full.data(), (comm.size() - 1) * shard.size_bytes());
+    const Moved moved = detail::moved_by([&] { return comm.all_gather(shard, full, stream, call); },
+                                         [&] { return detail::gathered(comm, call); });
+    detail::end(comm, call, shard.data(), full.data(), moved);
 }
 
 /// The same where rank r's shard already lies at its place in `full`; over one rank there is nothing to do.
@@ -65,8 +71,9 @@ void all_gather_in_place(const C& comm, std::span<T> full, typename C::Stream st
     const std::size_t k = full.size() / comm.size();
     const Call call = detail::gather_call<T>(k, comm.size(), site);
     if (!detail::begin(comm, call, nullptr, full.data())) { return; }
-    comm.all_gather_in_place(full, stream, call);
-    detail::end(comm, call, nullptr, full.data(), (comm.size() - 1) * k * sizeof(T));
+    const Moved moved = detail::moved_by([&] { return comm.all_gather_in_place(full, stream, call); },
+                                         [&] { return detail::gathered(comm, call); });
+    detail::end(comm, call, nullptr, full.data(), moved);
 }
 
 }  // namespace shardkit

@@ -7,6 +7,7 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -37,7 +38,8 @@ void all_to_all(const C& comm, std::span<const T> sent, std::span<T> received, t
                     where};
     if (!detail::begin(comm, call, sent.data(), received.data())) { return; }
     comm.all_to_all(sent, received, stream, call);
-    detail::end(comm, call, sent.data(), received.data(), (comm.size() - 1) * (sent.size_bytes() / comm.size()));
+    detail::end(comm, call, sent.data(), received.data(),
+                detail::gather_moved(sent.size_bytes(), comm.size(), {}, detail::host_spread(comm)));
 }
 
 }  // namespace shardkit

@@ -7,6 +7,7 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -34,8 +35,9 @@ void broadcast(const C& comm, std::span<T> values, std::size_t root, typename C:
                     values.size_bytes(),
                     where};
     if (!detail::begin(comm, call, nullptr, values.data())) { return; }
-    comm.broadcast(values, root, stream, call);
-    detail::end(comm, call, nullptr, values.data(), comm.rank() == root ? 0 : values.size_bytes());
+    const Moved moved = detail::moved_by([&] { return comm.broadcast(values, root, stream, call); },
+                                         [&] { return detail::message_moved(comm, root, values.size_bytes()); });
+    detail::end(comm, call, nullptr, values.data(), moved);
 }
 
 }  // namespace shardkit

@@ -8,14 +8,25 @@
 
 namespace shardkit::detail {
 
+/// bytes * part / whole, rounded down.
+constexpr std::uint64_t part_of(std::uint64_t bytes, std::uint64_t part, std::uint64_t whole) noexcept {
+    return bytes / whole * part + bytes % whole * part / whole;
+}
 /// Bytes that a ring or a direct exchange moves per rank: each of n ranks receives all but its own part.
 constexpr std::uint64_t part_from_peers(std::uint64_t bytes, std::uint64_t ranks) noexcept {
-    return bytes / ranks * (ranks - 1) + bytes % ranks * (ranks - 1) / ranks;
+    return part_of(bytes, ranks - 1, ranks);
 }
 
 }  // namespace shardkit::detail
 
 namespace shardkit {
+
+/// How what every rank is to have comes to the ranks of other hosts.
+enum class Crossing : std::uint8_t {
+    to_ranks,  ///< to each of them
+    to_hosts,  ///< once to each host, whose other ranks read it there
+    ring       ///< from neighbour to neighbour of a ring that goes through one host after the other
+};
 
 /// What the planner must know of an engine: where it moves or keeps more bytes than the verbs themselves say.
 /// An engine states its own as a member `traits`; the default is an engine that adds in place.
@@ -24,6 +35,11 @@ struct EngineTraits {
     bool sums_travel_widened = false;
     /// An all_reduce is gathered by every rank, who all add it, up to so many bytes of addends of each rank.
     std::size_t gathered_all_reduce_addends = 0;
+    /// Between hosts: what is gathered, where a rank's part is of more than `small_gather` bytes; and the addends, on
+    /// a ring, and results of sums. Addends go to the rank that adds them, but for a ring.
+    Crossing gathers = Crossing::to_ranks;
+    Crossing sums = Crossing::to_ranks;
+    std::size_t small_gather = 0;
 
     constexpr bool gathers_all_reduce(std::size_t addends) const noexcept {
         return addends <= gathered_all_reduce_addends;
@@ -40,14 +56,6 @@ constexpr EngineTraits engine_traits() noexcept {
     } else {
         return {};
     }
-}
-
-/// Bytes that an all-reduce of `addends` bytes into `result` bytes moves per rank, the mean over ranks: reduced by
-/// parts that are then gathered, or, where it is small and the engine does that, gathered by everybody.
-constexpr std::uint64_t all_reduce_moved(std::uint64_t addends, std::uint64_t result, std::uint64_t ranks,
-                                         const EngineTraits& engine = {}) noexcept {
-    if (engine.gathers_all_reduce(addends)) { return addends * (ranks - 1); }
-    return part_from_peers(addends, ranks) + part_from_peers(result, ranks);
 }
 
 /// Messages that follow each other in a ring of `ranks`: an all-reduce is a reduce-scatter and an all-gather.

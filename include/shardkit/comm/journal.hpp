@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <shardkit/comm/call.hpp>
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -98,8 +99,9 @@ class Journal {
         entry.call = call;
     }
     /// Counts a call that the engine has taken.
-    void end(const CommunicatorLabel& label, const Call& call, std::size_t moved) noexcept {
-        traffic_.record(label.first_row, call.signature.verb, ByteCount(call.payload), ByteCount(moved));
+    void end(const CommunicatorLabel& label, const Call& call, const Moved& moved) noexcept {
+        traffic_.record(label.first_row, call.signature.verb, ByteCount(call.payload), ByteCount(moved.bytes),
+                        ByteCount(moved.between_hosts));
     }
 
     /// The last calls over groups of more than one rank, at most `recent`, the oldest first.
@@ -173,10 +175,10 @@ template <class C>
     }
     return true;
 }
-/// The engine has taken the call; `moved`: the bytes that go between this rank and its peers.
+/// The engine has taken the call.
 template <class C>
 [[gnu::always_inline]] inline void end(const C& comm, const Call& call, const void* input, void* output,
-                                       std::size_t moved) {
+                                       const Moved& moved) {
     if constexpr (KeepsJournal<C>) {
         const CommunicatorLabel& label = comm.label();
         if (comm.size() > 1) { label.journal.end(label, call, moved); }

@@ -7,6 +7,7 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
 
@@ -48,7 +49,7 @@ void send(const C& comm, std::span<const T> values, std::size_t to, typename C::
     const Call call = detail::message_call<T>(Verb::send, values.size(), where);
     if (!detail::begin(comm, call, values.data(), nullptr)) { return; }
     comm.send(values, to, stream, call);
-    detail::end(comm, call, values.data(), nullptr, to == comm.rank() ? 0 : values.size_bytes());
+    detail::end(comm, call, values.data(), nullptr, detail::message_moved(comm, to, values.size_bytes()));
 }
 
 /// Receives what rank `from` sends, with the sender's element type and count. Order and errors as of `send`.
@@ -59,7 +60,7 @@ void receive(const C& comm, std::span<T> values, std::size_t from, typename C::S
     const Call call = detail::message_call<T>(Verb::receive, values.size(), where);
     if (!detail::begin(comm, call, nullptr, values.data())) { return; }
     comm.receive(values, from, stream, call);
-    detail::end(comm, call, nullptr, values.data(), from == comm.rank() ? 0 : values.size_bytes());
+    detail::end(comm, call, nullptr, values.data(), detail::message_moved(comm, from, values.size_bytes()));
 }
 
 /// Sends to one rank and receives from another, the same or itself at once, so that a ring of ranks cannot block.
@@ -72,12 +73,11 @@ void send_receive(const C& comm, std::span<const T> sent, std::size_t to, std::s
     detail::check_peer(comm, "send_receive", from, where);
     const Call sends = detail::message_call<T>(Verb::send, sent.size(), where);
     const Call receives = detail::message_call<T>(Verb::receive, received.size(), where);
-    const auto moved = [&](std::size_t peer, std::size_t bytes) { return peer == comm.rank() ? 0 : bytes; };
     if (!detail::begin(comm, receives, nullptr, received.data())) { return; }
     if (!detail::begin(comm, sends, sent.data(), nullptr)) { return; }
     comm.send_receive(sent, to, received, from, stream, sends);
-    detail::end(comm, sends, sent.data(), nullptr, moved(to, sent.size_bytes()));
-    detail::end(comm, receives, nullptr, received.data(), moved(from, received.size_bytes()));
+    detail::end(comm, sends, sent.data(), nullptr, detail::message_moved(comm, to, sent.size_bytes()));
+    detail::end(comm, receives, nullptr, received.data(), detail::message_moved(comm, from, received.size_bytes()));
 }
 
 }  // namespace shardkit

@@ -8,6 +8,7 @@
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/core/error.hpp>
 
 namespace shardkit {
@@ -29,7 +30,8 @@ C split(const C& comm, std::size_t color, std::size_t key, std::string_view axes
         if (comm.size() > 1) {
             comm.label().journal.begin(comm.label(), call);
             C made = comm.split(color, key, axes, call);
-            comm.label().journal.end(comm.label(), call, (comm.size() - 1) * wish);
+            comm.label().journal.end(comm.label(), call,
+                                     detail::gather_moved(call.payload, comm.size(), {}, detail::host_spread(comm)));
             return made;
         }
     }

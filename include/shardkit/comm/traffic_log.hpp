@@ -25,8 +25,9 @@ class TrafficLog {
         Verb verb{};
         std::string axes;
         std::uint64_t calls = 0;
-        ByteCount payload;  ///< bytes of the whole buffer, summed over calls
-        ByteCount moved;    ///< bytes that this rank read from or wrote to its peers
+        ByteCount payload;        ///< bytes of the whole buffer, summed over calls
+        ByteCount moved;          ///< bytes that this rank read from or wrote to its peers
+        ByteCount between_hosts;  ///< of those moved, bytes from or to ranks of other hosts, if the engine KnowsHosts
     };
 
     /// Makes room for one communicator, so that `record` never allocates. Returns the first index of its rows.
@@ -36,16 +37,18 @@ class TrafficLog {
         }
         const std::size_t first = rows_.size();
         for (std::size_t v = 0; v < detail::verb_count; ++v) {
-            rows_.push_back({static_cast<Verb>(v), std::string(axes), 0, {}, {}});
+            rows_.push_back({static_cast<Verb>(v), std::string(axes), 0, {}, {}, {}});
         }
         return first;
     }
 
-    void record(std::size_t first_row, Verb verb, ByteCount payload, ByteCount moved) noexcept {
+    void record(std::size_t first_row, Verb verb, ByteCount payload, ByteCount moved,
+                ByteCount between_hosts = {}) noexcept {
         Entry& row = rows_[first_row + static_cast<std::size_t>(verb)];
         ++row.calls;
         row.payload += payload;
         row.moved += moved;
+        row.between_hosts += between_hosts;
     }
 
     /// Every row, unused ones too: the same list on every rank that has made the same communicators.
@@ -63,12 +66,13 @@ class TrafficLog {
 
     /// Sum over all axes.
     Entry total(Verb verb) const {
-        Entry all{verb, "all", 0, {}, {}};
+        Entry all{verb, "all", 0, {}, {}, {}};
         for (const Entry& row : rows_) {
             if (row.verb != verb) { continue; }
             all.calls += row.calls;
             all.payload += row.payload;
             all.moved += row.moved;
+            all.between_hosts += row.between_hosts;
         }
         return all;
     }
@@ -77,7 +81,7 @@ class TrafficLog {
     void clear() noexcept {
         for (Entry& row : rows_) {
             row.calls = 0;
-            row.payload = row.moved = ByteCount{};
+            row.payload = row.moved = row.between_hosts = ByteCount{};
         }
     }
 
@@ -85,15 +89,32 @@ class TrafficLog {
     std::vector<Entry> rows_;
 };
 
-/// What a rank has communicated as a text table: verb, axes, calls, bytes moved.
+namespace detail {
+/// A line of a table of traffic; `hosts`: the table tells bytes between hosts.
+inline std::string traffic_line(Verb verb, const std::string& axes, std::uint64_t calls, ByteCount moved,
+                                ByteCount between_hosts, bool hosts) {
+    std::array<char, 160> line{};
+    std::snprintf(line.data(), line.size(), "  %-15.*s %-18s %6llu calls %14s", static_cast<int>(name(verb).size()),
+                  name(verb).data(), axes.c_str(), static_cast<unsigned long long>(calls),
+                  human_bytes(moved).c_str());
+    std::string text = line.data();
+    if (hosts) {
+        std::snprintf(line.data(), line.size(), " %14s between hosts", human_bytes(between_hosts).c_str());
+        text += line.data();
+    }
+    return text + '\n';
+}
+}  // namespace detail
+
+/// What a rank has communicated as a text table: verb, axes, calls, bytes moved, and where there are any, how many of
+/// these went between hosts.
 inline std::string traffic_table(const TrafficLog& log) {
     std::string table;
-    for (const TrafficLog::Entry& row : log.entries()) {
-        std::array<char, 120> line{};
-        std::snprintf(line.data(), line.size(), "  %-15.*s %-18s %6llu calls %14s\n",
-                      static_cast<int>(name(row.verb).size()), name(row.verb).data(), row.axes.c_str(),
-                      static_cast<unsigned long long>(row.calls), detail::human_bytes(row.moved).c_str());
-        table += line.data();
+    bool hosts = false;
+    const std::vector<TrafficLog::Entry> entries = log.entries();
+    for (const TrafficLog::Entry& row : entries) { hosts = hosts || row.between_hosts.value > 0; }
+    for (const TrafficLog::Entry& row : entries) {
+        table += detail::traffic_line(row.verb, row.axes, row.calls, row.moved, row.between_hosts, hosts);
     }
     return table.empty() ? "  (nothing)\n" : table;
 }

@@ -27,6 +27,7 @@ struct PlanOptions {
     std::size_t optimizer_states = 2;        ///< AdamW 2, Lion and SGD with momentum 1, plain SGD 0
     std::size_t windows_per_microbatch = 2;  ///< one in forward, one in backward
     std::size_t norms_per_step = 1;          ///< global_norm calls
+    std::size_t ranks_per_host = 0;          ///< ranks 0 .. k - 1 on the first host, and so on; 0: all on one host
     EngineTraits engine{};                   ///< Engine::traits; a plan of groups that exist takes their engine's
 };
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/plan/memory_plan.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 #include <shardkit/step/groups.hpp>
@@ -36,7 +37,8 @@ std::vector<GroupDescription> describe_groups(const Groups<T...>& model) {
     return groups;
 }
 
-/// The plan of a model that exists.
+/// The plan of a model that exists. Where `ranks_per_host` is not said and the engine KnowsHosts, ranks lie on its
+/// hosts, if they do so in their order.
 template <class... T>
 Plan plan(const Groups<T...>& model, PlanOptions options = {}) {
     const std::vector<GroupDescription> groups = describe_groups(model);
@@ -44,6 +46,9 @@ Plan plan(const Groups<T...>& model, PlanOptions options = {}) {
     model.for_each([&](auto& layer) {
         mesh = &layer.context().grid();
         options.engine = detail::engine_traits<typename std::remove_cvref_t<decltype(layer)>::Engine>();
+        if (options.ranks_per_host == 0) {
+            options.ranks_per_host = shardkit::ranks_per_host(layer.context().world());
+        }
     });
     if (mesh == nullptr) { return {}; }
     return plan(std::span<const GroupDescription>(groups.data(), groups.size()), *mesh, options);

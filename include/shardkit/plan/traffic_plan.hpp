@@ -5,62 +5,29 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/moved.hpp>
+#include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/counts.hpp>
-#include <shardkit/core/human_bytes.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/shard_range.hpp>
-#include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/plan/group_description.hpp>
+#include <shardkit/plan/planned_axes.hpp>
 
 namespace shardkit {
-
-/// Which ranks a planned collective joins: axes as `named_axes` names them, which is how a rank's traffic log does.
-struct PlannedAxes {
-    AxisNames names;
-    std::size_t shard_group = 0;  ///< where the names are of a split dp: the extent of dp_shard
-
-    /// Axes of the mesh itself: PlannedAxes::of(mesh, Axes<Tp>{}).
-    static constexpr PlannedAxes of(const AxisGrid& mesh, const AxisNames& axes) {
-        return {named_axes(mesh, axes), 0};
-    }
-    /// Those of a group's communicator.
-    static constexpr PlannedAxes of(detail::Over over, const PolicyValues& policy, const AxisGrid& split) {
-        const AxisNames names = named_axes(split, detail::axes_of(over, policy));
-        const bool halved = names.contains(DpReplicate::name) || names.contains(DpShard::name);
-        return {names, halved ? policy.shard_group : 0};
-    }
-    /// Every rank: the global norm.
-    static constexpr PlannedAxes world() {
-        PlannedAxes all;
-        all.names.add("world");
-        return all;
-    }
-    constexpr bool is_world() const noexcept { return names.contains("world"); }
-    std::string label() const { return joined(names); }
-
-    /// The ranks that meet this one.
-    constexpr RankGroup group(const AxisGrid& mesh, std::size_t rank) const {
-        if (shard_group == 0) { return mesh.group(names.span(), rank); }
-        const AxisGrid split = mesh.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name);
-        return split.group(names.span(), rank);
-    }
-
-    friend constexpr bool operator==(const PlannedAxes&, const PlannedAxes&) noexcept = default;
-};
 
 /// Collectives of one verb over one set of axes in one training step, on one rank.
 struct PlannedTraffic {
     std::uint64_t calls = 0;
-    ByteCount payload;  ///< bytes of the whole buffers
-    ByteCount moved;    ///< bytes between this rank and its peers, the mean over ranks
+    ByteCount payload;        ///< bytes of the whole buffers
+    ByteCount moved;          ///< bytes between this rank and its peers, the mean over ranks
+    ByteCount between_hosts;  ///< of those moved, bytes from or to ranks of other hosts, the mean over ranks
 
     friend constexpr bool operator==(const PlannedTraffic&, const PlannedTraffic&) noexcept = default;
 };
@@ -95,21 +62,23 @@ class TrafficPlan {
             all.calls += row.traffic.calls;
             all.payload += row.traffic.payload;
             all.moved += row.traffic.moved;
+            all.between_hosts += row.traffic.between_hosts;
         }
         return all;
     }
     /// @throws std::length_error when there are too many sets of axes
     constexpr void add(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t payload,
-                       std::uint64_t moved) {
-        add_all(verb, axes, calls, calls * payload, calls * moved);
+                       const Moved& moved) {
+        add_all(verb, axes, calls, calls * payload, {calls * moved.bytes, calls * moved.between_hosts});
     }
     /// Calls that not every rank makes: the mean over the ranks, of all of them together, rounded.
-    constexpr void add_mean(Verb verb, const PlannedAxes& axes, double calls, double payload, double moved) {
+    constexpr void add_mean(Verb verb, const PlannedAxes& axes, double calls, double payload, double moved,
+                            double between_hosts = 0) {
         const auto rounded = [](double exact) {
             const auto down = static_cast<std::uint64_t>(exact);
             return exact - static_cast<double>(down) < 0.5 ? down : down + 1;
         };
-        add_all(verb, axes, rounded(calls), rounded(payload), rounded(moved));
+        add_all(verb, axes, rounded(calls), rounded(payload), {rounded(moved), rounded(between_hosts)});
     }
     friend constexpr bool operator==(const TrafficPlan& a, const TrafficPlan& b) noexcept {
         return std::equal(a.rows().begin(), a.rows().end(), b.rows().begin(), b.rows().end());
@@ -121,12 +90,13 @@ class TrafficPlan {
 
   private:
     constexpr void add_all(Verb verb, const PlannedAxes& axes, std::uint64_t calls, std::uint64_t payload,
-                           std::uint64_t moved) {
+                           const Moved& moved) {
         if (calls == 0 && payload == 0) { return; }
         PlannedTraffic& traffic = row(verb, axes).traffic;
         traffic.calls += calls;
         traffic.payload += ByteCount(payload);
-        traffic.moved += ByteCount(moved);
+        traffic.moved += ByteCount(moved.bytes);
+        traffic.between_hosts += ByteCount(moved.between_hosts);
     }
     constexpr PlannedRow& row(Verb verb, const PlannedAxes& axes) {
         for (std::size_t i = 0; i < count_; ++i) {
@@ -149,17 +119,19 @@ struct GroupAxes {
     AxisNames shard_axes;
     std::array<PlannedAxes, all_over.size()> axes{};
     std::array<std::size_t, all_over.size()> ranks{};
+    std::array<HostSpread, all_over.size()> hosts{};
 
     constexpr bool are_of(const PolicyValues& policy) const noexcept {
         return shard_group == policy.shard_group && shard_axes == policy.shard_axes;
     }
-    static constexpr GroupAxes of(const GroupDescription& g, const AxisGrid& mesh) {
+    static constexpr GroupAxes of(const GroupDescription& g, const AxisGrid& mesh, std::size_t ranks_per_host = 0) {
         const AxisGrid split = split_mesh(mesh, g.policy, g.path, SourceLocation::current());
-        GroupAxes made{g.policy.shard_group, g.policy.shard_axes, {}, {}};
+        GroupAxes made{g.policy.shard_group, g.policy.shard_axes, {}, {}, {}};
         for (const Over over : all_over) {
             const auto i = static_cast<std::size_t>(over);
             made.axes[i] = PlannedAxes::of(over, g.policy, split);
             made.ranks[i] = ranks_over(over, g.policy, split);
+            made.hosts[i] = host_spread(made.axes[i], mesh, ranks_per_host);
         }
         return made;
     }
@@ -188,9 +160,10 @@ struct TpSums {
     double calls = 0;
     double payload = 0;
     double moved = 0;
+    double between_hosts = 0;
 };
 constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const PlacementTable& table,
-                           const CollectiveRow& row, std::size_t ranks, std::uint64_t calls,
+                           const CollectiveRow& row, std::size_t ranks, const HostSpread& hosts, std::uint64_t calls,
                            const EngineTraits& engine) {
     const std::size_t holders = table.reduced == Extent::shard ? g.shards : 1;
     const std::size_t each = g.sizes.of(table.find(row.target)->element);
@@ -202,29 +175,32 @@ constexpr void add_tp_sums(TpSums& sums, const GroupDescription& g, const Placem
         const auto share = static_cast<double>(calls) / static_cast<double>(holders);
         sums.calls += share;
         sums.payload += share * static_cast<double>(bytes);
-        sums.moved += share * static_cast<double>(all_reduce_moved(bytes, bytes, ranks, engine));
+        const Moved moved = all_reduce_moved(bytes, bytes, ranks, engine, hosts);
+        sums.moved += share * static_cast<double>(moved.bytes);
+        sums.between_hosts += share * static_cast<double>(moved.between_hosts);
     }
 }
 
-/// Bytes that one call of a row moves between a rank and its peers, over more than one rank. `numel`: elements of the
-/// row's larger buffer, or, of what is summed over tp, of the rank's part.
-constexpr std::uint64_t bytes_moved(const GroupDescription& g, const PlacementTable& table, const CollectiveRow& row,
-                                    std::size_t numel, std::size_t ranks, const EngineTraits& engine) {
+/// What one call of a row moves between a rank and its peers, over more than one rank. `numel`: elements of the row's
+/// larger buffer, or, of what is summed over tp, of the rank's part.
+constexpr Moved moved_by_row(const GroupDescription& g, const PlacementTable& table, const CollectiveRow& row,
+                             std::size_t numel, std::size_t ranks, const EngineTraits& engine,
+                             const HostSpread& hosts = {}) {
     const std::size_t source = g.sizes.of(table.find(row.source)->element);
     const std::size_t target = g.sizes.of(table.find(row.target)->element);
     const std::uint64_t addends = numel * (engine.sums_travel_widened ? std::max(source, target) : source);
-    return row.verb == Verb::all_reduce
-               ? all_reduce_moved(addends, numel * target, ranks, engine)
-               : part_from_peers(row.verb == Verb::all_gather ? numel * source : addends, ranks);
+    if (row.verb == Verb::all_reduce) { return all_reduce_moved(addends, numel * target, ranks, engine, hosts); }
+    return row.verb == Verb::all_gather ? gather_moved(numel * source, ranks, engine, hosts)
+                                        : scatter_moved(addends, ranks, engine, hosts);
 }
 
 /// Adds a row's calls to a plan, over more than one rank.
 constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const PlacementTable& table,
-                       const CollectiveRow& row, const PlannedAxes& axes, std::size_t ranks, std::uint64_t calls,
-                       const EngineTraits& engine) {
+                       const CollectiveRow& row, const PlannedAxes& axes, std::size_t ranks, const HostSpread& hosts,
+                       std::uint64_t calls, const EngineTraits& engine) {
     const std::size_t numel = g.numel_of(row.extent);
     plan.add(row.verb, axes, calls, numel * g.sizes.of(table.find(row.source)->element),
-             bytes_moved(g, table, row, numel, ranks, engine));
+             moved_by_row(g, table, row, numel, ranks, engine, hosts));
 }
 
 /// Of a step that makes calls(row, group's number) calls of each row.
@@ -237,26 +213,30 @@ constexpr TrafficPlan traffic_of(std::span<const GroupDescription> groups, const
     GroupAxes group_axes;
     for (std::size_t number = 0; number < groups.size(); ++number) {
         const GroupDescription& g = groups[number];
-        if (!group_axes.are_of(g.policy)) { group_axes = GroupAxes::of(g, mesh); }
+        if (!group_axes.are_of(g.policy)) { group_axes = GroupAxes::of(g, mesh, options.ranks_per_host); }
         const PlacementTable table = g.table();
         for (const CollectiveRow& row : table.collectives()) {
-            const std::size_t ranks = group_axes.ranks[static_cast<std::size_t>(row.over)];
+            const auto over = static_cast<std::size_t>(row.over);
+            const std::size_t ranks = group_axes.ranks[over];
             if (ranks == 1) { continue; }
-            const PlannedAxes& axes = group_axes.axes[static_cast<std::size_t>(row.over)];
+            const PlannedAxes& axes = group_axes.axes[over];
+            const HostSpread& hosts = group_axes.hosts[over];
             if (row.extent == Extent::tp_sum) {
                 tp_sums.axes = axes;
-                add_tp_sums(tp_sums, g, table, row, ranks, calls(row, number), options.engine);
+                add_tp_sums(tp_sums, g, table, row, ranks, hosts, calls(row, number), options.engine);
             } else {
-                add_row(plan, g, table, row, axes, ranks, calls(row, number), options.engine);
+                add_row(plan, g, table, row, axes, ranks, hosts, calls(row, number), options.engine);
             }
         }
         most_shards = std::max(most_shards, g.shards);
     }
-    plan.add_mean(Verb::all_reduce, tp_sums.axes, tp_sums.calls, tp_sums.payload, tp_sums.moved);
+    plan.add_mean(Verb::all_reduce, tp_sums.axes, tp_sums.calls, tp_sums.payload, tp_sums.moved,
+                  tp_sums.between_hosts);
     if (mesh.size() > 1 && options.norms_per_step > 0) {
         const std::uint64_t bytes = 2 * most_shards * sizeof(double);
         plan.add(Verb::all_reduce, PlannedAxes::world(), options.norms_per_step, bytes,
-                 all_reduce_moved(bytes, bytes, mesh.size(), options.engine));
+                 all_reduce_moved(bytes, bytes, mesh.size(), options.engine,
+                                  host_spread(PlannedAxes::world(), mesh, options.ranks_per_host)));
     }
     return plan;
 }
@@ -274,17 +254,17 @@ constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, con
     });
 }
 
-/// The collectives of one step as a text table: verb, axes as the log names them, calls, bytes moved per rank.
+/// The collectives of one step as a text table: verb, axes as the log names them, calls, bytes moved per rank, and
+/// where there are any, how many of these go between hosts.
 inline std::string traffic_table(const TrafficPlan& plan) {
     std::string table;
+    bool hosts = false;
+    for (const PlannedRow& row : plan.rows()) { hosts = hosts || row.traffic.between_hosts.value > 0; }
     for (const Verb verb : TrafficPlan::verbs) {
         for (const auto& [of, axes, traffic] : plan.rows()) {
             if (of != verb) { continue; }
-            std::array<char, 120> line{};
-            std::snprintf(line.data(), line.size(), "  %-15.*s %-18s %6llu calls %14s\n",
-                          static_cast<int>(name(verb).size()), name(verb).data(), axes.label().c_str(),
-                          static_cast<unsigned long long>(traffic.calls), detail::human_bytes(traffic.moved).c_str());
-            table += line.data();
+            table +=
+                detail::traffic_line(verb, axes.label(), traffic.calls, traffic.moved, traffic.between_hosts, hosts);
         }
     }
     return table.empty() ? "  (nothing: every group has one rank)\n" : table;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/plan/time_model.hpp>
@@ -72,7 +73,7 @@ struct CommunicationSeconds {
             if (axes.ranks[over] == 1) { continue; }
             const std::size_t numel =
                 row.extent == Extent::tp_sum ? largest_tp_part(group, table) : group.numel_of(row.extent);
-            const std::uint64_t moved = bytes_moved(group, table, row, numel, axes.ranks[over], costs.engine);
+            const std::uint64_t moved = moved_by_row(group, table, row, numel, axes.ranks[over], costs.engine).bytes;
             const double seconds =
                 costs.links.link(row.verb, spans_nodes(axes.axes[over], mesh, costs.links.ranks_per_node))
                     .seconds(ring_messages(row.verb, axes.ranks[over]), static_cast<double>(moved));
@@ -119,10 +120,11 @@ class StepSimulation {
         }
         if (mesh.size() > 1) {
             const std::uint64_t bytes = 2 * most_shards * sizeof(double);
-            norm_ = costs.links
-                        .link(Verb::all_reduce, spans_nodes(PlannedAxes::world(), mesh, costs.links.ranks_per_node))
-                        .seconds(ring_messages(Verb::all_reduce, mesh.size()),
-                                 static_cast<double>(all_reduce_moved(bytes, bytes, mesh.size(), costs.engine)));
+            norm_ =
+                costs.links
+                    .link(Verb::all_reduce, spans_nodes(PlannedAxes::world(), mesh, costs.links.ranks_per_node))
+                    .seconds(ring_messages(Verb::all_reduce, mesh.size()),
+                             static_cast<double>(all_reduce_moved(bytes, bytes, mesh.size(), costs.engine).bytes));
         }
     }
 

@@ -118,6 +118,87 @@ TEST_CASE("traffic per step is the closed form of each policy") {
     }
 }
 
+namespace {
+
+constexpr sk::EngineTraits reads_within_hosts{.gathers = sk::Crossing::to_hosts, .sums = sk::Crossing::to_hosts};
+constexpr sk::EngineTraits ring{.gathers = sk::Crossing::ring, .sums = sk::Crossing::ring};
+
+/// Bytes between hosts of a group of 2^20 bf16 elements, whose gradients are summed in fp32, on 8 ranks; norms left
+/// out.
+template <class Policy>
+std::uint64_t between_hosts(const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>& mesh,
+                            std::size_t ranks_per_host, const sk::EngineTraits& engine, Policy policy = {}) {
+    using W = Weight<sk::bf16>;
+    const auto grid = mesh.grid();
+    const std::array group{sk::describe_group<W, Policy, sk::Precision<sk::bf16, float>>(
+        "model", sk::Shapes<sk::Params<W>>{sk::shape<W>(1U << 20U)}, grid, policy)};
+    const sk::TrafficPlan plan =
+        sk::plan_traffic(group, grid, {.norms_per_step = 0, .ranks_per_host = ranks_per_host, .engine = engine});
+    std::uint64_t sum = 0;
+    for (const sk::Verb verb : sk::TrafficPlan::verbs) {
+        CHECK(plan.total(verb).between_hosts <= plan.total(verb).moved);
+        sum += plan.total(verb).between_hosts.value;
+    }
+    return sum;
+}
+
+}  // namespace
+
+TEST_CASE("bytes between hosts per step, by hand: 8 ranks on hosts of 4, 2 and 1") {
+    constexpr std::uint64_t gather = 2U << 20U;  // bytes of the gathered buffer
+    constexpr std::uint64_t reduce = 4U << 20U;
+    const sk::DeviceMesh dp8{std::size_t{8}, std::size_t{1}, std::size_t{1}};
+    const auto full = [&](std::size_t each, const sk::EngineTraits& engine) {
+        return between_hosts<sk::FullShard>(dp8, each, engine);
+    };
+    // Two gathers and a reduction. To every rank: what the 8 - each others have.
+    CHECK(full(4, {}) == (2 * gather + reduce) / 8 * 4);
+    CHECK(full(2, {}) == (2 * gather + reduce) / 8 * 6);
+    CHECK(full(1, {}) == (2 * gather + reduce) / 8 * 7);
+    CHECK(full(8, {}) == 0);
+    CHECK(full(0, {}) == 0);
+    // Where a host takes a gathered piece once, its ranks share that.
+    CHECK(full(4, reads_within_hosts) == 2 * gather / 8 * 4 / 4 + reduce / 8 * 4);
+    CHECK(full(2, reads_within_hosts) == 2 * gather / 8 * 6 / 2 + reduce / 8 * 6);
+    CHECK(full(1, reads_within_hosts) == full(1, {}));
+    // Of a ring 2 or 4 of its 8 links are between hosts, and 7 of 8 parts go over each.
+    CHECK(full(4, ring) == (2 * gather + reduce) / 8 * 7 / 4);
+    CHECK(full(2, ring) == (2 * gather + reduce) / 8 * 7 / 2);
+    // An all-reduce adds a part of everybody's and gathers the sums.
+    CHECK(between_hosts<sk::NoShard>(dp8, 4, {}) == 2 * reduce / 8 * 4);
+    CHECK(between_hosts<sk::NoShard>(dp8, 4, reads_within_hosts) == reduce / 8 * 4 + reduce / 8);
+    CHECK(between_hosts<sk::NoShard>(dp8, 4, ring) == 2 * (reduce / 8 * 7 / 4));
+    // Shards within a host: only its quarter of the sums leaves it, for the replica on the other one.
+    const sk::HybridShard<sk::dynamic> in_a_host{4};
+    CHECK(between_hosts(dp8, 4, {}, in_a_host) == 2 * (reduce / 4) / 2);
+    CHECK(between_hosts(dp8, 8, {}, in_a_host) == 0);
+    // dp of 4 and tp of 2 beside each other in pairs: dp goes over every host, with one of its ranks on each.
+    const sk::DeviceMesh with_tp{std::size_t{4}, std::size_t{2}, std::size_t{1}};
+    CHECK(between_hosts<sk::FullShard>(with_tp, 2, {}) == (2 * gather + reduce) / 4 * 3);
+    CHECK(between_hosts<sk::FullShard>(with_tp, 2, reads_within_hosts) == (2 * gather + reduce) / 4 * 3);
+    // cp lies within a host, dp of 2 between two.
+    const sk::DeviceMesh with_cp{std::size_t{2}, std::size_t{1}, std::size_t{4}};
+    CHECK(between_hosts<sk::ShardOptimizer>(with_cp, 4, {}) == reduce / 2 + gather / 2);
+}
+
+TEST_CASE("a plan's table says what goes between hosts where there are any") {
+    using P = sk::Precision<float>;
+    const auto table = [&](std::size_t ranks_per_host) {
+        return sk::traffic_table(plan_of<sk::FullShard, P>(1U << 18U, 4, {.ranks_per_host = ranks_per_host}).traffic);
+    };
+    CHECK(table(2) ==
+          "  all_gather      dp                      2 calls       1.50 MiB       1.00 MiB between hosts\n"
+          "  reduce_scatter  dp                      1 calls     768.00 KiB     512.00 KiB between hosts\n"
+          "  all_reduce      world                   1 calls           96 B           64 B between hosts\n");
+    CHECK(table(4) ==
+          "  all_gather      dp                      2 calls       1.50 MiB\n"
+          "  reduce_scatter  dp                      1 calls     768.00 KiB\n"
+          "  all_reduce      world                   1 calls           96 B\n");
+    static_assert(plan_of<sk::FullShard, P>(1U << 18U, 4, {.norms_per_step = 0, .ranks_per_host = 2})
+                      .traffic.total(sk::Verb::all_gather)
+                      .between_hosts == sk::ByteCount(1U << 20U));
+}
+
 TEST_CASE("buffers: slots are shared by groups of the same shapes, up to in_flight") {
     const auto grid = sk::DeviceMesh{std::size_t{4}}.grid();
     const auto group = [&](std::string_view path, std::size_t numel) {

@@ -28,6 +28,7 @@ struct Row {
     std::uint64_t calls = 0;
     std::uint64_t payload = 0;
     std::uint64_t moved = 0;
+    std::uint64_t between_hosts = 0;
 };
 /// By verb and label.
 using Rows = std::map<std::pair<std::string, std::string>, Row>;
@@ -37,62 +38,73 @@ struct PlannedAndLogged {
     Rows logged;    ///< their sum
 };
 
-struct Matrix : sk::Param<"matrix", float, 20, 50> {};
-struct Bias : sk::Param<"bias", float, 77> {
+struct PlannedMatrix : sk::Param<"matrix", float, 20, 50> {};
+struct PlannedBias : sk::Param<"bias", float, 77> {
     using TensorParallel = sk::tp::PartialSum;
 };
-using Pair = sk::Params<Matrix, Bias>;
+using PlannedPair = sk::Params<PlannedMatrix, PlannedBias>;
 
-/// One steady step of three groups, of which `policies` are taken in turns.
+/// What a rank plans and logs of one steady step of three groups, of which `policies` are taken in turns.
+template <class Precision, class Rank>
+std::pair<sk::Plan, sk::TrafficLog> plan_and_log(Rank& rank, const std::vector<sk::DynamicPolicy>& policies,
+                                                 std::size_t microbatches) {
+    using Layer = sk::Sharded<PlannedPair, sk::DynamicPolicy, sk::EngineOf<Rank>, Precision>;
+    std::vector<Layer> layers;
+    for (std::size_t l = 0; l < 3; ++l) {
+        layers.emplace_back(rank, "layers." + std::to_string(l), sk::Shapes<PlannedPair>{},
+                            typename Layer::Options{policies[l % policies.size()], {}, {}});
+    }
+    auto model = sk::groups(layers);
+    sk::AdamW optimizer{model};
+    for (int step = 0; step < 2; ++step) {
+        rank.traffic().clear();
+        sk::Accumulation accumulation{model};
+        for (std::size_t m = 0; m < microbatches; ++m) {
+            for (auto& layer : layers) { layer.reshard(layer.unshard()); }
+            for (auto& layer : layers) {
+                const auto window = layer.unshard();
+                accumulation.add_zero(layer);
+            }
+        }
+        auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+        const auto norm = sk::global_norm(reduced);
+        optimizer.step(std::move(reduced), sk::clip(norm, 1));
+    }
+    return {sk::plan(model, {.microbatches = microbatches}), rank.traffic()};
+}
+
+/// `plan` is rank 0's.
+inline PlannedAndLogged rows_of(const sk::Plan& plan, const std::vector<sk::TrafficLog>& logs) {
+    PlannedAndLogged result{plan, {}, {}};
+    const auto add = [](Row& row, std::uint64_t times, const auto& traffic) {
+        row.calls += times * traffic.calls;
+        row.payload += times * traffic.payload.value;
+        row.moved += times * traffic.moved.value;
+        row.between_hosts += times * traffic.between_hosts.value;
+    };
+    for (const auto& [verb, axes, traffic] : plan.traffic.rows()) {
+        add(result.planned[{std::string(name(verb)), axes.label()}], logs.size(), traffic);
+    }
+    for (const sk::TrafficLog& log : logs) {
+        for (const auto& entry : log.entries()) {
+            add(result.logged[{std::string(name(entry.verb)), entry.axes}], 1, entry);
+        }
+    }
+    return result;
+}
+
+/// That of a mesh's ranks as threads.
 template <class Precision>
 PlannedAndLogged planned_and_logged(const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>& mesh,
                                     const std::vector<sk::DynamicPolicy>& policies, std::size_t microbatches) {
     std::vector<sk::TrafficLog> logs(mesh.size());
-    PlannedAndLogged result;
+    sk::Plan plan;
     sk::threads::run(mesh, [&](auto& rank) {
-        using Engine = sk::EngineOf<decltype(rank)>;
-        using Layer = sk::Sharded<Pair, sk::DynamicPolicy, Engine, Precision>;
-        std::vector<Layer> layers;
-        for (std::size_t l = 0; l < 3; ++l) {
-            layers.emplace_back(rank, "layers." + std::to_string(l), sk::Shapes<Pair>{},
-                                typename Layer::Options{policies[l % policies.size()], {}, {}});
-        }
-        auto model = sk::groups(layers);
-        sk::AdamW optimizer{model};
-        for (int step = 0; step < 2; ++step) {
-            rank.traffic().clear();
-            sk::Accumulation accumulation{model};
-            for (std::size_t m = 0; m < microbatches; ++m) {
-                for (auto& layer : layers) { layer.reshard(layer.unshard()); }
-                for (auto& layer : layers) {
-                    const auto window = layer.unshard();
-                    accumulation.add_zero(layer);
-                }
-            }
-            auto reduced = sk::reduce(std::move(accumulation), sk::mean);
-            const auto norm = sk::global_norm(reduced);
-            optimizer.step(std::move(reduced), sk::clip(norm, 1));
-        }
-        logs[rank.rank()] = rank.traffic();
-        if (rank.rank() == 0) { result.plan = sk::plan(model, {.microbatches = microbatches}); }
+        auto mine = plan_and_log<Precision>(rank, policies, microbatches);
+        logs[rank.rank()] = std::move(mine.second);
+        if (rank.rank() == 0) { plan = mine.first; }
     });
-    const auto add = [](Row& row, std::uint64_t times, std::uint64_t calls, sk::ByteCount payload,
-                        sk::ByteCount moved) {
-        row.calls += times * calls;
-        row.payload += times * payload.value;
-        row.moved += times * moved.value;
-    };
-    for (const auto& [verb, axes, traffic] : result.plan.traffic.rows()) {
-        add(result.planned[{std::string(name(verb)), axes.label()}], mesh.size(), traffic.calls, traffic.payload,
-            traffic.moved);
-    }
-    for (const sk::TrafficLog& log : logs) {
-        for (const auto& entry : log.entries()) {
-            add(result.logged[{std::string(name(entry.verb)), entry.axes}], 1, entry.calls, entry.payload,
-                entry.moved);
-        }
-    }
-    return result;
+    return rows_of(plan, logs);
 }
 
 /// What differs between them, in words; empty when nothing does. Bytes moved are planned as the mean over the ranks,
@@ -118,6 +130,7 @@ inline std::string difference(const PlannedAndLogged& result, std::size_t ranks)
         check(key, "calls", planned.calls, logged.calls, not_every_rank ? ranks / 2 : 0);
         check(key, "payload", planned.payload, logged.payload, not_every_rank ? ranks / 2 : 0);
         check(key, "moved", planned.moved, logged.moved, 8 * ranks);
+        check(key, "between hosts", planned.between_hosts, logged.between_hosts, 8 * ranks);
     }
     return text;
 }

@@ -17,20 +17,12 @@
 
 namespace shardkit::mpi::detail {
 
-/// Who of a host takes what a rank at `place` of another one sends.
-inline std::size_t taker(const std::vector<std::size_t>& host, std::size_t place) noexcept {
-    return host[place % host.size()];
-}
-
 /// Every rank has its piece of `full` in place, and its peers' are to come: piece_of(q) is rank q's. Each crosses to
 /// every other host once. @pre `full` is what the round shows as its output
 template <class T, class PieceOf>
 void spread(const Across& way, T* full, PieceOf piece_of) {
     const Call& call = way.call;
     const Group& group = call.group;
-    const auto takes = [&](std::size_t q) {
-        return group.homes[q].host != group.host && taker(group.neighbours(), group.homes[q].place) == group.rank;
-    };
     const auto copy = [&](std::size_t q, std::size_t neighbour) {
         const host::detail::Chunk piece = piece_of(q);
         const T* const theirs = way.round.template output<T>(group.homes[neighbour].place);
@@ -48,17 +40,16 @@ void spread(const Across& way, T* full, PieceOf piece_of) {
         std::size_t used = 0;
         const auto requests = call.world.requests();
         for (std::size_t q = 0; q < group.size(); ++q) {
-            if (!takes(q) || part(q) == 0) { continue; }
+            if (!group.takes_from(q) || part(q) == 0) { continue; }
             call.check(MPI_Irecv(full + piece_of(q).begin + at, part(q), datatype<T>(), static_cast<int>(q), tag,
                                  group.comm, &requests[used++]),
                        "MPI_Irecv");
         }
         for (std::size_t h = 0; h < group.hosts.size(); ++h) {
             if (h == group.host || part(group.rank) == 0) { continue; }
-            call.check(
-                MPI_Isend(full + piece_of(group.rank).begin + at, part(group.rank), datatype<T>(),
-                          static_cast<int>(taker(group.hosts[h], group.place)), tag, group.comm, &requests[used++]),
-                "MPI_Isend");
+            call.check(MPI_Isend(full + piece_of(group.rank).begin + at, part(group.rank), datatype<T>(),
+                                 static_cast<int>(group.taker(h, group.place)), tag, group.comm, &requests[used++]),
+                       "MPI_Isend");
         }
         if (at == 0) {
             for (const std::size_t q : group.neighbours()) {
@@ -69,8 +60,8 @@ void spread(const Across& way, T* full, PieceOf piece_of) {
     });
     way.round.meet();  // what the neighbours took is there
     for (std::size_t q = 0; q < group.size(); ++q) {
-        if (group.homes[q].host == group.host || takes(q)) { continue; }
-        copy(q, taker(group.neighbours(), group.homes[q].place));
+        if (group.is_here(q) || group.takes_from(q)) { continue; }
+        copy(q, group.taker(group.host, group.homes[q].place));
     }
 }
 
@@ -87,7 +78,7 @@ template <class T>
 void broadcast(const Across& way, std::span<T> values, std::size_t root) {
     const Group& group = way.call.group;
     const Group::Home from = group.homes[root];
-    const std::size_t first = from.host == group.host ? root : taker(group.neighbours(), from.place);
+    const std::size_t first = group.is_here(root) ? root : group.taker(group.host, from.place);
     constexpr int tag = 0;
     for_each_piece(way.call, values.size(), [&](std::size_t at, int size) {
         std::size_t used = 0;
@@ -95,10 +86,10 @@ void broadcast(const Across& way, std::span<T> values, std::size_t root) {
         if (group.rank == root) {
             for (std::size_t h = 0; h < group.hosts.size(); ++h) {
                 if (h == group.host) { continue; }
-                way.call.check(MPI_Isend(values.data() + at, size, datatype<T>(),
-                                         static_cast<int>(taker(group.hosts[h], from.place)), tag, group.comm,
-                                         &requests[used++]),
-                               "MPI_Isend");
+                way.call.check(
+                    MPI_Isend(values.data() + at, size, datatype<T>(), static_cast<int>(group.taker(h, from.place)),
+                              tag, group.comm, &requests[used++]),
+                    "MPI_Isend");
             }
         } else if (group.rank == first) {
             way.call.check(MPI_Irecv(values.data() + at, size, datatype<T>(), static_cast<int>(root), tag, group.comm,
@@ -122,7 +113,7 @@ void all_to_all(const Across& way, std::span<const T> sent, std::span<T> receive
     exchange_pieces<T>(
         way.call, k, [&](std::size_t to) { return sent.data() + to * k; },
         [&](std::size_t from) { return received.data() + from * k; },
-        [&](std::size_t q) { return group.homes[q].host != group.host; });
+        [&](std::size_t q) { return !group.is_here(q); });
 }
 
 }  // namespace shardkit::mpi::detail

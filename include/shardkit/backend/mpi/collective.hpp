@@ -161,13 +161,26 @@ inline bool is_visible(const Seat& seat, const Round& round, std::size_t bytes, 
     return true;
 }
 
+/// Whether a collective's body may move the data between ranks that see each other's memory.
+template <class Body>
+inline constexpr bool reads_peers = std::is_invocable_v<const Body&, const Round&>;
+
+/// How the data of a collective goes: by body(call), body(round) or body(across).
+enum class Way : std::uint8_t { messages, shared, across };
+
+/// The way of a collective with `bytes` bytes of input, where all ranks' memory is seen. `reads_peers`: of its body.
+inline Way expected_way(const Group& group, std::size_t bytes, bool reads_peers) noexcept {
+    if (group.block == nullptr || !reads_peers) { return Way::messages; }
+    if (!group.spans_hosts()) { return Way::shared; }
+    return bytes <= Member::carried_bytes ? Way::messages : Way::across;
+}
+
 /// A collective with `bytes` bytes of input, which peers read, and an output that they may read and write, or none.
 /// `body` moves the data: body(round) between ranks of one host that see it, body(across) between ranks of several
-/// that do within each, body(call) by messages. One that takes no round always does.
+/// that do within each, body(call) by messages. One that takes no round always does. Returns which it was.
 template <class Body>
-void collective(Call& call, const void* input, std::size_t bytes, void* output, Body body) {
+Way collective(Call& call, const void* input, std::size_t bytes, void* output, Body body) {
     call.sequence = call.group.calls++;
-    constexpr bool reads_peers = std::is_invocable_v<Body, const Round&>;
     if (call.group.block == nullptr) {
         if (call.group.size() > 1 && call.world.options().compare_calls) { compare(call, true); }
     } else {
@@ -176,10 +189,10 @@ void collective(Call& call, const void* input, std::size_t bytes, void* output, 
         Round round(seat, shown, input, bytes, output);
         const bool spans = call.group.spans_hosts();
         if (!spans && !round.agreed()) { round.leave_and_throw(); }
-        bool visible = round.agreed() && reads_peers &&
+        bool visible = round.agreed() && reads_peers<Body> &&
                        is_visible(seat, round, bytes, spans || call.signature.verb == Verb::all_reduce);
         if (spans) { visible = compare(call, visible) && !round.carried(); }
-        if constexpr (reads_peers) {
+        if constexpr (reads_peers<Body>) {
             if (visible) {
                 if (spans) {
                     body(static_cast<const Across&>(Across{call, round}));
@@ -187,11 +200,12 @@ void collective(Call& call, const void* input, std::size_t bytes, void* output, 
                     body(static_cast<const Round&>(round));
                 }
                 round.leave();
-                return;
+                return spans ? Way::across : Way::shared;
             }
         }
     }
     body(static_cast<const Call&>(call));
+    return Way::messages;
 }
 
 }  // namespace shardkit::mpi::detail

@@ -20,6 +20,7 @@
 #include <shardkit/backend/shared/verbs.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/element.hpp>
@@ -49,6 +50,8 @@ class Communicator {
     const CommunicatorLabel& label() const noexcept { return *label_; }
     /// What this rank has given to its streams, over all its communicators. Waits for nothing.
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
+    /// The same number for ranks of one host.
+    std::size_t host_of(std::size_t rank) const noexcept { return group_->homes[rank].host; }
 
     Communicator named(std::string_view axes) const { return Communicator(*world_, *group_, axes); }
 
@@ -80,48 +83,52 @@ class Communicator {
     }
 
     template <Element T>
-    void all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
-                    const shardkit::Call& what) const {
-        gather(shard.data(), full, stream, what);
+    Moved all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
+                     const shardkit::Call& what) const {
+        return gather(shard.data(), full, stream, what);
     }
     template <Element T>
-    void all_gather_in_place(std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
-        gather(static_cast<const T*>(full.data() + rank() * (full.size() / size())), full, stream, what);
+    Moved all_gather_in_place(std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
+        return gather(static_cast<const T*>(full.data() + rank() * (full.size() / size())), full, stream, what);
     }
 
     template <Element In, Element Out>
-    std::size_t reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
-                               const shardkit::Call& what) const {
+    Moved reduce_scatter(ReduceOp op, std::span<const In> full, std::span<Out> shard, const Stream& stream,
+                         const shardkit::Call& what) const {
         return scatter(op, full, shard.data(), stream, what);
     }
     template <Element T>
-    std::size_t reduce_scatter_in_place(ReduceOp op, std::span<T> full, const Stream& stream,
-                                        const shardkit::Call& what) const {
+    Moved reduce_scatter_in_place(ReduceOp op, std::span<T> full, const Stream& stream,
+                                  const shardkit::Call& what) const {
         return scatter(op, std::span<const T>(full), full.data() + rank() * (full.size() / size()), stream, what);
     }
 
     template <Element In, Element Out>
-    std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
-                           const shardkit::Call& what) const {
-        run_sum(what, stream, {input.data(), input.size_bytes(), output.data()}, [=](const auto& way) {
-            if constexpr (in_one_host<decltype(way)>) {
-                shared::detail::all_reduce<In>(way, op, input.size(), output.data());
-            } else {
-                Sums::template all_reduce<In, Out>(way, op, input.data(), input.size(), output.data());
-            }
-        });
-        return Sums::template moved_by_all_reduce<In, Out>(*world_, *group_, op, input.size());
+    Moved all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
+                     const shardkit::Call& what) const {
+        const detail::Way went =
+            run_sum(what, stream, {input.data(), input.size_bytes(), output.data()}, [=](const auto& way) {
+                if constexpr (in_one_host<decltype(way)>) {
+                    shared::detail::all_reduce<In>(way, op, input.size(), output.data());
+                } else {
+                    Sums::template all_reduce<In, Out>(way, op, input.data(), input.size(), output.data());
+                }
+            });
+        return Sums::template moved_by_all_reduce<In, Out>(*world_, *group_, went, op, input.size());
     }
     template <Element T>
-    std::size_t all_reduce_in_place(ReduceOp op, std::span<T> values, const Stream& stream,
-                                    const shardkit::Call& what) const {
+    Moved all_reduce_in_place(ReduceOp op, std::span<T> values, const Stream& stream,
+                              const shardkit::Call& what) const {
         return all_reduce(op, std::span<const T>(values), values, stream, what);
     }
 
     template <Element T>
-    void broadcast(std::span<T> values, std::size_t root, const Stream& stream, const shardkit::Call& what) const {
-        run(what, stream, {values.data(), values.size_bytes(), values.data()},
-            [=](const auto& way) { detail::broadcast(way, values, root); });
+    Moved broadcast(std::span<T> values, std::size_t root, const Stream& stream, const shardkit::Call& what) const {
+        const detail::Way went = run(what, stream, {values.data(), values.size_bytes(), values.data()},
+                                     [=](const auto& way) { detail::broadcast(way, values, root); });
+        if (rank() == root) { return 0; }
+        const bool crosses = went == detail::Way::across ? group_->takes_from(root) : !group_->is_here(root);
+        return {values.size_bytes(), crosses ? values.size_bytes() : 0};
     }
 
     template <Element T>
@@ -163,21 +170,28 @@ class Communicator {
     template <class Way>
     static constexpr bool in_one_host = std::is_same_v<std::remove_cvref_t<Way>, detail::Round>;
 
-    /// Everything that collectives have in common; `body` moves the data, see detail::collective.
+    /// Everything that collectives have in common; `body` moves the data, see detail::collective. Returns the way
+    /// that it went, or, of one that may still be under way, that it goes if all ranks' memory is seen.
     template <class Body>
-    void run(const shardkit::Call& what, const Stream& stream, const Shown& shown, const Body& body) const {
-        world_->execute(stream, what.where, [world = world_, group = group_, label = label_, what, shown, body] {
-            detail::Call call{*world, *group, label->axes, what.signature, what.where, what.subject};
-            detail::collective(call, shown.input, shown.bytes, shown.output, body);
-        });
+    detail::Way run(const shardkit::Call& what, const Stream& stream, const Shown& shown, const Body& body) const {
+        detail::Way way = detail::expected_way(*group_, shown.bytes, detail::reads_peers<Body>);
+        detail::Way* const went = stream.is_inline() ? &way : nullptr;
+        world_->execute(
+            stream, what.where, [world = world_, group = group_, label = label_, what, shown, body, went] {
+                detail::Call call{*world, *group, label->axes, what.signature, what.where, what.subject};
+                const detail::Way taken = detail::collective(call, shown.input, shown.bytes, shown.output, body);
+                if (went != nullptr) { *went = taken; }
+            });
+        return way;
     }
     /// The same for sums, of which some are MPI's within a host too.
     template <class Body>
-    void run_sum(const shardkit::Call& what, const Stream& stream, const Shown& shown, const Body& body) const {
+    detail::Way run_sum(const shardkit::Call& what, const Stream& stream, const Shown& shown,
+                        const Body& body) const {
         if constexpr (Sums::reads_peers) {
-            run(what, stream, shown, body);
+            return run(what, stream, shown, body);
         } else {
-            run(what, stream, nothing, [body](const detail::Call& call) { body(call); });
+            return run(what, stream, nothing, [body](const detail::Call& call) { body(call); });
         }
     }
     /// The same for messages, which only their two ends have in common; `fill(message)` says what goes where.
@@ -192,14 +206,17 @@ class Communicator {
     }
 
     template <class T>
-    void gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
-        run(what, stream, {shard, full.size() / size() * sizeof(T), full.data()},
-            [=](const auto& way) { detail::all_gather(way, shard, full); });
+    Moved gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& what) const {
+        const std::size_t bytes = full.size() / size() * sizeof(T);
+        const detail::Way went = run(what, stream, {shard, bytes, full.data()},
+                                     [=](const auto& way) { detail::all_gather(way, shard, full); });
+        const std::size_t crossing = went == detail::Way::across ? group_->taken : group_->strangers();
+        return {(size() - 1) * bytes, crossing * bytes};
     }
 
     template <class In, class Out>
-    std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const Stream& stream,
-                        const shardkit::Call& what) const {
+    Moved scatter(ReduceOp op, std::span<const In> full, Out* shard, const Stream& stream,
+                  const shardkit::Call& what) const {
         const std::size_t k = full.size() / size();
         run_sum(what, stream, {full.data(), full.size_bytes(), nullptr}, [=](const auto& way) {
             if constexpr (in_one_host<decltype(way)>) {

@@ -14,6 +14,7 @@
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
@@ -26,7 +27,10 @@ namespace shardkit::mpi {
 ///          staging memory, so that the latency grows with the ranks.
 struct Exchange {
     static constexpr std::string_view name = "exchange";
-    static constexpr EngineTraits traits{.gathered_all_reduce_addends = detail::carried_bytes};
+    static constexpr EngineTraits traits{.gathered_all_reduce_addends = detail::carried_bytes,
+                                         .gathers = Crossing::to_hosts,
+                                         .sums = Crossing::to_hosts,
+                                         .small_gather = detail::carried_bytes};
 
     /// Ranks of one host add up each other's memory, to the same bits.
     static constexpr bool reads_peers = true;
@@ -47,8 +51,8 @@ struct Exchange {
     }
     /// Bytes that this rank receives then.
     template <class In, class Out>
-    static std::size_t moved_by_reduce_scatter(const detail::Group& group, ReduceOp, std::size_t k) noexcept {
-        return (group.size() - 1) * k * sizeof(In);
+    static Moved moved_by_reduce_scatter(const detail::Group& group, ReduceOp, std::size_t k) noexcept {
+        return {(group.size() - 1) * k * sizeof(In), group.strangers() * k * sizeof(In)};
     }
 
     /// `output` may be `input`.
@@ -89,16 +93,23 @@ struct Exchange {
     }
     /// Bytes that this rank receives then.
     template <class In, class Out>
-    static std::size_t moved_by_all_reduce(const World& world, const detail::Group& group, ReduceOp,
-                                           std::size_t count) {
+    static Moved moved_by_all_reduce(const World& world, const detail::Group& group, detail::Way way, ReduceOp,
+                                     std::size_t count) {
         const std::size_t ranks = group.size();
-        if (gathers<In>(count)) { return (ranks - 1) * count * sizeof(In); }
-        std::size_t received = 0;
-        const std::size_t most = world.options().message_elements;
+        if (gathers<In>(count)) { return {(ranks - 1) * count * sizeof(In), group.strangers() * count * sizeof(In)}; }
+        Moved received;
+        const std::size_t most = way == detail::Way::messages ? world.options().message_elements : count;
         for (std::size_t at = 0; at < count; at += most) {
             const std::size_t part = std::min(most, count - at);
             const std::size_t own = piece_of<In, Out>(part, group.rank, ranks).size();
-            received += (ranks - 1) * own * sizeof(In) + (part - own) * sizeof(Out);
+            received.bytes += (ranks - 1) * own * sizeof(In) + (part - own) * sizeof(Out);
+            if (!group.spans_hosts()) { continue; }
+            received.between_hosts += group.strangers() * own * sizeof(In);
+            for (std::size_t q = 0; q < ranks; ++q) {
+                if (way == detail::Way::across ? group.takes_from(q) : !group.is_here(q)) {
+                    received.between_hosts += piece_of<In, Out>(part, q, ranks).size() * sizeof(Out);
+                }
+            }
         }
         return received;
     }

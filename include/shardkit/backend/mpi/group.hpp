@@ -66,8 +66,20 @@ struct Group {
     std::vector<Home> homes;
     std::size_t host = 0;
     std::size_t place = 0;
+    std::size_t taken = 0;  ///< members of other hosts that this rank takes from
     const std::vector<std::size_t>& neighbours() const noexcept { return hosts[host]; }
     bool spans_hosts() const noexcept { return hosts.size() > 1; }
+    bool is_here(std::size_t member) const noexcept { return homes[member].host == host; }
+    /// Members of other hosts.
+    std::size_t strangers() const noexcept { return size() - neighbours().size(); }
+    /// Which member of a host takes for all of them what a member at this place of another one sends.
+    std::size_t taker(std::size_t of, std::size_t senders_place) const noexcept {
+        return hosts[of][senders_place % hosts[of].size()];
+    }
+    /// Whether this rank takes what a member sends.
+    bool takes_from(std::size_t member) const noexcept {
+        return !is_here(member) && taker(host, homes[member].place) == rank;
+    }
     shared::detail::GroupHandles handles;
 
     /// The digest of the call, its complement and a flag, reduced over the ranks. Here, because a reduction that is

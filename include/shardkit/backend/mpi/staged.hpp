@@ -15,6 +15,7 @@
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/comm/cost.hpp>
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/comm/reduce_op.hpp>
 #include <shardkit/core/element.hpp>
 
@@ -28,7 +29,8 @@ namespace shardkit::mpi {
 ///          are counted as those of the best algorithm; what the implementation moves is not visible.
 struct Staged {
     static constexpr std::string_view name = "staged";
-    static constexpr EngineTraits traits{.sums_travel_widened = true};
+    static constexpr EngineTraits traits{
+        .sums_travel_widened = true, .gathers = Crossing::to_hosts, .small_gather = detail::carried_bytes};
     /// Within a host too, MPI adds.
     static constexpr bool reads_peers = false;
 
@@ -64,9 +66,9 @@ struct Staged {
         }
     }
     template <class In, class Out>
-    static std::size_t moved_by_reduce_scatter(const detail::Group& group, ReduceOp op, std::size_t k) noexcept {
+    static Moved moved_by_reduce_scatter(const detail::Group& group, ReduceOp op, std::size_t k) noexcept {
         if (!by_mpi<In, Out>(op)) { return Exchange::moved_by_reduce_scatter<In, Out>(group, op, k); }
-        return (group.size() - 1) * k * sizeof(Arithmetic<Out>);
+        return Exchange::moved_by_reduce_scatter<Arithmetic<Out>, Out>(group, op, k);
     }
 
     template <class In, class Out>
@@ -97,10 +99,12 @@ struct Staged {
         }
     }
     template <class In, class Out>
-    static std::size_t moved_by_all_reduce(const World& world, const detail::Group& group, ReduceOp op,
-                                           std::size_t count) {
-        if (!by_mpi<In, Out>(op)) { return Exchange::moved_by_all_reduce<In, Out>(world, group, op, count); }
-        return 2 * shardkit::detail::part_from_peers(count * sizeof(Arithmetic<Out>), group.size());
+    static Moved moved_by_all_reduce(const World& world, const detail::Group& group, detail::Way way, ReduceOp op,
+                                     std::size_t count) {
+        if (!by_mpi<In, Out>(op)) { return Exchange::moved_by_all_reduce<In, Out>(world, group, way, op, count); }
+        const std::size_t bytes = count * sizeof(Arithmetic<Out>);
+        return shardkit::detail::all_reduce_moved(bytes, bytes, group.size(), traits,
+                                                  {.to_ranks = group.strangers()});
     }
 
   private:

@@ -157,11 +157,12 @@ class World : detail::Waits {
         return HostBuffer<T>(size);
     }
 
-    /// Collective over the call's group, which is new: makes the places where its ranks meet, if they share memory.
+    /// Collective over the call's group, which is new: sorts its ranks by host, and makes the places where they meet,
+    /// if they share memory.
     void meet(const detail::Call& call) {
         detail::Group& group = call.group;
-        if (!host_.shares_memory()) { return; }
         host_.sort(group);
+        if (!host_.shares_memory()) { return; }
         std::uint64_t offset = 0;  // and 1
         if (group.place == 0) {
             const std::size_t members = group.neighbours().size();
@@ -210,17 +211,21 @@ class World : detail::Waits {
         // At least one element of the widest type, twice, from every rank.
         staging_ = HostBuffer<std::uint8_t>(
             std::max({options.staging_bytes, 2 * (ranks + 1) * sizeof(double), ranks * detail::carried_bytes}));
-        if (options.shared_memory) { share_memory(where); }
+        find_hosts(where);
         if (options.overlap) { queue_ = std::make_unique<host::detail::CommandQueue>(spins_); }
     }
 
-    /// Every rank or none: each tells whose memory it could map.
-    void share_memory(SourceLocation where) {
+    void find_hosts(SourceLocation where) {
         const std::string axes = "world";
         const detail::Call call{*this, world_group(), axes, {.verb = Verb::split}, where};
         const std::size_t self = world_group().rank;
         const std::size_t part = options_.ranks_per_host == 0 ? 0 : self / options_.ranks_per_host + 1;
         host_ = detail::Host(gather(call, detail::HostRecord::here(part)), self);
+        if (options_.shared_memory) { share_memory(call); }
+        meet(call);
+    }
+    /// Every rank or none: each tells whose memory it could map.
+    void share_memory(const detail::Call& call) {
         const bool mapped = host_.map(gather(call, host_.open_window()));
         const std::vector<char> everybody = gather(call, static_cast<char>(mapped ? 1 : 0));
         if (std::find(everybody.begin(), everybody.end(), char{0}) != everybody.end()) {
@@ -228,7 +233,6 @@ class World : detail::Waits {
             return;
         }
         spin_with(host_.ranks());
-        meet(call);
     }
 
     static void require_initialized(const Options& options, SourceLocation where) {

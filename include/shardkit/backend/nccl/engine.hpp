@@ -17,7 +17,8 @@ namespace shardkit::nccl {
 template <class KernelsType>
 struct Engine {
     static constexpr std::string_view name = "nccl";
-    static constexpr EngineTraits traits{.sums_travel_widened = true};
+    static constexpr EngineTraits traits{
+        .sums_travel_widened = true, .gathers = Crossing::ring, .sums = Crossing::ring};
     using Kernels = KernelsType;
     using Communicator = nccl::Communicator<Kernels>;
     using Stream = gpu::TimelineRef;

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <shardkit/comm/cost.hpp>
+
+namespace shardkit {
+
+/// What one call moves between a rank and its peers. A number stands for bytes that stay within a host.
+struct Moved {
+    std::uint64_t bytes = 0;
+    std::uint64_t between_hosts = 0;  ///< of these bytes, those between this rank and ranks of other hosts
+
+    constexpr Moved() noexcept = default;
+    constexpr Moved(std::uint64_t all, std::uint64_t crossing = 0) noexcept  // NOLINT(google-explicit-constructor)
+        : bytes(all), between_hosts(crossing) {}
+
+    friend constexpr bool operator==(const Moved&, const Moved&) noexcept = default;
+};
+
+/// The engine can say which ranks of a communicator share a host: those of which `host_of(rank)` is the same. Of a
+/// communicator that cannot, nothing is counted as going between hosts.
+template <class C>
+concept KnowsHosts = requires(const C comm, std::size_t rank) {
+    { comm.host_of(rank) } -> std::convertible_to<std::size_t>;
+};
+
+/// PlanOptions::ranks_per_host of a communicator's ranks: how many each host has, where they lie on hosts in their
+/// order. 0 where all are on one, or in another order. Cost:    the square of the ranks at most; no communication
+template <class C>
+constexpr std::size_t ranks_per_host(const C& comm) {
+    if constexpr (KnowsHosts<C>) {
+        const std::size_t size = comm.size();
+        std::size_t each = 1;
+        while (each < size && comm.host_of(each) == comm.host_of(0)) { ++each; }
+        for (std::size_t q = each; q < size; ++q) {
+            for (std::size_t first = 0; first <= q; first += each) {
+                if ((comm.host_of(q) == comm.host_of(first)) != (q / each == first / each)) { return 0; }
+            }
+        }
+        return each < size ? each : 0;
+    } else {
+        return 0;
+    }
+}
+
+namespace detail {
+
+/// How much of what n ranks give each other comes from other hosts, of which rank q's part is 1: of one rank, or of
+/// all ranks of a mesh together.
+struct HostSpread {
+    std::uint64_t ranks = 1;     ///< that this is the sum of
+    std::uint64_t to_ranks = 0;  ///< parts, where every rank receives those of other hosts
+    std::uint64_t to_hosts = 0;  ///< parts, where one rank of a host receives them for all
+    std::uint64_t links = 0;     ///< of a ring through all ranks, host by host, those between hosts
+
+    /// Adds a group of `size` ranks, of which the i-th is on host_of(i); those of one host follow each other.
+    template <class HostOf>
+    constexpr void add_group(std::uint64_t size, const HostOf& host_of) {
+        std::uint64_t hosts = 0;
+        std::uint64_t here = 0;
+        to_ranks += size * size;
+        for (std::uint64_t i = 0; i < size; ++i) {
+            if (i > 0 && host_of(i) == host_of(i - 1)) {
+                ++here;
+                continue;
+            }
+            to_ranks -= here * here;
+            here = 1;
+            ++hosts;
+        }
+        to_ranks -= here * here;
+        if (hosts > 1) {
+            to_hosts += size * (hosts - 1);
+            links += hosts;
+        }
+    }
+
+    friend constexpr bool operator==(const HostSpread&, const HostSpread&) noexcept = default;
+};
+
+/// That of a communicator's rank where every rank receives what it needs from the one that has it.
+template <class C>
+constexpr HostSpread host_spread(const C& comm) {
+    HostSpread spread;
+    if constexpr (KnowsHosts<C>) {
+        for (std::size_t q = 0; q < comm.size(); ++q) {
+            spread.to_ranks += comm.host_of(q) != comm.host_of(comm.rank()) ? 1U : 0U;
+        }
+    }
+    return spread;
+}
+/// Bytes of a message with `peer`, or of a copy of what `peer` has.
+template <class C>
+constexpr Moved message_moved(const C& comm, std::size_t peer, std::uint64_t bytes) {
+    if (peer == comm.rank()) { return 0; }
+    if constexpr (KnowsHosts<C>) { return {bytes, comm.host_of(peer) != comm.host_of(comm.rank()) ? bytes : 0}; }
+    return bytes;
+}
+
+// What a rank moves, or the mean over the ranks of a mesh, in calls over `ranks` ranks. `hosts`: of that rank, or the
+// mesh.
+
+/// An all-gather of `bytes` bytes, the parts of all ranks together.
+constexpr Moved gather_moved(std::uint64_t bytes, std::uint64_t ranks, const EngineTraits& engine = {},
+                             const HostSpread& hosts = {}) noexcept {
+    const std::uint64_t from_peers = part_from_peers(bytes, ranks);
+    switch (bytes / ranks > engine.small_gather ? engine.gathers : Crossing::to_ranks) {
+        case Crossing::to_hosts:
+            return {from_peers, part_of(bytes, hosts.to_hosts, ranks * hosts.ranks)};
+        case Crossing::ring:
+            return {from_peers, part_of(from_peers, hosts.links, hosts.ranks)};
+        case Crossing::to_ranks:
+            break;
+    }
+    return {from_peers, part_of(bytes, hosts.to_ranks, ranks * hosts.ranks)};
+}
+
+/// A reduce-scatter of `bytes` bytes of addends of each rank: every rank receives what it adds.
+constexpr Moved scatter_moved(std::uint64_t bytes, std::uint64_t ranks, const EngineTraits& engine = {},
+                              const HostSpread& hosts = {}) noexcept {
+    const std::uint64_t from_peers = part_from_peers(bytes, ranks);
+    if (engine.sums == Crossing::ring) { return {from_peers, part_of(from_peers, hosts.links, hosts.ranks)}; }
+    return {from_peers, part_of(bytes, hosts.to_ranks, ranks * hosts.ranks)};
+}
+
+/// An all-reduce of `addends` bytes of each rank into `result` bytes: reduced by parts that are then gathered, or,
+/// where it is small and the engine does that, gathered by everybody.
+constexpr Moved all_reduce_moved(std::uint64_t addends, std::uint64_t result, std::uint64_t ranks,
+                                 const EngineTraits& engine = {}, const HostSpread& hosts = {}) noexcept {
+    if (engine.gathers_all_reduce(addends)) {
+        return {addends * (ranks - 1), part_of(addends, hosts.to_ranks, hosts.ranks)};
+    }
+    EngineTraits results = engine;
+    results.gathers = engine.sums;
+    results.small_gather = 0;
+    const Moved added = scatter_moved(addends, ranks, engine, hosts);
+    const Moved spread = gather_moved(result, ranks, results, hosts);
+    return {added.bytes + spread.bytes, added.between_hosts + spread.between_hosts};
+}
+
+/// Makes an engine's call. What it moved is what the engine's member returns, or, where it returns nothing, what
+/// `otherwise` says.
+template <class Member, class Otherwise>
+[[gnu::always_inline]] inline Moved moved_by(const Member& member, const Otherwise& otherwise) {
+    if constexpr (std::is_void_v<std::invoke_result_t<const Member&>>) {
+        member();
+        return otherwise();
+    } else {
+        return member();
+    }
+}
+
+}  // namespace detail
+
+}  // namespace shardkit
