@@ -22,6 +22,8 @@ class Processes {
     ~Processes();
 
     std::size_t count() const;
+    /// How many processes of an MPI job each host has, in their order; 0 where there is one host, or another order.
+    std::size_t ranks_per_host() const;
     /// The process that prints and writes files.
     bool reports() const;
 

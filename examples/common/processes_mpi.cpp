@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 
+#include <shardkit/backend/mpi/communicator.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
+#include <shardkit/backend/mpi/world.hpp>
+#include <shardkit/comm/moved.hpp>
 
 #include "asks_for_engine.hpp"
 #include "processes.hpp"
@@ -10,6 +13,13 @@ namespace program {
 
 struct Processes::Environment {
     shardkit::mpi::Environment mpi;
+    std::size_t ranks_per_host = 0;
+
+    Environment() {
+        shardkit::mpi::World world(MPI_COMM_WORLD, {.shared_memory = false});
+        ranks_per_host = shardkit::ranks_per_host(shardkit::mpi::Communicator<>(world));
+        world.finish();
+    }
 };
 
 Processes::Processes(int count, const char* const* arguments)
@@ -18,6 +28,7 @@ Processes::Processes(int count, const char* const* arguments)
 Processes::~Processes() = default;
 
 std::size_t Processes::count() const { return environment_ ? environment_->mpi.size() : place_.ranks; }
+std::size_t Processes::ranks_per_host() const { return environment_ ? environment_->ranks_per_host : 0; }
 bool Processes::reports() const { return environment_ ? environment_->mpi.rank() == 0 : place_.rank == 0; }
 
 std::string Processes::mpi_version() const {

@@ -15,6 +15,7 @@ Processes::Processes(int count, const char* const* arguments)
 Processes::~Processes() = default;
 
 std::size_t Processes::count() const { return place_.ranks; }
+std::size_t Processes::ranks_per_host() const { return 0; }
 bool Processes::reports() const { return place_.rank == 0; }
 std::string Processes::mpi_version() const { return {}; }
 Processes::Agreement Processes::agree(int code) const { return {code, code != 0 && place_.speaks()}; }

@@ -61,7 +61,7 @@ std::string not_written(const Options& options) {
 
 std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
     std::string help;
-    const auto options = parse_command_line(count, arguments, help, processes.count());
+    const auto options = parse_command_line(count, arguments, help, processes.count(), processes.ranks_per_host());
     if (!options) {
         if (processes.reports()) { print(help); }
         return std::nullopt;

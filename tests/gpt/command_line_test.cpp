@@ -73,6 +73,8 @@ TEST_SUITE("gpt.command_line") {
         CHECK(o->memory_limit == std::uint64_t{3} << 30U);
         CHECK(o->schedule_out == "d.txt");
         CHECK(parse("")->schedule.text() == "none");
+        CHECK(o->ranks_per_host == 0);
+        CHECK(parse("--plan --ranks-per-host 8")->ranks_per_host == 8);
         CHECK(parse("--schedule prefetch")->schedule.text() == "prefetch:1");
         CHECK(parse("--schedule auto")->schedule.text() == "auto");
         CHECK(o->action == Options::Action::train);
@@ -126,6 +128,8 @@ TEST_SUITE("gpt.command_line") {
             {"--schedule prefetch:", {"'prefetch:'", "at least 1"}},
             {"--memory-limit much", {"--memory-limit 'much'", "bytes from 1 to 1024G"}},
             {"--schedule-out ''", {"--schedule-out ''", "a file name"}},
+            {"--ranks-per-host 2", {"--ranks-per-host with --engine threads", "expected --engine mpi or --plan"}},
+            {"--plan --ranks-per-host 0", {"--ranks-per-host '0'", "whole number from 1"}},
             {"--dtype fp16", {"'fp16'", "fp64, fp32 or bf16"}},
             {"--optimizer adam", {"'adam'", "adamw, sgd or lion"}},
             {"--head both", {"'both'", "tied or untied"}},

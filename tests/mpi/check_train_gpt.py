@@ -4,6 +4,7 @@ once, and refuses bad input once."""
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -50,6 +51,43 @@ def check_training(folder, ranks, flags, mesh=None):
     # Staging memory is the World's, and an engine keeps some KiB for its groups; the rest is what was planned.
     expect(abs(ours["peak_bytes_per_rank"] - theirs["peak_bytes_per_rank"]) < 8 << 10,
            f"{what}: the same memory", done)
+
+
+def check_hosts(folder):
+    """4 processes, 2 to a simulated host: planned and measured bytes between hosts agree, and are those of the engine."""
+    path = folder / "hosts.json"
+    command = [*LAUNCHER, "-n", "4", PROGRAM, "--engine", "mpi", *SMALL[:6], "--width", "64", "--heads", "2", "--batch",
+               "12", "--json", path]
+    for flags in (["--policy", "full_shard"], ["--policy", "no_shard", "--microbatches", "2"],
+                  ["--policy", "hybrid_shard:2"], ["--mesh", "2x1x2", "--policy", "shard_optimizer"],
+                  ["--mesh", "1x2x2", "--sequence-parallel", "on"], ["--mesh", "1x1x4", "--context", "gather"]):
+        what = f"2 ranks a host, {' '.join(flags)}"
+        done = run([*command, "--ranks-per-host", "2", *flags])
+        expect(done.returncode == 0, f"{what}: ends well", done)
+        report = json.loads(path.read_text(encoding="utf-8"))
+        expect(report["collectives_by_axes"] == report["planned_collectives_by_axes"],
+               f"{what}: measured and planned collectives agree", done)
+        crossing = {verb: row["bytes_between_hosts"] for verb, row in report["collectives"].items()}
+        expect(any(crossing.values()), f"{what}: hosts talk to each other", done)
+        row = r"^  \w+ +[\w ]+? +(\d+ calls +\S+ \S+) +(\d+ calls +\S+ \S+) +between hosts +(\S+ \S+) +(\S+ \S+)$"
+        rows = re.findall(row, done.stdout, re.MULTILINE)
+        expect(rows and all(row[0] == row[1] and row[2] == row[3] for row in rows)
+               and len(re.findall(r" calls +\S+ \S+ +\S+ \S+ between hosts$", done.stdout, re.MULTILINE)) == len(rows),
+               f"{what}: and in the tables", done)
+        if flags == ["--policy", "full_shard"]:
+            bytes_moved = {verb: row["bytes"] for verb, row in report["collectives"].items()}
+            expect(3 * crossing["reduce_scatter"] == 2 * bytes_moved["reduce_scatter"],
+                   f"{what}: of 3 addends 2 come from the other host", done)
+            # A rank's part of the head's two vectors is so small that it goes to every rank.
+            head = 2 * 64 * 4 // 4
+            expect(crossing["all_gather"] == (bytes_moved["all_gather"] - 3 * head) // 3 + 2 * head,
+                   f"{what}: of 3 parts 1 does", done)
+        if flags == ["--policy", "hybrid_shard:2"]:
+            expect(crossing["all_gather"] == crossing["reduce_scatter"] == 0, f"{what}: shards stay in a host", done)
+    done = run([*command, "--policy", "full_shard"])
+    report = json.loads(path.read_text(encoding="utf-8"))
+    expect(done.returncode == 0 and "between hosts" not in done.stdout
+           and not any(row["bytes_between_hosts"] for row in report["collectives"].values()), "one host is as it is", done)
 
 
 def check_refused(flags, text, ranks=3):
@@ -129,6 +167,7 @@ def main():
         check_models_that_differ()
         check_interrupted(folder)
         check_ended_and_saved(folder)
+        check_hosts(folder)
         check_training(folder, 1, ["--policy", "full_shard"])
         check_training(folder, 2, ["--schedule", "prefetch", "--microbatches", "2"])
         check_training(folder, 2, ["--schedule", "auto", "--policy", "shard_grad_op"])

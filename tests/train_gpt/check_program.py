@@ -320,6 +320,11 @@ def check_plan(folder):
     done = run(folder, "--plan", "--steps", "9", "--json", "a.json", "--plot", "a.svg", "--sample", "3", "--mesh", "4x1x1")
     expect(done.returncode == 0 and b"nothing written to --json, --plot, --schedule-out, --trace or --save" in done.stdout and not names(folder),
            "--plan takes a whole command line, and says that it writes nothing", done)
+    for each, crosses in ((2, True), (4, False)):
+        done = run(folder, "--plan", "--mesh", "4x1x1", "--ranks-per-host", str(each))
+        expect(done.returncode == 0 and (re.search(rb"^  all_gather +dp +\d+ calls +\S+ \S+ +\S+ \S+ between hosts$", done.stdout,
+                                                   re.MULTILINE) is not None) == crosses,
+               f"--plan of 4 ranks, {each} to a host", done)
     for flag, name in (("--json", "no/a.json"), ("--plot", "no/a.svg"), ("--text", "no.txt")):
         done = run(folder, "--plan", flag, name)
         expect(done.returncode == 2 and f"{flag} '{name}'".encode() in done.stderr, f"--plan checks {flag}", done)

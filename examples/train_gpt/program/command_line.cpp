@@ -35,6 +35,10 @@ void add_flags(program::Flags& flags) {
               "no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N [full_shard]");
     flags.add("--engine", "NAME",
               "self (one rank), threads (ranks in this process) or mpi (processes of mpirun) [threads]");
+    flags.add(
+        "--ranks-per-host", "N",
+        "with --engine mpi or --plan: count bytes between hosts as if each N ranks, in their order, were a host "
+        "[with mpi the hosts that there are; with --plan all ranks on one]");
     flags.add("--steps", "N", "training steps, those before a step resumed at included [400]");
     flags.add("--batch", "N", "sequences per step over all ranks and microbatches [16]");
     flags.add("--microbatches", "N", "parts in which a rank works through its sequences [1]");
@@ -87,7 +91,7 @@ void read_checkpoint_flags(const program::Flags& flags, Options& o) {
 }  // namespace
 
 std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
-                                          std::size_t processes) {
+                                          std::size_t processes, std::size_t ranks_per_host) {
     program::Flags flags("Trains a byte-level GPT with sharded parameters, gradients and optimizer states.",
                          "train_gpt");
     add_flags(flags);
@@ -96,10 +100,14 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     Options o;
     program::read_name(flags, "--engine", engine_names, o.engine);
     if (o.engine == EngineKind::self) { o.mesh = {1, 1, 1}; }
-    if (o.engine == EngineKind::mpi) { o.mesh = {processes, 1, 1}; }
+    if (o.engine == EngineKind::mpi) {
+        o.mesh = {processes, 1, 1};
+        o.ranks_per_host = ranks_per_host;
+    }
     flags.use("--mesh", [&](const auto& flag, const auto& given) { o.mesh = program::parse_mesh(flag, given); });
     flags.use("--policy",
               [&](const auto& flag, const auto& given) { o.policy = program::parse_policy(flag, given); });
+    program::read_count(flags, "--ranks-per-host", o.ranks_per_host, 1);
     program::read_count(flags, "--steps", o.steps, 1);
     program::read_count(flags, "--batch", o.batch, 1);
     program::read_count(flags, "--microbatches", o.microbatches, 1);
@@ -132,6 +140,11 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_count(flags, "--sample", o.sample, 0);
     read_checkpoint_flags(flags, o);
     o.action = flags.is_given("--plan") ? Options::Action::plan : Options::Action::train;
+    if (flags.is_given("--ranks-per-host") && o.engine != EngineKind::mpi && o.action == Options::Action::train) {
+        throw program::InputError("--ranks-per-host with --engine " +
+                                  std::string(engine_names[static_cast<std::size_t>(o.engine)]) +
+                                  ", whose ranks are on one host: expected --engine mpi or --plan");
+    }
     if (o.engine == EngineKind::mpi && o.action == Options::Action::train && o.mesh.world() != processes) {
         throw program::InputError("--mesh " + o.mesh.describe() + " has " + std::to_string(o.mesh.world()) +
                                   " ranks, but this job of --engine mpi has " + std::to_string(processes) +

@@ -33,6 +33,7 @@ struct Options {
     program::MeshExtents mesh{2, 1, 1};
     program::PolicyChoice policy;
     EngineKind engine = EngineKind::threads;
+    std::size_t ranks_per_host = 0;  // in their order; 0: all on one
     ModelConfig model;
     SequenceParallel sequence_parallel = SequenceParallel::off;
     ContextExchange context = ContextExchange::ring;

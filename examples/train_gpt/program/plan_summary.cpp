@@ -12,6 +12,7 @@
 
 #include <shardkit/backend/self/engine.hpp>
 #include <shardkit/backend/threads/engine.hpp>
+#include <shardkit/comm/moved.hpp>
 #include <shardkit/context_parallel/gather_exchange.hpp>
 #include <shardkit/context_parallel/ring_exchange.hpp>
 #include <shardkit/mesh/axes_label.hpp>
@@ -86,6 +87,8 @@ void add_activations(sk::TrafficPlan& plan, const Options& options, std::size_t 
     const auto grid = mesh_of(options).grid();
     const auto over_tp = sk::PlannedAxes::of(grid, sk::Axes<sk::Tp>{});
     const auto over_cp = sk::PlannedAxes::of(grid, sk::Axes<sk::Cp>{});
+    const auto tp_hosts = sk::detail::host_spread(over_tp, grid, options.ranks_per_host);
+    const auto cp_hosts = sk::detail::host_spread(over_cp, grid, options.ranks_per_host);
     const auto& [dp, tp, cp] = options.mesh;
     const std::size_t layers = options.model.layers;
     const Split split = options.split();
@@ -97,28 +100,34 @@ void add_activations(sk::TrafficPlan& plan, const Options& options, std::size_t 
             const std::size_t sums = 4 * layers + 2;
             if (split.splits_tokens()) {
                 // Two for a block's forward pass and four for its backward pass, one each for embedding and head.
-                const std::size_t part = sk::detail::part_from_peers(wide, tp);
-                plan.add(Verb::all_gather, over_tp, 6 * layers + 2, wide, part);
-                plan.add(Verb::reduce_scatter, over_tp, sums, wide, part);
+                plan.add(Verb::all_gather, over_tp, 6 * layers + 2, wide,
+                         sk::detail::gather_moved(wide, tp, engine, tp_hosts));
+                plan.add(Verb::reduce_scatter, over_tp, sums, wide,
+                         sk::detail::scatter_moved(wide, tp, engine, tp_hosts));
             } else {
-                plan.add(Verb::all_reduce, over_tp, sums, wide, sk::detail::all_reduce_moved(wide, wide, tp, engine));
+                plan.add(Verb::all_reduce, over_tp, sums, wide,
+                         sk::detail::all_reduce_moved(wide, wide, tp, engine, tp_hosts));
             }
             // The loss: a token's largest logit; the sum of its exponentials and the target's logit.
             for (const std::size_t numbers : {tokens, 2 * tokens}) {
                 const std::size_t bytes = numbers * element;
-                plan.add(Verb::all_reduce, over_tp, 1, bytes, sk::detail::all_reduce_moved(bytes, bytes, tp, engine));
+                plan.add(Verb::all_reduce, over_tp, 1, bytes,
+                         sk::detail::all_reduce_moved(bytes, bytes, tp, engine, tp_hosts));
             }
         }
         if (cp > 1) {
             const std::size_t block = 2 * tokens * split.width(options.model) * element;
             if (options.context == ContextExchange::ring) {
                 const std::size_t messages = layers * (2 * (cp - 1) + cp);
-                plan.add(Verb::send, over_cp, messages, block, block);
-                plan.add(Verb::receive, over_cp, messages, block, block);
+                // To the next rank of the ring.
+                const sk::Moved message(block, sk::detail::part_of(block, cp_hosts.links, cp_hosts.ranks));
+                plan.add(Verb::send, over_cp, messages, block, message);
+                plan.add(Verb::receive, over_cp, messages, block, message);
             } else {
-                const std::size_t part = sk::detail::part_from_peers(cp * block, cp);
-                plan.add(Verb::all_gather, over_cp, 2 * layers, cp * block, part);
-                plan.add(Verb::reduce_scatter, over_cp, layers, cp * block, part);
+                plan.add(Verb::all_gather, over_cp, 2 * layers, cp * block,
+                         sk::detail::gather_moved(cp * block, cp, engine, cp_hosts));
+                plan.add(Verb::reduce_scatter, over_cp, layers, cp * block,
+                         sk::detail::scatter_moved(cp * block, cp, engine, cp_hosts));
             }
         }
     }
@@ -150,8 +159,8 @@ std::size_t exchange_elements(const Options& options) {
 std::vector<CollectiveCount> collectives_of(const sk::TrafficPlan& plan) {
     std::vector<CollectiveCount> counts;
     for (const auto& [verb, axes, traffic] : plan.rows()) {
-        counts.push_back(
-            {std::string(name(verb)), axes.label(), traffic.calls, traffic.moved.value, traffic.payload.value});
+        counts.push_back({std::string(name(verb)), axes.label(), traffic.calls, traffic.moved.value,
+                          traffic.payload.value, traffic.between_hosts.value});
     }
     std::sort(counts.begin(), counts.end());
     return counts;
@@ -205,6 +214,7 @@ PlanSummary plan_for(const Options& options) {
     sk::PlanOptions assumed;
     assumed.microbatches = options.microbatches;
     assumed.optimizer_states = options.optimizer == OptimizerKind::adamw ? 2 : 1;
+    assumed.ranks_per_host = options.ranks_per_host;
     assumed.engine = traits_of(options.engine);
     const auto grid = mesh_of(options).grid();
     const PlannedGroups planned = planned_groups<T>(options);
@@ -218,8 +228,10 @@ PlanSummary plan_for(const Options& options) {
     if (const std::size_t data_ranks = options.mesh.dp * options.mesh.cp; data_ranks > 1) {
         // The loss: one double.
         constexpr std::size_t loss = sizeof(double);
-        summary.library.traffic.add(sk::Verb::all_reduce, sk::PlannedAxes::of(grid, sk::Axes<sk::Dp, sk::Cp>{}), 1,
-                                    loss, sk::detail::all_reduce_moved(loss, loss, data_ranks, assumed.engine));
+        const auto over_data = sk::PlannedAxes::of(grid, sk::Axes<sk::Dp, sk::Cp>{});
+        const auto hosts = sk::detail::host_spread(over_data, grid, options.ranks_per_host);
+        summary.library.traffic.add(sk::Verb::all_reduce, over_data, 1, loss,
+                                    sk::detail::all_reduce_moved(loss, loss, data_ranks, assumed.engine, hosts));
     }
     add_activations(summary.library.traffic, options, sizeof(Arithmetic<T>), assumed.engine);
     summary.collectives = collectives_of(summary.library.traffic);
@@ -287,9 +299,12 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     row("total", plan.bytes_per_rank());
     out << "on the wire per rank and step, planned:\n";
     if (plan.collectives.empty()) { out << "  (nothing: one rank)\n"; }
+    const bool hosts = crosses_hosts(plan.collectives);
     for (const CollectiveCount& c : plan.collectives) {
-        out << program::formatted("  %-15s %-20s %6llu calls %14s\n", c.verb.c_str(), c.axes.c_str(),
+        out << program::formatted("  %-15s %-20s %6llu calls %14s", c.verb.c_str(), c.axes.c_str(),
                                   static_cast<unsigned long long>(c.count), program::bytes_text(c.bytes).c_str());
+        if (hosts) { out << program::formatted(" %14s between hosts", program::bytes_text(c.between_hosts).c_str()); }
+        out << '\n';
     }
     return out.str();
 }

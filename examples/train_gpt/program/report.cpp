@@ -14,7 +14,10 @@ namespace train_gpt {
 namespace {
 
 nlohmann::json to_json(const CollectiveCount& c) {
-    return {{"count", c.count}, {"bytes", c.bytes}, {"payload_bytes", c.payload}};
+    return {{"count", c.count},
+            {"bytes", c.bytes},
+            {"payload_bytes", c.payload},
+            {"bytes_between_hosts", c.between_hosts}};
 }
 
 nlohmann::json to_json(const Options& options, const PlanSummary& plan) {
@@ -41,6 +44,7 @@ nlohmann::json by_verb(const std::vector<CollectiveCount>& collectives) {
         sum.count += c.count;
         sum.bytes += c.bytes;
         sum.payload += c.payload;
+        sum.between_hosts += c.between_hosts;
     }
     auto object = nlohmann::json::object();
     for (const auto& [verb, sum] : sums) { object[verb] = to_json(sum); }
@@ -54,18 +58,24 @@ nlohmann::json by_axes(const std::vector<CollectiveCount>& collectives) {
     return object;
 }
 
-/// A line for each verb and axes that were measured or planned.
+/// A line for each verb and axes that were measured or planned; behind it bytes between hosts, if there are any.
 std::string table(const std::vector<CollectiveCount>& measured, const std::vector<CollectiveCount>& planned) {
     std::map<std::pair<std::string, std::string>, std::pair<CollectiveCount, CollectiveCount>> rows;
     for (const auto& c : measured) { rows[{c.axes, c.verb}].first = c; }
     for (const auto& c : planned) { rows[{c.axes, c.verb}].second = c; }
     std::string text;
+    const bool hosts = crosses_hosts(measured) || crosses_hosts(planned);
     for (const auto& [key, row] : rows) {
         const auto& [real, expected] = row;
         text += program::formatted(
-            "  %-15s %-20s %6llu calls %14s   %6llu calls %14s\n", key.second.c_str(), key.first.c_str(),
+            "  %-15s %-20s %6llu calls %14s   %6llu calls %14s", key.second.c_str(), key.first.c_str(),
             static_cast<unsigned long long>(real.count), program::bytes_text(real.bytes).c_str(),
             static_cast<unsigned long long>(expected.count), program::bytes_text(expected.bytes).c_str());
+        if (hosts) {
+            text += program::formatted("   between hosts %14s %14s", program::bytes_text(real.between_hosts).c_str(),
+                                       program::bytes_text(expected.between_hosts).c_str());
+        }
+        text += '\n';
     }
     return text.empty() ? "  none: one rank\n" : text;
 }

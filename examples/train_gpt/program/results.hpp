@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,13 +15,19 @@ struct CollectiveCount {
     std::string verb;
     std::string axes;
     std::uint64_t count = 0;
-    std::uint64_t bytes = 0;    // between this rank and its peers
-    std::uint64_t payload = 0;  // of the buffers handed to the verb
+    std::uint64_t bytes = 0;          // between this rank and its peers
+    std::uint64_t payload = 0;        // of the buffers handed to the verb
+    std::uint64_t between_hosts = 0;  // of `bytes`
 };
 
 /// In the order in which they are compared and printed.
 inline bool operator<(const CollectiveCount& a, const CollectiveCount& b) {
     return std::tie(a.axes, a.verb) < std::tie(b.axes, b.verb);
+}
+
+/// Whether the job has more than one host that talk to each other.
+inline bool crosses_hosts(const std::vector<CollectiveCount>& collectives) {
+    return std::any_of(collectives.begin(), collectives.end(), [](const auto& c) { return c.between_hosts > 0; });
 }
 
 /// Multiply-adds of the matrix products of one steady step.

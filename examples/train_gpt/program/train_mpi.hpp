@@ -14,6 +14,7 @@ Results train_mpi(const Job& job) {
     Results results(job.options.steps - job.start.first_step);
     const auto& mesh = job.options.mesh;
     sk::mpi::Options options;
+    options.ranks_per_host = job.options.ranks_per_host;
     options.overlap = job.options.schedule.kind == ScheduleChoice::Kind::prefetch;
     sk::mpi::run(
         sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp),

@@ -31,10 +31,12 @@ inline sk::RankOptions rank_options(const Job& job) { return {.in_flight = job.s
 /// part for every rank, so that one of them moves more bytes than the others. Collective over the world.
 template <class Engine>
 std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
-    constexpr std::size_t fields = 3;
+    constexpr std::size_t fields = 4;
     const auto rows = context.traffic().rows();
     std::vector<std::uint64_t> means;
-    for (const auto& row : rows) { means.insert(means.end(), {row.calls, row.moved.value, row.payload.value}); }
+    for (const auto& row : rows) {
+        means.insert(means.end(), {row.calls, row.moved.value, row.payload.value, row.between_hosts.value});
+    }
     sk::all_reduce_in_place(context.world(), sk::ReduceOp::sum, std::span<std::uint64_t>(means),
                             context.compute_stream());
     const std::size_t world = context.world_size();
@@ -42,7 +44,8 @@ std::vector<CollectiveCount> mean_collectives(sk::Context<Engine>& context) {
     std::vector<CollectiveCount> list;
     for (std::size_t r = 0; r < rows.size(); ++r) {
         const std::uint64_t* const row = means.data() + fields * r;
-        if (row[0] > 0) { list.push_back({std::string(name(rows[r].verb)), rows[r].axes, row[0], row[1], row[2]}); }
+        if (row[0] == 0) { continue; }
+        list.push_back({std::string(name(rows[r].verb)), rows[r].axes, row[0], row[1], row[2], row[3]});
     }
     std::sort(list.begin(), list.end());
     return list;

@@ -56,7 +56,7 @@ class Trainer {
           optimizer_(model_.groups(), options_),
           links_(context, split_, options_.context,
                  attention_shape(options_.model, split_, split_.local(options_.pass_shape())).keys_values()),
-          work_(options_.model, split_, split_.local(options_.pass_shape()), links_) {
+          work_(context, options_.model, split_, split_.local(options_.pass_shape()), links_) {
         if (!job.start.folder.empty()) { resume(job.start); }
     }
 

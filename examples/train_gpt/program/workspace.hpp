@@ -5,13 +5,15 @@
 #include <cstdint>
 
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/rank/context.hpp>
 
 #include "../model/pass.hpp"
 
 namespace train_gpt {
 
 /// Everything that a rank's model computes with besides what the library holds: activations, scratch, and the
-/// tokens of one pass. One block of memory, taken before the first step. `capacity` is a rank's part of a pass.
+/// tokens of one pass. One block of memory, taken before the first step, of the engine's, whose peers see it: tp and
+/// cp communicate out of it. `capacity` is a rank's part of a pass.
 template <class T>
 class Workspace {
   public:
@@ -23,8 +25,10 @@ class Workspace {
         return counter.used() + Pass<T>::bytes(config, split, capacity);
     }
 
-    Workspace(const ModelConfig& config, const Split& split, BatchShape capacity, Links<Arithmetic<T>>& links)
-        : memory_(bytes(config, split, capacity)),
+    template <class Engine>
+    Workspace(const shardkit::Context<Engine>& context, const ModelConfig& config, const Split& split,
+              BatchShape capacity, Links<Arithmetic<T>>& links)
+        : memory_(context.template buffer<std::uint8_t>(bytes(config, split, capacity))),
           arena_(reinterpret_cast<std::byte*>(memory_.data()), memory_.size()),
           tokens_(arena_.take<std::uint8_t>(capacity.tokens())),
           targets_(arena_.take<std::uint8_t>(capacity.tokens())),
