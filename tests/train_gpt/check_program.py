@@ -11,8 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import xml.etree.ElementTree
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
+PICTURE = pathlib.Path(__file__).resolve().parents[2] / "examples/train_gpt/trace_picture.py"
 SMALL = ["--batch", "4", "--sequence", "8", "--layers", "1", "--width", "8", "--heads", "2"]
 wrong = []
 
@@ -247,6 +249,53 @@ def check_special_files(folder):
                f"output that is lost is an error: {' '.join(flags)}", done)
 
 
+def draw(folder, name):
+    return subprocess.run([sys.executable, "-B", PICTURE, f"{name}.json", f"{name}.svg", "A < step"], cwd=folder,
+                          capture_output=True, check=False)
+
+
+def pieces(folder, name):
+    """The slices of a drawn trace as (name, left, width, y, fill), and its texts."""
+    root = xml.etree.ElementTree.parse(folder / f"{name}.svg").getroot()
+    found = [(g[0].text.rpartition(",")[0], float(g[1].get("x")), float(g[1].get("width")), float(g[1].get("y")), g[1].get("fill"))
+             for g in root.iter("{http://www.w3.org/2000/svg}g")]
+    return found, [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def check_picture(folder, tracks):
+    """Every slice of a trace lies in its picture where it lies in time, in the row of its rank and lane."""
+    expect(draw(folder, "t").returncode == 0, "a measured trace is drawn")
+    drawn, texts = pieces(folder, "t")
+    slices = [(*each, track) for track in sorted(tracks) for each in tracks[track]]
+    first = min(each[0] for each in slices)
+    left = min(each[1] for each in drawn)
+    unit = max(each[1] + each[2] - left for each in drawn) / max(each[0] + each[1] - first for each in slices)
+    rows = sorted({each[3] for each in drawn})
+    expect(len(rows) == 9, "with a row for each rank and lane")
+    wanted = sorted((name, round((at - first) * unit, 1), rows[3 * rank + lane]) for at, _, name, (rank, lane) in slices)
+    got = sorted((name, round(x - left, 1), y) for name, x, _, y, _ in drawn)
+    expect(len(wanted) == len(got) and all(a[0] == b[0] and abs(a[1] - b[1]) < 0.3 and a[2] == b[2] for a, b in zip(wanted, got)),
+           "and each slice in its row, at its time")
+    expect(all((fill == "url(#waits)") == name.startswith("wait at ") for name, _, _, _, fill in drawn), "waits are hatched")
+    expect(all(f"rank {rank}  {lane}" in texts for rank in range(3) for lane in ("compute", "gather", "reduce")) and "A < step" in texts
+           and "blocks.0" in texts, "and ranks, lanes, groups and the title are named")
+    # A simulated step, as schedule_trace writes it: one rank without a name.
+    (folder / "s.json").write_text(json.dumps({"traceEvents": [
+        {"name": "thread_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": "compute"}},
+        {"name": "thread_name", "ph": "M", "pid": 0, "tid": 1, "args": {"name": "gather"}},
+        {"name": "gather of 'a', microbatch 0", "ph": "X", "pid": 0, "tid": 1, "ts": 1000, "dur": 2000},
+        {"name": "close of 'a', microbatch 0", "ph": "X", "pid": 0, "tid": 0, "ts": 3000, "dur": 6000}]}), encoding="utf-8")
+    expect(draw(folder, "s").returncode == 0, "a simulated trace is drawn")
+    drawn, texts = pieces(folder, "s")
+    expect([each[0][:6] for each in drawn] == ["close ", "gather"] and abs(drawn[0][2] - 3 * drawn[1][2]) < 0.1
+           and abs(drawn[0][1] - drawn[1][1] - drawn[1][2]) < 0.1 and "8 ms" in texts and "compute" in texts
+           and drawn[0][1] + drawn[0][2] < 760, "in its times, within the picture")
+    (folder / "e.json").write_text('{"traceEvents": []}', encoding="utf-8")
+    done = draw(folder, "e")
+    expect(done.returncode == 2 and done.stderr == b"trace_picture: error: e.json: has no slice, expected a trace of a step\n",
+           "a trace of nothing is an error")
+
+
 def check_trace(folder):
     """A track for each rank and lane; in none do slices overlap, and those of a rank's own leave no gap."""
     done = run(folder, "--steps", "3", "--mesh", "3x1x1", "--schedule", "prefetch", "--trace", "t.json", "--json", "a.json",
@@ -276,6 +325,7 @@ def check_trace(folder):
         expect(abs(sum(measured) / 3e6 - timed[key]) < 1e-6, f"its {key} are those of --json")
     names_of = [slices[2] for lane, each in tracks.items() if lane[1] == 1 for slices in each]
     expect(names_of.count("gather of 'blocks.0', microbatch 0") == 6, "a block is gathered twice by each rank")
+    check_picture(folder, tracks)
     for flags, text in (([], b"--trace alone: expected --schedule prefetch or auto as well"),
                         (["--schedule", "auto", "--json", "x"], b"--trace './x': expected another file than that of --json")):
         done = run(folder, "--trace", "./x", *flags)
