@@ -74,7 +74,7 @@ def draw(tracks, title):
             out.append("</g>")
     # At most seven, a round number of seconds apart.
     apart = next(n * 10.0**e for e in range(-9, 9) for n in (1, 2, 5) if n * 10.0**e * 7 > last - first)
-    for tick in range(int((last - first) / apart) + 1):
+    for tick in range(int((last - first) / apart + 1e-6) + 1):
         text(LEFT + unit * apart * tick, bottom + 8, f"{apart * tick * 1e3:g} ms", 10, "middle", colour=GREY)
     x = 16.0
     for group in groups[:len(COLOURS)]:
