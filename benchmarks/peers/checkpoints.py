@@ -9,6 +9,7 @@ import tempfile
 
 import row
 from refusal import Unavailable, WrongData
+from targets import bound_of
 from worker import Worker, take_turns
 
 PART = "checkpoints"
@@ -16,7 +17,6 @@ PART = "checkpoints"
 ELEMENTS = 124_000_000
 QUICK_ELEMENTS = 1_000_000
 DCP = "PyTorch DCP"
-AIM = row.at_least(3)
 # Name, form as torch_checkpoints.py calls it, and what of the library is measured beside it: where the bytes go, and
 # what is saved. Files of Hugging Face hold the model alone; whoever does not sync leaves bytes in the page cache.
 PEERS = ((DCP, "dcp", "disk", "state"), (f"{DCP}, no sync", "dcp_no_sync", "cached", "state"),
@@ -69,12 +69,17 @@ def begun(side, words, target, end):
     return seconds
 
 
-def add_rows(report, what, seconds, peers, checks, aims, **details):
+def aim_of(verb, peer):
+    """Of saving and loading beside DCP; how soon a save is begun has none."""
+    return bound_of(f"checkpoint_{verb}_dcp") if verb in ("save", "load") and peer.startswith(DCP) else None
+
+
+def add_rows(report, what, seconds, peers, checks, verb, **details):
     """seconds: the library's and each peer's."""
     mine, *others = seconds
-    for name, check, aim, times in zip(peers, checks, aims, others):
+    for name, check, times in zip(peers, checks, others):
         report.add(row.make_row(PART, what, row.side("shardkit", mine), row.side(name, times), "times_faster",
-                                [b / a for a, b in zip(mine, times)], aim, check, **details))
+                                [b / a for a, b in zip(mine, times)], aim_of(verb, name), check, verb=verb, **details))
 
 
 def measure(ours, peer, ranks, folder, options, report):
@@ -84,22 +89,21 @@ def measure(ours, peer, ranks, folder, options, report):
     for to, state in dict.fromkeys((to, state) for _, _, to, state in PEERS):
         chosen = [(name, form) for name, form, peer_to, peer_state in PEERS if (peer_to, peer_state) == (to, state)]
         names, found = [name for name, _ in chosen], [checks[form] for _, form in chosen]
-        aims = [AIM if name.startswith(DCP) else None for name in names]
         of_what = f"{state}, {ranks} ranks"
         where = "to the disk" if to == "disk" else "into the page cache"
         seconds = take_turns(options.rounds, lambda: timed_save(ours, ("save", to, state), folder), *[
             lambda form=form: timed_save(peer, ("save", form), folder) for _, form in chosen])
-        add_rows(report, f"save {where}, {of_what}", seconds, names, found, aims, verb="save", **details)
+        add_rows(report, f"save {where}, {of_what}", seconds, names, found, "save", **details)
         if to == "disk" and state == "state":
             continue  # a load asks not how durable its files are
         kept = folder / ("kept" if state == "state" else "kept_model") / STEP
         seconds = take_turns(options.rounds, lambda: ours.ask("load", to, state, kept).get("seconds"), *[
             lambda form=form: peer.ask("load", form, folder / form).get("seconds") for _, form in chosen])
-        add_rows(report, f"load, warm, {of_what}", seconds, names, found, aims, verb="load", **details)
+        add_rows(report, f"load, warm, {of_what}", seconds, names, found, "load", **details)
     seconds = take_turns(options.rounds, lambda: begun(ours, ("begin_save", "disk", "state"), folder / "timed", "commit"),
                          lambda: begun(peer, ("begin_save",), folder / "timed", "commit"))
     add_rows(report, f"until a save beside a step is begun, {ranks} ranks", seconds, [f"{DCP}, async_save"], [checks["dcp"]],
-             [None], verb="begin_save", **details)
+             "begin_save", **details)
 
 
 def run(options, report):

@@ -7,6 +7,7 @@ import tempfile
 import row
 from figures import size_text
 from refusal import Unavailable, WrongData
+from targets import bound_of
 from worker import Worker, take_turns
 
 PART = "collectives"
@@ -14,8 +15,6 @@ MOST_CALLS = 20000
 VERBS = ("all_reduce", "reduce_scatter", "all_gather")
 SIZES = (256, 4 << 10, 1 << 20, 8 << 20, 64 << 20)
 QUICK_SIZES = (256, 1 << 20)
-# Of the threads engine over Open MPI, where the data is large.
-LARGE = {"all_reduce": row.at_least(4), "reduce_scatter": row.at_least(8), "all_gather": row.at_least(1.5)}
 # It has threads of its own, which bound ranks may leave no room.
 GLOO = {"gloo": "pinned", "gloo, not bound": "free"}
 MPI_FLAGS = {"openmpi": ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"], "mpich": []}
@@ -35,13 +34,13 @@ def calls_for(side, options):
 
 
 def target(verb, size, ranks, peer, processors):
-    """The project's own aims: see docs/benchmark_results.md."""
+    """The project's own aims for the threads engine: see docs/benchmark_results.md."""
     if peer == "openmpi":
-        if verb in LARGE and size >= 8 << 20:
-            return LARGE[verb]
-        return row.at_least(1) if verb == "all_reduce" and size == 256 else None
+        if verb in VERBS and size >= 8 << 20:
+            return bound_of(f"{verb}_openmpi")
+        return bound_of("small_all_reduce_openmpi") if verb == "all_reduce" and size == 256 else None
     if peer == "std::barrier":
-        return row.at_least(1 / 1.5) if ranks > processors else None
+        return bound_of("more_ranks_than_processors") if ranks > processors else None
     return None
 
 

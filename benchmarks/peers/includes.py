@@ -11,12 +11,13 @@ import tempfile
 import machine
 import row
 from refusal import WrongData
+from targets import bound_of
 
 PART = "includes"
 FOLDERS = ("layout", "policy", "mesh")
-LIGHT = row.at_most(3)
-WHOLE = row.at_most(1.6)
-TRAINER = row.at_most(2.5)
+LIGHT = bound_of("includes_light")  # under nvcc too
+WHOLE = bound_of("includes_umbrella")
+TRAINER = bound_of("trainer_compile_time")
 TRAINERS = pathlib.Path(__file__).resolve().parent / "trainers"
 UMBRELLA = "shardkit/shardkit.hpp"
 FLAGS = ["-std=c++20", "-pthread"]

@@ -8,10 +8,11 @@ import row
 from collectives import MPI_FLAGS
 from figures import size_text
 from refusal import Unavailable, WrongData
+from targets import bound_of
 
 PART = "overhead"
-NANOSECONDS = row.at_most(150)
-INSTRUCTIONS = row.at_most(2000)
+NANOSECONDS = bound_of("verb_nanoseconds")
+INSTRUCTIONS = bound_of("verb_instructions")
 TITLES = {"full_shard_window": "FullShard window", "full_shard_reduce": "FullShard gradients",
           "no_shard_window": "NoShard window", "no_shard_reduce": "NoShard gradients"}
 COUNTED = (100, 600)  # passes of the two runs whose difference is counted

@@ -9,6 +9,7 @@ import tempfile
 
 import row
 from refusal import Unavailable, WrongData
+from targets import bound_of
 from worker import Worker, take_turns
 
 PART = "training"
@@ -140,7 +141,7 @@ def measure(python, program, policy, ranks, files, options, report):
                              *[lambda peer=peer: peer.ask("go", steps).get("seconds") for peer, _ in peers])
         mine, *others = [[value / steps for value in values] for values in seconds]
         for (peer, checked), times in zip(peers, others):
-            aim = row.at_least(1) if ranks == 2 and policy in BEATEN else None
+            aim = bound_of("training_fsdp2") if ranks == 2 and policy in BEATEN else None
             report.add(row.make_row(
                 PART, what, row.side("train_gpt", mine), row.side(peer.name, times), "times_faster",
                 [b / a for a, b in zip(mine, times)], aim, checked, ranks=ranks, policy=policy, steps=steps,

@@ -5,7 +5,7 @@ import collectives_section
 import kernels_section
 import peers_section
 import policies_section
-import targets
+import reasons
 from result import BadResult, measured_lines, read
 from verdicts import index
 
@@ -51,9 +51,9 @@ def generate(root):
     """The page's text, and the drawings by the path of their picture from the root.
     @raise BadResult"""
     folder = root / RESULTS
-    results = [read(path) for path in sorted(folder.glob("*.json")) if path.name != targets.REASONS]
+    results = [read(path) for path in sorted(folder.glob("*.json")) if path.name != reasons.REASONS]
     evidence = [(result, asked(result, evidence_of)) for result in results]
-    lines, drawings = [INTRODUCTION, *index(evidence, targets.read_reasons(folder))], {}
+    lines, drawings = [INTRODUCTION, *index(evidence, reasons.read_reasons(folder))], {}
     if results:
         lines += ["## Where, when and how", ""]
         for result in results:

@@ -107,7 +107,12 @@ def check_figures():
            and collectives.target("reduce_scatter", 8 << 20, 2, "openmpi", 2) == row.at_least(8)
            and collectives.target("all_gather", 8 << 20, 4, "openmpi", 2) == row.at_least(1.5)
            and collectives.target("all_gather", 4096, 4, "openmpi", 2) is None
-           and collectives.target("all_reduce", 256, 2, "openmpi", 2) == row.at_least(1), "targets of collectives")
+           and collectives.target("all_reduce", 256, 2, "openmpi", 2) == row.at_least(1)
+           and collectives.target("barrier", 0, 4, "std::barrier", 2) == row.at_least(1 / 1.5)
+           and collectives.target("barrier", 0, 2, "std::barrier", 2) is None, "targets of collectives")
+    expect([checkpoints.aim_of(*of) for of in (("save", "PyTorch DCP, no sync"), ("load", "PyTorch DCP"), ("save", "torch.save"),
+                                               ("begin_save", "PyTorch DCP, async_save"))]
+           == [row.at_least(3), row.at_least(3), None, None], "targets of checkpoints")
     expect(training.policies_for(2, training.POLICIES) == list(training.POLICIES[:-1])
            and training.policies_for(4, training.POLICIES)[-1] == "hybrid_shard:2", "policies of 2 and 4 ranks")
     turns = []

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The project's aims, what results say about them, and why some are missed."""
+"""The project's aims, and what results say about them: the one place where they stand. Rows of peers carry them."""
 import dataclasses
-import json
 
-from result import BadResult
 from row import at_least, at_most
 
-REASONS = "reasons.json"
 COLLECTIVES = "`benchmarks/run collectives`, ranks = processors"
 PEERS = "`benchmarks/run peers`"
 POLICIES = "`benchmarks/run policies`"
 CHECKPOINTS = "`benchmarks/run checkpoints`, a state of 1.4 GB or more"
 ON_GPU = "`benchmarks/run kernels --device gpu`, from 256 MiB on"
 NO_GPU = "no GPU was there to measure on"
-BARRIER = 1 / 1.5
+LIGHT = at_most(3)
+UMBRELLA = at_most(1.6)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +67,7 @@ TARGETS = (
     Target("small_all_reduce_openmpi", "all_reduce, 256 bytes: times as fast as Open MPI", at_least(1),
            f"{PEERS} collectives"),
     Target("more_ranks_than_processors", "barrier and all_reduce of 256 bytes, more ranks than processors: times as "
-           "fast as `std::barrier`", at_least(BARRIER), f"{PEERS} collectives"),
+           "fast as `std::barrier`", at_least(1 / 1.5), f"{PEERS} collectives"),
     Target("verb_nanoseconds", "a `Sharded` verb over the engine's calls, nanoseconds", at_most(150),
            f"{PEERS} overhead"),
     Target("verb_instructions", "a `Sharded` verb over the engine's calls, instructions", at_most(2000),
@@ -96,34 +94,19 @@ TARGETS = (
            at_least(3), f"{PEERS} checkpoints"),
     Target("checkpoint_load_dcp", "a checkpoint's load out of the page cache: times as fast as PyTorch DCP", at_least(3),
            f"{PEERS} checkpoints"),
-    Target("includes_light", "headers of layout, policy and mesh: cost over <vector>", at_most(3),
+    Target("includes_light", "headers of layout, policy and mesh: cost over <vector>", LIGHT,
            f"{PEERS} includes"),
-    Target("includes_umbrella", "`shardkit.hpp`: cost over its standard headers", at_most(1.6), f"{PEERS} includes"),
+    Target("includes_umbrella", "`shardkit.hpp`: cost over its standard headers", UMBRELLA, f"{PEERS} includes"),
     Target("trainer_compile_time", "a trainer's file with extern templates: cost of compiling it over one by hand",
            at_most(2.5), f"{PEERS} includes"),
-    Target("includes_light_nvcc", "headers of layout, policy and mesh under nvcc: cost over <vector>", at_most(3),
+    Target("includes_light_nvcc", "headers of layout, policy and mesh under nvcc: cost over <vector>", LIGHT,
            f"{PEERS} includes, with nvcc"),
-    Target("includes_umbrella_nvcc", "`shardkit.hpp` under nvcc: cost over its standard headers", at_most(1.6),
+    Target("includes_umbrella_nvcc", "`shardkit.hpp` under nvcc: cost over its standard headers", UMBRELLA,
            f"{PEERS} includes, with nvcc"),
 )
 BY_ID = {target.id: target for target in TARGETS}
 
 
-def read_reasons(folder):
-    """Why targets are missed: written by hand, a text for each target's id.
-    @raise BadResult for what is no such file, and for a reason that names no target"""
-    path = folder / REASONS
-    if not path.exists():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BadResult(f"{REASONS}: expected JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise BadResult(f"{REASONS}: expected an object with a text for each target's id")
-    for name, text in found.items():
-        if name not in BY_ID:
-            raise BadResult(f"{REASONS}: '{name}' is no target: expected one of {', '.join(BY_ID)}")
-        if not isinstance(text, str) or not text.strip():
-            raise BadResult(f"{REASONS}: '{name}' has no reason: expected a text")
-    return found
+def bound_of(name):
+    """What a row that the target speaks of is held to."""
+    return BY_ID[name].bound
