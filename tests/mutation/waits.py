@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """waits.py [--compiler g++] [--jobs N]: takes away every wait of a stream for another, one at a time, and builds and runs a
-trainer, ring attention, or sums on the NCCL engine over the CUDA stand-in, which must fail.
+trainer, ring attention, or sums on the NCCL engine over the CUDA stand-in, or a measured step on lazy streams, which
+must fail.
 Prints site and what killed the mutant; fails on a survivor.
 """
 import argparse
@@ -19,12 +20,20 @@ STANDIN = TESTS / "standin"
 WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))\.wait\((?P<event>[^;]*)\);")
 
 
+# Of a cursor, for what it measures alone.
+MEASURED_WAIT = re.compile(r"(?<=[\s{;])group<State>\(s\)\.\w+\(\)\.wait\((?P<event>)\);")
+
+
 class Waits(Target):
+    def __init__(self, *arguments, pattern=WAIT):
+        super().__init__(*arguments)
+        self.pattern = pattern
+
     def mutants(self):
         for folder in self.folders:
             for header in sorted((self.root / "shardkit" / folder).glob("*.hpp")):
                 text = header.read_text(encoding="utf-8")
-                for match in WAIT.finditer(text):
+                for match in self.pattern.finditer(text):
                     line = text.count("\n", 0, match.start()) + 1
                     # What makes the event still runs: leasing a slot, recording.
                     left = f"static_cast<void>({match.group('event') or 0});"
@@ -59,6 +68,7 @@ def main():
                   [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ring", ROOT / "include", ["context_parallel"], "ring_killer.cpp", objects, flags),
             Waits("sums", ROOT / "include", ["backend/nccl"], "sums_killer.cpp", objects, flags),
+            Waits("measured", ROOT / "include", ["schedule"], "measured_killer.cpp", [], flags, pattern=MEASURED_WAIT),
         ], options))
 
 

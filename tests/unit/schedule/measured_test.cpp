@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "unit/schedule/measured_lazily.hpp"
 #include "unit/schedule/scheduled_trainer.hpp"
 #include "unit/thrown_message.hpp"
 
@@ -134,6 +135,11 @@ TEST_CASE("what the program does between two verbs is computation, of the verb t
         CHECK(closes >= 4);
         CHECK(step.compute >= std::chrono::duration<double>(pause).count());
     });
+}
+
+TEST_CASE("a reduction that a norm or an update waits for is a wait, and no computation") {
+    CHECK(measured_lazily::communication_is_waited_for(true));
+    CHECK(measured_lazily::communication_is_waited_for(false));
 }
 
 TEST_CASE("measuring changes no bit") {

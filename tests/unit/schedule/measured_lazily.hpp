@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+
+#include "unit/schedule/scheduled_trainer.hpp"
+#include "unit/streams/lazy_engine.hpp"
+
+namespace measured_lazily {
+
+namespace sk = shardkit;
+
+/// Measures a step whose collectives run when the compute stream waits for them, and not before: whether all of them
+/// begin while the rank is said to wait, and none while it is said to compute.
+inline bool communication_is_waited_for(bool norm) {
+    const lazy::Stream compute;
+    const lazy::Stream communication;
+    communication.set_pace(lazy::Pace::lazy);
+    const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh(1, 1, 1);
+    sk::Rank<lazy::Engine, sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>> rank(mesh, lazy::Communicator{}, {},
+                                                                                       {compute, communication});
+    sk::Context<lazy::Engine>& context = rank;
+    scheduled::Trainer<lazy::Engine, sk::Precision<float>> trainer(
+        context, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2, .norm = norm});
+    const auto groups = sk::describe_groups(trainer.model());
+    const sk::Schedule recorded = sk::record(trainer.model(), [&] { trainer.step(0); });
+    auto following = sk::follow(trainer.model(), sk::prefetch(recorded, groups, 1));
+    following.measure();
+    trainer.step(1);
+    const sk::MeasuredStep step = following.measured();
+    // When one has ended is seen later: that is behind the event which is waited for.
+    return std::all_of(step.spans.begin(), step.spans.end(), [&](const sk::StepSpan& each) {
+        return each.kind != sk::SpanKind::communicates ||
+               std::any_of(step.spans.begin(), step.spans.end(), [&](const sk::StepSpan& wait) {
+                   return wait.kind == sk::SpanKind::waits && wait.time.begin <= each.time.begin &&
+                          each.time.begin <= wait.time.end;
+               });
+    });
+}
+
+}  // namespace measured_lazily
