@@ -66,6 +66,8 @@ TARGETS = (
     of_openmpi("all_gather", 1.5),
     Target("small_all_reduce_openmpi", "all_reduce, 256 bytes: times as fast as Open MPI", at_least(1),
            f"{PEERS} collectives"),
+    Target("mpi_small_all_reduce_openmpi", "all_reduce between processes of one host, 256 bytes, calls compared: times as "
+           "fast as Open MPI's own", at_least(1), f"{PEERS} collectives"),
     Target("more_ranks_than_processors", "barrier and all_reduce of 256 bytes, more ranks than processors: times as "
            "fast as `std::barrier`", at_least(1 / 1.5), f"{PEERS} collectives"),
     Target("verb_nanoseconds", "a `Sharded` verb over the engine's calls, nanoseconds", at_most(150),

@@ -53,6 +53,8 @@ def make_parser():
     parser.add_argument("--ranks", metavar="LIST", default="2,4", help="of collectives, training and checkpoints [2,4]")
     parser.add_argument("--peer", metavar="LIST", default=",".join(PEERS), help="of collectives and overhead "
                         f"[{','.join(PEERS)}]")
+    parser.add_argument("--size", metavar="LIST", help="bytes of collectives [256,4096,1048576,8388608,67108864; with "
+                        "--quick 256,1048576]")
     parser.add_argument("--policy", metavar="LIST", default=",".join(training.POLICIES), help="of training [all]")
     parser.add_argument("--compile", metavar="NAME", help="torch.compile in training: off, on or both [both; with "
                         "--quick off]")
@@ -81,6 +83,9 @@ def parse(arguments, root, which):
     if len(set(options.ranks)) != len(options.ranks):
         raise BadFlag("--ranks: expected each number once")
     options.peers = names("--peer", options.peer, PEERS)
+    options.sizes = [count("--size", text, 256, 1 << 30) for text in options.size.split(",")] if options.size else []
+    if len(set(options.sizes)) != len(options.sizes):
+        raise BadFlag("--size: expected each number once")
     options.policies = names("--policy", options.policy, training.POLICIES)
     if options.policies == ["hybrid_shard"] and not any(r >= 4 and r % 2 == 0 for r in options.ranks):
         raise BadFlag("--policy 'hybrid_shard': expected --ranks of at least 4, and even: groups of half of them")

@@ -17,7 +17,9 @@ COMPILED = ", compiled"
 def of_collectives(row):
     if row["peer"]["name"] == BARRIER:
         return "more_ranks_than_processors"
-    return "small_all_reduce_openmpi" if row["size"] == 256 else f"{row['verb']}_openmpi"
+    if row["size"] != 256:
+        return f"{row['verb']}_openmpi"
+    return ("mpi_" if row["ours"]["name"] == "shardkit on openmpi" else "") + "small_all_reduce_openmpi"
 
 
 def of_adamw(row):

@@ -70,6 +70,8 @@ REFUSED = [
     (["--ranks", "1"], "--ranks '1': expected a whole number from 2 to 64"),
     (["--ranks", "2,x"], "--ranks 'x': expected a whole number"),
     (["--ranks", "2,2"], "--ranks: expected each number once"),
+    (["--size", "8"], "--size '8': expected a whole number from 256 to 1073741824"),
+    (["--size", "256,256"], "--size: expected each number once"),
     (["training", "--ranks", "3"], "--ranks '3': expected a divisor of the 16 sequences"),
     (["--peer", "nccl"], "--peer 'nccl': expected a list with commas of openmpi, mpich, gloo"),
     (["--peer", "gloo,gloo"], "--peer 'gloo,gloo': expected each name once"),
@@ -80,7 +82,7 @@ REFUSED = [
     (["--programs", "no/such"], "--programs 'no/such': expected a build folder"),
     (["--json", "no/such/folder/a.json"], "--json 'no/such/folder/a.json': expected a file that can be written"),
     (["--json", ""], "--json '': expected a file name"),
-    (["--size", "5"], "unrecognized arguments: --size"),
+    (["--turns", "5"], "unrecognized arguments: --turns"),
 ]
 
 
@@ -108,6 +110,10 @@ def check_figures():
            and collectives.target("all_gather", 8 << 20, 4, "openmpi", 2) == row.at_least(1.5)
            and collectives.target("all_gather", 4096, 4, "openmpi", 2) is None
            and collectives.target("all_reduce", 256, 2, "openmpi", 2) == row.at_least(1)
+           and collectives.target("all_reduce", 256, 2, "openmpi", 2, "shardkit on openmpi") == row.at_least(1)
+           and collectives.target("all_reduce", 256, 4, "openmpi", 2, "shardkit on openmpi") is None
+           and collectives.target("all_reduce", 4096, 2, "openmpi", 2, "shardkit on openmpi") is None
+           and collectives.target("all_reduce", 256, 2, "openmpi", 2, "shardkit on openmpi, trusting") is None
            and collectives.target("barrier", 0, 4, "std::barrier", 2) == row.at_least(1 / 1.5)
            and collectives.target("barrier", 0, 2, "std::barrier", 2) is None, "targets of collectives")
     expect([checkpoints.aim_of(*of) for of in (("save", "PyTorch DCP, no sync"), ("load", "PyTorch DCP"), ("save", "torch.save"),

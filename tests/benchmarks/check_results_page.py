@@ -236,6 +236,13 @@ def check_targets(tree, found):
     tree.put(p=compared(row.at_least(4), name="openmpi"))
     check_written(tree, "a target that a row carries")
     expect(tree.target("all_reduce_openmpi")[:2] == ["4.000", "met"], "is judged", tree.page())
+    small = {"ranks": 2, "size": 256, "verb": "all_reduce", "type": "float"}
+    tree.put(p=of_peers(*(row.make_row("collectives", "all_reduce", row.side(ours), row.side("openmpi"), "times_faster", [value],
+                                       row.at_least(1), **small)
+                          for ours, value in (("shardkit threads", 2), ("shardkit on openmpi", 1.25)))))
+    check_written(tree, "small all-reduces of two engines")
+    for target, value in (("small_all_reduce_openmpi", "2.000"), ("mpi_small_all_reduce_openmpi", "1.250")):
+        expect(tree.target(target)[:2] == [value, "met"], f"{target} has its own row", str(tree.target(target)))
     tree.put(p=of_peers(
         row.make_row("adamw", "AdamW", row.side("ours"), row.side("hand-written AVX2"), "times_faster", [0.96],
                      row.at_least(0.95)),
