@@ -69,6 +69,29 @@ def result_lines(result):
                     *table(PREDICTED_HEADS, [predicted_row(row) for row in result["predicted"]["rows"]]))
 
 
+def beside(results):
+    """The same steps on several engines, a table for each: of results that say the same of all but engine and figures."""
+    found = {}
+    for result in results:
+        if result["rows"]:
+            alike = tuple(str(result.get(member)) for member in ("model", "optimizer", "microbatches", "prefetch", "busy_work_us",
+                                                                 "pinned"))
+            machine = tuple(result["machine"][member] for member in ("processor", "processors"))
+            found.setdefault((alike, machine), {}).setdefault(result["engine"], result)
+    for engines in found.values():
+        rows = {name: {(row["mesh"], policy_label(row)): row for row in result["rows"]} for name, result in engines.items()}
+        first, *others = rows
+        if not others:
+            continue
+        heads = [f">{name}: {figure_of}" for figure_of in ("step (us)", "communication (us)") for name in rows]
+        yield from (f"### {' beside '.join(engines)}: {cell(engines[first]['model']['description'])}", "",
+                    f"Of {', '.join(result.name for result in engines.values())}.", "",
+                    *table(("mesh", "policy", *heads), [
+                        (*at, *(figure(each[at][member]["median"]) for member in ("step_us", "communication_us")
+                                for each in rows.values()))
+                        for at in rows[first] if all(at in rows[name] for name in others)]))
+
+
 def section(results, _everything):
     pictures = []
     for name, chart, wanted in (("policies_step", step_chart, "rows"), ("policies_memory", memory_chart, "rows"),
@@ -76,4 +99,4 @@ def section(results, _everything):
         first = next((result for result in results if result[wanted]), None)
         if first is not None:
             pictures.append((name, *chart(first)))
-    return [line for result in results for line in result_lines(result)], pictures
+    return [*(line for result in results for line in result_lines(result)), *beside(results)], pictures

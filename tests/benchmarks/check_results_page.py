@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -215,6 +216,7 @@ def check_targets(tree, found):
         expect(("**a quick run" in tree.page()) == (what == "few rounds"), "and says why when it is quick")
         along = f"along {missed['axis']} of {missed['mesh']}, 2 groups at once"
         expect((along in tree.page()) == (what == "two groups"), "and names an axis that has several groups")
+    check_engines_beside(tree, found["policies"])
     policies = copy.deepcopy(found["policies"])
     policies["rows"][1]["peak_bytes"] = policies["rows"][1]["planned_peak_bytes"] * 0.97
     tree.put(p=policies)
@@ -257,6 +259,22 @@ def check_targets(tree, found):
     tree.put(p=changed(compared(), quick=True))
     check_written(tree, "a quick comparison")
     expect(tree.target("all_reduce_openmpi")[1] == "not measured", "is no evidence")
+
+
+def check_engines_beside(tree, threads):
+    """Policies on several engines stand beside each other where all else is alike."""
+    mpi = copy.deepcopy(changed(threads, engine="mpi"))
+    for row_of in mpi["rows"]:
+        row_of["step_us"]["median"], row_of["communication_us"]["median"] = 4321, 1234
+    tree.put(p=threads, q=mpi)
+    check_written(tree, "two engines")
+    expect("### threads beside mpi: GPT of 1 layers" in tree.page() and "Of p.json, q.json." in tree.page()
+           and len(re.findall(r"^\| 2x1x1 \| \S+ \| (?!4321)\S+ \| 4321 \| (?!1234)\S+ \| 1234 \|$", tree.page(), re.MULTILINE))
+           == len(mpi["rows"]), "stand beside each other", tree.page())
+    for other in (changed(mpi, microbatches=2), changed(mpi, model={**mpi["model"], "description": "another"})):
+        tree.put(p=threads, q=other)
+        check_written(tree, "two engines of other steps")
+        expect("### threads beside mpi" not in tree.page(), "stand apart", tree.page())
 
 
 def check_checkpoint_targets(tree, small):
