@@ -78,6 +78,27 @@ TEST_CASE("mpi: ranks that call the same for different groups are told which") {
                reduce_60_text + " for 'blocks.1' gradients");
 }
 
+TEST_CASE("mpi: ranks that state different things beside the same call are told which, with both values") {
+    if (alone()) { return; }
+    const auto reduce_stating = [](double divisor) {
+        return Act([divisor](const Comm& c, Buffers& b) {
+            auto& book = c.label().journal.statements();
+            static const std::string path = "'blocks.0'";
+            const auto group = book.add_group();
+            const SourceLocation here = SourceLocation::current();
+            const detail::StatedGradients gradients{divisor, 0, 0, here};
+            book.note(gradients.hash(), gradients);
+            detail::StatedGroup stated;
+            stated.gradients = gradients.hash();
+            stated.path = &path;
+            book.note(*group, stated);
+            all_reduce(c, ReduceOp::sum, b.in(), b.out.span(), {}, {here, nullptr, stated.plain_hash()});
+        });
+    };
+    check_told(reduce_stating(2), reduce_stating(3), reduce_60_text + " with divisor 2",
+               reduce_60_text + " with divisor 3");
+}
+
 TEST_CASE("mpi: ranks that call different verbs, counts, types, operations or roots are told which") {
     if (alone()) { return; }
     check_told(

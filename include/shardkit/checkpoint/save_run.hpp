@@ -19,6 +19,7 @@
 #include <shardkit/checkpoint/checkpoint_folder.hpp>
 #include <shardkit/checkpoint/checkpoint_plan.hpp>
 #include <shardkit/checkpoint/manifest.hpp>
+#include <shardkit/checkpoint/same_updates.hpp>
 #include <shardkit/checkpoint/save_options.hpp>
 #include <shardkit/checkpoint/together.hpp>
 #include <shardkit/checkpoint/write_jobs.hpp>
@@ -61,6 +62,7 @@ class SaveRun final : public MemoryReader {
             for (const auto& group : state_.groups) { group->require_idle("save", where_); }
             plan_.emplace(state_, options_.names, options_.max_file_bytes, where_);
         });
+        require_same_updates(*world_, "save", state_.groups, where_);
         agree();
         on_first([&] { make_files(); });
         jobs_.emplace(*plan_, state_, world_->rank(), world_->size(), beside && options_.staging == Staging::copy,

@@ -20,6 +20,7 @@
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_state.hpp>
+#include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>
 
 namespace shardkit::detail {
@@ -125,6 +126,8 @@ class SavedGroup {
     virtual void begin_load(SourceLocation where) const = 0;
     virtual void end_load() const = 0;
     virtual void set_reader(MemoryReader* reader) const noexcept = 0;
+    /// What ranks compare of its updates.
+    virtual GroupStatements& statements() const noexcept = 0;
 
     std::vector<std::unique_ptr<SavedValues>> values;
 };
@@ -161,7 +164,11 @@ class SavedGroupOf final : public SavedGroup {
         }
     }
     void begin_load(SourceLocation where) const override { state_.begin_update(where); }
-    void end_load() const override { state_.parameters().end_load(); }
+    void end_load() const override {
+        state_.parameters().end_load();
+        state_.statements().forget_values();
+    }
+    GroupStatements& statements() const noexcept override { return state_.statements(); }
     void set_reader(MemoryReader* reader) const noexcept override {
         state_.set_reader(reader);
         if (of_states_ != nullptr) { *of_states_ = reader; }

@@ -25,11 +25,10 @@ namespace detail {
 /// The call in which every rank gives `k` elements of type T.
 template <class T>
 constexpr Call gather_call(std::size_t k, std::size_t ranks, CallSite site) noexcept {
-    return {
-        {Verb::all_gather, element_type_of<T>, element_type_of<T>, ReduceOp::sum, site.hash(), k, site.argument()},
-        ranks * k * sizeof(T),
-        site.where,
-        site.subject};
+    return {{Verb::all_gather, element_type_of<T>, element_type_of<T>, ReduceOp::sum, site.hash(), k, site.stated},
+            ranks * k * sizeof(T),
+            site.where,
+            site.subject};
 }
 template <class C>
 constexpr Moved gathered(const C& comm, const Call& call) {

@@ -26,7 +26,7 @@ concept AllReduces = Communicator<C> && Element<In> && Element<Out> &&
 namespace detail {
 template <class In, class Out>
 constexpr Call all_reduce_call(ReduceOp op, std::size_t count, CallSite site) noexcept {
-    return {{Verb::all_reduce, element_type_of<In>, element_type_of<Out>, op, site.hash(), count, site.argument()},
+    return {{Verb::all_reduce, element_type_of<In>, element_type_of<Out>, op, site.hash(), count, site.stated},
             count * sizeof(In),
             site.where,
             site.subject};

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 
@@ -34,17 +32,16 @@ struct CallSubject {
     }
 };
 
-/// Where a verb is called, and what for where that is said: what verbs take as their last argument. `divisor`: what
-/// the step's gradients are divided by, which no buffer shows; 0: nothing is said.
+/// Where a verb is called, and what for where that is said: what verbs take as their last argument. `stated`: a hash
+/// of what no buffer shows and all ranks must say alike, a divisor or a learning rate; 0: nothing is said.
 struct CallSite {
     SourceLocation where;
     const CallSubject* subject = nullptr;
-    double divisor = 0;
+    std::uint64_t stated = 0;
 
-    constexpr CallSite(SourceLocation at, const CallSubject* what = nullptr, double divided_by = 0) noexcept
-        : where(at), subject(what), divisor(divided_by) {}
+    constexpr CallSite(SourceLocation at, const CallSubject* what = nullptr, std::uint64_t states = 0) noexcept
+        : where(at), subject(what), stated(states) {}
     constexpr std::uint32_t hash() const noexcept { return subject == nullptr ? 0 : subject->hash; }
-    constexpr std::uint64_t argument() const noexcept { return std::bit_cast<std::uint64_t>(divisor); }
 };
 
 /// What all ranks of one collective must say alike.
@@ -55,7 +52,7 @@ struct Signature {
     ReduceOp op = ReduceOp::sum;
     std::uint32_t subject = 0;  ///< CallSubject::hash; 0: nothing was said
     std::size_t count = 0;      ///< elements of the span that is equal on all ranks
-    /// The root of a broadcast; of what moves a step's values the bits of CallSite::divisor.
+    /// The root of a broadcast; of what moves a group's values CallSite::stated.
     std::uint64_t argument = 0;
 
     friend bool operator==(const Signature&, const Signature&) = default;
@@ -73,8 +70,10 @@ struct Call {
     constexpr operator SourceLocation() const noexcept { return where; }
 };
 
-/// "all_reduce sum of 10 bf16 into fp32 for 'blocks.0' gradients at train.cpp:12"; for error messages.
-inline std::string describe(const Signature& s, SourceLocation where, std::string_view subject = {}) {
+/// "all_reduce sum of 10 bf16 into fp32 for 'blocks.0' gradients with divisor 2 at train.cpp:12"; for error messages.
+/// `stated`: " with divisor 2"
+inline std::string describe(const Signature& s, SourceLocation where, std::string_view subject = {},
+                            std::string_view stated = {}) {
     std::string text(name(s.verb));
     const bool reduces = s.verb == Verb::all_reduce || s.verb == Verb::reduce_scatter;
     if (reduces) { text += detail::concat(" ", name(s.op)); }
@@ -84,18 +83,20 @@ inline std::string describe(const Signature& s, SourceLocation where, std::strin
     if (reduces && s.in != s.out) { text += detail::concat(" into ", name(s.out)); }
     if (s.verb == Verb::broadcast) { text += detail::concat(" from root ", s.argument); }
     if (!subject.empty()) { text += detail::concat(" for ", subject); }
-    if (s.verb != Verb::broadcast && s.argument != 0) {
-        char divisor[40];
-        std::snprintf(divisor, sizeof divisor, " with divisor %.17g", std::bit_cast<double>(s.argument));
-        text += divisor;
-    }
-    return text + detail::concat(" at ", where.file, ":", where.line);
+    return text + detail::concat(stated, " at ", where.file, ":", where.line);
 }
 
 namespace detail {
 
 inline std::string_view text_of(const CallSubject* subject) noexcept {
     return subject == nullptr ? std::string_view() : std::string_view(subject->text);
+}
+
+/// Whether two calls differ in nothing but what their ranks state.
+constexpr bool differ_in_statements(const Signature& a, const Signature& b) noexcept {
+    Signature as_b = a;
+    as_b.argument = b.argument;
+    return as_b == b && a.argument != b.argument && a.verb != Verb::broadcast;
 }
 
 /// A hash of everything that ranks must say alike in one call after those that `before` is the hash of; equal

@@ -11,10 +11,12 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/communicator.hpp>
+#include <shardkit/comm/statement_book.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -59,7 +61,9 @@ struct CallRecord {
         const std::string_view given = text_of(for_what);
         given.copy(subject, sizeof subject - 1);
     }
-    std::string text() const { return describe(signature, {file, line}, subject); }
+    std::string text(std::string_view stated = {}) const {
+        return describe(signature, {file, line}, subject, stated);
+    }
 };
 
 /// What one rank has called over one group: a hash of all, and the last calls one by one. Fixed in size.
@@ -106,7 +110,8 @@ class CallTrace {
 };
 
 /// Bytes of the longest value that find_disagreement gathers from each rank.
-inline constexpr std::size_t trace_bytes = std::max(sizeof(CallTrace::Hashes), sizeof(CallRecord));
+inline constexpr std::size_t trace_bytes =
+    std::max({sizeof(CallTrace::Hashes), sizeof(CallRecord), sizeof(StatementPage)});
 
 /// The first call in which two traces differ; the oldest one that both still know, if they differ in that already.
 inline std::uint64_t first_difference(const CallTrace::State& a, const CallTrace::Hashes& hashes_a,
@@ -119,10 +124,12 @@ inline std::uint64_t first_difference(const CallTrace::State& a, const CallTrace
 }
 
 /// What all ranks of a group find out together: nothing when their traces are equal, else a sentence, the same on all
-/// of them. gather(value) returns every rank's value, by rank, as a span; all ranks call it equally often.
-/// Cost:    a gather of 16 bytes per rank; two more when there is a difference.
+/// of them. gather(value) returns every rank's value, by rank, as a span; all ranks call it equally often. `book`:
+/// what this rank has stated.
+/// Cost:    a gather of 16 bytes per rank; some more when there is a difference.
 template <class Gather>
-std::optional<std::string> find_disagreement(const CallTrace& trace, const Gather& gather) {
+std::optional<std::string> find_disagreement(const CallTrace& trace, const StatementBook& book,
+                                             const Gather& gather) {
     const auto copies = [&](const auto& value) {
         const auto all = gather(value);
         return std::vector<std::remove_cvref_t<decltype(value)>>(all.begin(), all.end());
@@ -135,9 +142,16 @@ std::optional<std::string> find_disagreement(const CallTrace& trace, const Gathe
     const std::uint64_t call = first_difference(states[0], hashes[0], states[other], hashes[other]);
     const auto records =
         copies(trace.has(call) ? trace.record(call) : CallRecord{{}, {}, nullptr, ~std::uint64_t{0}});
+    const auto knows = [&](std::size_t rank) { return records[rank].sequence == call; };
+    std::pair<std::string, std::string> stated;
+    if (knows(0) && knows(other) && differ_in_statements(records[0].signature, records[other].signature)) {
+        const std::uint64_t own = trace.has(call) ? trace.record(call).signature.argument : 0;
+        stated = stated_apart(book.list(own), 0, other, {records[0].file, records[0].line}, copies);
+    }
     const auto text = [&](std::size_t rank) {
         if (call >= states[rank].count) { return std::string("nothing more"); }
-        return records[rank].sequence == call ? records[rank].text() : std::string("what it no longer knows");
+        return knows(rank) ? records[rank].text(rank == 0 ? stated.first : stated.second)
+                           : std::string("what it no longer knows");
     };
     const bool earlier = call > 0 && call + CallTrace::kept == std::max(states[0].count, states[other].count);
     return concat("the ranks disagree in call ", call, earlier ? " or before: rank 0 calls " : ": rank 0 calls ",

@@ -14,6 +14,7 @@
 
 #include <shardkit/comm/call.hpp>
 #include <shardkit/comm/moved.hpp>
+#include <shardkit/comm/statement_book.hpp>
 #include <shardkit/comm/traffic_log.hpp>
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -89,6 +90,9 @@ class Journal {
         return subjects_.emplace_front(text);
     }
 
+    /// What the rank states beside its calls.
+    detail::StatementBook& statements() noexcept { return statements_; }
+
     TrafficLog& traffic() noexcept { return traffic_; }
     const TrafficLog& traffic() const noexcept { return traffic_; }
 
@@ -131,6 +135,7 @@ class Journal {
     std::array<Entry, recent> entries_{};
     std::forward_list<CommunicatorLabel> labels_;
     std::forward_list<CallSubject> subjects_;
+    detail::StatementBook statements_;
 };
 
 /// A line for each call: number, call, axes.
@@ -156,6 +161,16 @@ template <class C>
 const CallSubject* subject_of(const C& comm, std::string_view text) {
     if constexpr (KeepsJournal<C>) {
         return &comm.label().journal.subject(text);
+    } else {
+        return nullptr;
+    }
+}
+
+/// Where a rank of `comm` writes down what it states; null where the engine keeps no journal.
+template <class C>
+StatementBook* book_of(const C& comm) {
+    if constexpr (KeepsJournal<C>) {
+        return &comm.label().journal.statements();
     } else {
         return nullptr;
     }

@@ -26,11 +26,10 @@ namespace detail {
 /// The call in which every rank gives `count` elements, all ranks' pieces.
 template <class In, class Out>
 constexpr Call scatter_call(ReduceOp op, std::size_t count, CallSite site) noexcept {
-    return {
-        {Verb::reduce_scatter, element_type_of<In>, element_type_of<Out>, op, site.hash(), count, site.argument()},
-        count * sizeof(In),
-        site.where,
-        site.subject};
+    return {{Verb::reduce_scatter, element_type_of<In>, element_type_of<Out>, op, site.hash(), count, site.stated},
+            count * sizeof(In),
+            site.where,
+            site.subject};
 }
 }  // namespace detail
 

@@ -38,6 +38,11 @@ struct Access {
     static void bind(Scale& scale, const Model& model, Location where) {
         scale.bind(model, where);
     }
+    /// A LossScale in one more step.
+    template <class Scale>
+    static auto use(Scale& scale) noexcept {
+        return scale.use();
+    }
     /// The loss scale of a LossScale or of reduced gradients, to be adapted: engine memory.
     template <class Scaled>
     static auto* loss_scale(const Scaled& scaled) noexcept {

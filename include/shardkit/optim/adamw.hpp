@@ -103,6 +103,7 @@ constexpr AdamWUpdate<A> adamw_update(const AdamWOptions& options, double beta1_
 /// AdamW's part of an Optimizer.
 struct AdamWRule {
     using Options = AdamWOptions;
+    static constexpr std::string_view name = "AdamW";
     static constexpr std::array<std::string_view, 2> state_names{"exp_avg", "exp_avg_sq"};
 
     struct Progress {

@@ -39,6 +39,7 @@ struct AmsgradUpdate {
 struct AmsgradRule {
     using Options = AdamWOptions;
     using Progress = AdamWRule::Progress;
+    static constexpr std::string_view name = "AMSGrad";
     static constexpr std::array<std::string_view, 3> state_names{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
     static constexpr auto products = AdamWRule::products;
 

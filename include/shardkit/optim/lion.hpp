@@ -86,6 +86,7 @@ constexpr LionUpdate<A> lion_update(const LionOptions& options, double gradient_
 /// Lion's part of an Optimizer.
 struct LionRule {
     using Options = LionOptions;
+    static constexpr std::string_view name = "Lion";
     static constexpr std::array<std::string_view, 1> state_names{"exp_avg"};
 
     struct Progress {

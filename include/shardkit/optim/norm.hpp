@@ -16,6 +16,7 @@
 #include <shardkit/optim/norm_partial.hpp>
 #include <shardkit/optim/norm_tables.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/step/groups.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 #include <shardkit/step/reduce.hpp>
@@ -66,6 +67,24 @@ class NormMemory {
     /// What the norms' all-reduces are for.
     const CallSubject* subject() const noexcept { return subject_; }
 
+    /// What a norm's call states: the sum that its gradients are of, and what each group's updates were.
+    void start_statements() noexcept {
+        stated_ = 1;
+        updates_.clear();
+    }
+    void add_statements(GroupStatements& group) {
+        gradients_ = group.gradients();
+        updates_.push_back(group.updates());
+        stated_ = statement_hash(stated_, updates_.back());
+    }
+    StatementHash stated() {
+        if (context_->world().size() == 1) { return 0; }
+        const StatementHash hash = statement_hash(stated_, gradients_);
+        if (hash == noted_) { return hash; }
+        if (StatementBook* const book = book_of(context_->world())) { book->note_norm(hash, gradients_, updates_); }
+        return noted_ = hash;
+    }
+
     /// Where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
     double* take_total() {
         if (totals_.size() == 0) { totals_ = context_->template buffer<double>(2 * norm_slots); }
@@ -89,6 +108,10 @@ class NormMemory {
     typename Engine::template Buffer<double> scratch_;
     typename Engine::template Buffer<double> totals_;
     std::uint64_t taken_ = 0;
+    StatementHash gradients_ = 0;
+    std::vector<StatementHash> updates_;  // of each group
+    StatementHash stated_ = 0;            // of `updates_`
+    StatementHash noted_ = 0;
 };
 
 }  // namespace detail
@@ -164,13 +187,14 @@ std::span<double> begin_norm(Context<Engine>& context, std::size_t shards, doubl
 }
 /// Its end, once every group has added its share: the sum over all ranks. Collective over the world.
 template <class Engine>
-GlobalNorm<Engine> finish_norm(Context<Engine>& context, std::span<double> partials, double divisor,
-                               std::uint64_t gradients, SourceLocation where) {
+GlobalNorm<Engine> finish_norm(Context<Engine>& context, std::span<double> partials, std::uint64_t gradients,
+                               SourceLocation where) {
     auto& memory = context.template kept<NormMemory<Engine>>();
     const auto compute = context.compute_stream();
     const auto communication = context.communication_stream();
     communication.wait(compute.record());
-    all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication, {where, memory.subject(), divisor});
+    all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication,
+                        {where, memory.subject(), memory.stated()});
     compute.wait(communication.record());
     double* const total = memory.take_total();
     Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
@@ -211,14 +235,17 @@ template <class... T>
 auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     std::size_t shards = 1;
     DirectedGroup directed;  // of a group: all are led alike
+    // One scratch and one world for the model: taken from whichever group comes first.
+    auto& context = reduced.groups(where).context();
+    auto& memory = context.template kept<NormMemory<typename std::remove_cvref_t<decltype(context)>::Engine>>();
+    memory.start_statements();
     reduced.groups(where).for_each([&](auto& layer) {
         auto& state = Access::state(layer);
         shards = std::max(shards, state.geometry().shards);
         directed = state.directed();
+        memory.add_statements(state.statements());
     });
     directed.before(Act::norm, where);
-    // One scratch and one world for the model: taken from whichever group comes first.
-    auto& context = reduced.groups(where).context();
     const std::span<double> scratch =
         begin_norm(context, shards, reduced.divisor_scale(), Access::loss_scale(reduced));
     const std::span<double> partials = scratch.subspan(1);
@@ -233,7 +260,7 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     }
     (std::index_sequence_for<T...>{});
     directed.communicates(Act::norm);
-    const auto norm = finish_norm(context, partials, reduced.divisor(), reduced.identity(), where);
+    const auto norm = finish_norm(context, partials, reduced.identity(), where);
     directed.after(Act::norm, where);
     return norm;
 }

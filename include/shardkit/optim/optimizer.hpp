@@ -71,7 +71,7 @@ class Optimizer {
         auto& context = groups_.context(where);
         groups_.for_each_indexed([&](auto& layer, auto part, std::size_t) {
             auto& state = detail::Access::state(layer);
-            numbers_.add_group(state.identity(), layer.path(), where);
+            numbers_.add_group(context, state.identity(), state.geometry(), where);
             constexpr std::size_t I = decltype(part)::value;
             auto& optimizers = std::get<I>(group_optimizers_);
             std::remove_reference_t<decltype(optimizers)>::value_type::append(
@@ -159,6 +159,17 @@ class Optimizer {
         const Reduced<T...> consumed(std::move(reduced));
         auto& context = groups_.context();
         context.compare_calls(where);
+        detail::StatementHash gradients = 0;
+        groups_.for_each([&](auto& layer) { gradients = detail::Access::state(layer).statements().gradients(); });
+        const detail::StatementHash stated = numbers_.state_step(context, coefficient, gradients, where);
+        std::size_t number = 0;
+        groups_.for_each([&](auto& layer) {
+            auto& state = detail::Access::state(layer);
+            const std::size_t its = number++;
+            if (state.trainable() && !state.step().skipped()) {
+                state.statements().add_update(stated, numbers_.choices(its));
+            }
+        });
         numbers_.begin_step(context, consumed.divisor_scale(), coefficient, detail::Access::loss_scale(consumed));
         list_groups();
         for_each_table([&](auto& table) {

@@ -8,11 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/statement_book.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/optimizer_statements.hpp>
 #include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/rank/engine_table.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/step/loss_scale.hpp>
 
 namespace shardkit::detail {
@@ -30,7 +34,8 @@ class OptimizerNumbers {
     ~OptimizerNumbers();
 
     /// One more group. @throws std::invalid_argument when another has its path
-    void add_group(std::uint64_t identity, const std::string& path, SourceLocation where);
+    void add_group(Context<Engine>& context, std::uint64_t identity, const GroupGeometry& group,
+                   SourceLocation where);
     /// Once there are all of them: takes the engine's memory.
     void begin(Context<Engine>& context);
     /// That group `number` is the one that it was.
@@ -43,13 +48,22 @@ class OptimizerNumbers {
     void begin_step(Context<Engine>& context, double divisor_scale, ClipCoefficient coefficient,
                     LossScaleState* loss_scale);
 
+    /// What all ranks must state alike of the next step.
+    StatementHash state_step(const Context<Engine>& context, const ClipCoefficient& coefficient,
+                             StatementHash gradients, SourceLocation where);
+    /// What its ParamGroups choose for group `number`.
+    StatementHash choices(std::size_t number) const noexcept { return hash_of(choices_[number]); }
+
     const Options* engine_options() const noexcept { return engine_options_.data(); }
     const StepScalars* scalars() const noexcept { return scalars_.data(); }
 
   private:
     Options options_;
     std::vector<ParamGroup> param_groups_;
-    std::vector<ModelName> known_;  // the groups, in order
+    std::vector<ModelName> known_;           // the groups, in order
+    StatementsHandle stated_;                // of the options
+    std::vector<StatementsHandle> choices_;  // of each group
+    std::uint64_t steps_ = 0;
     EngineTable<Engine, Options> engine_options_;
     EngineTable<Engine, StepScalars> scalars_;
 };
@@ -73,12 +87,31 @@ template <class Rule, class Engine>
 OptimizerNumbers<Rule, Engine>::~OptimizerNumbers() = default;
 
 template <class Rule, class Engine>
-void OptimizerNumbers<Rule, Engine>::add_group(std::uint64_t identity, const std::string& path,
-                                               SourceLocation where) {
+void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, std::uint64_t identity,
+                                               const GroupGeometry& group, SourceLocation where) {
     for (const ModelName& other : known_) {
-        if (other.path == path) { throw_invalid_argument(where, "optimizer: two groups have the path '", path, "'"); }
+        if (other.path == group.path) {
+            throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
+        }
     }
-    known_.push_back({identity, path});
+    known_.push_back({identity, group.path});
+    choices_.emplace_back();
+    StatementBook* const book = context.world_size() > 1 ? book_of(context.world()) : nullptr;
+    if (book == nullptr) { return; }
+    if (stated_ == nullptr) { stated_ = book->keep(optimizer_statements<Rule>(options_, where)); }
+    if (!param_groups_.empty()) {
+        choices_.back() = book->keep(param_group_statements(group.path, group.parameters, param_groups(), where));
+    }
+}
+
+template <class Rule, class Engine>
+StatementHash OptimizerNumbers<Rule, Engine>::state_step(const Context<Engine>& context,
+                                                         const ClipCoefficient& coefficient, StatementHash gradients,
+                                                         SourceLocation where) {
+    const StatedStep step{++steps_, options_.learning_rate, coefficient.max_norm, hash_of(stated_), gradients, where};
+    const StatementHash hash = step.hash();
+    if (stated_ != nullptr) { book_of(context.world())->note(hash, step); }
+    return hash;
 }
 
 template <class Rule, class Engine>

@@ -93,6 +93,7 @@ constexpr SgdUpdate<A> sgd_update(const SgdOptions& options, double gradient_sca
 /// SGD's part of an Optimizer.
 struct SgdRule {
     using Options = SgdOptions;
+    static constexpr std::string_view name = "SGD";
     static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
 
     struct Progress {

@@ -12,6 +12,7 @@
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/group_statements.hpp>
 
 namespace shardkit::detail {
 
@@ -28,9 +29,10 @@ class GradientStore {
 
     /// `adopted`: the user's own full gradient buffer, or empty for one of ours.
     GradientStore(Context<Engine>& context, const GroupGeometry& geometry, GroupCommunicators<Engine> communicators,
-                  std::span<Gradient> adopted)
+                  GroupStatements& statements, std::span<Gradient> adopted)
         : context_(&context),
           geometry_(&geometry),
+          statements_(&statements),
           comms_(communicators),
           subject_(subject_of(comms_.data, concat("'", geometry.path, "' gradients"))),
           full_(adopted.data()) {
@@ -128,9 +130,6 @@ class GradientStore {
     std::span<Gradient> full() const noexcept { return {full_, geometry_->buffer_numel}; }
 
     std::size_t microbatches() const noexcept { return microbatches_; }
-    /// What the last step's sums are divided by: ranks compare it with each reduction.
-    void set_divisor(double divisor) noexcept { divisor_ = divisor; }
-    double divisor() const noexcept { return divisor_; }
     /// Forgets an abandoned step: a reduction that failed has kept its buffers.
     void restart() noexcept {
         microbatches_ = unreduced_ = reductions_ = finished_ = 0;
@@ -149,7 +148,7 @@ class GradientStore {
 
     /// One collective of the table. A row of a part sums reduced values where they lie.
     void reduce(const CollectiveRow& row, typename Engine::Stream stream, SourceLocation where) {
-        const CallSite site{where, subject_, divisor_};
+        const CallSite site{where, subject_, statements_->in_call(row.over)};
         if (row.extent == Extent::tp_sum) {
             const std::span<Reduction> part = reduced().subspan(tp_sum_.begin, tp_sum_.size());
             all_reduce_in_place(comms_[row.over], ReduceOp::sum, part, stream, site);
@@ -199,6 +198,7 @@ class GradientStore {
 
     Context<Engine>* context_;
     const GroupGeometry* geometry_;
+    GroupStatements* statements_;
     GroupCommunicators<Engine> comms_;
     const CallSubject* subject_;  // of reductions
     Gradient* full_ = nullptr;
@@ -211,10 +211,9 @@ class GradientStore {
     Event written_{};
     Event reduced_ready_{};
     std::size_t microbatches_ = 0;
-    std::size_t unreduced_ = 0;   // of the microbatches
-    std::size_t reductions_ = 0;  // of `full_` in this step
-    std::size_t finished_ = 0;    // rows of `last_`
-    double divisor_ = 0;
+    std::size_t unreduced_ = 0;             // of the microbatches
+    std::size_t reductions_ = 0;            // of `full_` in this step
+    std::size_t finished_ = 0;              // rows of `last_`
     std::span<const CollectiveRow> first_;  // of each moment, the table's rows
     std::span<const CollectiveRow> later_;
     std::span<const CollectiveRow> last_;

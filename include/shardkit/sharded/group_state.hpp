@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -19,7 +20,9 @@
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/policy/policy_rules.hpp>
+#include <shardkit/sharded/adopted_ranges.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
+#include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
 #include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/shard_info.hpp>
@@ -107,12 +110,8 @@ class GroupState {
     /// Makes the reductions that are left; collective over the data ranks and tp.
     void finish_gradients(SourceLocation where);
 
-    /// What the step's sums are to be divided by: said beside everything that moves the group's values from now on,
-    /// so that ranks which give different divisors find out in the next call.
-    void set_divisor(double divisor) noexcept {
-        gradients_.set_divisor(divisor);
-        parameters_.set_divisor(divisor);
-    }
+    /// What ranks compare of the group beside everything that moves its values.
+    GroupStatements& statements() noexcept { return statements_; }
     /// Before an optimizer's update. Waits for whoever still reads the group's memory beside the rank's work.
     /// @throws UsageError when a window is open
     void begin_update(SourceLocation where) const;
@@ -125,6 +124,12 @@ class GroupState {
     /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients, sorted;
     /// parameters that lie side by side are one segment.
     std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_; }
+
+    /// Holds memory that it has adopted.
+    /// @throws std::invalid_argument when another group does
+    void hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients, SourceLocation where) {
+        adopted_ = std::make_unique<AdoptedRanges>(path(), parameters, gradients, where);
+    }
 
     /// Expires with the group.
     std::weak_ptr<const void> life() const noexcept { return life_; }
@@ -179,7 +184,7 @@ class GroupState {
             gathered = group_buffer<Reduction>(context_, path(), "gathered gradients", geometry_.buffer_numel);
             const std::string what = concat("'", path(), "' reduced gradients");
             all_gather(comms_.shards, full, gathered.span(), stream,
-                       {where, subject_of(comms_.shards, what), gradients_.divisor()});
+                       {where, subject_of(comms_.shards, what), statements_.in_call(Over::shards)});
             full = gathered.span();
         }
         const WholeTensor<Engine, Reduction> whole(context_, comms_.tp, geometry_, parameter, full, stream, where);
@@ -228,10 +233,14 @@ class GroupState {
 
     /// Sets one parameter from its values in every buffer of this rank.
     void write(std::size_t parameter, const ValuesAt& values, SourceLocation where);
-    /// `by_way_of_master`: rounded as the master holds them, and then to T.
+    /// `by_way_of_master`: rounded as the master holds them, and then to T. `digest`: of what was written; or null.
     template <class T>
     void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const ValuesAt& values,
-                     bool by_way_of_master);
+                     bool by_way_of_master, ValuesDigest* digest);
+    /// Which ranks hold the same values, by Over, as far as there are some.
+    static std::array<bool, 4> replicas(const GroupGeometry& group, const GroupCommunicators<Engine>& ranks) noexcept;
+    /// States the values of memory that was adopted, as they are now.
+    void digest_adopted();
     static Arithmetic<Master> to_master(double value) {
         return static_cast<Arithmetic<Master>>(static_cast<Master>(static_cast<Arithmetic<Master>>(value)));
     }
@@ -239,6 +248,8 @@ class GroupState {
     Context<Engine>& context_;
     GroupGeometry geometry_;
     GroupCommunicators<Engine> comms_;
+    std::unique_ptr<AdoptedRanges> adopted_;
+    GroupStatements statements_;
     ParameterStore<Engine, Precision> parameters_;
     GradientStore<Engine, Precision> gradients_;
     StepState step_;

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/sharded/group_state.hpp>
 
 // What group_state.hpp declares: outside of its class, so that `extern template` keeps it out of a file.
@@ -21,8 +25,18 @@ GroupState<Engine, Precision>::GroupState(Context<Engine>& context, GroupGeometr
     : context_(context),
       geometry_(std::move(geometry)),
       comms_(communicators),
-      parameters_(context, geometry_, comms_, adopted_parameters),
-      gradients_(context, geometry_, comms_, adopted_gradients) {
+      statements_(context.world().size() > 1, book_of(context.world()),
+                  subject_of(context.world(), concat("'", geometry_.path, "'")), replicas(geometry_, comms_)),
+      parameters_(context, geometry_, comms_, statements_, adopted_parameters),
+      gradients_(context, geometry_, comms_, statements_, adopted_gradients) {
+    if (statements_.compares_values()) {
+        statements_.name_values([this](std::size_t p) {
+            return concat("'", geometry_.path, "' parameter '", geometry_.parameters[p].name, "'");
+        });
+        if (!adopted_parameters.empty()) {
+            statements_.before_next([this] { digest_adopted(); });
+        }
+    }
     for_each_segment(geometry_.parameters, geometry_.own, [&](Segment s) {
         if (!geometry_.parameters[s.parameter].frozen && geometry_.replica(s.parameter, Placement::sharded) == 0) {
             append_merged(counted_segments_, relative_to(s.flat, gradients_.reduced_range().begin), true);
@@ -157,17 +171,20 @@ void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt&
     begin_update(where);
     if constexpr (Precision::has_master) {
         if (geometry_.keeps_master()) {
-            write_range(parameter, parameters_.master(), geometry_.updated.begin, values, false);
+            write_range(parameter, parameters_.master(), geometry_.updated.begin, values, false, nullptr);
         }
     }
-    write_range(parameter, parameters_.resting(), parameters_.resting_range().begin, values, true);
+    ValuesDigest digest(geometry_.parameters[parameter].range.size());
+    write_range(parameter, parameters_.resting(), parameters_.resting_range().begin, values, true,
+                statements_.compares_values() ? &digest : nullptr);
     parameters_.end_write();
+    if (statements_.compares_values()) { statements_.set_values(parameter, geometry_.parameters.size(), digest); }
 }
 
 template <class Engine, class Precision>
 template <class T>
 void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span<T> target, std::size_t origin,
-                                                const ValuesAt& values, bool by_way_of_master) {
+                                                const ValuesAt& values, bool by_way_of_master, ValuesDigest* digest) {
     const PlacedParameter& written = geometry_.parameters[parameter];
     const IndexRange range = intersect(written.range, {origin, origin + target.size()});
     const T* const array = values.array<T>();
@@ -179,9 +196,9 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
         const std::size_t first = at - written.range.begin;
         const std::size_t run = std::min(written.part.run_at(first), range.end - at);
         if (as_it_is && run >= staged.size()) {
-            Engine::Kernels::copy_in(context_.compute_stream(),
-                                     std::span<const T>(array + written.part.whole_index(first), run),
-                                     target.subspan(at - origin, run));
+            const std::span<const T> whole_run(array + written.part.whole_index(first), run);
+            Engine::Kernels::copy_in(context_.compute_stream(), whole_run, target.subspan(at - origin, run));
+            if (digest != nullptr) { digest->add(first, whole_run); }
             at += run;
             continue;
         }
@@ -194,9 +211,30 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
                     static_cast<Arithmetic<T>>(by_way_of_master ? static_cast<double>(to_master(some[k])) : some[k]));
             }
         }
-        Engine::Kernels::copy_in(context_.compute_stream(), std::span<const T>(staged).first(count),
-                                 target.subspan(at - origin, count));
+        const std::span<const T> written_now = std::span<const T>(staged).first(count);
+        Engine::Kernels::copy_in(context_.compute_stream(), written_now, target.subspan(at - origin, count));
+        if (digest != nullptr) { digest->add(first, written_now); }
         at += count;
+    }
+}
+
+template <class Engine, class Precision>
+std::array<bool, 4> GroupState<Engine, Precision>::replicas(const GroupGeometry& group,
+                                                            const GroupCommunicators<Engine>& ranks) noexcept {
+    const bool whole = group.table.find(Role::gathered) == nullptr;
+    return {whole && ranks.shards.size() > 1, ranks.replicas.size() > 1, whole && ranks.data.size() > 1, false};
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::digest_adopted() {
+    if constexpr (std::is_same_v<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>) {
+        context_.compute_stream().synchronize();
+        for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
+            const IndexRange range = geometry_.parameters[p].range;
+            ValuesDigest digest(range.size());
+            digest.add(0, parameters_.full().subspan(range.begin, range.size()));
+            statements_.set_values(p, geometry_.parameters.size(), digest);
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/staleness.hpp>
 #include <shardkit/sharded/window.hpp>
 
@@ -32,9 +33,11 @@ class ParameterStore {
 
     /// `adopted`: the user's own full buffer, or empty for one of ours.
     ParameterStore(Context<Engine>& context, const GroupGeometry& geometry,
-                   const GroupCommunicators<Engine>& communicators, std::span<Gather> adopted)
+                   const GroupCommunicators<Engine>& communicators, GroupStatements& statements,
+                   std::span<Gather> adopted)
         : context_(&context),
           geometry_(&geometry),
+          statements_(&statements),
           gather_(gather_row(geometry.table)),
           gather_ranks_(communicators[gather_ != nullptr ? gather_->over : Over::shards]),
           subject_(subject_of(gather_ranks_, concat("'", geometry.path, "' parameters"))),
@@ -199,8 +202,6 @@ class ParameterStore {
         updated_ = context_->compute_stream().record();
         if (gather_ != nullptr) { copy_.set(); }
     }
-    /// What the gradients of the last update were divided by: ranks compare it with each gather.
-    void set_divisor(double divisor) noexcept { divisor_ = divisor; }
     /// After an update. `updated`: behind it in the compute stream, one for all groups of a launch; `capture`: which
     /// it was given to.
     void end_update(const typename Engine::Stream::Event& updated, unsigned long long capture) {
@@ -224,11 +225,11 @@ class ParameterStore {
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
         const std::span<Gather> full(full_, geometry_->buffer_numel);
+        const CallSite site{where, subject_, statements_->in_call(gather_->over)};
         if (gather_->in_place()) {
-            all_gather_in_place(gather_ranks_, full, stream, {where, subject_, divisor_});
+            all_gather_in_place(gather_ranks_, full, stream, site);
         } else {
-            all_gather(gather_ranks_, std::span<const Gather>(shard_.span()), full, stream,
-                       {where, subject_, divisor_});
+            all_gather(gather_ranks_, std::span<const Gather>(shard_.span()), full, stream, site);
         }
         gathered_ = stream.record();
     }
@@ -262,6 +263,7 @@ class ParameterStore {
 
     Context<Engine>* context_;
     const GroupGeometry* geometry_;
+    GroupStatements* statements_;
     const CollectiveRow* gather_;
     Communicator gather_ranks_;
     const CallSubject* subject_;  // of gathers
@@ -276,7 +278,6 @@ class ParameterStore {
     std::uint64_t generation_ = 0;
     std::size_t windows_ = 0;
     std::size_t announced_ = 0;  // of the windows, those that show nothing yet
-    double divisor_ = 0;
     SourceLocation opened_{};
     bool gathers_beside_ = false;  // into another buffer than the one that is true between steps
     bool leases_full_ = false;

@@ -105,8 +105,9 @@ class Sharded {
     /// Shapes:  parameters (and gradients, unless empty) hold `buffer_numel` elements, one parameter behind
     ///          the other; where the policy shards, padding follows the last one.
     /// @pre     the same parameters on every rank
-    /// @throws std::invalid_argument when a span has another size, or the policy shards parameters or keeps no full
-    ///         gradients that could be adopted; nothing is touched
+    /// @throws std::invalid_argument when a span has another size, another group has adopted some of it, or the
+    /// policy
+    ///         shards parameters or keeps no full gradients that could be adopted; nothing is touched
     static Sharded adopt(Context<Engine>& context, std::string path, Tensors tensors,
                          AdoptedMemory<Gather, Gradient> memory, Options options = adopting(),
                          SourceLocation where = SourceLocation::current()) {

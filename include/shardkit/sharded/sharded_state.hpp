@@ -146,7 +146,11 @@ class ShardedState : public GroupState<EngineType, PrecisionType> {
               context,
               make_communicators(context, path, policy_values(options.policy, context.grid().extent(Dp::name), where),
                                  where),
-              std::move(path), tensors, options, adopted_parameters, adopted_gradients, where) {}
+              std::move(path), tensors, options, adopted_parameters, adopted_gradients, where) {
+        if (!adopted_parameters.empty()) {
+            Base::hold(std::as_bytes(adopted_parameters), std::as_bytes(adopted_gradients), where);
+        }
+    }
 
     const Policy& policy() const noexcept { return policy_; }
     const FlatLayout& layout() const noexcept { return layout_; }

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <string>
 
+#include <shardkit/comm/journal.hpp>
+#include <shardkit/comm/statement_book.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/access.hpp>
+#include <shardkit/detail/number_text.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
@@ -16,6 +19,12 @@ namespace detail {
 struct ModelName {
     std::uint64_t identity = 0;  ///< 0: none
     std::string path;
+};
+/// A loss scale in one step.
+struct LossScaleUse {
+    LossScaleState* state = nullptr;  ///< the engine's memory; null without one
+    StatementHash stated = 0;         ///< of its options
+    std::uint64_t number = 0;         ///< of its uses, from 1
 };
 }  // namespace detail
 
@@ -30,7 +39,14 @@ class LossScale {
     /// @throws std::invalid_argument, see validate
     explicit LossScale(Context<Engine>& context, LossScaleOptions options = {},
                        SourceLocation where = SourceLocation::current())
-        : state_(context, LossScaleState(validated(options, where))) {}
+        : state_(context, LossScaleState(validated(options, where))) {
+        if (detail::StatementBook* const book = detail::book_of(context.world())) {
+            stated_ = book->keep({{"loss scale's initial", detail::number_text(options.initial), where},
+                                  {"loss scale's growth_factor", detail::number_text(options.growth_factor), where},
+                                  {"loss scale's backoff_factor", detail::number_text(options.backoff_factor), where},
+                                  {"loss scale's growth_interval", std::to_string(options.growth_interval), where}});
+        }
+    }
 
     /// Waits for the steps that were given to the compute stream.
     double value() const { return state_.read().value(); }
@@ -46,6 +62,8 @@ class LossScale {
     void restore(double value, std::uint32_t clean_steps) {
         state_.write(state_.read().restored(value, clean_steps));
     }
+    /// One more step uses it.
+    detail::LossScaleUse use() noexcept { return {state_.data(), detail::hash_of(stated_), ++uses_}; }
     void bind(const detail::ModelName& model, SourceLocation where) {
         if (model_.identity == 0) {
             model_ = model;
@@ -64,6 +82,8 @@ class LossScale {
     detail::EngineTable<Engine, LossScaleState> state_;
     detail::ModelName model_;
     SourceLocation bound_at_{};
+    detail::StatementsHandle stated_;
+    std::uint64_t uses_ = 0;
 };
 
 }  // namespace shardkit

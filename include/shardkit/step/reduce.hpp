@@ -81,13 +81,17 @@ struct IsReduced : std::false_type {};
 template <class... T>
 struct IsReduced<Reduced<T...>> : std::true_type {};
 
-/// What `divisor` is for these groups, which say it beside what they communicate from now on.
+/// What `divisor` is for these groups, which state it, and the loss scale, beside what they communicate from now on.
 template <class... T, Divisor D>
-double set_divisor(const Groups<T...>& groups, const D& divisor) {
+double set_divisor(const Groups<T...>& groups, const D& divisor, const LossScaleUse& loss_scale,
+                   SourceLocation where) {
     std::size_t ranks = 1;
     groups.for_each([&](auto& layer) { ranks = Access::state(layer).data_ranks(); });
     const double number = divisor.divisor(ranks);
-    groups.for_each([&](auto& layer) { Access::state(layer).set_divisor(number); });
+    const StatedGradients gradients{number, loss_scale.stated, loss_scale.number, where};
+    const StatementHash stated = gradients.hash();
+    if (StatementBook* const book = book_of(groups.context(where).world())) { book->note(stated, gradients); }
+    groups.for_each([&](auto& layer) { Access::state(layer).statements().set_gradients(stated); });
     return number;
 }
 
@@ -102,17 +106,18 @@ ModelName first_group(const Groups<T...>& groups) {
 }
 
 template <class... T, Divisor D>
-Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScaleState* loss_scale, SourceLocation where) {
-    const double number = set_divisor(Access::groups(accumulation, where), divisor);
-    return Access::make<Reduced<T...>>(Access::finish(std::move(accumulation), where), number, loss_scale);
+Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, const LossScaleUse& loss_scale,
+                     SourceLocation where) {
+    const double number = set_divisor(Access::groups(accumulation, where), divisor, loss_scale, where);
+    return Access::make<Reduced<T...>>(Access::finish(std::move(accumulation), where), number, loss_scale.state);
 }
 template <class... T, Divisor D>
-Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, LossScaleState* loss_scale,
+Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, const LossScaleUse& loss_scale,
                              SourceLocation where) {
     StepScope<T...> scope(groups, where);
     groups.for_each([](auto& layer) { Access::state(layer).step().assume_reduced(); });
-    const double number = set_divisor(groups, divisor);
-    return Access::make<Reduced<T...>>(std::move(scope), number, loss_scale);
+    const double number = set_divisor(groups, divisor, loss_scale, where);
+    return Access::make<Reduced<T...>>(std::move(scope), number, loss_scale.state);
 }
 }  // namespace detail
 
@@ -135,7 +140,7 @@ template <class X, Divisor D>
     static_assert(!detail::IsAccumulation<Given>::value || consumed,
                   "reduce consumes the accumulation: write reduce(std::move(accumulation), divisor)");
     if constexpr (detail::IsAccumulation<Given>::value && consumed) {
-        return detail::reduce(std::forward<X>(accumulation), divisor, nullptr, where);
+        return detail::reduce(std::forward<X>(accumulation), divisor, {}, where);
     }
 }
 
@@ -147,7 +152,7 @@ template <class... T, Divisor D, class Engine>
 [[nodiscard]] Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Engine>& loss_scale,
                                    SourceLocation where = SourceLocation::current()) {
     detail::Access::bind(loss_scale, detail::first_group(detail::Access::groups(accumulation, where)), where);
-    return detail::reduce(std::move(accumulation), divisor, detail::Access::loss_scale(loss_scale), where);
+    return detail::reduce(std::move(accumulation), divisor, detail::Access::use(loss_scale), where);
 }
 
 /// For adopters whose own kernels have already reduced over every data axis: declares the model's gradient
@@ -156,7 +161,7 @@ template <class... T, Divisor D, class Engine>
 template <class... T, Divisor D = Sum>
 [[nodiscard]] Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
                                            SourceLocation where = SourceLocation::current()) {
-    return detail::assume_reduced(groups, divisor, nullptr, where);
+    return detail::assume_reduced(groups, divisor, {}, where);
 }
 
 /// The same for a loss that was multiplied by `loss_scale`, as in `reduce`: the memory holds sums of scaled
@@ -166,7 +171,7 @@ template <class... T, Divisor D, class Engine>
 [[nodiscard]] Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, LossScale<Engine>& loss_scale,
                                            SourceLocation where = SourceLocation::current()) {
     detail::Access::bind(loss_scale, detail::first_group(groups), where);
-    return detail::assume_reduced(groups, divisor, detail::Access::loss_scale(loss_scale), where);
+    return detail::assume_reduced(groups, divisor, detail::Access::use(loss_scale), where);
 }
 
 /// The memory that holds this rank's reduced gradients of `layer` (its shard, or everything where gradients

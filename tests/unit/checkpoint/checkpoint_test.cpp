@@ -525,6 +525,47 @@ TEST_CASE("latest, keep, replace, and what is refused") {
     });
 }
 
+TEST_CASE("a save after different updates is refused on every rank with what differs, and leaves nothing") {
+    const Folder folder;
+    const auto said = [&](const std::string& name, auto policy, const auto& differ) {
+        const std::string run = folder.file(name);
+        std::vector<std::string> texts(2);
+        sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
+            Model<sk::threads::Engine, float> model(rank, sk::DynamicPolicy(policy));
+            sk::SGD optimizer{model.groups()};
+            const auto groups = model.groups();
+            optimizer.step(sk::assume_reduced(groups));
+            differ(rank.rank(), optimizer, groups);
+            texts[rank.rank()] = thrown_message<sk::UsageError>([&] {
+                sk::save(rank, run, 1, sk::CheckpointState{groups, optimizer});
+            });
+        });
+        CHECK_FALSE(fs::exists(run));
+        CHECK(texts[0] == texts[1]);
+        return texts[1];
+    };
+    const auto once_more = [](std::size_t rank, auto& optimizer, const auto& groups) {
+        if (rank == 1) { optimizer.step(sk::assume_reduced(groups)); }
+    };
+    const auto another_rate = [](std::size_t rank, auto& optimizer, const auto& groups) {
+        optimizer.set_learning_rate(rank == 1 ? 0.5 : 0.25);
+        optimizer.step(sk::assume_reduced(groups));
+    };
+    const auto check = [&](const std::string& name, auto policy) {
+        const std::string more = said(name + "-more", policy, once_more);
+        CAPTURE(more);
+        CHECK(more.find("save: the ranks disagree in what was updated before: rank 0 saves with updates 1 of "
+                        "'blocks.0' (stated at ") == 0);
+        CHECK(more.find(", rank 1 saves with updates 2 of 'blocks.0' (stated at ") != std::string::npos);
+        const std::string rate = said(name + "-rate", policy, another_rate);
+        CAPTURE(rate);
+        CHECK(rate.find("rank 0 saves with learning rate 0.25 (stated at ") != std::string::npos);
+        CHECK(rate.find("rank 1 saves with learning rate 0.5 (stated at ") != std::string::npos);
+    };
+    check("no-shard", sk::NoShard{});
+    check("full-shard", sk::FullShard{});
+}
+
 /// Files whose first write takes its time: long enough for a step that does not wait.
 class Slow : public sk::PosixFiles {
   public:

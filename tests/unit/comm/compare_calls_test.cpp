@@ -40,7 +40,8 @@ std::vector<std::string> found(std::size_t ranks, const std::function<void(std::
             std::memcpy(static_cast<void*>(values.data()), all.data(), ranks * sizeof value);
             return values;
         };
-        texts[world.rank()] = detail::find_disagreement(trace, gather).value_or("");
+        texts[world.rank()] =
+            detail::find_disagreement(trace, world.label().journal.statements(), gather).value_or("");
     });
     return texts;
 }

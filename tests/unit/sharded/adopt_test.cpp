@@ -2,10 +2,13 @@
 #include <cstddef>
 #include <span>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include <shardkit/comm/barrier.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/sgd.hpp>
@@ -164,6 +167,48 @@ TEST_CASE("adopted memory of another size is refused with both sizes") {
         CHECK_THROWS_WITH_AS(Layer::adopt(rank, "mine", toy::linear_shapes(), {fits_one_shard, {}}, {}),
                              doctest::Contains("expected 64"), std::invalid_argument);
     });
+}
+
+TEST_CASE("memory that another group has adopted is refused, and both groups are named, until that one ends") {
+    sk::threads::run(Flat{1}, [](auto& rank) {
+        using Layer = toy::LinearLayer<sk::NoShard, sk::EngineOf<decltype(rank)>, sk::Precision<float>>;
+        const auto shapes = toy::linear_shapes();
+        std::vector<float> memory(4 * 42, 1);
+        const auto part = [&](std::size_t first) { return std::span(memory).subspan(first, 42); };
+        const auto refused = [&](std::span<float> parameters, std::span<float> gradients, const char* text) {
+            CAPTURE(text);
+            CHECK_THROWS_WITH_AS(Layer::adopt(rank, "b", shapes, {parameters, gradients}), doctest::Contains(text),
+                                 std::invalid_argument);
+        };
+        {
+            auto a = Layer::adopt(rank, "a", shapes, {part(0), part(42)});
+            refused(part(0), {},
+                    "'b': the adopted parameters lie in the memory of the parameters of 'a', adopted at ");
+            refused(part(41), {}, "'b': the adopted parameters lie in the memory of the parameters of 'a'");
+            refused(part(84), part(100), "'b': the adopted gradients lie in the memory of the parameters of 'b'");
+            refused(part(84), part(42), "'b': the adopted gradients lie in the memory of the gradients of 'a'");
+            auto moved = std::move(a);
+            refused(part(0), {}, "'a'");
+            // What was refused holds nothing.
+            auto b = Layer::adopt(rank, "b", shapes, {part(84), {}});
+        }
+        auto again = Layer::adopt(rank, "a", shapes, {part(41), part(83)});
+    });
+    // Ranks that are threads of one process have memory of their own each.
+    std::vector<float> memory(42, 1);
+    std::string told;
+    CHECK_THROWS(sk::threads::run(Flat{2}, [&](auto& rank) {
+        using Layer = toy::LinearLayer<sk::NoShard, sk::EngineOf<decltype(rank)>, sk::Precision<float>>;
+        try {
+            const auto layer = Layer::adopt(rank, "a", toy::linear_shapes(), {memory, {}});
+            sk::barrier(rank.world(), {});
+        } catch (const std::invalid_argument& error) {  // whichever of them comes later
+            told = error.what();
+            throw;
+        }
+    }));
+    CHECK(told.find("'a': the adopted parameters lie in the memory of the parameters of 'a'") == 0);
+    CHECK(told.find("expected memory of its own for each group and rank") != std::string::npos);
 }
 
 TEST_CASE("a layout without padding cannot be sharded") {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <shardkit/backend/mpi/api.hpp>
@@ -14,6 +15,7 @@
 #include <shardkit/backend/mpi/host.hpp>
 #include <shardkit/backend/mpi/world.hpp>
 #include <shardkit/comm/compare_calls.hpp>
+#include <shardkit/comm/statement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -71,11 +73,18 @@ inline CallRecord record_of(const Call& call) noexcept {
         return !(record.signature == all[0].signature && record.sequence == all[0].sequence);
     });
     const std::size_t second = other == all.end() ? 0 : static_cast<std::size_t>(other - all.begin());
-    throw CommError("mpi", call.doing(),
-                    shardkit::detail::concat("the ranks disagree in call ", call.sequence, ": rank ",
-                                             call.group.world_ranks[0], " calls ", all[0].text(), ", rank ",
-                                             call.group.world_ranks[second], " calls ", all[second].text()),
-                    call.where);
+    std::pair<std::string, std::string> stated;
+    if (shardkit::detail::differ_in_statements(all[0].signature, all[second].signature)) {
+        stated = shardkit::detail::stated_apart(
+            call.world.journal().statements().list(call.signature.argument), 0, second, {all[0].file, all[0].line},
+            [&](const shardkit::detail::StatementPage& page) { return call.world.gather(call, page); });
+    }
+    throw CommError(
+        "mpi", call.doing(),
+        shardkit::detail::concat("the ranks disagree in call ", call.sequence, ": rank ", call.group.world_ranks[0],
+                                 " calls ", all[0].text(stated.first), ", rank ", call.group.world_ranks[second],
+                                 " calls ", all[second].text(stated.second)),
+        call.where);
 }
 
 /// The beginning of every collective by messages: returns when all ranks of the group have made the same call.
@@ -125,7 +134,11 @@ class Seat {
     void wait_for_exit(const shardkit::Call&, std::uint32_t target) const { call_.world.await_exit(call_, target); }
     /// What the peers published has addresses of theirs: they say it once more, in words.
     template <class Disagreement>
-    [[noreturn]] void throw_disagreement(const Disagreement&) const {
+    std::nullptr_t explain(const Disagreement&) const noexcept {
+        return nullptr;
+    }
+    template <class Disagreement>
+    [[noreturn]] void throw_disagreement(const Disagreement&, std::nullptr_t) const {
         detail::throw_disagreement(call_);
     }
 

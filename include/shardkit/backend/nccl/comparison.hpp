@@ -55,7 +55,8 @@ class Comparison {
         const std::string doing = shardkit::detail::concat("compare_calls over ", group.made_as);
         connections.require_usable(doing, where);
         const auto disagreement = shardkit::detail::find_disagreement(
-            *group.trace, [&](const auto& value) { return gather(connections, group, value, doing, where); });
+            *group.trace, connections.journal().statements(),
+            [&](const auto& value) { return gather(connections, group, value, doing, where); });
         if (disagreement) { connections.fail(doing, *disagreement, where); }
     }
 

@@ -52,7 +52,8 @@ struct Member {
 ///     wait(call, sequence, target)                  until the word reaches it. @throws when that cannot happen
 ///     refuse(call, sequence)                        throws: the word is poisoned
 ///     wait_for_exit(call, target)                   until all have left
-///     throw_disagreement(Disagreement)              throws
+///     explain(Disagreement)                         what to say of it, while all ranks are there
+///     throw_disagreement(Disagreement, said)        throws
 ///     at(rank, address)                             where this rank finds what lies at that rank's address
 ///     sees(rank, address)                           whether all others find it
 template <class Seat>
@@ -136,8 +137,9 @@ class Round {
     /// Leaves, then says who disagrees about what.
     [[noreturn]] void leave_and_throw() {
         const Disagreement found{sequence_, other_, call(0), call(other_), call(seat_.rank())};
+        const auto text = seat_.explain(found);
         meet();
-        seat_.throw_disagreement(found);
+        seat_.throw_disagreement(found, text);
     }
 
   private:

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include <shardkit/backend/host/copy_elements.hpp>
 #include <shardkit/backend/shared/round.hpp>
@@ -14,6 +15,7 @@
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/world.hpp>
 #include <shardkit/comm/call.hpp>
+#include <shardkit/comm/statement.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -50,17 +52,30 @@ class Seat {
         word().wait_for_exit(target, handle_.world->state(self()).spins);
     }
     template <class Disagreement>
-    [[noreturn]] void throw_disagreement(const Disagreement& found) const {
+    std::string explain(const Disagreement& found) const {
+        std::pair<std::string, std::string> stated;
+        if (shardkit::detail::differ_in_statements(found.first.signature, found.second.signature)) {
+            stated = shardkit::detail::stated_apart(statements(0, found.first), statements(found.other, found.second),
+                                                    found.first.where);
+        }
+        return shardkit::detail::concat("the ranks disagree in call ", found.sequence, ": rank ",
+                                        handle_.world_rank(0), " calls ", text(found.first, stated.first), ", rank ",
+                                        handle_.world_rank(found.other), " calls ",
+                                        text(found.second, stated.second));
+    }
+    template <class Disagreement>
+    [[noreturn]] void throw_disagreement(const Disagreement& found, const std::string& said) const {
         throw CommError("threads", shardkit::detail::concat(name(found.own.signature.verb), " over ", handle_.axes()),
-                        shardkit::detail::concat("the ranks disagree in call ", found.sequence, ": rank ",
-                                                 handle_.world_rank(0), " calls ", text(found.first), ", rank ",
-                                                 handle_.world_rank(found.other), " calls ", text(found.second)),
-                        found.own.where);
+                        said, found.own.where);
     }
 
   private:
-    static std::string text(const shared::detail::Call& call) {
-        return describe(call.signature, call.where, shardkit::detail::text_of(call.subject));
+    static std::string text(const shared::detail::Call& call, const std::string& stated) {
+        return describe(call.signature, call.where, shardkit::detail::text_of(call.subject), stated);
+    }
+    /// What a rank stated in that call.
+    shardkit::detail::Statements statements(std::size_t rank, const shared::detail::Call& call) const {
+        return handle_.world->state(handle_.world_rank(rank)).journal.statements().list(call.signature.argument);
     }
     Waiting waiting(const shardkit::Call& call, std::uint64_t sequence) const noexcept {
         return {call.signature.verb, &handle_.axes(), sequence, call.where};

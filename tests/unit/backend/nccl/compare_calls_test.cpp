@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -12,12 +13,15 @@
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/divisor.hpp>
 #include <shardkit/step/groups.hpp>
+#include <shardkit/step/reduce.hpp>
 
 #include "../verb_checks.hpp"
 #include "gpu_ranks.hpp"
@@ -166,6 +170,32 @@ TEST_CASE("nccl: groups of one size that a rank uses in another order are named,
                 CHECK(contains(outcome.text.substr(at, 200), "compare_calls_test.cpp:"));
             }
         }
+    }
+}
+
+TEST_CASE("nccl: ranks that state different learning rates are told both, within the next step") {
+    using Layer = Sharded<TensorList<float>, FullShard, gpu_ranks::Engine>;
+    for (const CompareCalls when : {CompareCalls::each_step, CompareCalls::each_call}) {
+        CAPTURE(static_cast<int>(when));
+        gpu_ranks::restart();
+        const auto outcomes = gpu_ranks::with_world(2, comparing(when), [&](const Comm& comm, nccl::World& world) {
+            Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
+            Layer layer{rank, "layer", {{"w", {11}}}};
+            const auto model = groups(layer);
+            SGD optimizer{model, {.learning_rate = comm.rank() == 0 ? 0.5 : 0.25}};
+            for (int step = 0; step < 2; ++step) {
+                Accumulation accumulation{model};
+                accumulation.add_zero(layer, Microbatch::last);
+                optimizer.step(reduce(std::move(accumulation), mean));
+            }
+            world.streams().compute.synchronize();
+        });
+        check_told(outcomes,
+                   "rank 0 calls reduce_scatter sum of 64 fp32 for 'layer' gradients with learning rate "
+                   "0.5 (stated at ");
+        check_told(outcomes,
+                   "rank 1 calls reduce_scatter sum of 64 fp32 for 'layer' gradients with learning rate "
+                   "0.25 (stated at ");
     }
 }
 
