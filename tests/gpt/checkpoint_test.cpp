@@ -18,6 +18,7 @@
 #include "../../examples/common/input_error.hpp"
 #include "../../examples/train_gpt/program/command_line.hpp"
 #include "../../examples/train_gpt/program/job.hpp"
+#include "../../examples/train_gpt/program/plan_summary.hpp"
 #include "../../examples/train_gpt/program/start.hpp"
 #include "golden_text.hpp"
 #include "temporary_folder.hpp"
@@ -151,6 +152,38 @@ TEST_SUITE("gpt.checkpoint") {
             resumed.save.clear();
             resumed.resume = options.save + "/step-00000003";
             require_same_end(whole, run(resumed), 3);
+        }
+    }
+
+    TEST_CASE("runs that follow schedules, another one or none, go on with each other's bits") {
+        using enum program::PolicyKind;
+        using Kind = ScheduleChoice::Kind;
+        const Folder folder;
+        const auto follow = [](Options options, ScheduleChoice schedule) {
+            options.schedule = schedule;
+            Job job = job_of(options);
+            job.schedule = make_plan(options).schedule;
+            CHECK(job.schedule.has_value() == (schedule.kind != Kind::none));
+            return train(job);
+        };
+        for (const Ranks& ranks : {Ranks{{3, 1, 1}, {shard_grad_op}}, Ranks{{2, 1, 2}, {full_shard}},
+                                   Ranks{{2, 2, 1}, {hybrid_shard, 2}}}) {
+            CAPTURE(ranks.policy.text());
+            Options options = small();
+            options.mesh = ranks.mesh;
+            options.policy = ranks.policy;
+            const Results whole = run(options);
+            options.save = folder.file(ranks.policy.text());
+            options.save_every = 3;
+            require_same_end(whole, follow(options, {Kind::prefetch, 1}), 0);
+            Options resumed = options;
+            resumed.save.clear();
+            resumed.resume = options.save + "/step-00000003";
+            for (const ScheduleChoice schedule :
+                 {ScheduleChoice{Kind::prefetch, 1}, {Kind::automatic, 0}, {Kind::none, 0}}) {
+                CAPTURE(schedule.text());
+                require_same_end(whole, follow(resumed, schedule), 3);
+            }
         }
     }
 

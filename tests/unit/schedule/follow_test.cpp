@@ -3,6 +3,7 @@
 // rank.
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -317,6 +318,109 @@ TEST_CASE("ranks agree on one of several schedules: fewer microbatches, and laye
         return all;
     };
     CHECK(values(true) == values(false));
+}
+
+TEST_CASE("what update_early makes is refused with the updates that stand apart") {
+    on(Mesh(2, 1, 1), [](sk::Context<Engine>& rank) {
+        Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .norm = false});
+        const auto model = trainer.model();
+        const auto groups = sk::describe_groups(model);
+        const sk::Schedule step = sk::record(model, [&] { trainer.step(0); });
+        const std::vector<sk::GroupSeconds> seconds(groups.size(), {1, 2, 0.5});
+        const sk::Schedule early =
+            sk::update_early(step, groups, rank.grid(), {seconds, {sk::TimeModel::links({0, 1000})}});
+        REQUIRE(early != step);
+        REQUIRE(sk::check(early, groups).empty());
+        const std::string thrown =
+            thrown_message<std::invalid_argument>([&] { static_cast<void>(sk::follow(model, early)); });
+        CHECK(says(thrown, "follow_test.cpp:"));
+        CHECK(says(thrown, "stands behind operation "));
+        CHECK(says(thrown, "(update of '"));
+        CHECK(says(thrown, "expected the updates together and in the groups' order"));
+        // Nothing is followed, and the step that it was made of can be.
+        const auto following = sk::follow(model, step);
+        trainer.step(1);
+    });
+}
+
+TEST_CASE("a group that is used forward only is skipped, and follows with the others") {
+    const auto values = [](bool follows) {
+        std::vector<double> all;
+        on(Mesh(3, 1, 1), [&](sk::Context<Engine>& rank) {
+            Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
+            const auto model = trainer.model();
+            auto& forward_only = trainer.blocks[1];
+            double activation = 1;
+            const auto step = [&] {
+                sk::Accumulation accumulation{model};
+                accumulation.skip(forward_only);
+                for (auto& layer : trainer.blocks) {
+                    const auto window = layer.unshard();
+                    for (const float value : window[scheduled::Weight<float>{}]) { activation += std::sin(value); }
+                }
+                model.for_each([&](auto& layer) {
+                    if (layer.path() == forward_only.path() || layer.path() == "frozen") { return; }
+                    auto gradients = accumulation.gradients(layer);
+                    for (auto& each : gradients.view(0)) { each += static_cast<float>(std::cos(activation)); }
+                    accumulation.add(std::move(gradients), sk::Microbatch::last);
+                });
+                trainer.optimizer->step(sk::reduce(std::move(accumulation), sk::mean));
+            };
+            const sk::Schedule recorded = sk::record(model, step);
+            std::size_t of_it = 0;
+            for (const sk::Op& op : recorded.ops()) {
+                if (op.group == 3 && op.act != sk::Act::norm) { ++of_it; }
+            }
+            CHECK(of_it == 4);  // gather, use, close, skip
+            std::optional<sk::Following<Engine>> following;
+            if (follows) { following.emplace(sk::follow(model, sk::prefetch(recorded, sk::describe_groups(model)))); }
+            for (int s = 0; s < 3; ++s) { step(); }
+            auto mine = trainer.values();
+            if (rank.rank() == 0) { all = std::move(mine); }
+        });
+        return all;
+    };
+    CHECK(values(true) == values(false));
+}
+
+TEST_CASE("a step that is forward only follows a schedule without updates, and one that goes on is refused") {
+    on(Mesh(3, 1, 1), [](sk::Context<Engine>& rank) {
+        for (const bool whole : {false, true}) {
+            const sk::DynamicPolicy policy =
+                whole ? sk::DynamicPolicy(sk::ShardOptimizer{}) : sk::DynamicPolicy(sk::FullShard{});
+            Trainer<Float> trainer(rank, {.policy = policy});
+            trainer.step(0);
+            const auto model = trainer.model();
+            const auto groups = sk::describe_groups(model);
+            const auto forward = [&] {
+                const sk::Accumulation accumulation{model};
+                return trainer.evaluate();
+            };
+            if (whole) {
+                // Its copies stay current where nothing is updated: the gathers of one step are not those of the
+                // next.
+                CHECK(says(
+                    thrown_message<std::invalid_argument>([&] { static_cast<void>(sk::record(model, forward)); }),
+                    "breaks gather_is_used of 'table'"));
+                continue;
+            }
+            const double before = trainer.evaluate();
+            const sk::Schedule step = sk::record(model, forward);
+            CHECK(step.size() == 3 * groups.size());
+            auto following = sk::follow(model, sk::prefetch(step, groups, 2));
+            following.measure();
+            for (int s = 0; s < 3; ++s) { CHECK(forward() == before); }
+            CHECK(following.measured().communication > 0);
+            const auto goes_on = [&] {
+                sk::Accumulation accumulation{model};
+                static_cast<void>(trainer.evaluate());
+                static_cast<void>(accumulation.gradients(trainer.table));
+            };
+            CHECK(says(thrown_message<sk::UsageError>(goes_on),
+                       "gradients of 'table' called, expected the end of the step"));
+            CHECK(forward() == before);
+        }
+    });
 }
 
 TEST_CASE("what cannot be followed or recorded is refused with its reason") {
