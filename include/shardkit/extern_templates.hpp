@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/clip.hpp>
@@ -16,7 +15,7 @@
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_state.hpp>
-#include <shardkit/sharded/sharded_state.hpp>
+#include <shardkit/sharded/place_group.hpp>
 
 // What a trainer's files would each compile again, compiled once: everything that does not depend on the parameters'
 // types, for an engine, a Precision and an optimizer's rule. In a header that all the trainer's files include:
@@ -35,24 +34,25 @@
 #define SHARDKIT_TEMPLATES(prefix, Engine, Precision, Rule)                                                         \
     prefix template class shardkit::Context<Engine>;                                                                \
     prefix template class shardkit::detail::GroupState<Engine, Precision>;                                          \
-    prefix template shardkit::detail::GroupCommunicators<Engine> shardkit::detail::make_communicators(              \
-        shardkit::Context<Engine>&, std::string_view, const shardkit::PolicyValues&, shardkit::SourceLocation);     \
-    prefix template shardkit::detail::PlacedGroup shardkit::detail::place_group<Engine, Precision>(                 \
-        shardkit::Context<Engine>&, const shardkit::detail::GroupCommunicators<Engine>&,                            \
-        shardkit::detail::GroupValues&&, shardkit::SourceLocation);                                                 \
+    prefix template std::size_t shardkit::detail::dp_extent(const shardkit::Context<Engine>&);                      \
     prefix template class shardkit::detail::GroupOptimizer<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;  \
     prefix template class shardkit::detail::UpdateTable<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;     \
     prefix template class shardkit::detail::UpdateBatches<Rule, Engine, Precision>;                                 \
     prefix template class shardkit::detail::NormTable<Engine, Precision::Reduction>;                                \
     prefix template class shardkit::detail::NormTables<Engine, Precision::Reduction>;                               \
+    prefix template void shardkit::detail::NormTables<Engine, Precision::Reduction>::list(                          \
+        shardkit::detail::GroupState<Engine, Precision>&);                                                          \
     prefix template class shardkit::detail::OptimizerNumbers<Rule, Engine>;                                         \
+    prefix template class shardkit::detail::NormMemory<Engine>;                                                     \
+    prefix template shardkit::detail::StatementHash shardkit::detail::state_gradients(                              \
+        const shardkit::Context<Engine>&, const shardkit::detail::StatedGradients&);                                \
     prefix template class shardkit::GlobalNorm<Engine>;                                                             \
     prefix template shardkit::ClipCoefficient shardkit::clip(const shardkit::GlobalNorm<Engine>&, double,           \
                                                              shardkit::SourceLocation);                             \
     prefix template std::span<double> shardkit::detail::begin_norm(shardkit::Context<Engine>&, std::size_t, double, \
                                                                    const shardkit::LossScaleState*);                \
     prefix template shardkit::GlobalNorm<Engine> shardkit::detail::finish_norm(                                     \
-        shardkit::Context<Engine>&, std::span<double>, double, std::uint64_t, shardkit::SourceLocation);            \
+        shardkit::Context<Engine>&, std::span<double>, std::uint64_t, shardkit::SourceLocation);                    \
     prefix template void shardkit::all_reduce_in_place(const Engine::Communicator&, shardkit::ReduceOp,             \
                                                        std::span<float>, Engine::Stream, shardkit::CallSite);       \
     prefix template void shardkit::all_reduce_in_place(const Engine::Communicator&, shardkit::ReduceOp,             \

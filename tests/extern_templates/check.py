@@ -9,7 +9,7 @@ import tempfile
 
 # What the trainer's own file would have the code of.
 APART = ("Context<shardkit::threads::Engine>::Context(", "::GroupState(", "::GroupOptimizer(", "::NormTable(",
-         "threads::detail::World::World(", "::place_group<")
+         "threads::detail::World::World(", "::PlacedGroup shardkit::detail::place_group<")
 MISSING = "undefined reference to `shardkit::"
 
 

@@ -90,11 +90,10 @@ constexpr bool trainable(std::span<const PlacedParameter> parameters) noexcept {
     return false;
 }
 
-/// The records of `tensors` (a Shapes or a TensorList), checked and not yet placed: an array where their number is
-/// known to the compiler, so that a plan works in constant expressions.
+/// The records of `tensors` (a Shapes or a TensorList), not yet placed: an array where their number is known to the
+/// compiler, so that a plan works in constant expressions.
 template <class Tensors>
-constexpr auto checked_parameters(std::string_view path, const Tensors& tensors, SourceLocation where) {
-    tensors.check(path, where);
+constexpr auto listed_parameters(const Tensors& tensors) {
     const auto filled = [&](auto parameters) {
         for (std::size_t i = 0; i < parameters.size(); ++i) {
             static_cast<ParameterRecord&>(parameters[i]) = tensors.record(i);
@@ -106,6 +105,12 @@ constexpr auto checked_parameters(std::string_view path, const Tensors& tensors,
     } else {
         return filled(std::vector<PlacedParameter>(tensors.size()));
     }
+}
+/// The same, checked.
+template <class Tensors>
+constexpr auto checked_parameters(std::string_view path, const Tensors& tensors, SourceLocation where) {
+    tensors.check(path, where);
+    return listed_parameters(tensors);
 }
 
 }  // namespace detail

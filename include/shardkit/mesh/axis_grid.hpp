@@ -14,6 +14,9 @@
 
 namespace shardkit {
 
+template <std::size_t DP, std::size_t TP, std::size_t CP, class Order>
+class DeviceMesh;
+
 /// The ranks of a mesh that share every coordinate but those of some chosen axes, numbered by these axes
 /// (the last one fastest). Pure arithmetic: no communicator.
 class RankGroup {
@@ -165,6 +168,15 @@ class AxisGrid {
     }
 
   private:
+    template <std::size_t, std::size_t, std::size_t, class>
+    friend class DeviceMesh;
+
+    /// @pre axes that the other constructor takes
+    template <std::size_t N>
+    constexpr explicit AxisGrid(const std::array<NamedAxis, N>& axes) noexcept : count_(N) {
+        for (std::size_t i = 0; i < N; ++i) { axes_[i] = axes[i]; }
+    }
+
     constexpr void append(NamedAxis axis, SourceLocation where) {
         if (count_ == max_axes) { throw_invalid_argument(where, "mesh: more than 8 axes"); }
         if (axis.extent == 0) {

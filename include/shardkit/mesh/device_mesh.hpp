@@ -45,7 +45,7 @@ class DeviceMesh {
     constexpr explicit DeviceMesh(std::size_t dp, std::size_t tp = TP, std::size_t cp = CP,
                                   SourceLocation where = SourceLocation::current())
         : extents_{check<DP>("dp", dp, where), check<TP>("tp", tp, where), check<CP>("cp", cp, where)} {
-        static_cast<void>(grid(where));
+        static_cast<void>(checked_grid(OrderedAxes{}, where));
     }
 
     constexpr std::size_t dp() const noexcept { return extents_[0]; }
@@ -85,8 +85,8 @@ class DeviceMesh {
     }
 
     /// The core under this mesh: axes dp, tp and cp in rank order.
-    constexpr AxisGrid grid(SourceLocation where = SourceLocation::current()) const {
-        return grid_of(OrderedAxes{}, where);
+    constexpr AxisGrid grid(SourceLocation /*where*/ = SourceLocation::current()) const noexcept {
+        return grid_of(OrderedAxes{});
     }
 
     /// "4x2x1", always dp x tp x cp
@@ -105,8 +105,12 @@ class DeviceMesh {
         return given;
     }
     template <class... A>
-    constexpr AxisGrid grid_of(Axes<A...>, SourceLocation where) const {
+    constexpr AxisGrid checked_grid(Axes<A...>, SourceLocation where) const {
         return AxisGrid({NamedAxis{A::name, extent<A>()}...}, where);
+    }
+    template <class... A>
+    constexpr AxisGrid grid_of(Axes<A...>) const noexcept {
+        return AxisGrid(std::array{NamedAxis{A::name, extent<A>()}...});
     }
 
     std::array<std::size_t, 3> extents_{DP, TP, CP};

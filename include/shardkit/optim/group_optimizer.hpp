@@ -53,11 +53,6 @@ class GroupOptimizer {
     GroupOptimizer& operator=(GroupOptimizer&&) noexcept;
     ~GroupOptimizer();
 
-    /// One more behind the others.
-    static void append(std::vector<GroupOptimizer>& optimizers, Context<Engine>& context, const GroupGeometry& group,
-                       const Options& options, std::span<const ParamGroup> param_groups,
-                       UpdateTable<Rule, Engine, Element>& updates);
-
     std::size_t states_used() const noexcept { return states_used_; }
     /// Which elements, relative to those that this rank updates, take which of the optimizer's updates; sorted.
     /// Parameters that lie side by side and take the same one are one range. The engine's memory.
@@ -221,15 +216,6 @@ GroupOptimizer<Rule, Engine, ElementType>::~GroupOptimizer() {
     if (reader_ != nullptr) {
         end_program("an optimizer ended or was assigned to while a save of its states is pending: commit it before");
     }
-}
-
-template <class Rule, class Engine, class ElementType>
-void GroupOptimizer<Rule, Engine, ElementType>::append(std::vector<GroupOptimizer>& optimizers,
-                                                       Context<Engine>& context, const GroupGeometry& group,
-                                                       const Options& options,
-                                                       std::span<const ParamGroup> param_groups,
-                                                       UpdateTable<Rule, Engine, Element>& updates) {
-    optimizers.emplace_back(context, group, options, param_groups, updates);
 }
 
 }  // namespace shardkit::detail

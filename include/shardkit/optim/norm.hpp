@@ -61,22 +61,15 @@ struct FinishNorm {
 template <class Engine>
 class NormMemory {
   public:
-    explicit NormMemory(Context<Engine>& context)
-        : context_(&context), subject_(subject_of(context.world(), "the global norm")) {}
+    explicit NormMemory(Context<Engine>& context);
+    /// A rank's, where a norm begins.
+    static NormMemory& begin(Context<Engine>& context);
 
     /// What the norms' all-reduces are for.
     const CallSubject* subject() const noexcept { return subject_; }
 
     /// What a norm's call states: the sum that its gradients are of, and what each group's updates were.
-    void start_statements() noexcept {
-        stated_ = 1;
-        updates_.clear();
-    }
-    void add_statements(GroupStatements& group) {
-        gradients_ = group.gradients();
-        updates_.push_back(group.updates());
-        stated_ = statement_hash(stated_, updates_.back());
-    }
+    void add_statements(GroupStatements& group);
     StatementHash stated() {
         if (context_->world().size() == 1) { return 0; }
         const StatementHash hash = statement_hash(stated_, gradients_);
@@ -113,6 +106,27 @@ class NormMemory {
     StatementHash stated_ = 0;            // of `updates_`
     StatementHash noted_ = 0;
 };
+
+// Out of the class, so that `extern template` keeps them out of a file.
+
+template <class Engine>
+NormMemory<Engine>::NormMemory(Context<Engine>& context)
+    : context_(&context), subject_(subject_of(context.world(), "the global norm")) {}
+
+template <class Engine>
+NormMemory<Engine>& NormMemory<Engine>::begin(Context<Engine>& context) {
+    NormMemory& memory = context.template kept<NormMemory>();
+    memory.stated_ = 1;
+    memory.updates_.clear();
+    return memory;
+}
+
+template <class Engine>
+void NormMemory<Engine>::add_statements(GroupStatements& group) {
+    gradients_ = group.gradients();
+    updates_.push_back(group.updates());
+    stated_ = statement_hash(stated_, updates_.back());
+}
 
 }  // namespace detail
 
@@ -201,46 +215,16 @@ GlobalNorm<Engine> finish_norm(Context<Engine>& context, std::span<double> parti
     return Access::make<GlobalNorm<Engine>>(context, memory, total, gradients);
 }
 
-/// Adds this rank's share of the groups with reduced gradients of type R: what it counts of its own (virtual) shards.
-template <class R, class Engine, class... T>
-void add_norm_partials(const Groups<T...>& groups, Context<Engine>& context, const double* scale,
-                       std::span<double> partials) {
-    const auto for_each_state = [&](const auto& f) {
-        groups.for_each([&](auto& layer) {
-            auto& state = Access::state(layer);
-            // No alias: in a generic lambda it would shadow one of the user's.
-            if constexpr (std::is_same_v<typename std::remove_cvref_t<decltype(layer)>::Precision::Reduction, R>) {
-                if (state.trainable()) { f(state); }
-            }
-        });
-    };
-    auto& tables = context.template kept<NormTables<Engine, R>>();
-    tables.start();
-    for_each_state([&](auto& state) {
-        const bool taken = !state.step().skipped();
-        if (taken) { state.gradients().wait(); }
-        tables.list(state.identity(), taken);
-    });
-    tables.add_to(context.compute_stream(), scale, partials, [&] {
-        std::vector<NormGroup<R>> described;
-        for_each_state([&](auto& state) {
-            described.push_back({state.identity(), state.life(), state.gradients().reduced(),
-                                 state.counted_segments(), state.geometry().shard_index});
-        });
-        return described;
-    });
-}
-
 template <class... T>
 auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
+    const Groups<T...>& groups = reduced.groups(where);
     std::size_t shards = 1;
     DirectedGroup directed;  // of a group: all are led alike
     // One scratch and one world for the model: taken from whichever group comes first.
-    auto& context = reduced.groups(where).context();
-    auto& memory = context.template kept<NormMemory<typename std::remove_cvref_t<decltype(context)>::Engine>>();
-    memory.start_statements();
-    reduced.groups(where).for_each([&](auto& layer) {
-        auto& state = Access::state(layer);
+    auto& context = groups.context();
+    using Engine = typename std::remove_cvref_t<decltype(context)>::Engine;
+    auto& memory = NormMemory<Engine>::begin(context);
+    groups.for_each_state([&](auto& state) {
         shards = std::max(shards, state.geometry().shards);
         directed = state.directed();
         memory.add_statements(state.statements());
@@ -249,16 +233,10 @@ auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
     const std::span<double> scratch =
         begin_norm(context, shards, reduced.divisor_scale(), Access::loss_scale(reduced));
     const std::span<double> partials = scratch.subspan(1);
-    const auto add_parts_of = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
-        using R = typename shardkit::LayerOf<std::tuple_element_t<I, std::tuple<T...>>>::Precision::Reduction;
-        if constexpr (first_of_type<I, typename shardkit::LayerOf<T>::Precision::Reduction...> == I) {
-            add_norm_partials<R>(reduced.groups(where), context, scratch.data(), partials);
-        }
-    };
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-        (add_parts_of(std::integral_constant<std::size_t, I>{}), ...);
-    }
-    (std::index_sequence_for<T...>{});
+    // A table for each type of reduced gradients.
+    TablesOf<Engine, DistinctOf<typename shardkit::LayerOf<T>::Precision::Reduction...>> tables(context);
+    groups.for_each_state([&](auto& state) { tables.of(state).list(state); });
+    tables.for_each([&](auto& table) { table.add_to(context.compute_stream(), scratch.data(), partials); });
     directed.communicates(Act::norm);
     const auto norm = finish_norm(context, partials, reduced.identity(), where);
     directed.after(Act::norm, where);

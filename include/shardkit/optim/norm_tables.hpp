@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launch_table.hpp>
+#include <shardkit/sharded/group_state.hpp>
 
 namespace shardkit::detail {
 
@@ -22,7 +24,7 @@ namespace shardkit::detail {
 template <class T>
 struct NormGroup {
     std::uint64_t identity = 0;
-    std::weak_ptr<const void> life;
+    const std::shared_ptr<const void>* life = nullptr;  ///< expires with it
     std::span<const T> reduced;
     std::span<const IndexRange> counted;  ///< of `reduced`
     std::size_t shard_index = 0;
@@ -36,7 +38,9 @@ class NormTable {
     NormTable(Context<Engine>& context, std::span<const NormGroup<T>> groups);
 
     /// Whether it was made of these groups, in this order.
-    bool is_of(std::span<const std::uint64_t> groups) const noexcept { return std::ranges::equal(groups_, groups); }
+    bool is_of(std::span<const NormGroup<T>> groups) const noexcept {
+        return std::ranges::equal(groups_, groups, {}, {}, &NormGroup<T>::identity);
+    }
     /// Whether one of its groups has ended.
     bool is_over() const noexcept;
 
@@ -62,31 +66,16 @@ class NormTable {
 template <class Engine, class T>
 class NormTables {
   public:
-    explicit NormTables(Context<Engine>& context) noexcept : context_(&context) {}
+    explicit NormTables(Context<Engine>& context) noexcept;
 
-    /// Begins to list a model's trainable groups with reduced gradients of T.
-    void start() noexcept {
-        groups_.clear();
-        taken_.clear();
-    }
-    /// `taken`: whether the group has gradients in this step.
-    void list(std::uint64_t identity, bool taken) {
-        groups_.push_back(identity);
-        taken_.push_back(taken ? 1 : 0);
-    }
-    /// Adds the listed groups to `partials`. `describe()` makes the NormGroups, where their table is still to be
-    /// made.
-    template <class Describe>
-    void add_to(const typename Engine::Stream& stream, const double* scale, std::span<double> partials,
-                const Describe& describe) {
-        if (groups_.empty()) { return; }
-        const NormTable<Engine, T>* table = find();
-        if (table == nullptr) {
-            const std::vector<NormGroup<T>> described = describe();
-            table = make(described);
-        }
-        table->add_to(stream, taken_, scale, partials);
-    }
+    /// Those of a rank; begins to list a model's trainable groups with reduced gradients of T.
+    static NormTables& begin(Context<Engine>& context);
+    /// A group of the model, in its order; later work on the compute stream sees its gradients. One that is frozen
+    /// has no part in the norm, one without gradients in this step none in this one.
+    template <class Precision>
+    void list(GroupState<Engine, Precision>& state);
+    /// Adds the listed groups to `partials`.
+    void add_to(const typename Engine::Stream& stream, const double* scale, std::span<double> partials);
 
   private:
     /// The table of the listed groups, or null.
@@ -95,8 +84,29 @@ class NormTables {
 
     Context<Engine>* context_;
     std::vector<NormTable<Engine, T>> tables_;
-    std::vector<std::uint64_t> groups_;  // of the model that is listed
+    std::vector<NormGroup<T>> listed_;  // of the model
     std::vector<char> taken_;
+};
+
+/// The tables of the types of a model's reduced gradients; of each begins a list. `Reductions`: a tuple of them.
+template <class Engine, class Reductions>
+class TablesOf;
+template <class Engine, class... T>
+class TablesOf<Engine, std::tuple<T...>> {
+  public:
+    explicit TablesOf(Context<Engine>& context) : tables_(&NormTables<Engine, T>::begin(context)...) {}
+
+    template <class Precision>
+    auto& of(const GroupState<Engine, Precision>& /*state*/) const noexcept {
+        return *std::get<NormTables<Engine, typename Precision::Reduction>*>(tables_);
+    }
+    template <class F>
+    void for_each(const F& f) const {
+        (f(*std::get<NormTables<Engine, T>*>(tables_)), ...);
+    }
+
+  private:
+    std::tuple<NormTables<Engine, T>*...> tables_;
 };
 
 // Out of the classes, so that `extern template` keeps them out of a file.
@@ -120,7 +130,7 @@ NormTable<Engine, T>::NormTable(Context<Engine>& context, std::span<const NormGr
     pieces_ = {context, std::span<const NormPiece<T>>(pieces)};
     for (const NormGroup<T>& group : groups) {
         groups_.push_back(group.identity);
-        lives_.push_back(group.life);
+        lives_.push_back(*group.life);
     }
 }
 
@@ -150,8 +160,39 @@ void NormTable<Engine, T>::add_to(const typename Engine::Stream& stream, std::sp
 }
 
 template <class Engine, class T>
+NormTables<Engine, T>::NormTables(Context<Engine>& context) noexcept : context_(&context) {}
+
+template <class Engine, class T>
+NormTables<Engine, T>& NormTables<Engine, T>::begin(Context<Engine>& context) {
+    NormTables& tables = context.template kept<NormTables>();
+    tables.listed_.clear();
+    tables.taken_.clear();
+    return tables;
+}
+
+template <class Engine, class T>
+template <class Precision>
+void NormTables<Engine, T>::list(GroupState<Engine, Precision>& state) {
+    if (!state.trainable()) { return; }
+    const bool taken = !state.step().skipped();
+    if (taken) { state.gradients().wait(); }
+    listed_.push_back({state.identity(), &state.life(), state.gradients().reduced(), state.counted_segments(),
+                       state.geometry().shard_index});
+    taken_.push_back(taken ? 1 : 0);
+}
+
+template <class Engine, class T>
+void NormTables<Engine, T>::add_to(const typename Engine::Stream& stream, const double* scale,
+                                   std::span<double> partials) {
+    if (listed_.empty()) { return; }
+    const NormTable<Engine, T>* table = find();
+    if (table == nullptr) { table = make(listed_); }
+    table->add_to(stream, taken_, scale, partials);
+}
+
+template <class Engine, class T>
 const NormTable<Engine, T>* NormTables<Engine, T>::find() const noexcept {
-    const auto table = std::ranges::find_if(tables_, [&](const auto& each) { return each.is_of(groups_); });
+    const auto table = std::ranges::find_if(tables_, [&](const auto& each) { return each.is_of(listed_); });
     return table == tables_.end() ? nullptr : &*table;
 }
 

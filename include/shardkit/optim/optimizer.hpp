@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -69,26 +70,26 @@ class Optimizer {
               SourceLocation where)
         : groups_(groups), numbers_(options, std::move(param_groups), where) {
         auto& context = groups_.context(where);
-        groups_.for_each_indexed([&](auto& layer, auto part, std::size_t) {
-            auto& state = detail::Access::state(layer);
-            numbers_.add_group(context, state.identity(), state.geometry(), where);
-            constexpr std::size_t I = decltype(part)::value;
-            auto& optimizers = std::get<I>(group_optimizers_);
-            std::remove_reference_t<decltype(optimizers)>::value_type::append(
-                optimizers, layer.context(), state.geometry(), options, numbers_.param_groups(), table_of<I>());
+        groups_.for_each_state(
+            [&](auto& state) {
+                numbers_.add_group(context, state.identity(), state.geometry(), where);
+                batches_of(state).add(state, options, numbers_.param_groups());
+            },
+            where);
+        for_each_part([&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
+            part_sizes_[I] = groups_.template part_size<I>();
         });
-        for_each_table([&](auto& table) { table.upload(context); });
+        for_each_batches([&](auto& batches) { batches.table().upload(context); });
         numbers_.begin(context);
-        list_groups();
-        for_each_batches([&](auto& batches, const auto* updates) {
-            batches.prepare(context, updates, &numbers_.scalars()->skip);
-        });
+        start_list();
+        groups_.for_each_state([&](auto& state) { batches_of(state).list(state); }, where);
+        for_each_batches([&](auto& batches) { batches.prepare(context, &numbers_.scalars()->skip); });
     }
 
     const Options& options() const noexcept { return numbers_.options(); }
     /// For schedules; takes effect with the next step.
     void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) {
-        numbers_.set_learning_rate(groups_.context(), learning_rate, where);
+        numbers_.set_learning_rate(learning_rate, where);
     }
 
     /// Updates every group from its reduced gradients and writes the next gather's source, in one pass.
@@ -120,9 +121,10 @@ class Optimizer {
     /// What this rank holds of every optimizer state.
     std::vector<ShardInfo> shards() {
         std::vector<ShardInfo> list;
-        groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-            const auto& geometry = detail::Access::state(layer).geometry();
-            std::get<decltype(part)::value>(group_optimizers_)[index].list(geometry, geometry.policy.optimizer, list);
+        std::array<std::size_t, batches_count> next{};
+        groups_.for_each_state([&](auto& state) {
+            const auto& geometry = state.geometry();
+            next_group(next, state).list(geometry, geometry.policy.optimizer, list);
         });
         return list;
     }
@@ -130,8 +132,15 @@ class Optimizer {
     /// Steps that the groups of part I have taken, for checkpoints and tests. Waits for the compute stream.
     template <std::size_t I>
     std::uint64_t steps(std::size_t index = 0) const {
-        const auto number = std::get<I>(group_optimizers_)[index].number();
-        return number ? std::get<table_number<I>>(tables_).steps(*number) : 0;
+        using Its = BatchesOf<PrecisionOf<std::tuple_element_t<I, std::tuple<T...>>>>;
+        std::size_t number = index;
+        for_each_part([&]<std::size_t J>(std::integral_constant<std::size_t, J>) {
+            using Other = BatchesOf<PrecisionOf<std::tuple_element_t<J, std::tuple<T...>>>>;
+            if (J < I && std::is_same_v<Other, Its>) { number += part_sizes_[J]; }
+        });
+        const Its& batches = std::get<Its>(batches_);
+        const auto its = batches.groups()[number].number();
+        return its ? batches.table().steps(*its) : 0;
     }
 
   private:
@@ -155,69 +164,54 @@ class Optimizer {
 
     /// A step that was checked.
     void update(Reduced<T...>&& reduced, ClipCoefficient coefficient, SourceLocation where) {
-        for_each_directed([&](const auto& directed) { directed.before(Act::update, where); });
+        start_list();
+        detail::StatementHash gradients = 0;  // all groups' are the same
+        groups_.for_each_state([&](auto& state) {
+            state.announce_update(where);
+            batches_of(state).list(state);
+            gradients = state.statements().gradients();
+        });
         const Reduced<T...> consumed(std::move(reduced));
-        auto& context = groups_.context();
-        context.compare_calls(where);
-        detail::StatementHash gradients = 0;
-        groups_.for_each([&](auto& layer) { gradients = detail::Access::state(layer).statements().gradients(); });
-        const detail::StatementHash stated = numbers_.state_step(context, coefficient, gradients, where);
-        std::size_t number = 0;
-        groups_.for_each([&](auto& layer) {
-            auto& state = detail::Access::state(layer);
-            const std::size_t its = number++;
-            if (state.trainable() && !state.step().skipped()) {
-                state.statements().add_update(stated, numbers_.choices(its));
-            }
-        });
-        numbers_.begin_step(context, consumed.divisor_scale(), coefficient, detail::Access::loss_scale(consumed));
-        list_groups();
-        for_each_table([&](auto& table) {
-            table.begin(context.compute_stream(), numbers_.scalars(), numbers_.engine_options());
-        });
+        const detail::StatementHash stated = numbers_.begin_step(
+            consumed.divisor_scale(), coefficient, detail::Access::loss_scale(consumed), gradients, where);
         for_each_batches(
-            [&](auto& batches, const auto* updates) { batches.run(context, updates, &numbers_.scalars()->skip); });
-        for_each_directed([&](const auto& directed) { directed.after(Act::update, where); });
-    }
-    /// f for every group that the step updates.
-    template <class F>
-    void for_each_directed(const F& f) const {
-        groups_.for_each([&](auto& layer) {
-            auto& state = detail::Access::state(layer);
-            if (state.trainable() && !state.step().skipped()) { f(state.directed()); }
-        });
+            [&](auto& batches) { batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options()); });
+        std::size_t number = 0;
+        groups_.for_each_state([&](auto& state) { state.end_update(stated, numbers_.choices(number++), where); });
     }
 
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
     void check_step(const Reduced<T...>& reduced, SourceLocation where) const {
         if (!(reduced.groups(where) == groups_)) {
-            throw_usage_error(where, "optimizer step: these gradients belong to another model of the same type");
+            detail::FirstState<T...>::refuse_use(
+                where, "optimizer step: these gradients belong to another model of the same type");
         }
         check_parts(std::index_sequence_for<T...>{}, where);
-        groups_.for_each([&](auto& layer) { detail::Access::state(layer).begin_update(where); });
+        groups_.for_each_state([&](auto& state) { state.begin_update(where); });
     }
     template <std::size_t... I>
     void check_parts(std::index_sequence<I...>, SourceLocation where) const {
-        if (((groups_.template part_size<I>() != std::get<I>(group_optimizers_).size()) || ...)) {
-            throw_usage_error(
+        if (((groups_.template part_size<I>() != part_sizes_[I]) || ...)) {
+            detail::FirstState<T...>::refuse_use(
                 where, "optimizer step: a range of the model has grown or shrunk since the optimizer was made");
         }
         std::size_t number = 0;
-        groups_.for_each([&](auto& layer) {
-            numbers_.check_group(number++, detail::Access::state(layer, where).identity(), layer.path(), where);
-        });
+        groups_.for_each_state(
+            [&](auto& state) { numbers_.check_group(number++, state.identity(), state.path(), where); }, where);
     }
     static void check_coefficient(const ClipCoefficient& coefficient, const Reduced<T...>& reduced,
                                   SourceLocation where) {
         if (coefficient.total == nullptr && reduced.has_loss_scale()) {
-            throw_usage_error(where,
-                              "optimizer step: a coefficient without a norm, for gradients with a loss scale, would "
-                              "hide an overflow; expected clip(norm, max_norm), no_clip(norm), or none");
+            detail::FirstState<T...>::refuse_use(
+                where,
+                "optimizer step: a coefficient without a norm, for gradients with a loss scale, would "
+                "hide an overflow; expected clip(norm, max_norm), no_clip(norm), or none");
         }
         if (coefficient.gradients != 0 && coefficient.gradients != reduced.identity()) {
-            throw_usage_error(where,
-                              "optimizer step: the clip coefficient is of the norm of other gradients than these: "
-                              "take global_norm of what this step consumes");
+            detail::FirstState<T...>::refuse_use(
+                where,
+                "optimizer step: the clip coefficient is of the norm of other gradients than these: "
+                "take global_norm of what this step consumes");
         }
     }
 
@@ -226,66 +220,49 @@ class Optimizer {
     template <class F>
     void for_each_saved(const F& f, SourceLocation where) {
         check_parts(std::index_sequence_for<T...>{}, where);
-        groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-            constexpr std::size_t I = decltype(part)::value;
-            f(layer, std::get<I>(group_optimizers_)[index], table_of<I>());
+        std::array<std::size_t, batches_count> next{};
+        groups_.for_each([&](auto& layer) {
+            auto& state = detail::Access::state(layer);
+            f(layer, next_group(next, state), batches_of(state).table());
         });
     }
 
     template <class Part>
     using PrecisionOf = typename LayerOf<Part>::Precision;
-    template <class Part>
-    using ArithmeticOf = Arithmetic<typename PrecisionOf<Part>::Master>;
-    /// What parts of one arithmetic type, or of one precision, share is kept with the first of them.
-    template <std::size_t I>
-    static constexpr std::size_t table_number = detail::first_of_type<I, ArithmeticOf<T>...>;
-    template <std::size_t I>
-    static constexpr std::size_t batches_number = detail::first_of_type<I, PrecisionOf<T>...>;
-    template <std::size_t I>
-    auto& table_of() noexcept {
-        return std::get<table_number<I>>(tables_);
-    }
+    template <class Precision>
+    using BatchesOf = detail::UpdateBatches<Rule, Engine, Precision>;
+    using AllBatches = detail::DistinctOf<BatchesOf<PrecisionOf<T>>...>;
+    static constexpr std::size_t batches_count = std::tuple_size_v<AllBatches>;
 
-    /// f(table) for the table of each arithmetic type.
-    template <class F>
-    void for_each_table(const F& f) {
-        for_each_part([&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
-            if constexpr (table_number<I> == I) { f(std::get<I>(tables_)); }
-        });
+    template <class Precision>
+    BatchesOf<Precision>& batches_of(const detail::GroupState<Engine, Precision>& /*state*/) noexcept {
+        return std::get<BatchesOf<Precision>>(batches_);
     }
-    /// f(batches, the updates that they refer to) for the groups of each precision.
+    /// The GroupOptimizer of the next group in a walk; `next`: of each precision, the number of its next group.
+    template <class Precision>
+    auto& next_group(std::array<std::size_t, batches_count>& next,
+                     const detail::GroupState<Engine, Precision>& state) noexcept {
+        constexpr std::size_t number = detail::position_of<BatchesOf<Precision>>(static_cast<AllBatches*>(nullptr));
+        return batches_of(state).groups()[next[number]++];
+    }
+    /// f(batches) for the groups of each precision.
     template <class F>
     void for_each_batches(const F& f) {
-        for_each_part([&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
-            if constexpr (batches_number<I> == I) { f(std::get<I>(batches_), table_of<I>().updates()); }
-        });
+        std::apply([&](auto&... batches) { (f(batches), ...); }, batches_);
     }
     template <class F>
     static void for_each_part(const F& f) {
         [&]<std::size_t... I>(std::index_sequence<I...>) { (f(std::integral_constant<std::size_t, I>{}), ...); }
         (std::index_sequence_for<T...>{});
     }
-    /// Tells tables and batches which groups take part in a step.
-    void list_groups() {
-        for_each_batches([](auto& batches, const auto* /*updates*/) { batches.start(); });
-        groups_.for_each_indexed([&](auto& layer, auto part, std::size_t index) {
-            constexpr std::size_t I = decltype(part)::value;
-            auto& group = std::get<I>(group_optimizers_)[index];
-            if (!group.number()) { return; }
-            auto& state = detail::Access::state(layer);
-            const bool taken = !state.step().skipped();
-            table_of<I>().take(*group.number(), taken);
-            std::get<batches_number<I>>(batches_).list(group, state, table_of<I>().engine_steps(*group.number()),
-                                                       taken);
-        });
+    void start_list() noexcept {
+        for_each_batches([](auto& batches) { batches.start(); });
     }
 
     Groups<T...> groups_;
+    std::array<std::size_t, sizeof...(T)> part_sizes_{};
     detail::OptimizerNumbers<Rule, Engine> numbers_;
-    std::tuple<std::vector<detail::GroupOptimizer<Rule, Engine, ArithmeticOf<T>>>...> group_optimizers_;
-    // Their ends wait for the kernels that use what is above.
-    std::tuple<detail::UpdateTable<Rule, Engine, ArithmeticOf<T>>...> tables_;
-    std::tuple<detail::UpdateBatches<Rule, Engine, PrecisionOf<T>>...> batches_;
+    AllBatches batches_;
 };
 
 }  // namespace shardkit

@@ -44,21 +44,22 @@ class OptimizerNumbers {
 
     const Options& options() const noexcept { return options_; }
     std::span<const ParamGroup> param_groups() const noexcept { return {param_groups_.data(), param_groups_.size()}; }
-    void set_learning_rate(Context<Engine>& context, double learning_rate, SourceLocation where);
-    void begin_step(Context<Engine>& context, double divisor_scale, ClipCoefficient coefficient,
-                    LossScaleState* loss_scale);
-
-    /// What all ranks must state alike of the next step.
-    StatementHash state_step(const Context<Engine>& context, const ClipCoefficient& coefficient,
+    Context<Engine>& context() const noexcept { return *context_; }
+    void set_learning_rate(double learning_rate, SourceLocation where);
+    /// Compares what the ranks called, and begins a step. Collective over the world.
+    /// @return what all ranks must state alike of it
+    /// @throws CommError as Context::compare_calls
+    StatementHash begin_step(double divisor_scale, const ClipCoefficient& coefficient, LossScaleState* loss_scale,
                              StatementHash gradients, SourceLocation where);
     /// What its ParamGroups choose for group `number`.
-    StatementHash choices(std::size_t number) const noexcept { return hash_of(choices_[number]); }
+    StatementHash choices(std::size_t number) const noexcept;
 
     const Options* engine_options() const noexcept { return engine_options_.data(); }
     const StepScalars* scalars() const noexcept { return scalars_.data(); }
 
   private:
     Options options_;
+    Context<Engine>* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
     std::vector<ModelName> known_;           // the groups, in order
     StatementsHandle stated_;                // of the options
@@ -105,13 +106,8 @@ void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, std::ui
 }
 
 template <class Rule, class Engine>
-StatementHash OptimizerNumbers<Rule, Engine>::state_step(const Context<Engine>& context,
-                                                         const ClipCoefficient& coefficient, StatementHash gradients,
-                                                         SourceLocation where) {
-    const StatedStep step{++steps_, options_.learning_rate, coefficient.max_norm, hash_of(stated_), gradients, where};
-    const StatementHash hash = step.hash();
-    if (stated_ != nullptr) { book_of(context.world())->note(hash, step); }
-    return hash;
+StatementHash OptimizerNumbers<Rule, Engine>::choices(std::size_t number) const noexcept {
+    return hash_of(choices_[number]);
 }
 
 template <class Rule, class Engine>
@@ -124,6 +120,7 @@ void OptimizerNumbers<Rule, Engine>::check_group(std::size_t number, std::uint64
 
 template <class Rule, class Engine>
 void OptimizerNumbers<Rule, Engine>::begin(Context<Engine>& context) {
+    context_ = &context;
     // Here, so that the first step allocates nothing but the norm's buffers.
     static_cast<void>(context.template kept<NormMemory<Engine>>());
     engine_options_ = EngineTable<Engine, Options>(context, options_);
@@ -131,20 +128,25 @@ void OptimizerNumbers<Rule, Engine>::begin(Context<Engine>& context) {
 }
 
 template <class Rule, class Engine>
-void OptimizerNumbers<Rule, Engine>::set_learning_rate(Context<Engine>& context, double learning_rate,
-                                                       SourceLocation where) {
+void OptimizerNumbers<Rule, Engine>::set_learning_rate(double learning_rate, SourceLocation where) {
     Options changed = options_;
     changed.learning_rate = learning_rate;
     validate(changed, where);
     options_ = changed;
-    Engine::Kernels::run_once(context.compute_stream(), SetOptions<Options>{changed, engine_options_.data()});
+    Engine::Kernels::run_once(context_->compute_stream(), SetOptions<Options>{changed, engine_options_.data()});
 }
 
 template <class Rule, class Engine>
-void OptimizerNumbers<Rule, Engine>::begin_step(Context<Engine>& context, double divisor_scale,
-                                                ClipCoefficient coefficient, LossScaleState* loss_scale) {
-    Engine::Kernels::run_once(context.compute_stream(),
+StatementHash OptimizerNumbers<Rule, Engine>::begin_step(double divisor_scale, const ClipCoefficient& coefficient,
+                                                         LossScaleState* loss_scale, StatementHash gradients,
+                                                         SourceLocation where) {
+    context_->compare_calls(where);
+    const StatedStep step{++steps_, options_.learning_rate, coefficient.max_norm, hash_of(stated_), gradients, where};
+    const StatementHash hash = step.hash();
+    if (stated_ != nullptr) { book_of(context_->world())->note(hash, step); }
+    Engine::Kernels::run_once(context_->compute_stream(),
                               BeginStep{divisor_scale, coefficient, loss_scale, scalars_.data()});
+    return hash;
 }
 
 }  // namespace shardkit::detail

@@ -11,7 +11,10 @@
 #include <vector>
 
 #include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/param_group.hpp>
+#include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/launch_table.hpp>
@@ -187,25 +190,37 @@ class UpdateLaunches {
     decltype(tables_of(std::make_index_sequence<state_count + 1>{})) tables_;  // by number of states; one is in use
 };
 
-/// The updates of an optimizer's groups of one precision, of those that keep its master and of those that do not.
+/// What an optimizer keeps of its groups of one precision, and their updates: of those that keep its master and of
+/// those that do not. Compiled once for all models of an engine and a precision.
 template <class Rule, class Engine, class Precision>
 class UpdateBatches {
     using A = Arithmetic<typename Precision::Master>;
-    using Update = typename Rule::template Update<A>;
+    using Options = typename Rule::Options;
 
   public:
-    void start() noexcept {
-        for_each([](auto& launches) { launches.start(); });
-    }
-    void list(GroupOptimizer<Rule, Engine, A>& group, GroupState<Engine, Precision>& state,
-              const std::uint64_t* steps, bool taken) {
-        if constexpr (can_drop_master<Precision>) {
-            if (!state.geometry().keeps_master()) { return stored_.list(group, state, steps, taken); }
-        }
-        own_.list(group, state, steps, taken);
-    }
-    void prepare(Context<Engine>& context, const Update* updates, const std::uint32_t* skip);
-    void run(Context<Engine>& context, const Update* updates, const std::uint32_t* skip);
+    using Group = GroupOptimizer<Rule, Engine, A>;
+    using Table = UpdateTable<Rule, Engine, A>;
+    using State = GroupState<Engine, Precision>;
+
+    UpdateBatches();
+    UpdateBatches(UpdateBatches&&) noexcept;
+    UpdateBatches& operator=(UpdateBatches&&) noexcept;
+    ~UpdateBatches();
+
+    /// One more group, in the model's order.
+    void add(State& state, const Options& options, std::span<const ParamGroup> param_groups);
+    /// Once there are all of them, which are listed; `skip`: in the engine's memory, the same in all calls.
+    void prepare(Context<Engine>& context, const std::uint32_t* skip);
+    /// Begins to list the model's groups, all and in order.
+    void start() noexcept;
+    void list(State& state);
+    /// One step of those that take part in it, on the compute stream.
+    void run(Context<Engine>& context, const StepScalars* scalars, const Options* options);
+
+    std::span<Group> groups() noexcept { return groups_; }
+    std::span<const Group> groups() const noexcept { return groups_; }
+    Table& table() noexcept { return table_; }
+    const Table& table() const noexcept { return table_; }
 
   private:
     struct None {};
@@ -215,24 +230,63 @@ class UpdateBatches {
         if constexpr (can_drop_master<Precision>) { f(stored_); }
     }
 
+    std::vector<Group> groups_;
+    // Their ends wait for the kernels that use what is above.
+    Table table_;
     UpdateLaunches<Rule, Engine, Precision, typename Precision::Master> own_;
     std::conditional_t<can_drop_master<Precision>,
                        UpdateLaunches<Rule, Engine, Precision, typename Precision::Gather>, None>
         stored_;
+    std::size_t listed_ = 0;  // of the groups
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
 
 template <class Rule, class Engine, class Precision>
-void UpdateBatches<Rule, Engine, Precision>::prepare(Context<Engine>& context, const Update* updates,
-                                                     const std::uint32_t* skip) {
-    for_each([&](auto& launches) { launches.prepare(context, updates, skip); });
+UpdateBatches<Rule, Engine, Precision>::UpdateBatches() = default;
+template <class Rule, class Engine, class Precision>
+UpdateBatches<Rule, Engine, Precision>::UpdateBatches(UpdateBatches&&) noexcept = default;
+template <class Rule, class Engine, class Precision>
+UpdateBatches<Rule, Engine, Precision>& UpdateBatches<Rule, Engine, Precision>::operator=(UpdateBatches&&) noexcept =
+    default;
+template <class Rule, class Engine, class Precision>
+UpdateBatches<Rule, Engine, Precision>::~UpdateBatches() = default;
+
+template <class Rule, class Engine, class Precision>
+void UpdateBatches<Rule, Engine, Precision>::add(State& state, const Options& options,
+                                                 std::span<const ParamGroup> param_groups) {
+    groups_.emplace_back(state.context(), state.geometry(), options, param_groups, table_);
 }
 
 template <class Rule, class Engine, class Precision>
-void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const Update* updates,
-                                                 const std::uint32_t* skip) {
-    for_each([&](auto& launches) { launches.run(context, updates, skip); });
+void UpdateBatches<Rule, Engine, Precision>::prepare(Context<Engine>& context, const std::uint32_t* skip) {
+    for_each([&](auto& launches) { launches.prepare(context, table_.updates(), skip); });
+}
+
+template <class Rule, class Engine, class Precision>
+void UpdateBatches<Rule, Engine, Precision>::start() noexcept {
+    listed_ = 0;
+    for_each([](auto& launches) { launches.start(); });
+}
+
+template <class Rule, class Engine, class Precision>
+void UpdateBatches<Rule, Engine, Precision>::list(State& state) {
+    Group& group = groups_[listed_++];
+    if (!group.number()) { return; }
+    const bool taken = !state.step().skipped();
+    table_.take(*group.number(), taken);
+    const std::uint64_t* const steps = table_.engine_steps(*group.number());
+    if constexpr (can_drop_master<Precision>) {
+        if (!state.geometry().keeps_master()) { return stored_.list(group, state, steps, taken); }
+    }
+    own_.list(group, state, steps, taken);
+}
+
+template <class Rule, class Engine, class Precision>
+void UpdateBatches<Rule, Engine, Precision>::run(Context<Engine>& context, const StepScalars* scalars,
+                                                 const Options* options) {
+    table_.begin(context.compute_stream(), scalars, options);
+    for_each([&](auto& launches) { launches.run(context, table_.updates(), &scalars->skip); });
 }
 
 }  // namespace shardkit::detail

@@ -4,6 +4,7 @@
 #include <array>
 #include <bitset>
 #include <cstddef>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -59,6 +60,9 @@ struct StoredTraits<std::tuple<First, Rest...>> {
     static constexpr std::array<std::string_view, 1 + sizeof...(Rest)> names{First::name, Rest::name...};
     static constexpr std::array<ParameterAttributes, 1 + sizeof...(Rest)> attributes{attributes_of<First>,
                                                                                      attributes_of<Rest>...};
+    /// `dynamic` where the type fixes none.
+    static constexpr std::array<std::span<const std::size_t>, 1 + sizeof...(Rest)> extents{First::static_extents,
+                                                                                           Rest::static_extents...};
     template <class P>
     static constexpr bool split_exists =
         tp_placement_of<P>.kind != TpPlacement::Kind::split || tp_placement_of<P>.dimension < P::rank;

@@ -40,6 +40,12 @@ struct GroupCommunicators {
     }
 };
 
+/// The extent of the mesh's axis dp, which a policy cuts into shard groups.
+template <class Engine>
+std::size_t dp_extent(const Context<Engine>& context) {
+    return context.grid().extent(Dp::name);
+}
+
 /// The communicators of a group that `policy` shards. Collective over the mesh on first use.
 /// @throws std::invalid_argument when the path is empty, or the policy's shard group does not divide dp
 template <class Engine>

@@ -17,6 +17,8 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/end_program.hpp>
+#include <shardkit/detail/identity.hpp>
+#include <shardkit/layout/flat_layout.hpp>
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/policy/policy_rules.hpp>
@@ -24,6 +26,7 @@
 #include <shardkit/sharded/gradient_store.hpp>
 #include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
+#include <shardkit/sharded/place_group.hpp>
 #include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/sharded/step_director.hpp>
@@ -57,8 +60,10 @@ class GroupState {
     using Reduction = typename Precision::Reduction;
     using Master = typename Precision::Master;
 
-    GroupState(Context<Engine>& context, GroupGeometry geometry, GroupCommunicators<Engine> communicators,
-               std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients);
+    /// Collective over the mesh: sub-communicators are made, and the ranks compare their groups.
+    /// @throws as make_communicators and place_group; MemoryError
+    GroupState(Context<Engine>& context, const GroupValues& values, std::span<Gather> adopted_parameters,
+               std::span<Gradient> adopted_gradients, SourceLocation where);
     /// Waits for what the streams still do with this group's memory. An error of theirs that nobody waited for is
     /// dropped: a destructor has nobody to tell. Ends the program when something still refers to the group.
     ~GroupState();
@@ -69,11 +74,19 @@ class GroupState {
     const GroupGeometry& geometry() const noexcept { return geometry_; }
     const std::string& path() const noexcept { return geometry_.path; }
     bool trainable() const noexcept { return geometry_.trainable; }
+    const FlatLayout& layout() const noexcept { return layout_; }
+    /// Tells this group from any other of the process, whatever their addresses and paths.
+    std::uint64_t identity() const noexcept { return identity_; }
 
     ParameterStore<Engine, Precision>& parameters() noexcept { return parameters_; }
     GradientStore<Engine, Precision>& gradients() noexcept { return gradients_; }
     StepState& step() noexcept { return step_; }
     std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
+
+    /// Throws a UsageError, with the path before `text` where it is about a group. Here, so that a program's file
+    /// compiles no text.
+    [[noreturn]] static void refuse_use(SourceLocation where, const char* text);
+    [[noreturn]] void refuse_group(SourceLocation where, const char* text) const;
 
     /// A parameter's part of a full buffer that starts at `full`.
     template <class T>
@@ -115,6 +128,10 @@ class GroupState {
     /// Before an optimizer's update. Waits for whoever still reads the group's memory beside the rank's work.
     /// @throws UsageError when a window is open
     void begin_update(SourceLocation where) const;
+    /// That the group's update begins, and that it was given to the compute stream, with what the ranks state of it:
+    /// for who is told of its verbs and for its next calls. Nothing of a frozen or skipped group.
+    void announce_update(SourceLocation where) const;
+    void end_update(StatementHash step, StatementHash choices, SourceLocation where);
     /// Who reads it until it says otherwise; null: nobody.
     void set_reader(MemoryReader* reader) noexcept { reader_ = reader; }
     const MemoryReader* reader() const noexcept { return reader_; }
@@ -127,12 +144,10 @@ class GroupState {
 
     /// Holds memory that it has adopted.
     /// @throws std::invalid_argument when another group does
-    void hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients, SourceLocation where) {
-        adopted_ = std::make_unique<AdoptedRanges>(path(), parameters, gradients, where);
-    }
+    void hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients, SourceLocation where);
 
     /// Expires with the group.
-    std::weak_ptr<const void> life() const noexcept { return life_; }
+    const std::shared_ptr<const void>& life() const noexcept { return life_; }
 
     /// Ranks over which gradients are averaged by `mean`: dp x cp.
     std::size_t data_ranks() const noexcept { return comms_.data.size(); }
@@ -218,6 +233,11 @@ class GroupState {
     }
 
   private:
+    GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, const GroupValues& values,
+               std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients, SourceLocation where);
+    GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
+               std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients);
+
     /// A whole parameter of the user's: its size, and that it is the host's memory.
     template <class T>
     void check_values(std::string_view verb, std::size_t parameter, std::span<const T> values,
@@ -247,6 +267,7 @@ class GroupState {
 
     Context<Engine>& context_;
     GroupGeometry geometry_;
+    FlatLayout layout_;
     GroupCommunicators<Engine> comms_;
     std::unique_ptr<AdoptedRanges> adopted_;
     GroupStatements statements_;
@@ -257,6 +278,7 @@ class GroupState {
     std::vector<IndexRange> counted_segments_;
     MemoryReader* reader_ = nullptr;
     DirectedGroup directed_;
+    std::uint64_t identity_ = new_identity();
     std::shared_ptr<const void> life_ = std::make_shared<const char>('\0');
 };
 

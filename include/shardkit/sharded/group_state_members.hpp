@@ -19,11 +19,30 @@
 namespace shardkit::detail::inline SHARDKIT_BUILD {
 
 template <class Engine, class Precision>
-GroupState<Engine, Precision>::GroupState(Context<Engine>& context, GroupGeometry geometry,
-                                          GroupCommunicators<Engine> communicators,
-                                          std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients)
+GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupValues& values,
+                                          std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients,
+                                          SourceLocation where)
+    : GroupState(context, make_communicators(context, values.path, values.policy, where), values, adopted_parameters,
+                 adopted_gradients, where) {
+    if (!adopted_parameters.empty()) {
+        hold(std::as_bytes(adopted_parameters), std::as_bytes(adopted_gradients), where);
+    }
+}
+
+template <class Engine, class Precision>
+GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators,
+                                          const GroupValues& values, std::span<Gather> adopted_parameters,
+                                          std::span<Gradient> adopted_gradients, SourceLocation where)
+    : GroupState(context, communicators, place_group<Engine, Precision>(context, communicators, values, where),
+                 adopted_parameters, adopted_gradients) {}
+
+template <class Engine, class Precision>
+GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators,
+                                          PlacedGroup&& placed, std::span<Gather> adopted_parameters,
+                                          std::span<Gradient> adopted_gradients)
     : context_(context),
-      geometry_(std::move(geometry)),
+      geometry_(std::move(placed.group)),
+      layout_(placed.layout),
       comms_(communicators),
       statements_(context.world().size() > 1, book_of(context.world()),
                   subject_of(context.world(), concat("'", geometry_.path, "'")), replicas(geometry_, comms_)),
@@ -43,6 +62,15 @@ GroupState<Engine, Precision>::GroupState(Context<Engine>& context, GroupGeometr
         }
     });
     Access::living(context).push_back(&geometry_.path);
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::refuse_use(SourceLocation where, const char* text) {
+    throw_usage_error(where, text);
+}
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::refuse_group(SourceLocation where, const char* text) const {
+    throw_usage_error(where, "'", path(), "': ", text);
 }
 
 template <class Engine, class Precision>
@@ -164,6 +192,24 @@ template <class Engine, class Precision>
 void GroupState<Engine, Precision>::begin_update(SourceLocation where) const {
     parameters_.begin_update(where);
     if (reader_ != nullptr) { reader_->wait(); }
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients,
+                                         SourceLocation where) {
+    adopted_ = std::make_unique<AdoptedRanges>(path(), parameters, gradients, where);
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::announce_update(SourceLocation where) const {
+    if (trainable() && !step_.skipped()) { directed_.before(Act::update, where); }
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::end_update(StatementHash step, StatementHash choices, SourceLocation where) {
+    if (!trainable() || step_.skipped()) { return; }
+    statements_.add_update(step, choices);
+    directed_.after(Act::update, where);
 }
 
 template <class Engine, class Precision>

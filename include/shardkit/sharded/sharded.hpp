@@ -67,7 +67,7 @@ class Sharded {
     }
     Sharded(Context<Engine>& context, std::string path, Tensors tensors = {}, Options options = {},
             SourceLocation where = SourceLocation::current())
-        : state_(make(context, std::move(path), tensors, options, {}, where)) {}
+        : state_(make(context, path, tensors, options, {}, where)) {}
 
     /// Wraps values that the user already holds in full: each rank keeps its shard. One full_values<P>(span)
     /// for every parameter, in any order.
@@ -118,7 +118,7 @@ class Sharded {
         check_adopted(context, path, tensors, memory, options, where);
         context.require_memory(memory.parameters.data(), memory.parameters.size_bytes(), "adopted parameters", where);
         context.require_memory(memory.gradients.data(), memory.gradients.size_bytes(), "adopted gradients", where);
-        return Sharded(make(context, std::move(path), tensors, options, memory, where));
+        return Sharded(make(context, path, tensors, options, memory, where));
     }
     /// Elements of such a group's full buffer, padding included: how much to allocate for `adopt`.
     /// Cost:    arithmetic; no communication
@@ -129,6 +129,7 @@ class Sharded {
         const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name), where);
         const std::size_t shards =
             detail::ranks_over(detail::Over::shards, policy, detail::split_mesh(context.grid(), policy, path, where));
+        tensors.check(path, where);
         auto parameters = detail::chosen_parameters<Group, Policy>(path, tensors, options, where);
         const AxisGrid& mesh = context.grid();
         return detail::place_parameters(path, parameters,
@@ -171,8 +172,8 @@ class Sharded {
     /// @throws UsageError when the window is another group's or already ended
     void reshard(Window<State>&& window, SourceLocation where = SourceLocation::current()) {
         if (!window.belongs_to(live(where))) {
-            throw_usage_error(where, "'", path(), "': reshard of a window that ",
-                              window.open() ? "belongs to another group" : "has already ended");
+            state_->refuse_group(where, window.open() ? "reshard of a window that belongs to another group"
+                                                      : "reshard of a window that has already ended");
         }
         const Window<State> ends_here(std::move(window));
     }
@@ -257,17 +258,16 @@ class Sharded {
     /// What stands behind this object. @throws UsageError when it was moved from
     State& live(SourceLocation where) const {
         if (state_ == nullptr) [[unlikely]] {
-            throw_usage_error(where, "a Sharded was used after it was moved from");
+            State::refuse_use(where, "a Sharded was used after it was moved from");
         }
         return *state_;
     }
 
-    static std::unique_ptr<State> make(Context<Engine>& context, std::string path, const Tensors& tensors,
+    static std::unique_ptr<State> make(Context<Engine>& context, std::string_view path, const Tensors& tensors,
                                        const Options& options, AdoptedMemory<Gather, Gradient> memory,
                                        SourceLocation where) {
         static_assert(PolicyRules<Policy>::hold);
-        return std::make_unique<State>(context, std::move(path), tensors, options, memory.parameters,
-                                       memory.gradients, where);
+        return std::make_unique<State>(context, path, tensors, options, memory.parameters, memory.gradients, where);
     }
     static void check_adopted(const Context<Engine>& context, const std::string& path, const Tensors& tensors,
                               const AdoptedMemory<Gather, Gradient>& memory, const Options& options,

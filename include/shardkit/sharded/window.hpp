@@ -46,7 +46,7 @@ class SHARDKIT_CONSUMABLE Window {
         constexpr bool in_group = State::Group::template contains<P>;
         static_assert(in_group, "Window: this parameter is not in the group");
         if constexpr (in_group) {
-            if (state_ == nullptr) { throw_usage_error(opened_, "window used after its end; it was opened here"); }
+            if (state_ == nullptr) { State::refuse_use(opened_, "window used after its end; it was opened here"); }
             return whole(State::Group::template index<P>);
         }
     }
@@ -64,7 +64,7 @@ class SHARDKIT_CONSUMABLE Window {
     template <class NameOrNumber>
     SHARDKIT_CALLABLE_WHEN_UNCONSUMED auto view(const NameOrNumber& parameter,
                                                 SourceLocation where = SourceLocation::current()) const& {
-        if (state_ == nullptr) { throw_usage_error(where, "window used after its end"); }
+        if (state_ == nullptr) { State::refuse_use(where, "window used after its end"); }
         return whole(state_->geometry().number_of(parameter, where));
     }
     template <class NameOrNumber>

@@ -29,15 +29,15 @@ class StepScope {
         director_ = director_of(groups, where);
         std::size_t begun = 0;
         try {
-            groups_->for_each([&](auto& layer) {
-                Access::state(layer).begin_step(where);
+            groups_->for_each_state([&](auto& state) {
+                state.begin_step(where);
                 ++begun;
             });
             if (director_ != nullptr) [[unlikely]] { director_->begin_step(begun, where); }
         } catch (...) {
-            groups_->for_each([&](auto& layer) {
+            groups_->for_each_state([&](auto& state) {
                 if (begun > 0) {
-                    Access::state(layer).step().end();
+                    state.step().end();
                     --begun;
                 }
             });
@@ -69,14 +69,12 @@ class StepScope {
     static StepDirector* director_of(const Groups<T...>& groups, SourceLocation where) {
         StepDirector* first = nullptr;
         std::size_t number = 0;
-        groups.for_each([&](auto& layer) {
-            StepDirector* const its = Access::state(layer, where).directed().any();
+        groups.for_each_state([&](auto& state) {
+            StepDirector* const its = state.directed().any();
             if (number++ == 0) { first = its; }
             if (its != first) {
-                throw_usage_error(
-                    where, "'", layer.path(),
-                    "': a schedule is followed, or a step recorded, for some of these groups and not for "
-                    "all");
+                state.refuse_group(
+                    where, "a schedule is followed, or a step recorded, for some of these groups and not for all");
             }
         });
         return first;
@@ -123,7 +121,7 @@ class Accumulation {
              SourceLocation where = SourceLocation::current()) {
         State* const state = detail::Access::release(handle);
         if (state == nullptr) {
-            throw_usage_error(where, "Accumulation::add: this gradient handle was already added");
+            State::refuse_use(where, "Accumulation::add: this gradient handle was already added");
         }
         state->add_gradients(where);
         if (microbatch == Microbatch::last) { state->finish_gradients(where); }
@@ -149,14 +147,15 @@ class Accumulation {
   private:
     friend detail::Access;
     const Groups<T...>& groups(SourceLocation where) const {
-        if (!scope_.live()) { throw_usage_error(where, "reduce: this accumulation was already reduced"); }
+        if (!scope_.live()) {
+            detail::FirstState<T...>::refuse_use(where, "reduce: this accumulation was already reduced");
+        }
         return scope_.groups();
     }
     /// Runs what is left and gives the step away.
     detail::StepScope<T...> finish(SourceLocation where) && {
-        groups(where).for_each([&](auto& layer) {
-            auto& state = detail::Access::state(layer);
-            if (layer.trainable() && state.step().accumulating()) { state.finish_gradients(where); }
+        groups(where).for_each_state([&](auto& state) {
+            if (state.trainable() && state.step().accumulating()) { state.finish_gradients(where); }
         });
         return std::move(scope_);
     }

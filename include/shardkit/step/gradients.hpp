@@ -45,7 +45,7 @@ class Gradients {
         static_assert(in_group, "Gradients: this parameter is not in the group");
         if constexpr (in_group) {
             if (state_ == nullptr) {
-                throw_usage_error(taken_, "gradient handle used after it was added; it was taken here");
+                State::refuse_use(taken_, "gradient handle used after it was added; it was taken here");
             }
             return whole(State::Group::template index<P>);
         }
@@ -54,7 +54,7 @@ class Gradients {
     /// @throws UsageError after the handle was added; std::invalid_argument when the group has no such parameter
     template <class NameOrNumber>
     auto view(const NameOrNumber& parameter, SourceLocation where = SourceLocation::current()) const {
-        if (state_ == nullptr) { throw_usage_error(where, "gradient handle used after it was added"); }
+        if (state_ == nullptr) { State::refuse_use(where, "gradient handle used after it was added"); }
         return whole(state_->geometry().number_of(parameter, where));
     }
 

@@ -35,18 +35,31 @@ requires(IsSharded<typename LayerOf<First>::type>::value&&...&&
              IsSharded<typename LayerOf<T>::type>::value) inline constexpr bool one_engine<First, T...> =
     (std::is_same_v<typename LayerOf<First>::type::Engine, typename LayerOf<T>::type::Engine> && ...);
 
-/// The number of the first of `Types` that is the same as number I: where what all parts of one type share is kept.
-template <std::size_t I, class... Types>
-inline constexpr std::size_t first_of_type = []<std::size_t... J>(std::index_sequence<J...>) {
-    std::size_t first = I;
-    ((first = std::is_same_v<std::tuple_element_t<I - J, std::tuple<Types...>>,
-                             std::tuple_element_t<I, std::tuple<Types...>>>
-                  ? I - J
-                  : first),
-     ...);
-    return first;
+template <class... Parts>
+struct FirstStateOf;
+template <class First, class... Rest>
+struct FirstStateOf<First, Rest...> {
+    using type = GroupState<typename LayerOf<First>::type::Engine, typename LayerOf<First>::type::Precision>;
+};
+/// What stands behind the groups of a model's first part, without their types.
+template <class... Parts>
+using FirstState = typename FirstStateOf<Parts...>::type;
+template <class Engine, class Precision>
+GroupState<Engine, Precision>& without_types(GroupState<Engine, Precision>& state) noexcept {
+    return state;
 }
-(std::make_index_sequence<I + 1>{});
+
+/// A tuple of the distinct ones of `Types`, in order: of what all parts of one type share.
+template <class Kept, class... Types>
+struct Distinct {
+    using type = Kept;
+};
+template <class... Kept, class First, class... Rest>
+struct Distinct<std::tuple<Kept...>, First, Rest...>
+    : std::conditional_t<(std::is_same_v<First, Kept> || ...), Distinct<std::tuple<Kept...>, Rest...>,
+                         Distinct<std::tuple<Kept..., First>, Rest...>> {};
+template <class... Types>
+using DistinctOf = typename Distinct<std::tuple<>, Types...>::type;
 }  // namespace detail
 
 /// The Sharded type behind an argument of `groups`: itself, or the elements of a range.
@@ -85,6 +98,13 @@ class Groups {
         }
         (std::index_sequence_for<T...>{});
     }
+    /// f(GroupState<Engine, Precision>&) for what stands behind every group, in order: compiled once for all groups
+    /// of an engine and a precision.
+    /// @throws UsageError when one was moved from
+    template <class F>
+    void for_each_state(const F& f, SourceLocation where = SourceLocation::current()) const {
+        for_each([&](auto& layer) { f(detail::without_types(detail::Access::state(layer, where))); });
+    }
     std::size_t size() const {
         std::size_t count = 0;
         for_each([&](auto& /*layer*/) { ++count; });
@@ -105,19 +125,21 @@ class Groups {
     /// @throws UsageError when every part is an empty range, or two groups were made on different ranks' contexts: a
     ///         divisor, a norm and a step belong to one mesh
     auto& context(SourceLocation where = SourceLocation::current()) const {
-        using First = LayerOf<std::tuple_element_t<0, std::tuple<T...>>>;
-        Context<typename First::Engine>* first = nullptr;
+        Context<typename detail::FirstState<T...>::Engine>* first = nullptr;
         std::string_view path;
-        for_each([&](auto& layer) {
-            if (first == nullptr) {
-                first = &layer.context(where);
-                path = layer.path();
-            } else {
-                first->require_same(path, layer.context(where), layer.path(), where);
-            }
-        });
+        for_each_state(
+            [&](auto& state) {
+                if (first == nullptr) {
+                    first = &state.context();
+                    path = state.path();
+                } else {
+                    first->require_same(path, state.context(), state.path(), where);
+                }
+            },
+            where);
         if (first == nullptr) {
-            throw_usage_error(where, "groups(...): this model has no groups: every range is empty");
+            detail::FirstState<T...>::refuse_use(where,
+                                                 "groups(...): this model has no groups: every range is empty");
         }
         return *first;
     }

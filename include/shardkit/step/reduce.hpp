@@ -23,7 +23,8 @@ class Reduced {
   public:
     const Groups<T...>& groups(SourceLocation where = SourceLocation::current()) const {
         if (!scope_.live()) {
-            throw_usage_error(where, "reduced gradients used after an optimizer step consumed them");
+            detail::FirstState<T...>::refuse_use(where,
+                                                 "reduced gradients used after an optimizer step consumed them");
         }
         return scope_.groups();
     }
@@ -81,17 +82,24 @@ struct IsReduced : std::false_type {};
 template <class... T>
 struct IsReduced<Reduced<T...>> : std::true_type {};
 
+/// What a rank states of a step's gradients.
+template <class Engine>
+StatementHash state_gradients(const Context<Engine>& context, const StatedGradients& gradients) {
+    const StatementHash stated = gradients.hash();
+    if (StatementBook* const book = book_of(context.world())) { book->note(stated, gradients); }
+    return stated;
+}
+
 /// What `divisor` is for these groups, which state it, and the loss scale, beside what they communicate from now on.
 template <class... T, Divisor D>
 double set_divisor(const Groups<T...>& groups, const D& divisor, const LossScaleUse& loss_scale,
                    SourceLocation where) {
     std::size_t ranks = 1;
-    groups.for_each([&](auto& layer) { ranks = Access::state(layer).data_ranks(); });
+    groups.for_each_state([&](auto& state) { ranks = state.data_ranks(); });
     const double number = divisor.divisor(ranks);
-    const StatedGradients gradients{number, loss_scale.stated, loss_scale.number, where};
-    const StatementHash stated = gradients.hash();
-    if (StatementBook* const book = book_of(groups.context(where).world())) { book->note(stated, gradients); }
-    groups.for_each([&](auto& layer) { Access::state(layer).statements().set_gradients(stated); });
+    const StatementHash stated =
+        state_gradients(groups.context(where), {number, loss_scale.stated, loss_scale.number, where});
+    groups.for_each_state([&](auto& state) { state.statements().set_gradients(stated); });
     return number;
 }
 
@@ -99,8 +107,8 @@ double set_divisor(const Groups<T...>& groups, const D& divisor, const LossScale
 template <class... T>
 ModelName first_group(const Groups<T...>& groups) {
     ModelName model;
-    groups.for_each([&](auto& layer) {
-        if (model.identity == 0) { model = {Access::state(layer).identity(), layer.path()}; }
+    groups.for_each_state([&](auto& state) {
+        if (model.identity == 0) { model = {state.identity(), state.path()}; }
     });
     return model;
 }
@@ -115,7 +123,7 @@ template <class... T, Divisor D>
 Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, const LossScaleUse& loss_scale,
                              SourceLocation where) {
     StepScope<T...> scope(groups, where);
-    groups.for_each([](auto& layer) { Access::state(layer).step().assume_reduced(); });
+    groups.for_each_state([](auto& state) { state.step().assume_reduced(); });
     const double number = set_divisor(groups, divisor, loss_scale, where);
     return Access::make<Reduced<T...>>(std::move(scope), number, loss_scale.state);
 }
