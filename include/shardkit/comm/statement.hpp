@@ -47,14 +47,16 @@ inline StatementHash statement_hash(const Statements& statements) noexcept {
     return statement_hash(0, fnv.hash);
 }
 
-/// Some of a rank's statements as they travel to other ranks, for an error's text.
-class StatementPage {
+/// Some of a rank's statements as they travel to other ranks, for an error's text. A template, so that a file
+/// compiles of it what it uses.
+template <class>
+class BasicStatementPage {
   public:
     static constexpr std::size_t size = 6;
 
-    StatementPage() = default;
+    BasicStatementPage() = default;
     /// Number `page` of them.
-    StatementPage(const Statements& all, std::size_t page) noexcept {
+    BasicStatementPage(const Statements& all, std::size_t page) noexcept {
         const std::size_t first = std::min(page * size, all.size());
         count_ = std::min(size, all.size() - first);
         last_ = first + count_ == all.size() ? 1 : 0;
@@ -71,11 +73,12 @@ class StatementPage {
     /// What two ranks state where they first differ, each as the end of "rank 0 calls ...": none when they do not
     /// within these pages and there are more.
     /// @param where  of the call: what was stated there is not said twice
-    static std::optional<std::pair<std::string, std::string>> apart(const StatementPage& a, const StatementPage& b,
+    static std::optional<std::pair<std::string, std::string>> apart(const BasicStatementPage& a,
+                                                                    const BasicStatementPage& b,
                                                                     SourceLocation where) {
         for (std::size_t i = 0; i < std::max(a.count_, b.count_); ++i) {
             if (i < a.count_ && i < b.count_ && a.records_[i].equals(b.records_[i])) { continue; }
-            const auto text = [&](const StatementPage& mine, const StatementPage& other) {
+            const auto text = [&](const BasicStatementPage& mine, const BasicStatementPage& other) {
                 return i < mine.count_ ? mine.records_[i].text(where) : concat(" without ", other.records_[i].name);
             };
             return std::pair(text(a, b), text(b, a));
@@ -105,6 +108,7 @@ class StatementPage {
     std::uint64_t last_ = 1;
     std::array<Record, size> records_{};
 };
+using StatementPage = BasicStatementPage<void>;
 
 /// What two ranks state where they first differ. `gather(page)` gives every rank's page, by rank; all ranks call it
 /// equally often.
@@ -117,10 +121,10 @@ std::pair<std::string, std::string> stated_apart(const Statements& own, std::siz
     }
 }
 /// The same where both are known.
-inline std::pair<std::string, std::string> stated_apart(const Statements& a, const Statements& b,
-                                                        SourceLocation where) {
+template <class Page = StatementPage>
+std::pair<std::string, std::string> stated_apart(const Statements& a, const Statements& b, SourceLocation where) {
     for (std::size_t page = 0;; ++page) {
-        if (const auto texts = StatementPage::apart({a, page}, {b, page}, where)) { return *texts; }
+        if (const auto texts = Page::apart({a, page}, {b, page}, where)) { return *texts; }
     }
 }
 

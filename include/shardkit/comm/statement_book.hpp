@@ -96,11 +96,13 @@ struct RecentlyStated {
 /// What a rank has stated lately, by the hash that its calls carried: what an error's text is made of. Written by the
 /// rank's thread; read by whoever says why ranks disagree, a stream's thread or a peer.
 /// Memory:  8 kB, 300 bytes for each group, and what groups and optimizers keep
-class StatementBook {
+/// A template, so that a file compiles of it what it uses.
+template <class>
+class BasicStatementBook {
   public:
-    StatementBook() = default;
-    StatementBook(const StatementBook&) = delete;
-    StatementBook& operator=(const StatementBook&) = delete;
+    BasicStatementBook() = default;
+    BasicStatementBook(const BasicStatementBook&) = delete;
+    BasicStatementBook& operator=(const BasicStatementBook&) = delete;
 
     /// One more group states something: where it notes that.
     std::shared_ptr<RecentlyStated> add_group() {
@@ -293,5 +295,6 @@ class StatementBook {
     std::vector<std::weak_ptr<const KeptStatements>> kept_;
     Ring<StatementsHandle> lately_kept_;
 };
+using StatementBook = BasicStatementBook<void>;
 
 }  // namespace shardkit::detail

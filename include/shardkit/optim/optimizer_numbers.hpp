@@ -101,7 +101,8 @@ void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, std::ui
     if (book == nullptr) { return; }
     if (stated_ == nullptr) { stated_ = book->keep(optimizer_statements<Rule>(options_, where)); }
     if (!param_groups_.empty()) {
-        choices_.back() = book->keep(param_group_statements(group.path, group.parameters, param_groups(), where));
+        choices_.back() =
+            book->keep(param_group_statements<Rule>(group.path, group.parameters, param_groups(), where));
     }
 }
 

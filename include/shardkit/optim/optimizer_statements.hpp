@@ -46,8 +46,9 @@ Statements optimizer_statements(const typename Rule::Options& options, SourceLoc
 }
 
 /// What ParamGroups choose for the parameters of one group; nothing without any.
-inline Statements param_group_statements(std::string_view path, std::span<const PlacedParameter> parameters,
-                                         std::span<const ParamGroup> param_groups, SourceLocation where) {
+template <class Rule>
+Statements param_group_statements(std::string_view path, std::span<const PlacedParameter> parameters,
+                                  std::span<const ParamGroup> param_groups, SourceLocation where) {
     Statements stated;
     if (param_groups.empty()) { return stated; }
     for (const PlacedParameter& parameter : parameters) {

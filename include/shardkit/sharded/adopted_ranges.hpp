@@ -15,20 +15,21 @@
 namespace shardkit::detail {
 
 /// One group's hold on the memory that it has adopted: as long as it lives, no other group of the process adopts any
-/// of it, of whichever rank. Both would write to it.
-class AdoptedRanges {
+/// of it, of whichever rank. Both would write to it. A template, so that a file compiles of it what it uses.
+template <class>
+class BasicAdoptedRanges {
   public:
     /// @throws std::invalid_argument, with both groups, when another one holds some of it, or the two overlap
-    AdoptedRanges(std::string_view path, std::span<const std::byte> parameters, std::span<const std::byte> gradients,
-                  SourceLocation where)
-        : AdoptedRanges() {
+    BasicAdoptedRanges(std::string_view path, std::span<const std::byte> parameters,
+                       std::span<const std::byte> gradients, SourceLocation where)
+        : BasicAdoptedRanges() {
         const std::lock_guard lock(mutex());
         add(path, "parameters", parameters, where);
         add(path, "gradients", gradients, where);
     }
-    AdoptedRanges(const AdoptedRanges&) = delete;
-    AdoptedRanges& operator=(const AdoptedRanges&) = delete;
-    ~AdoptedRanges() {
+    BasicAdoptedRanges(const BasicAdoptedRanges&) = delete;
+    BasicAdoptedRanges& operator=(const BasicAdoptedRanges&) = delete;
+    ~BasicAdoptedRanges() {
         const std::lock_guard lock(mutex());
         std::erase_if(held(), [this](const Range& range) { return range.holder == this; });
     }
@@ -37,13 +38,13 @@ class AdoptedRanges {
     struct Range {
         const std::byte* begin;
         const std::byte* end;
-        const AdoptedRanges* holder;
+        const BasicAdoptedRanges* holder;
         std::string text;  // "parameters of 'blocks.0'"
         SourceLocation where;
     };
 
     /// So that the destructor runs when the constructor that takes memory throws.
-    AdoptedRanges() = default;
+    BasicAdoptedRanges() = default;
 
     static std::mutex& mutex() {
         static std::mutex one;
@@ -66,5 +67,6 @@ class AdoptedRanges {
         held().push_back(range);
     }
 };
+using AdoptedRanges = BasicAdoptedRanges<void>;
 
 }  // namespace shardkit::detail

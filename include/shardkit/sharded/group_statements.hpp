@@ -58,19 +58,21 @@ class ValuesDigest {
 /// What a rank states of a group beside each call that moves its values: what its gradients are divided by, its
 /// updates, the values of replicas. Ranks compare a hash of it within the call and so find out in the next one that
 /// they make anyway. A group that is on one rank states nothing.
-class GroupStatements {
+/// A template, so that a file compiles of it what it uses.
+template <class>
+class BasicGroupStatements {
   public:
     /// `book`: null for an engine that keeps no journal; `subject`: "'blocks.0'". `replicas`: over which ranks the
     /// same values rest.
-    GroupStatements(bool compared, StatementBook* book, const CallSubject* subject, std::array<bool, 4> replicas)
+    BasicGroupStatements(bool compared, StatementBook* book, const CallSubject* subject, std::array<bool, 4> replicas)
         : book_(compared && subject != nullptr ? book : nullptr), compared_(compared), replicas_(replicas) {
         if (book_ == nullptr) { return; }
         stated_.path = &subject->text;
         stated_.before = subject->hash;
         recent_ = book_->add_group();
     }
-    GroupStatements(const GroupStatements&) = delete;
-    GroupStatements& operator=(const GroupStatements&) = delete;
+    BasicGroupStatements(const BasicGroupStatements&) = delete;
+    BasicGroupStatements& operator=(const BasicGroupStatements&) = delete;
 
     /// What the step's gradients are divided by.
     void set_gradients(StatementHash gradients) noexcept {
@@ -138,8 +140,10 @@ class GroupStatements {
     std::function<std::string(std::size_t)> name_;
     std::function<void()> before_next_;
 };
+using GroupStatements = BasicGroupStatements<void>;
 
-inline void GroupStatements::refresh() {
+template <class T>
+void BasicGroupStatements<T>::refresh() {
     if (!compared_) {
         dirty_ = false;
         return;
@@ -154,7 +158,8 @@ inline void GroupStatements::refresh() {
     for (std::size_t over = 0; over < hashes_.size(); ++over) { hashes_[over] = replicas_[over] ? replica : plain; }
 }
 
-inline void GroupStatements::refresh_values() {
+template <class T>
+void BasicGroupStatements<T>::refresh_values() {
     stated_.values = 0;
     for (const ValuesDigest& digest : values_) { stated_.values = statement_hash(stated_.values, digest.hash()); }
     if (book_ == nullptr) { return; }

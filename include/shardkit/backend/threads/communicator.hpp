@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -50,12 +51,15 @@ class Communicator {
         return other;
     }
 
-    Communicator split(std::size_t color, std::size_t key, std::string_view axes, const shardkit::Call& call) const {
+    // Members are templates where they need what a round compiles, so that a file without collectives compiles none.
+    template <std::convertible_to<std::string_view> Axes>
+    Communicator split(std::size_t color, std::size_t key, const Axes& axes, const shardkit::Call& call) const {
         const detail::SplitResult result = detail::split_group(handle_, color, key, call);
         return Communicator(*handle_.world, *result.group, result.rank, axes, result.group);
     }
 
-    void barrier(Stream, const shardkit::Call& call) const {
+    template <std::same_as<Stream> S>
+    void barrier(S, const shardkit::Call& call) const {
         collective(call, nullptr, 0, nullptr, [](const detail::Round&) {});
     }
 

@@ -73,8 +73,9 @@ class Seat {
     static std::string text(const shared::detail::Call& call, const std::string& stated) {
         return describe(call.signature, call.where, shardkit::detail::text_of(call.subject), stated);
     }
-    /// What a rank stated in that call.
-    shardkit::detail::Statements statements(std::size_t rank, const shared::detail::Call& call) const {
+    /// What a rank stated in that call. A template, so that a file without collectives compiles none of it.
+    template <class Call>
+    shardkit::detail::Statements statements(std::size_t rank, const Call& call) const {
         return handle_.world->state(handle_.world_rank(rank)).journal.statements().list(call.signature.argument);
     }
     Waiting waiting(const shardkit::Call& call, std::uint64_t sequence) const noexcept {

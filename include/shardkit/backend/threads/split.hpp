@@ -21,9 +21,9 @@ struct SplitResult {
 };
 
 /// Collective over `handle.group`: ranks with the same color form a group, ordered by key, then by rank. Its first
-/// member makes it, the others take its address.
-inline SplitResult split_group(const GroupHandle& handle, std::size_t color, std::size_t key,
-                               const shardkit::Call& call) {
+/// member makes it, the others take its address. A template, so that a file that splits nothing compiles none of it.
+template <class Handle>
+SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key, const shardkit::Call& call) {
     struct Wish {
         std::size_t color;
         std::size_t key;
