@@ -149,11 +149,11 @@ class SlotOrder {
             place_of_[number] = places_.size() - 1;
         }
         for (std::size_t a = 0; a < places_.size(); ++a) {
-            shared_.push_back({a, a});
+            shared_.emplace_back(a, a);
             for (std::size_t b = a + 1;
                  b < places_.size() && places_[b].offset < places_[a].offset + places_[a].bytes; ++b) {
-                shared_.push_back({a, b});
-                shared_.push_back({b, a});
+                shared_.emplace_back(a, b);
+                shared_.emplace_back(b, a);
             }
         }
         std::sort(shared_.begin(), shared_.end());
