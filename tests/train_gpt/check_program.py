@@ -272,9 +272,10 @@ def check_picture(folder, tracks):
     unit = max(each[1] + each[2] - left for each in drawn) / max(each[0] + each[1] - first for each in slices)
     rows = sorted({each[3] for each in drawn})
     expect(len(rows) == 9, "with a row for each rank and lane")
-    wanted = sorted((name, round((at - first) * unit, 1), rows[3 * rank + lane]) for at, _, name, (rank, lane) in slices)
-    got = sorted((name, round(x - left, 1), y) for name, x, _, y, _ in drawn)
-    expect(len(wanted) == len(got) and all(a[0] == b[0] and abs(a[1] - b[1]) < 0.3 and a[2] == b[2] for a, b in zip(wanted, got)),
+    # By row before time: slices of other ranks may begin at the same.
+    wanted = sorted((name, rows[3 * rank + lane], (at - first) * unit) for at, _, name, (rank, lane) in slices)
+    got = sorted((name, y, x - left) for name, x, _, y, _ in drawn)
+    expect(len(wanted) == len(got) and all(a[:2] == b[:2] and abs(a[2] - b[2]) < 0.3 for a, b in zip(wanted, got)),
            "and each slice in its row, at its time")
     expect(all((fill == "url(#waits)") == name.startswith("wait at ") for name, _, _, _, fill in drawn), "waits are hatched")
     expect(all(f"rank {rank}  {lane}" in texts for rank in range(3) for lane in ("compute", "gather", "reduce")) and "A < step" in texts
