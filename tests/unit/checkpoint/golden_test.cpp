@@ -160,7 +160,9 @@ TEST_CASE("what the first version of the format wrote has the values that were s
     // By hand: with one gradient throughout, two steps of AdamW without decay are two learning rates.
     const std::vector<std::pair<std::string, std::size_t>> trained{
         {"layer.rows", 30}, {"layer.columns", 12}, {"layer.bias", 3}, {"listed.a", 15}, {"listed.b", 2}};
-    for (const auto& [name, size] : trained) {
+    for (const auto& each : trained) {
+        const std::string& name = each.first;
+        const std::size_t size = each.second;
         CAPTURE(name);
         const std::string parameter = name.substr(name.find('.') + 1);
         const double beta1 = beta1_of(parameter);
@@ -194,10 +196,10 @@ TEST_CASE(
         {Mesh(2, 2, 1), sk::DynamicPolicy(sk::HybridShard<2>{})},
         {Mesh(7, 1, 1), sk::DynamicPolicy(sk::FullShard{})},
     };
-    for (const auto& [mesh, policy] : places) {
-        CAPTURE(mesh.size());
+    for (const auto& place : places) {
+        CAPTURE(place.first.size());
         const Folder folder;
-        load_and_save(mesh, policy, folder.path());
+        load_and_save(place.first, place.second, folder.path());
         CHECK(contents(folder.path()) == expected);
     }
 }
