@@ -12,6 +12,7 @@
 
 #include <shardkit/shardkit.hpp>
 
+#include "unit/plan/planned_and_logged.hpp"
 #include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
@@ -272,24 +273,9 @@ void compare_with_engine(const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dyna
                                 sk::Shapes<sk::Params<Weight<E>>>{sk::shape<Weight<E>>(numel)},
                                 typename Group::Options{.policy = policy});
         }
-        auto model = sk::groups(layers);
-        sk::AdamW optimizer{model};
-        for (int step = 0; step < 2; ++step) {
-            rank.traffic().clear();
-            sk::Accumulation accumulation{model};
-            for (std::size_t m = 0; m < microbatches; ++m) {
-                for (auto& layer : layers) { layer.reshard(layer.unshard()); }
-                for (auto& layer : layers) {
-                    auto window = layer.unshard();
-                    accumulation.add_zero(layer);
-                }
-            }
-            auto reduced = sk::reduce(std::move(accumulation), sk::mean);
-            const auto norm = sk::global_norm(reduced);
-            optimizer.step(std::move(reduced), sk::clip(norm, 1));
-        }
+        toy::log_steady_step(rank, layers, microbatches);
         logs[rank.rank()] = rank.traffic();
-        plans[rank.rank()] = sk::plan(model, {.microbatches = microbatches});
+        plans[rank.rank()] = sk::plan(sk::groups(layers), {.microbatches = microbatches});
     });
     for (const sk::Verb verb : sk::TrafficPlan::verbs) {
         CAPTURE(name(verb));

@@ -44,16 +44,9 @@ struct PlannedBias : sk::Param<"bias", float, 77> {
 };
 using PlannedPair = sk::Params<PlannedMatrix, PlannedBias>;
 
-/// What a rank plans and logs of one steady step of three groups, of which `policies` are taken in turns.
-template <class Precision, class Rank>
-std::pair<sk::Plan, sk::TrafficLog> plan_and_log(Rank& rank, const std::vector<sk::DynamicPolicy>& policies,
-                                                 std::size_t microbatches) {
-    using Layer = sk::Sharded<PlannedPair, sk::DynamicPolicy, sk::EngineOf<Rank>, Precision>;
-    std::vector<Layer> layers;
-    for (std::size_t l = 0; l < 3; ++l) {
-        layers.emplace_back(rank, "layers." + std::to_string(l), sk::Shapes<PlannedPair>{},
-                            typename Layer::Options{policies[l % policies.size()], {}, {}});
-    }
+/// Two steps of `layers`, of which the rank's log holds the second.
+template <class Rank, class Layers>
+void log_steady_step(Rank& rank, Layers& layers, std::size_t microbatches) {
     auto model = sk::groups(layers);
     sk::AdamW optimizer{model};
     for (int step = 0; step < 2; ++step) {
@@ -70,7 +63,20 @@ std::pair<sk::Plan, sk::TrafficLog> plan_and_log(Rank& rank, const std::vector<s
         const auto norm = sk::global_norm(reduced);
         optimizer.step(std::move(reduced), sk::clip(norm, 1));
     }
-    return {sk::plan(model, {.microbatches = microbatches}), rank.traffic()};
+}
+
+/// What a rank plans and logs of one steady step of three groups, of which `policies` are taken in turns.
+template <class Precision, class Rank>
+std::pair<sk::Plan, sk::TrafficLog> plan_and_log(Rank& rank, const std::vector<sk::DynamicPolicy>& policies,
+                                                 std::size_t microbatches) {
+    using Layer = sk::Sharded<PlannedPair, sk::DynamicPolicy, sk::EngineOf<Rank>, Precision>;
+    std::vector<Layer> layers;
+    for (std::size_t l = 0; l < 3; ++l) {
+        layers.emplace_back(rank, "layers." + std::to_string(l), sk::Shapes<PlannedPair>{},
+                            typename Layer::Options{policies[l % policies.size()], {}, {}});
+    }
+    log_steady_step(rank, layers, microbatches);
+    return {sk::plan(sk::groups(layers), {.microbatches = microbatches}), rank.traffic()};
 }
 
 /// `plan` is rank 0's.
