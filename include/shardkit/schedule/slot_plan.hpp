@@ -165,7 +165,8 @@ class SlotOrder {
         for (const std::size_t number : by_end) { places_[place_of_[number]].in_all[lane(number)] = number; }
         std::size_t ended = 0;
         for (std::size_t number = 0; number < slots_.size(); ++number) {
-            for (; ended < by_end.size() && slots_[by_end[ended]].end < slots_[number].begin; ++ended) {
+            const std::size_t begin = slots_[number].begin;
+            for (; ended < by_end.size() && slots_[by_end[ended]].end < begin; ++ended) {
                 places_[place_of_[by_end[ended]]].in_step[lane(by_end[ended])] = by_end[ended];
             }
             find(number);
