@@ -39,7 +39,17 @@ struct Run {
 };
 
 /// An error planted in a step's program, at the backward pass of block 1.
-enum class Planted { nothing, early_close, forgotten_add, double_add, wrong_group, other_order, one_more, no_norm };
+enum class Planted {
+    nothing,
+    late_gather,
+    early_close,
+    forgotten_add,
+    double_add,
+    wrong_group,
+    other_order,
+    one_more,
+    no_norm
+};
 
 template <class Engine, class Precision>
 class Trainer {
@@ -94,6 +104,7 @@ class Trainer {
             if (run_.every_kind) { forward(frozen, Frozen<T>{}); }
             for (auto& block : blocks) { forward(block, Weight<T>{}); }
             const auto backward = [&](auto& layer, auto parameter, Planted here = Planted::nothing) {
+                if (here == Planted::late_gather) { static_cast<void>(accumulation.gradients(layer)); }
                 auto window = layer.unshard();
                 see(window[parameter].data());
                 std::vector<double> values;

@@ -2,6 +2,7 @@
 #include "unit/steady/allocation_ledger.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <new>
@@ -262,18 +263,25 @@ TEST_CASE("what a rank holds is the closed form of its policy: six groups, four 
 
 namespace {
 
-/// Four groups and two microbatches, with `improve` of the recorded step: what is held is `peak` to the byte, and a
-/// step allocates nothing.
+struct Rows : sk::Param<"rows", float, sk::dynamic, 64> {};
+
+/// Rows of each group of three models: equal layers; a table, blocks and a head; one group.
+const std::array<std::vector<std::size_t>, 3> models{{{98, 98, 98, 98}, {400, 160, 160, 160, 96}, {128}}};
+
+/// A model and two microbatches, with `improve` of the recorded step: what is held is `peak` to the byte, and a step
+/// allocates nothing.
 template <class Precision, class Policy, class F>
-void check_scheduled(std::size_t world, Policy policy, const F& improve) {
+void check_scheduled(std::size_t world, Policy policy, const std::vector<std::size_t>& rows, const F& improve) {
     CAPTURE(Policy::name);
+    CAPTURE(rows.size());
     sk::threads::run(toy::Mesh(world, 1, 1), [&](auto& rank) {
         const std::size_t at_start = steady::account.large_buffer_bytes;
-        using Layer = sk::Sharded<Group, sk::DynamicPolicy, typename std::remove_reference_t<decltype(rank)>::Engine,
-                                  Precision>;
+        using Layer = sk::Sharded<sk::Params<Rows>, sk::DynamicPolicy,
+                                  typename std::remove_reference_t<decltype(rank)>::Engine, Precision>;
         std::vector<Layer> layers;
-        for (int i = 0; i < 4; ++i) {
-            layers.emplace_back(rank, "layers." + std::to_string(i), sk::Shapes<Group>{},
+        for (const std::size_t each : rows) {
+            layers.emplace_back(rank, "layers." + std::to_string(layers.size()),
+                                sk::Shapes<sk::Params<Rows>>{sk::shape<Rows>(each, std::size_t{64})},
                                 typename Layer::Options{sk::DynamicPolicy(policy), {}, {}});
         }
         auto model = sk::groups(layers);
@@ -285,7 +293,7 @@ void check_scheduled(std::size_t world, Policy policy, const F& improve) {
                 for (std::size_t l = layers.size(); l-- > 0;) {
                     auto window = layers[l].unshard();
                     auto handle = accumulation.gradients(layers[l]);
-                    handle[Wide{}][0] = typename Precision::Gradient(1);
+                    handle[Rows{}][0] = typename Precision::Gradient(1);
                     layers[l].reshard(std::move(window));
                     accumulation.add(std::move(handle), microbatch);
                 }
@@ -320,23 +328,29 @@ void check_scheduled(std::size_t world, Policy policy, const F& improve) {
 
 }  // namespace
 
-TEST_CASE("a scheduled step holds the schedule's peak to the byte, and allocates nothing") {
+TEST_CASE(
+    "a scheduled step holds the schedule's peak to the byte, of five policies and three models, and allocates "
+    "nothing") {
     const auto plain = [](const sk::Schedule& s, const auto&) { return s; };
     const auto better = [](const sk::Schedule& s, const auto& groups) {
         const sk::Schedule kept = sk::keep_gathered(sk::reduce_last(s, groups), groups, sk::ByteCount(1U << 20U));
         return sk::gather_after_update(sk::prefetch(kept, groups, 2), groups);
     };
-    const auto check = [&](auto policy) {
-        check_scheduled<sk::Precision<double>>(4, policy, plain);
-        check_scheduled<sk::Precision<double>>(3, policy, better);
-        check_scheduled<sk::Precision<sk::bf16, sk::bf16, float, double>>(2, policy, better);
-        check_scheduled<sk::Precision<sk::bf16, sk::bf16, float, double>>(2, policy, plain);
-    };
-    check(sk::NoShard{});
-    check(sk::ShardOptimizer{});
-    check(sk::ShardGradOp{});
-    check(sk::FullShard{});
-    check_scheduled<sk::Precision<double>>(4, sk::HybridShard<2>{}, better);
+    using Mixed = sk::Precision<sk::bf16, sk::bf16, float, double>;
+    for (const std::vector<std::size_t>& rows : models) {
+        const auto check = [&](auto policy) {
+            check_scheduled<sk::Precision<double>>(4, policy, rows, plain);
+            check_scheduled<Mixed>(2, policy, rows, better);
+            check_scheduled<Mixed>(2, policy, rows, plain);
+        };
+        check(sk::NoShard{});
+        check(sk::ShardOptimizer{});
+        check(sk::ShardGradOp{});
+        check(sk::FullShard{});
+        check(sk::HybridShard<2>{});
+        check_scheduled<sk::Precision<double>>(3, sk::FullShard{}, rows, better);
+        check_scheduled<sk::Precision<double>>(4, sk::HybridShard<2>{}, rows, better);
+    }
 }
 
 }  // namespace allocation_test
