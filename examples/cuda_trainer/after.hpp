@@ -22,6 +22,10 @@
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/passes.hpp>
+#include <shardkit/schedule/record.hpp>
+#include <shardkit/schedule/scheduled_plan.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
@@ -147,7 +151,8 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     });
     sk::AdamW optimizer{model, {.learning_rate = options.learning_rate}};
     const sk::PlanOptions steps{.microbatches = options.microbatches, .norms_per_step = options.clip > 0 ? 1U : 0U};
-    report.model_bytes(sk::plan(model, steps).memory.total().value);
+    if (!options.schedule) { report.model_bytes(sk::plan(model, steps).memory.total().value); }
+    std::optional<sk::Following<Engine>> following;
     std::optional<StepGraph> graph;  // after the guard: NCCL's abort waits for graphs that use the communicator
 
     const auto train_step = [&] {
@@ -194,6 +199,11 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
         if (options.graph && step > 0) {
             if (!graph) { graph.emplace(world.streams(), train_step); }
             graph->launch();
+        } else if (options.schedule && step == 0) {
+            const auto groups = sk::describe_groups(model);
+            const sk::Schedule schedule = sk::prefetch(sk::record(model, train_step), groups);
+            following.emplace(sk::follow(model, schedule));
+            report.model_bytes(sk::plan(schedule, groups, rank.grid()).memory.total().value);
         } else {
             train_step();
         }

@@ -76,6 +76,7 @@ inline std::vector<float> train(const Options& options, const std::vector<std::u
                                 const Report& report) {
     if (options.policy != "no_shard") { throw InputError("--policy: this trainer has none, the one after it has"); }
     if (options.clip > 0) { throw InputError("--clip: this trainer does not clip, the one after it does"); }
+    if (options.schedule) { throw InputError("--schedule on: this trainer has none, the one after it has"); }
     if (options.graph) { throw InputError("--graph on: this trainer captures nothing, the one after it does"); }
     const Shape& shape = options.shape;
     FlatModel parameters(shape, gpu.stream);

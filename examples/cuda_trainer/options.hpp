@@ -32,6 +32,7 @@ struct Options {
     std::string text;
     std::string policy = "no_shard";
     std::size_t hybrid_group = 1;  ///< N of hybrid_shard:N
+    bool schedule = false;         ///< all steps but the first follow the first one's schedule
     bool graph = false;            ///< all steps but the first are launches of one CUDA graph
     bool help = false;
 };
@@ -47,6 +48,7 @@ inline constexpr const char* usage =
     "  --lr X            0.001\n"
     "  --clip X          0: greatest norm of the gradients, 0 for any\n"
     "  --policy NAME     no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N\n"
+    "  --schedule on|off off: on makes all steps but the first gather a window ahead, as a schedule says\n"
     "  --graph on|off    off: on makes all steps but the first launches of one CUDA graph\n"
     "  --seed N          1: decides the first parameters and the order of the text\n"
     "  --every N         20: steps between two lines of output\n"
@@ -152,6 +154,8 @@ inline Options parse(std::span<const char* const> arguments) {
             options.clip = read.number();
         } else if (flag == "--policy") {
             read_policy(read, options);
+        } else if (flag == "--schedule") {
+            options.schedule = read_switch(read);
         } else if (flag == "--graph") {
             options.graph = read_switch(read);
         } else if (flag == "--seed") {

@@ -144,6 +144,36 @@ TEST_CASE("cuda_trainer: launches of a captured step give the losses of plain st
     }
 }
 
+TEST_CASE("cuda_trainer: steps that follow a schedule give the losses of plain steps, captured or not") {
+    for (const standin::Pace pace : paces) {
+        for (const std::string& policy : policies) {
+            for (const std::size_t microbatches : {std::size_t{1}, std::size_t{2}}) {
+                CAPTURE(policy);
+                CAPTURE(microbatches);
+                Options options = small_options();
+                options.policy = policy;
+                options.hybrid_group = 2;
+                options.microbatches = microbatches;
+                options.clip = microbatches == 1 ? 0.5 : 0;
+                restart(pace);
+                const Losses plain = run(4, options, sharded()).all();
+                options.schedule = true;
+                for (const bool graph : {false, true}) {
+                    CAPTURE(graph);
+                    options.graph = graph;
+                    restart(pace);
+                    const Run scheduled = run(4, options, sharded());
+                    CHECK(scheduled.all() == plain);
+                    check_clean();
+                    CHECK(standin::calls("cudaGraphLaunch") == (graph ? 4 * (options.steps - 1) : 0));
+                    CHECK(scheduled.bytes == std::vector<std::size_t>(4, scheduled.bytes[0]));
+                    CHECK(scheduled.bytes[0] > 0);
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE("cuda_trainer: samples that a launch did not get are seen in its loss") {
     Options options = small_options();
     options.policy = "full_shard";
@@ -182,7 +212,7 @@ TEST_CASE("cuda_trainer: it learns real text") {
     CHECK(again.all() == losses);
 }
 
-TEST_CASE("cuda_trainer: steps allocate nothing and make no communicator, captured or not") {
+TEST_CASE("cuda_trainer: steps allocate nothing and make no communicator, plain or captured with a schedule") {
     for (const std::string& policy : policies) {
         for (const bool graph : {false, true}) {
             CAPTURE(policy);
@@ -193,6 +223,7 @@ TEST_CASE("cuda_trainer: steps allocate nothing and make no communicator, captur
             options.policy = policy;
             options.hybrid_group = 2;
             options.graph = graph;
+            options.schedule = graph;
             options.microbatches = 2;
             options.clip = 1;
             Meeting meeting(ranks);

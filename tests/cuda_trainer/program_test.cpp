@@ -106,6 +106,7 @@ TEST_CASE("cuda_trainer: bad input is named, with what was expected") {
     CHECK(contains(refusal({"--width", "-1"}), "--width -1: expected a whole number from 1 to 65536"));
     CHECK(contains(refusal({"--lr", "nan"}), "--lr nan: expected a number of at least 0"));
     CHECK(contains(refusal({"--lr", "-1"}), "--lr -1: expected a number of at least 0"));
+    CHECK(contains(refusal({"--schedule", "auto"}), "--schedule auto: expected on or off"));
     CHECK(contains(refusal({"--graph", "maybe"}), "--graph maybe: expected on or off"));
     CHECK(contains(refusal({"--policy", "zero3"}), "--policy zero3: expected no_shard,"));
     CHECK(contains(refusal({"--policy", "hybrid_shard:0"}), "--policy hybrid_shard: 0: expected a whole number"));
@@ -124,6 +125,8 @@ TEST_CASE("cuda_trainer: bad input is named, with what was expected") {
     CHECK(contains(sharding.errors, "--policy: this trainer has none"));
     const Ended capturing = started({"--text", text, "--graph", "on"}, before::train);
     CHECK(contains(capturing.errors, "--graph on: this trainer captures nothing"));
+    const Ended scheduling = started({"--text", text, "--schedule", "on"}, before::train);
+    CHECK(contains(scheduling.errors, "--schedule on: this trainer has none"));
 
     standin::reset();
     standin::set_device_count(0);

@@ -147,4 +147,11 @@ Live live();
 std::size_t device_bytes(int device);
 std::size_t peak_device_bytes(int device);
 
+/// From here on the calling thread's NVTX ranges are written down: "push NAME", "pop NAME", "start NAME", "end NAME".
+void record_ranges();
+/// Those since the last call.
+std::vector<std::string> recorded_ranges();
+/// Ranges of the calling thread that are pushed or started and not over.
+std::size_t open_ranges();
+
 }  // namespace standin

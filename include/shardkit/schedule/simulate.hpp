@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -245,7 +244,7 @@ class StepSimulation {
     SlotPlan plan_;
     std::vector<double> ended_;  // when each operation did so last
     std::vector<Group> groups_;
-    std::array<double, 3> free_{};
+    std::vector<double> free_ = filled(3, 0.0);  // by lane; nvcc's front end loses an array here
     double norm_ = 0;
     Lane sums_ = Lane::reduce;  // in which reductions run
 };

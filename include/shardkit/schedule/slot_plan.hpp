@@ -166,8 +166,11 @@ class SlotOrder {
         std::size_t ended = 0;
         for (std::size_t number = 0; number < slots_.size(); ++number) {
             const std::size_t begin = slots_[number].begin;
-            for (; ended < by_end.size() && slots_[by_end[ended]].end < begin; ++ended) {
-                places_[place_of_[by_end[ended]]].in_step[lane(by_end[ended])] = by_end[ended];
+            for (; ended < by_end.size(); ++ended) {
+                const std::size_t other = by_end[ended];
+                const std::size_t end = slots_[other].end;
+                if (end >= begin) { break; }
+                places_[place_of_[other]].in_step[lane(other)] = other;
             }
             find(number);
         }

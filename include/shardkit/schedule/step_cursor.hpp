@@ -18,6 +18,7 @@
 #include <shardkit/schedule/same_schedule.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/step_program.hpp>
+#include <shardkit/schedule/step_ranges.hpp>
 #include <shardkit/schedule/step_stamps.hpp>
 #include <shardkit/sharded/step_director.hpp>
 
@@ -40,6 +41,7 @@ class StepCursor final : public StepDirector {
         for (const Schedule& schedule : schedules) {
             programs_.emplace_back(schedule, groups_, where);
             events_.emplace_back(programs_.back().plan.slots.size());
+            ranges_.emplace_back(schedule, groups_);
         }
     }
 
@@ -49,8 +51,7 @@ class StepCursor final : public StepDirector {
         synchronize();  // nothing of an earlier step uses the slots any more
         Access::pools(context_).drop();
         arena_ = context_.template buffer<std::uint8_t>(arena_bytes().value);
-        std::size_t number = 0;
-        for (const LedGroup& group : led_) { group.lead(group.state, *this, number++); }
+        for (std::size_t g = 0; g < led_.size(); ++g) { led_[g].lead(led_[g].state, *this, g); }
     }
     /// Nothing is led any more: what the streams still do with the arena is waited for.
     ~StepCursor() {
@@ -129,6 +130,7 @@ class StepCursor final : public StepDirector {
     void end_step() noexcept override {
         set_in_step(false);
         stamps_.end(!failure_ && at_ == program().steps.size());
+        ranges().end_all();
         for (std::size_t g = 0; g < led_.size(); ++g) {
             if (holds_[g] != 0) { let_go(g); }
         }
@@ -144,7 +146,8 @@ class StepCursor final : public StepDirector {
         if (!expected) { leave(act, group, where); }
         stamps_.arrived(at_, arrived);
         // A step's updates are one call.
-        if (act != Act::update || at_ == 0 || program().steps[at_ - 1].op.act != Act::update) { called_ = at_; }
+        const bool calls = act != Act::update || at_ == 0 || program().steps[at_ - 1].op.act != Act::update;
+        if (calls) { called_ = at_; }
         ++at_;
         if (act == Act::zero && next->takes != none) {
             await(next->takes, context_.compute_stream());
@@ -155,14 +158,14 @@ class StepCursor final : public StepDirector {
             await_reduced(act, group);
             stamps_.ready(at_ - 1);
         }
+        if (calls && (act == Act::norm || act == Act::update)) { ranges().begin(called_); }
     }
-    void communicates(Act /*act*/) override {
-        stamps_.marked(called_);
-        stamps_.communicates(called_, context_.communication_stream());
-    }
+    void communicates(Act /*act*/) override { stamps_.marked(called_, context_.communication_stream()); }
     void after(Act act, std::size_t /*group*/, SourceLocation where) override {
         if (act == Act::norm) { stamps_.communicated(called_, context_.communication_stream()); }
         stamps_.done(called_);
+        ranges().end();
+        if (act == Act::use) { ranges().open(called_); }
         advance(where);
         stamps_.left(called_++);
     }
@@ -175,12 +178,11 @@ class StepCursor final : public StepDirector {
     void closed(std::size_t group) noexcept override {
         if (failure_) { return; }
         try {
-            const SourceLocation where = where_;
             const auto arrived = stamps_.now();
-            advance(where);
+            advance(where_);
             const bool expected = at_ < program().steps.size() && program().steps[at_].op.act == Act::close &&
                                   program().steps[at_].op.group == group;
-            if (!expected) { leave(Act::close, group, where); }
+            if (!expected) { leave(Act::close, group, where_); }
             const std::size_t slot = program().steps[at_].gives_back;
             const std::size_t op = at_++;
             stamps_.arrived(op, arrived);
@@ -190,7 +192,8 @@ class StepCursor final : public StepDirector {
                 given_back()[slot] = context_.compute_stream().record();
             }
             stamps_.done(op);
-            advance(where);
+            ranges().close(op);
+            advance(where_);
             stamps_.left(op);
         } catch (...) { failure_ = std::current_exception(); }
     }
@@ -201,12 +204,14 @@ class StepCursor final : public StepDirector {
 
     const StepProgram& program() const noexcept { return programs_[current_]; }
     auto& given_back() noexcept { return events_[current_]; }
+    auto& ranges() noexcept { return ranges_[current_]; }
 
     /// Gives the communication that is due to its streams.
     void advance(SourceLocation where) {
         where_ = where;
         while (at_ < program().steps.size() && !is_of_program(program().steps[at_].op.act)) {
             try {
+                const auto range = ranges().scope(at_);
                 stamps_.communicates(at_, context_.communication_stream());
                 issue(program().steps[at_], where);
                 stamps_.communicated(at_, context_.communication_stream());
@@ -280,6 +285,7 @@ class StepCursor final : public StepDirector {
     std::vector<LedGroup> led_;
     std::vector<StepProgram> programs_;
     std::vector<std::vector<typename Engine::Stream::Event>> events_;  // by program and slot: its last use
+    std::vector<StepRanges<typename Engine::Stream>> ranges_;          // by program
     std::size_t current_ = 0;                                          // of the programs
     typename Engine::template Buffer<std::uint8_t> arena_;
     std::vector<std::uint32_t> added_;  // microbatches, by group

@@ -48,9 +48,14 @@ class StepStamps {
     /// it is given to the streams.
     void arrived(std::size_t op, Time at) noexcept { set(op, &Stamp::arrived, at); }
     void ready(std::size_t op) noexcept { set(op, &Stamp::ready, now()); }
-    void marked(std::size_t op) noexcept { set(op, &Stamp::marked, now()); }
     void done(std::size_t op) noexcept { set(op, &Stamp::done, now()); }
     void left(std::size_t op) noexcept { set(op, &Stamp::left, now()); }
+
+    template <class Stream>
+    void marked(std::size_t op, const Stream& stream) {
+        set(op, &Stamp::marked, now());
+        communicates(op, stream);
+    }
 
     /// In the stream's order: an operation's collectives begin, and have ended.
     template <class Stream>

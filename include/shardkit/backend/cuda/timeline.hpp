@@ -14,6 +14,7 @@
 #include <shardkit/backend/cuda/device_buffer.hpp>
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/event.hpp>
+#include <shardkit/backend/cuda/named_ranges.hpp>
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -216,6 +217,9 @@ class TimelineRef {
   public:
     /// A point of one timeline. A default one has happened. Copying it allocates nothing.
     using Event = detail::TimelineState::Event;
+#ifdef SHARDKIT_HAS_NVTX
+    using Ranges = detail::NamedRanges;
+#endif
 
     /// Marks the work given to the stream so far.
     Event record() const noexcept { return state_->record(); }

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step that follows a schedule names its operations for NVTX, in ranges that end.
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/passes.hpp>
+
+#include "paced_ranks.hpp"
+#include "unit/schedule/scheduled_trainer.hpp"
+
+namespace ranges_test {
+
+namespace {
+
+namespace sk = shardkit;
+using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
+using gpu_ranks::Engine;
+using Layer = sk::Sharded<sk::Params<scheduled::Bias<float>>, sk::FullShard, Engine>;
+constexpr paced_ranks::Paces eager{standin::Pace::eager, standin::Pace::eager};
+
+/// What a followed schedule pushes and pops, starts and ends.
+std::vector<std::string> expected_of(const sk::Schedule& schedule, std::span<const sk::GroupDescription> groups) {
+    std::vector<std::string> calls;
+    std::vector<std::string> windows;
+    bool updates = false;
+    const auto pair = [&](const std::string& name) {
+        calls.push_back("push " + name);
+        calls.push_back("pop " + name);
+    };
+    for (const sk::Op& op : schedule.ops()) {
+        const std::string name = sk::describe(op, groups);
+        if (op.act == sk::Act::use) {
+            calls.push_back("start " + name);
+            windows.push_back(name);
+        } else if (op.act == sk::Act::close) {
+            calls.push_back("end " + windows.back());  // none are open beside each other here
+        } else if (op.act == sk::Act::update) {
+            if (!updates) { pair("update"); }
+            updates = true;
+        } else if (!sk::is_of_program(op.act) || op.act == sk::Act::norm) {
+            pair(name);
+        }
+    }
+    return calls;
+}
+
+template <class Model, class Layers, class Optimizer>
+void step(const Model& model, Layers& layers, Optimizer& optimizer, bool leaves = false) {
+    sk::Accumulation accumulation{model};
+    for (auto& layer : layers) { const auto window = layer.unshard(); }
+    for (std::size_t l = layers.size(); l-- > 0;) {
+        const auto window = layers[l].unshard();
+        if (leaves) { static_cast<void>(layers[0].unshard()); }
+        accumulation.add_zero(layers[l], sk::Microbatch::last);
+    }
+    auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+    const auto norm = sk::global_norm(reduced);
+    optimizer.step(std::move(reduced), sk::clip(norm, 1.0));
+}
+
+}  // namespace
+
+TEST_CASE("nccl: a scheduled step names every gather, reduction, window, norm and update, in ranges that end") {
+    const std::string error = paced_ranks::run(Mesh(2, 1, 1), eager, {}, [](auto& rank, const auto&) {
+        std::vector<Layer> layers;
+        for (int i = 0; i < 3; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
+        auto model = sk::groups(layers);
+        sk::AdamW optimizer{model, {}};
+        const auto groups = sk::describe_groups(model);
+        standin::record_ranges();
+        const sk::Schedule recorded = sk::record(model, [&] { step(model, layers, optimizer); });
+        CHECK(standin::recorded_ranges().empty());  // nothing is followed
+        const sk::Schedule schedule = sk::prefetch(recorded, groups, 1);
+        {
+            const auto following = sk::follow(model, schedule);
+            for (int i = 0; i < 2; ++i) {
+                step(model, layers, optimizer);
+                const std::vector<std::string> calls = standin::recorded_ranges();
+                CHECK(calls == expected_of(schedule, groups));
+                REQUIRE(calls.size() > 4);
+                CHECK(calls[0] == "push gather of 'layers.0', microbatch 0");
+                CHECK(calls[1] == "pop gather of 'layers.0', microbatch 0");
+                CHECK(calls[2] == "start use of 'layers.0', microbatch 0");
+            }
+            // Of a step that is refused half-way nothing stays open.
+            CHECK_THROWS_AS(step(model, layers, optimizer, true), sk::UsageError);
+            const std::vector<std::string> calls = standin::recorded_ranges();
+            CHECK(calls.back() == "end use of 'layers.2', microbatch 0");
+            CHECK(standin::open_ranges() == 0);
+        }
+    });
+    CHECK(error == "");
+}
+
+}  // namespace ranges_test
