@@ -24,6 +24,9 @@ class Processes {
     std::size_t count() const;
     /// How many processes of an MPI job each host has, in their order; 0 where there is one host, or another order.
     std::size_t ranks_per_host() const;
+    /// Whether, in an MPI job, every process has a second processor, and every host one that is none of its
+    /// processes' first; false without a job. The same on every process.
+    bool spare_processor() const;
     /// The process that prints and writes files.
     bool reports() const;
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sched.h>
+
 #include <array>
 
 #include <shardkit/backend/mpi/communicator.hpp>
@@ -11,14 +13,38 @@
 
 namespace program {
 
+namespace {
+
+/// Collective over the job. Processes of a host may be bound to processors of their own, or to all of them.
+bool has_spare_processor() {
+    MPI_Comm host = MPI_COMM_NULL;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    int processes = 0;
+    MPI_Comm_size(host, &processes);
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    int spare = sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) > 1 ? 1 : 0;
+    cpu_set_t all;
+    MPI_Allreduce(&mine, &all, sizeof mine, MPI_BYTE, MPI_BOR, host);
+    MPI_Comm_free(&host);
+    if (CPU_COUNT(&all) <= processes) { spare = 0; }
+    int agreed = 0;
+    MPI_Allreduce(&spare, &agreed, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return agreed == 1;
+}
+
+}  // namespace
+
 struct Processes::Environment {
     shardkit::mpi::Environment mpi;
     std::size_t ranks_per_host = 0;
+    bool spare_processor = false;
 
     Environment() {
         shardkit::mpi::World world(MPI_COMM_WORLD, {.shared_memory = false});
         ranks_per_host = shardkit::ranks_per_host(shardkit::mpi::Communicator<>(world));
         world.finish();
+        spare_processor = has_spare_processor();
     }
 };
 
@@ -29,6 +55,7 @@ Processes::~Processes() = default;
 
 std::size_t Processes::count() const { return environment_ ? environment_->mpi.size() : place_.ranks; }
 std::size_t Processes::ranks_per_host() const { return environment_ ? environment_->ranks_per_host : 0; }
+bool Processes::spare_processor() const { return environment_ && environment_->spare_processor; }
 bool Processes::reports() const { return environment_ ? environment_->mpi.rank() == 0 : place_.rank == 0; }
 
 std::string Processes::mpi_version() const {

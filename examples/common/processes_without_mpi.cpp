@@ -16,6 +16,7 @@ Processes::~Processes() = default;
 
 std::size_t Processes::count() const { return place_.ranks; }
 std::size_t Processes::ranks_per_host() const { return 0; }
+bool Processes::spare_processor() const { return false; }
 bool Processes::reports() const { return place_.rank == 0; }
 std::string Processes::mpi_version() const { return {}; }
 Processes::Agreement Processes::agree(int code) const { return {code, code != 0 && place_.speaks()}; }

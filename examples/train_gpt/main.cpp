@@ -61,16 +61,17 @@ std::string not_written(const Options& options) {
 
 std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
     std::string help;
-    const auto options = parse_command_line(count, arguments, help, processes.count(), processes.ranks_per_host());
+    const auto options = parse_command_line(count, arguments, help, processes.count(), processes.ranks_per_host(),
+                                            processes.spare_processor());
     if (!options) {
         if (processes.reports()) { print(help); }
         return std::nullopt;
     }
     Prepared prepared{*options, make_plan(*options), {}, {}, {}, nullptr, nullptr, nullptr, nullptr};
     const bool trains = options->action == Options::Action::train;
-    if (!options->trace.empty() && !prepared.plan.schedule) {
-        throw InputError("--trace: with --schedule " + options->schedule.text() +
-                         " a step of so many windows follows none; expected --schedule prefetch");
+    if (!options->trace.empty() && !prepared.plan.chosen.schedule) {
+        throw InputError("--trace: with --schedule " + options->schedule.text() + " this step follows none (" +
+                         prepared.plan.chosen.why + "); expected --schedule prefetch");
     }
     if (trains) { require_address_space(*options, prepared.plan.bytes_per_rank()); }
     const bool begins_with_files = !(options->save.empty() && options->resume.empty() && options->init.empty());
@@ -166,9 +167,8 @@ Results train_to_the_end(const Prepared& prepared, Job& job, Progress& progress)
 Results train_and_show(const Prepared& prepared, bool reports) {
     const Options& options = prepared.options;
     const Start& start = prepared.start;
-    Job job{
-        options, prepared.text.bytes, {}, KeepParameters::no, start, prepared.identity, prepared.plan.schedule, {},
-        {}};
+    Job job{options, prepared.text.bytes, {}, KeepParameters::no, start, prepared.identity, prepared.plan.chosen, {},
+            {}};
     std::optional<StopSignals> signals;
     if (!options.save.empty()) {
         signals.emplace();

@@ -72,7 +72,8 @@ TEST_SUITE("gpt.command_line") {
         CHECK(o->schedule.text() == "prefetch:3");
         CHECK(o->memory_limit == std::uint64_t{3} << 30U);
         CHECK(o->schedule_out == "d.txt");
-        CHECK(parse("")->schedule.text() == "none");
+        CHECK(parse("")->schedule.text() == "auto");
+        CHECK(parse("--schedule none")->schedule.text() == "none");
         CHECK(o->ranks_per_host == 0);
         CHECK(parse("--plan --ranks-per-host 8")->ranks_per_host == 8);
         CHECK(parse("--schedule prefetch")->schedule.text() == "prefetch:1");
@@ -123,6 +124,7 @@ TEST_SUITE("gpt.command_line") {
             {"--policy hybrid_shard:0", {"'hybrid_shard:0'", "at least 1"}},
             {"--policy hybrid_shard:3 --mesh 4x1x1", {"hybrid_shard:3", "divides the 4"}},
             {"--schedule ahead", {"--schedule 'ahead'", "none, auto, prefetch or prefetch:N"}},
+            {"--schedule none --trace a.json", {"--trace with --schedule none", "expected prefetch or auto"}},
             {"--schedule prefetch:0", {"'prefetch:0'", "at least 1"}},
             {"--schedule prefetch:-1", {"'prefetch:-1'", "at least 1"}},
             {"--schedule prefetch:", {"'prefetch:'", "at least 1"}},
@@ -214,7 +216,7 @@ TEST_SUITE("gpt.command_line") {
         CHECK(static_cast<double>(memory.master.value) == doctest::Approx(4 * per_rank).epsilon(0.001));
         CHECK(static_cast<double>(memory.optimizer.value) == doctest::Approx(8 * per_rank).epsilon(0.001));
         const std::string text = describe_plan(*options, plan);
-        for (const char* word : {"64x1x1", "full_shard", "parameters", "gradients", "optimizer", "gather buffers",
+        for (const char* word : {"64x1x1", "full_shard", "parameters", "gradients", "optimizer", "schedule's arena",
                                  "activations", "total", "all_gather", "reduce_scatter"}) {
             CAPTURE(word);
             CHECK(text.find(word) != std::string::npos);

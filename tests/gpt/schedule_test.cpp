@@ -140,6 +140,56 @@ TEST_SUITE("gpt.schedule") {
               std::string::npos);
     }
 
+    TEST_CASE("auto follows what waits least in simulate, and says why; where nothing waits less, nothing") {
+        struct Case {
+            program::PolicyKind policy;
+            std::string follows;
+            std::string why;
+        };
+        using enum program::PolicyKind;
+        const auto check = [](const Options& options, const std::string& follows, const std::string& why) {
+            const PlanSummary plan = make_plan(options);
+            CAPTURE(plan.chosen.why);
+            CHECK(plan.chosen.follows == follows);
+            CHECK(plan.chosen.why.find(why) != std::string::npos);
+            CHECK(plan.chosen.schedule.has_value() == (follows != "none"));
+            CHECK(plan.chosen.ahead == (follows.find("prefetch") != std::string::npos));
+            return plan.bytes_per_rank();
+        };
+        Options options;
+        options.mesh = {4, 1, 1};
+        options.batch = 8;
+        options.schedule = automatic;
+        for (const Case& each : {Case{no_shard, "none", "no schedule waits less"},
+                                 Case{shard_optimizer, "none", "no schedule waits less"},
+                                 Case{shard_grad_op, "none", "no schedule waits less"},
+                                 Case{full_shard, "keep_gathered", "of what none waits, in simulate"}}) {
+            options.policy = {each.policy};
+            for (const EngineKind engine : {EngineKind::threads, EngineKind::mpi}) {
+                options.engine = engine;
+                check(options, each.follows, each.why);
+            }
+        }
+        // A rank whose communication has a processor: gathers start ahead, in no more memory than none takes.
+        options.spare_processor = true;
+        check(with(options, {Kind::none, 0}), "none", "asked for");
+        check(with(options, {Kind::prefetch, 2}), "prefetch:2", "asked for");
+        const std::uint64_t none = make_plan(with(options, {Kind::none, 0})).bytes_per_rank();
+        CHECK(check(options, "prefetch:1, keep_gathered", "of what none waits") <= none);
+        options.policy = {no_shard};
+        check(options, "prefetch:1, keep_gathered", "of what none waits");
+        options.engine = EngineKind::threads;  // has its collectives made by the rank itself
+        check(options, "none", "no schedule waits less");
+        options.mesh = {1, 1, 1};
+        options.policy = {full_shard};
+        check(options, "none", "no rank waits for another");
+        // A limit below what none takes is kept by a schedule, though nothing is gained.
+        options.mesh = {2, 1, 1};
+        const std::uint64_t plain = make_plan(with(options, {Kind::none, 0})).bytes_per_rank();
+        CHECK(check(with(options, automatic, plain - 1), "keep_gathered", "none takes more than --memory-limit") <
+              plain);
+    }
+
     TEST_CASE("auto follows a step of thousands of windows too, in no more memory than none") {
         Options options;
         options.mesh = {2, 1, 1};
@@ -149,10 +199,10 @@ TEST_SUITE("gpt.schedule") {
         options.microbatches = 8;
         const PlanSummary none = make_plan(with(options, {Kind::none, 0}));
         const PlanSummary kept = make_plan(with(options, automatic));
-        REQUIRE(kept.schedule);
+        REQUIRE(kept.chosen.schedule);
         CHECK(kept.bytes_per_rank() <= none.bytes_per_rank());
         std::size_t gathers = 0;
-        for (const sk::Op& op : kept.schedule->ops()) { gathers += op.act == sk::Act::gather ? 1 : 0; }
+        for (const sk::Op& op : kept.chosen.schedule->ops()) { gathers += op.act == sk::Act::gather ? 1 : 0; }
         // Of 600 blocks, each used twice in each microbatch, in the memory of the two largest groups.
         CHECK(gathers < std::size_t{2} * 600 * 8);
     }

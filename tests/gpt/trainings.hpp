@@ -44,7 +44,7 @@ inline Options base() {
 
 inline Results run(const Options& options) {
     validate(options);
-    return train({options, corpus(), {}, KeepParameters::yes, {}, {}, make_plan(options).schedule});
+    return train({options, corpus(), {}, KeepParameters::yes, {}, {}, make_plan(options).chosen});
 }
 
 /// Relative L2 distance of the tensor that differs most; the attention key bias, whose gradient is rounding noise,

@@ -45,7 +45,7 @@ def check_lines(folder):
     steps = [int(step) for step, _ in re.findall(line, text)]
     expect(steps[0] == 1 and steps[-1] == 40 and 10 <= len(steps) <= 30 and steps == sorted(set(steps)),
            "about twenty lines of loss, tokens per second and time left", done)
-    expect(re.search(r"^memory per rank, planned:\n(  \S.*\n){8}  total +\S+ \S+\n", text, re.MULTILINE) is not None,
+    expect(re.search(r"^memory per rank, planned:\n(  \S.*\n){7}  total +\S+ \S+\n", text, re.MULTILINE) is not None,
            "the plan comes first", done)
     expect(re.search(r"^peak memory per rank: \S+ \S+ measured, \S+ \S+ planned \([+-]\d+\.\d\d %\)$", text, re.MULTILINE)
            is not None, "measured and planned memory", done)
@@ -327,7 +327,8 @@ def check_trace(folder):
     names_of = [slices[2] for lane, each in tracks.items() if lane[1] == 1 for slices in each]
     expect(names_of.count("gather of 'blocks.0', microbatch 0") == 6, "a block is gathered twice by each rank")
     check_picture(folder, tracks)
-    for flags, text in (([], b"--trace alone: expected --schedule prefetch or auto as well"),
+    for flags, text in ((["--schedule", "none"], b"--trace with --schedule none: expected prefetch or auto"),
+                        (["--policy", "no_shard"], b"--trace: with --schedule auto this step follows none (no "),
                         (["--schedule", "auto", "--json", "x"], b"--trace './x': expected another file than that of --json")):
         done = run(folder, "--trace", "./x", *flags)
         expect(done.returncode == 2 and text in done.stderr and not (folder / "x").exists(), f"refused: {text}", done)
@@ -345,6 +346,10 @@ def check_schedules(folder):
                f"--schedule {name} ends well and writes its table", done)
         expect(reports[name]["schedule"]["name"] == name and reports[name]["losses"] == reports["none"]["losses"]
                and reports[name]["grad_norms"] == reports["none"]["grad_norms"], "it has the losses of none")
+        follows, why = {"none": ("none", "asked for"), "auto": ("keep_gathered", r"waits 0\.\d\d of what none waits, in simulate"),
+                        "prefetch:2": ("prefetch:2", "asked for")}[name]
+        expect(reports[name]["schedule"]["follows"] == follows and re.fullmatch(why, reports[name]["schedule"]["why"]) is not None,
+               f"--json says what it follows, and why: {reports[name]['schedule']}")
         timed = reports[name]["timed_steps"]
         if name == "none":
             expect(timed["steps"] == 0 and timed["seconds"] == 0, "without a schedule no step is timed")
@@ -356,6 +361,10 @@ def check_schedules(folder):
         expect(name == "none" or f", hash {reports[name]['schedule']['hash']}\n" in table, "and its hash")
     expect(reports["auto"]["collectives"]["all_gather"]["count"] < reports["none"]["collectives"]["all_gather"]["count"],
            "auto gathers less")
+    done = run(folder, "--steps", "3", "--mesh", "2x1x1", "--json", "a.json")
+    report = json.loads((folder / "a.json").read_text(encoding="utf-8"))
+    expect(done.returncode == 0 and report["schedule"] == reports["auto"]["schedule"] and report["losses"] == reports["none"]["losses"]
+           and b"order: follows keep_gathered (waits 0." in done.stdout, "auto is the default", done)
     done = run(folder, "--memory-limit", "1K", "--schedule", "auto", "--schedule-out", "b.txt")
     expect(done.returncode == 2 and re.fullmatch(rb"train_gpt: error: --memory-limit 1024: with --schedule auto each rank "
                                                  rb"needs at least \d+ bytes \(\S+ \S+\)\n", done.stderr) is not None

@@ -54,9 +54,11 @@ void add_flags(program::Flags& flags) {
     flags.add("--lr", "X", "learning rate [1e-3; 0.1 with sgd, 3e-4 with lion]");
     flags.add("--weight-decay", "X", "weight decay of the matrices [0.01]");
     flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1]");
-    flags.add("--schedule", "NAME",
-              "what a step follows: none (each verb communicates when it is called), prefetch or prefetch:N (gathers "
-              "start N windows ahead), or auto (groups stay gathered where memory is left) [none]");
+    flags.add(
+        "--schedule", "NAME",
+        "what a step follows: none (each verb communicates when it is called), prefetch or prefetch:N (gathers "
+        "start N windows ahead), or auto (of none, of groups that stay gathered where memory is left, and, with "
+        "mpi and a processor to spare, of gathers a window ahead, what waits least in simulate) [auto]");
     flags.add("--memory-limit", "BYTES",
               "most memory of a rank, with K, M or G behind it [with auto what none would take]");
     flags.add("--seed", "N", "decides first values, data order and samples [1]");
@@ -64,9 +66,10 @@ void add_flags(program::Flags& flags) {
     flags.add("--json", "FILE", "write the results as one JSON object; of an interrupted run what it reached");
     flags.add("--plot", "FILE", "draw the loss curve, .png or .svg");
     flags.add("--schedule-out", "FILE", "write the step as a table of its operations, and what --schedule changed");
-    flags.add("--trace", "FILE",
-              "with a --schedule: write the last step of every rank as it was measured, for Perfetto or "
-              "chrome://tracing");
+    flags.add(
+        "--trace", "FILE",
+        "where a step follows a schedule: write the last step of every rank as it was measured, for Perfetto or "
+        "chrome://tracing");
     flags.add("--sample", "N", "generate N bytes after training [0]");
     add_checkpoint_flags(flags);
 }
@@ -91,7 +94,7 @@ void read_checkpoint_flags(const program::Flags& flags, Options& o) {
 }  // namespace
 
 std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
-                                          std::size_t processes, std::size_t ranks_per_host) {
+                                          std::size_t processes, std::size_t ranks_per_host, bool spare_processor) {
     program::Flags flags("Trains a byte-level GPT with sharded parameters, gradients and optimizer states.",
                          "train_gpt");
     add_flags(flags);
@@ -103,7 +106,9 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     if (o.engine == EngineKind::mpi) {
         o.mesh = {processes, 1, 1};
         o.ranks_per_host = ranks_per_host;
+        o.spare_processor = spare_processor;
     }
+    o.schedule = {ScheduleChoice::Kind::automatic, 0};
     flags.use("--mesh", [&](const auto& flag, const auto& given) { o.mesh = program::parse_mesh(flag, given); });
     flags.use("--policy",
               [&](const auto& flag, const auto& given) { o.policy = program::parse_policy(flag, given); });
@@ -135,7 +140,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_file(flags, "--schedule-out", o.schedule_out);
     program::read_file(flags, "--trace", o.trace);
     if (!o.trace.empty() && o.schedule.kind == ScheduleChoice::Kind::none) {
-        throw program::InputError("--trace alone: expected --schedule prefetch or auto as well");
+        throw program::InputError("--trace with --schedule none: expected prefetch or auto");
     }
     program::read_count(flags, "--sample", o.sample, 0);
     read_checkpoint_flags(flags, o);

@@ -4,11 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 
-#include <shardkit/schedule/schedule.hpp>
-
+#include "choose_schedule.hpp"
 #include "options.hpp"
 #include "results.hpp"
 #include "start.hpp"
@@ -32,8 +30,8 @@ struct Job {
     std::function<void(const StepReport&)> after_step;  // may be empty
     KeepParameters keep_parameters = KeepParameters::no;
     Start start{};
-    Identity identity{};                           // saved with each step
-    std::optional<shardkit::Schedule> schedule{};  // that each step follows, as PlanSummary has it
+    Identity identity{};               // saved with each step
+    ChosenSchedule chosen{};           // as PlanSummary has it
     std::function<int()> signal{};     // the one that asked for the end, or 0; on every rank, or empty on every rank
     std::function<void()> diverged{};  // may be empty; called by rank 0 before any rank throws because of that
 };

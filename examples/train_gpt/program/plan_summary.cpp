@@ -18,13 +18,13 @@
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/schedule/diff.hpp>
-#include <shardkit/schedule/passes.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule_table.hpp>
 #include <shardkit/schedule/scheduled_plan.hpp>
 
 #include "../../common/input_error.hpp"
 #include "../model/parameters.hpp"
+#include "choose_schedule.hpp"
 #include "dry_run.hpp"
 #include "mpi_engine.hpp"
 #include "text_format.hpp"
@@ -178,32 +178,21 @@ void require_memory(const Options& options, std::uint64_t needed) {
 template <class Dry>
 void add_schedule(PlanSummary& summary, const Options& options, std::span<const sk::GroupDescription> groups,
                   const sk::PlanOptions& assumed, const Dry& dry) {
-    using Kind = ScheduleChoice::Kind;
-    const bool follows = options.schedule.kind != Kind::none;
-    if (!follows && options.schedule_out.empty()) {
-        require_memory(options, summary.bytes_per_rank());
-        return;
-    }
+    const bool none = options.schedule.kind == ScheduleChoice::Kind::none;
+    if (none) { require_memory(options, summary.bytes_per_rank()); }
+    if (none && options.schedule_out.empty()) { return; }
     const sk::Schedule step = dry();
-    sk::Schedule chosen = step;
-    if (follows) {
-        const std::size_t states = assumed.optimizer_states;
-        const sk::ByteCount least = sk::peak(step, groups, states);
-        require_memory(options, least.value + summary.workspace_bytes);
-        sk::ByteCount most = std::max(least, summary.library.memory.total());
-        if (options.memory_limit > 0) { most = sk::ByteCount(options.memory_limit - summary.workspace_bytes); }
-        if (options.schedule.kind == Kind::automatic) {
-            chosen = sk::keep_gathered(step, groups, most, states);
-        } else {
-            chosen = sk::prefetch(step, groups, options.schedule.depth);
-            if (options.memory_limit > 0) { chosen = sk::memory_limit(std::move(chosen), groups, most, states); }
-        }
-        summary.library = sk::plan(chosen, groups, mesh_of(options).grid(), assumed);
-        summary.schedule = chosen;
-    } else {
-        require_memory(options, summary.bytes_per_rank());
-    }
+    const auto grid = mesh_of(options).grid();
+    const sk::ByteCount least = sk::peak(step, groups, assumed.optimizer_states);
+    if (!none) { require_memory(options, least.value + summary.workspace_bytes); }
+    StepMemory memory{assumed.optimizer_states, summary.library.memory.total(), {}, options.memory_limit > 0};
+    memory.most =
+        memory.limited ? sk::ByteCount(options.memory_limit - summary.workspace_bytes) : std::max(least, memory.none);
+    summary.chosen = choose_schedule(options, step, groups, grid, assumed.engine, memory);
+    const auto& followed = summary.chosen.schedule;
+    if (followed) { summary.library = sk::plan(*followed, groups, grid, assumed); }
     if (!options.schedule_out.empty()) {
+        const sk::Schedule& chosen = followed ? *followed : step;
         summary.schedule_text = "--schedule " + options.schedule.text() + ":\n" + sk::schedule_table(chosen, groups) +
                                 "what changed:\n" + sk::diff_table(sk::diff(step, chosen, groups), groups);
     }
@@ -260,10 +249,14 @@ PlanSummary make_plan(const Options& options) {
 namespace {
 
 std::string schedule_line(const Options& options, const PlanSummary& plan) {
-    if (!plan.schedule) { return ""; }
-    return "step:  follows " + options.schedule.text() +
-           program::formatted(", %zu operations, hash %016llx\n", plan.schedule->size(),
-                              static_cast<unsigned long long>(sk::hash(*plan.schedule)));
+    const ChosenSchedule& chosen = plan.chosen;
+    if (options.schedule.kind == ScheduleChoice::Kind::none) { return ""; }
+    std::string text = "order: ";
+    if (!chosen.schedule) { return text + "follows no schedule: " + chosen.why + '\n'; }
+    text += "follows " + chosen.follows;
+    if (chosen.follows != options.schedule.text()) { text += " (" + chosen.why + ")"; }
+    return text + program::formatted(", %zu operations, hash %016llx\n", chosen.schedule->size(),
+                                     static_cast<unsigned long long>(sk::hash(*chosen.schedule)));
 }
 
 }  // namespace
@@ -288,7 +281,7 @@ std::string describe_plan(const Options& options, const PlanSummary& plan) {
     row("master weights", memory.master.value);
     row("gradients", memory.gradients.value);
     row("optimizer", memory.optimizer.value);
-    if (plan.schedule) {
+    if (plan.chosen.schedule) {
         row("schedule's arena", memory.arena.value);
     } else {
         row("gather buffers", memory.gather_buffers.value);

@@ -3,13 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <shardkit/plan/plan.hpp>
-#include <shardkit/schedule/schedule.hpp>
 
+#include "choose_schedule.hpp"
 #include "options.hpp"
 #include "results.hpp"
 
@@ -19,9 +18,9 @@ namespace train_gpt {
 struct PlanSummary {
     shardkit::Plan library;
     std::uint64_t workspace_bytes = 0;  // activations, scratch, travelling keys and values, and tokens of one rank
-    std::optional<shardkit::Schedule> schedule;  // that each step follows
-    std::string schedule_text;                   // for --schedule-out, where asked for
-    std::vector<CollectiveCount> collectives;    // of one steady step of one rank, the mean over ranks
+    ChosenSchedule chosen{};
+    std::string schedule_text;                 // for --schedule-out, where asked for
+    std::vector<CollectiveCount> collectives;  // of one steady step of one rank, the mean over ranks
 
     std::uint64_t bytes_per_rank() const noexcept { return library.memory.total().value + workspace_bytes; }
 };

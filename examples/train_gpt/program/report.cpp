@@ -21,11 +21,13 @@ nlohmann::json to_json(const CollectiveCount& c) {
 }
 
 nlohmann::json to_json(const Options& options, const PlanSummary& plan) {
-    if (!plan.schedule) { return {{"name", "none"}}; }
-    return {{"name", options.schedule.text()},
-            {"operations", plan.schedule->size()},
-            {"hash", program::formatted("%016llx", static_cast<unsigned long long>(shardkit::hash(*plan.schedule)))},
-            {"arena_bytes", plan.library.memory.arena.value}};
+    const ChosenSchedule& chosen = plan.chosen;
+    nlohmann::json json{{"name", options.schedule.text()}, {"follows", chosen.follows}, {"why", chosen.why}};
+    if (!chosen.schedule) { return json; }
+    json["operations"] = chosen.schedule->size();
+    json["hash"] = program::formatted("%016llx", static_cast<unsigned long long>(shardkit::hash(*chosen.schedule)));
+    json["arena_bytes"] = plan.library.memory.arena.value;
+    return json;
 }
 
 nlohmann::json to_json(const TimedSteps& timed) {

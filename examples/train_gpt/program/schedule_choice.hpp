@@ -15,7 +15,7 @@ struct ScheduleChoice {
     enum class Kind : std::uint8_t {
         none,      ///< nothing: each verb communicates when it is called
         prefetch,  ///< gathers start so many windows ahead
-        automatic  ///< groups stay gathered where there is memory for it
+        automatic  ///< what waits least
     } kind = Kind::none;
     std::size_t depth = 0;  ///< of prefetch; else 0
 

@@ -15,7 +15,7 @@ Results train_mpi(const Job& job) {
     const auto& mesh = job.options.mesh;
     sk::mpi::Options options;
     options.ranks_per_host = job.options.ranks_per_host;
-    options.overlap = job.options.schedule.kind == ScheduleChoice::Kind::prefetch;
+    options.overlap = job.chosen.ahead;
     sk::mpi::run(
         sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp),
         [&](auto& rank) {

@@ -25,7 +25,7 @@
 namespace train_gpt {
 
 /// Of a rank whose steps follow a schedule the buffers that windows share serve between the steps alone.
-inline sk::RankOptions rank_options(const Job& job) { return {.in_flight = job.schedule ? 1U : 2U}; }
+inline sk::RankOptions rank_options(const Job& job) { return {.in_flight = job.chosen.schedule ? 1U : 2U}; }
 
 /// What a rank communicated since the log was cleared, as the mean over the ranks: the sum of a few numbers has no
 /// part for every rank, so that one of them moves more bytes than the others. Collective over the world.
@@ -163,7 +163,7 @@ class RankSteps {
     static constexpr std::size_t most_timed = 10;  // of the last steps
 
     bool reports() const { return context_.rank() == 0; }
-    bool traces() const { return job_.schedule && !job_.options.trace.empty(); }
+    bool traces() const { return job_.chosen.schedule && !job_.options.trace.empty(); }
 
     void report(std::size_t step, double loss, double grad_norm) {
         if (!reports()) { return; }
@@ -183,7 +183,7 @@ class RankSteps {
         auto collectives = mean_collectives(context_);
         const Work work = work_of_ranks(context_, multiply_adds_before_);
         const TimedSteps timed = mean_times();
-        std::string trace = traces() ? trainer_.trace(*job_.schedule, together_) : std::string();
+        std::string trace = traces() ? trainer_.trace(*job_.chosen.schedule, together_) : std::string();
         const std::uint64_t peak = largest_of_ranks(context_, own_peak);
         if (!reports()) { return; }
         results_.peak_bytes_per_rank = peak;

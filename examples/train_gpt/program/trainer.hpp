@@ -178,8 +178,8 @@ class Trainer {
             const Initialiser first_values(options_.seed, options_.model.layers);
             model_.groups().for_each([&](auto& layer) { layer.initialize(first_values); });
         }
-        if (!job.schedule) { return std::nullopt; }
-        return sk::follow(model_.groups(), *job.schedule);
+        if (!job.chosen.schedule) { return std::nullopt; }
+        return sk::follow(model_.groups(), *job.chosen.schedule);
     }
     void resume(const Start& start) {
         optimizer_.visit([&](auto& optimizer) {

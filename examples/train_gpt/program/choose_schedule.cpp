@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "choose_schedule.hpp"
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <shardkit/schedule/passes.hpp>
+#include <shardkit/schedule/simulate.hpp>
+
+#include "../../common/text_format.hpp"
+
+namespace train_gpt {
+
+namespace {
+
+namespace sk = shardkit;
+
+// Of a processor of today and the memory between two. What a choice depends on is their ratio.
+constexpr double operations_per_second = 1e10;
+constexpr sk::LinkModel link{10e-6, 2e9};
+
+/// A step that auto may choose.
+struct Candidate {
+    sk::Schedule schedule;
+    std::string name;
+    bool ahead;
+};
+
+/// Seconds of a step for which it waits for communication.
+double waited(const sk::Schedule& schedule, bool ahead, std::span<const sk::GroupDescription> groups,
+              const sk::AxisGrid& mesh, const sk::StepCosts& costs) {
+    const auto lanes = ahead ? sk::CommunicationLanes::one : sk::CommunicationLanes::in_compute;
+    return sk::simulate(sk::on_lanes(schedule, lanes), groups, mesh, costs).exposed();
+}
+
+ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
+                         std::span<const sk::GroupDescription> groups, const sk::AxisGrid& mesh,
+                         const sk::EngineTraits& engine, const StepMemory& memory) {
+    const auto keep = [&](const sk::Schedule& s) {
+        return sk::keep_gathered(s, groups, memory.most, memory.optimizer_states);
+    };
+    const auto ahead = [&](const sk::Schedule& s) {
+        return sk::memory_limit(sk::prefetch(s, groups, 1), groups, memory.most, memory.optimizer_states);
+    };
+    std::vector<Candidate> candidates{{keep(step), "keep_gathered", false}};
+    const bool overlaps = options.engine == EngineKind::mpi && options.spare_processor;
+    if (overlaps) {
+        candidates.push_back({keep(ahead(step)), "prefetch:1, keep_gathered", true});
+        candidates.push_back({ahead(candidates.front().schedule), "keep_gathered, prefetch:1", true});
+    }
+    const auto tokens = static_cast<double>(options.split().local(options.pass_shape()).tokens());
+    std::vector<sk::GroupSeconds> seconds;
+    for (const sk::GroupDescription& group : groups) {
+        const double forward = 2 * tokens * static_cast<double>(group.buffer_numel) / operations_per_second;
+        seconds.push_back({forward, 2 * forward, 0});
+    }
+    const sk::StepCosts costs{seconds, {sk::TimeModel::links(link)}, engine};
+    const bool fits = !memory.limited || memory.none <= memory.most;
+    const double of_none = waited(step, false, groups, mesh, costs);
+    const Candidate* best = nullptr;
+    double least = fits ? of_none : std::numeric_limits<double>::infinity();
+    for (const Candidate& candidate : candidates) {
+        const double now = waited(candidate.schedule, candidate.ahead, groups, mesh, costs);
+        if (now < least) {
+            best = &candidate;
+            least = now;
+        }
+    }
+    ChosenSchedule chosen;
+    if (best == nullptr) {
+        chosen.why = mesh.size() == 1 ? "no rank waits for another" : "no schedule waits less, in simulate";
+        return chosen;
+    }
+    chosen.schedule = best->schedule;
+    chosen.follows = best->name;
+    chosen.ahead = best->ahead;
+    chosen.why = fits ? program::formatted("waits %.2f of what none waits, in simulate", least / of_none)
+                      : "none takes more than --memory-limit";
+    return chosen;
+}
+
+}  // namespace
+
+ChosenSchedule choose_schedule(const Options& options, const sk::Schedule& step,
+                               std::span<const sk::GroupDescription> groups, const sk::AxisGrid& mesh,
+                               const sk::EngineTraits& engine, const StepMemory& memory) {
+    using Kind = ScheduleChoice::Kind;
+    if (options.schedule.kind == Kind::automatic) { return automatic(options, step, groups, mesh, engine, memory); }
+    ChosenSchedule chosen;
+    if (options.schedule.kind == Kind::none) { return chosen; }
+    sk::Schedule ahead = sk::prefetch(step, groups, options.schedule.depth);
+    if (memory.limited) { ahead = sk::memory_limit(std::move(ahead), groups, memory.most, memory.optimizer_states); }
+    chosen.schedule = std::move(ahead);
+    chosen.follows = options.schedule.text();
+    chosen.ahead = true;
+    return chosen;
+}
+
+}  // namespace train_gpt
