@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What it costs to include the library's headers, against standard headers and other libraries, and to compile a
-trainer, against one by hand: processor time of the compiler, and lines after preprocessing."""
+trainer, against one by hand: processor time of the compiler, its instructions, and lines after preprocessing."""
 import os
 import pathlib
 import re
@@ -10,7 +10,7 @@ import tempfile
 
 import machine
 import row
-from refusal import WrongData
+from refusal import Unavailable, WrongData
 from targets import bound_of
 
 PART = "includes"
@@ -87,6 +87,20 @@ class Compiler:
                             f"{log.decode(errors='replace').strip()[:300]}")
         return usage.ru_utime + usage.ru_stime
 
+    def instructions(self, source, output):
+        """Of one compilation by g++ up to assembly: all of it is one process, and the count hardly varies."""
+        counted = "valgrind,--tool=cachegrind,--cache-sim=no,--cachegrind-out-file=/dev/null"
+        command = [self.command, "-wrapper", counted, *self.flags, *source.flags, "-S", str(source.file), "-o",
+                   str(output)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              check=False)
+        log = done.stderr.decode(errors="replace")
+        found = re.search(r"I\s+refs:\s+([\d,]+)", log)
+        if done.returncode != 0 or not found:
+            raise WrongData(f"{self.command}: the instructions for {source.name} cannot be counted: "
+                            f"{log.strip()[:300]}")
+        return int(found.group(1).replace(",", ""))
+
     def compiles(self, source, output):
         try:
             self.seconds(source, output)
@@ -139,7 +153,7 @@ def make_trainers():
     return {trainer.name: trainer for trainer in trainers}
 
 
-def compared(names, version=""):
+def compared(names):
     """Which source stands against which, and the aim."""
     for name in names:
         if "/" in name and not name.startswith("nlohmann/"):
@@ -151,7 +165,7 @@ def compared(names, version=""):
             yield "shardkit.hpp", other, None
     if "trainer by hand" in names:
         yield "trainer", "trainer by hand", None
-        yield "trainer, extern templates", "trainer by hand", None if "clang" in version else TRAINER  # g++'s aim
+        yield "trainer, extern templates", "trainer by hand", None
 
 
 def measure(compiler, include, light, rounds, options, report):
@@ -170,11 +184,30 @@ def measure(compiler, include, light, rounds, options, report):
                 seconds[each].append(compiler.seconds(source, folder / "output.o"))
         lines = {each: compiler.lines(source) for each, source in sources.items()}
     report.record_side(label, {"version": compiler.version, "flags": " ".join([*FLAGS, "-c"])})
-    for ours, peer, aim in compared(list(sources), compiler.version):
+    for ours, peer, aim in compared(list(sources)):
         report.add(row.make_row(
             PART, f"{ours}, {label}", row.side(ours, seconds[ours], lines=lines[ours]),
             row.side(peer, seconds[peer], lines=lines[peer]), "times_the_cost",
             [a / b for a, b in zip(seconds[ours], seconds[peer])], aim, None, compiler=label))
+
+
+def count(compiler, options, report):
+    """Of the trainers, because the aim is one of instructions: they are the same on every machine."""
+    label = pathlib.Path(compiler.command).name
+    try:
+        options.setup.need("valgrind")
+    except Unavailable as error:
+        report.leave_out(PART, f"instructions, {label}", str(error))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        counts = {each: compiler.instructions(trainer, pathlib.Path(name) / "output.s") for each, trainer in
+                  make_trainers().items()}
+    peer = "trainer by hand"
+    for ours, aim in (("trainer", None), ("trainer, extern templates", TRAINER)):
+        report.add(row.make_row(
+            PART, f"{ours}, {label}, instructions", row.side(ours, instructions=counts[ours]),
+            row.side(peer, instructions=counts[peer]), "times_the_instructions", [counts[ours] / counts[peer]], aim,
+            None, compiler=label))
 
 
 def run(options, report):
@@ -192,4 +225,7 @@ def run(options, report):
             measure(compiler, include, light, min(options.rounds, NVCC_ROUNDS), options, report)
         else:
             light = [header for headers in folders for header in (headers[:1] if options.quick else headers)]
-            measure(Compiler(command, include, toolkit), include, light, options.rounds, options, report)
+            compiler = Compiler(command, include, toolkit)
+            measure(compiler, include, light, options.rounds, options, report)
+            if "clang" not in compiler.version and not options.quick:  # minutes, and clang has no wrapper
+                count(compiler, options, report)

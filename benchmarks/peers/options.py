@@ -56,6 +56,8 @@ def make_parser():
     parser.add_argument("--size", metavar="LIST", help="bytes of collectives [256,4096,1048576,8388608,67108864; with "
                         "--quick 256,1048576]")
     parser.add_argument("--policy", metavar="LIST", default=",".join(training.POLICIES), help="of training [all]")
+    parser.add_argument("--model", metavar="LIST", help=f"of training: parameters [{','.join(training.MODELS)}; with "
+                        "--quick 0.8M]")
     parser.add_argument("--compile", metavar="NAME", help="torch.compile in training: off, on or both [both; with "
                         "--quick off]")
     parser.add_argument("--compiler", metavar="LIST", help="of includes [those of c++, clang++ and nvcc that are "
@@ -89,11 +91,15 @@ def parse(arguments, root, which):
     options.policies = names("--policy", options.policy, training.POLICIES)
     if options.policies == ["hybrid_shard"] and not any(r >= 4 and r % 2 == 0 for r in options.ranks):
         raise BadFlag("--policy 'hybrid_shard': expected --ranks of at least 4, and even: groups of half of them")
+    options.models = names("--model", options.model or ",".join(list(training.MODELS)[:1 if options.quick else None]),
+                           training.MODELS)
     if "training" in options.parts:
         for ranks in options.ranks:
-            if training.SHAPE["batch"] % ranks != 0:
-                raise BadFlag(f"--ranks '{ranks}': expected a divisor of the {training.SHAPE['batch']} sequences of a "
-                              "step, for training")
+            for model in options.models:
+                batch = training.MODELS[model]["batch"]
+                if training.policies_of(model, ranks, options.policies) and batch % ranks != 0:
+                    raise BadFlag(f"--ranks '{ranks}': expected a divisor of the {batch} sequences of a step, for "
+                                  "training")
     form = options.compile or ("off" if options.quick else "both")
     if form not in FORMS:
         raise BadFlag(f"--compile '{form}': expected off, on or both")

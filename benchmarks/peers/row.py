@@ -7,7 +7,9 @@ from figures import all_rounded, four_digits
 # What a row's figure can be. The first column of units is for people.
 FIGURES = {
     "times_faster": "the peer's time over the library's, median of rounds",
+    "share": "the peer's time over the library's, of which it is a part, median of rounds",
     "times_the_cost": "the library's cost over the peer's, median of rounds",
+    "times_the_instructions": "the library's instructions over the peer's",
     "ns_per_verb": "nanoseconds of one verb over the bare call, median of rounds",
     "instructions_per_verb": "instructions of one verb over the bare call",
 }

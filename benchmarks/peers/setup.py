@@ -13,6 +13,7 @@ from refusal import Unavailable
 PROGRAMS = ("peer_adamw", "peer_checkpoints", "peer_overhead", "peer_overhead_counted", "peer_threads_collectives",
             "peer_mpi_collectives_openmpi", "peer_mpi_collectives_mpich", "peer_overhead_mpi_openmpi",
             "peer_overhead_mpi_mpich")
+PRODUCTS = "libpeer_products.so"
 
 
 class Setup:
@@ -52,7 +53,7 @@ class Setup:
         folder = self.given_programs
         if folder is None:
             folder = self.folder / "programs"
-            self.need("programs", folder, *PROGRAMS)
+            self.need("programs", folder, *PROGRAMS, PRODUCTS)
         path = folder / "benchmarks/peers" / name
         if not path.exists():
             raise Unavailable(f"{name} cannot be built: what it measures is not installed")
@@ -77,6 +78,13 @@ class Setup:
             return self.given_train_gpt
         self.need("train_gpt", self.root / "build/examples")
         return self.root / "build/examples/examples/train_gpt/train_gpt"
+
+    def products(self):
+        """What is loaded into train_gpt to measure its matrix products; None where it cannot be built here."""
+        try:
+            return self.program(PRODUCTS)
+        except Unavailable:
+            return None
 
     @property
     def flags_of_train_gpt(self):

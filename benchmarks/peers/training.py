@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training step of the GPT example against PyTorch on gloo: the same model, first values, data, type and threads."""
+"""A training step of the GPT example against PyTorch on gloo: the same model, first values, data, type and threads; and
+against the step's matrix products alone."""
 import contextlib
 import json
 import os
@@ -16,13 +17,23 @@ PART = "training"
 POLICIES = ("no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard")
 PEERS = {"no_shard": "DDP", "shard_optimizer": "DDP + ZeroRedundancyOptimizer", "shard_grad_op": "FSDP2, no reshard",
          "full_shard": "FSDP2", "hybrid_shard": "FSDP2, 2D mesh"}
-SHAPE = {"sequence": 64, "layers": 4, "width": 128, "heads": 4, "batch": 16}
+# By their parameters.
+MODELS = {
+    "0.8M": {"sequence": 64, "layers": 4, "width": 128, "heads": 4, "batch": 16},
+    "19M": {"sequence": 128, "layers": 6, "width": 512, "heads": 8, "batch": 8},
+    "85M": {"sequence": 128, "layers": 12, "width": 768, "heads": 12, "batch": 4},
+}
+STEPS = {"0.8M": 20, "19M": 4, "85M": 2}  # of a turn
+LARGE = ("19M", "85M")  # whose step is mostly products
+LARGE_POLICIES = ("no_shard", "full_shard")
+LARGE_ROUNDS = 5
 # train_gpt's own defaults, given to both sides all the same.
 TRAINING = {"seed": 1, "learning_rate": 1e-3, "weight_decay": 0.01, "clip": 1.0}
+PRODUCTS = "its matrix products alone"
 CHECKED_STEPS = 6
 ALLOWED = 1e-3
-# FSDP2 on two ranks is what the project wants to beat.
-BEATEN = ("shard_grad_op", "full_shard")
+# FSDP2 and DDP on two ranks are what the project wants to beat.
+BEATEN = ("no_shard", "shard_grad_op", "full_shard")
 
 
 def text_bytes(root):
@@ -45,13 +56,13 @@ def train_gpt_command(program, config, policy, ranks, steps, report):
             "--seed", str(config["seed"]), "--text", config["text"], "--json", str(report)]
 
 
-def train_gpt(program, config, policy, ranks, steps, folder):
+def train_gpt(program, config, policy, ranks, steps, folder, environment=()):
     """A run of its own; gives its JSON."""
     file = folder / "train_gpt.json"
     command = train_gpt_command(program, config, policy, ranks, steps, file)
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}, timeout=600,
-                          check=False)
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **dict(environment)},
+                          timeout=600, check=False)
     if done.returncode != 0:
         raise WrongData(f"train_gpt {policy}: {done.stderr.decode(errors='replace').strip()[-300:]}")
     with open(file, encoding="utf-8") as text:
@@ -60,6 +71,22 @@ def train_gpt(program, config, policy, ranks, steps, folder):
         raise WrongData(f"train_gpt has run {found['policy']} on {found['world']} ranks for {len(found['losses'])} "
                         f"steps, asked for {policy}, {ranks} and {steps}")
     return found
+
+
+def products_alone(program, library, config, policy, ranks, folder):
+    """Seconds of the products of one step, as the ranks made them, and of nothing else."""
+    file = folder / "products.json"
+    found = train_gpt(program, config, policy, ranks, 1, folder,
+                      {"LD_PRELOAD": str(library), "SHARDKIT_PRODUCTS": str(file)})
+    if not file.exists():
+        raise WrongData("train_gpt has ended without its matrix products alone")
+    made = json.loads(file.read_text(encoding="utf-8"))
+    file.unlink()
+    expected = ranks * (found["multiply_adds_of_layers"] + found["multiply_adds_of_attention"]["most"])
+    if made["threads"] != ranks or made["multiply_adds"] != expected:
+        raise WrongData(f"{made['threads']} threads have made {made['multiply_adds']} multiply-adds of matrix products "
+                        f"alone, {ranks} ranks of train_gpt {expected}")
+    return made["seconds"]
 
 
 def largest_difference(ours, peer):
@@ -86,9 +113,9 @@ def check(found, peer, what):
 class Files:
     """What both sides read, in a folder."""
 
-    def __init__(self, folder, options):
+    def __init__(self, folder, options, shape):
         self.folder = folder
-        self.config = {**SHAPE, **TRAINING, "text": str(folder / "text"), "pinned": False}
+        self.config = {**shape, **TRAINING, "text": str(folder / "text"), "pinned": False}
         (folder / "text").write_bytes(text_bytes(options.setup.root))
         self.config_file = folder / "config.json"
         self.config_file.write_text(json.dumps(self.config), encoding="utf-8")
@@ -103,18 +130,19 @@ class Files:
                               + done.stdout.decode(errors="replace").strip()[-300:])
 
 
-def measure(python, program, policy, ranks, files, options, report):
-    """One policy: both forms of PyTorch's side checked, then all three sides in turns."""
+def measure(python, program, model, policy, ranks, files, options, report):
+    """One policy: both forms of PyTorch's side checked, then all sides in turns."""
     script = pathlib.Path(__file__).with_name("torch_training.py")
-    steps = 5 if options.quick else 20
-    what = f"GPT step, {policy}, {ranks} ranks"
+    steps = 5 if options.quick else STEPS[model]
+    what = f"GPT step, {model}, {policy}, {ranks} ranks"
     peer_name = PEERS[policy.partition(":")[0]]
     environment = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
                    "TORCHINDUCTOR_CACHE_DIR": str(options.setup.folder / "inductor")}
+    details = {"ranks": ranks, "policy": policy, "steps": steps, "model": model, **MODELS[model], "dtype": "fp32"}
     found = train_gpt(program, files.config, policy, ranks, CHECKED_STEPS, files.folder)
     with contextlib.ExitStack() as stack:
         peers = []
-        for form in options.compile:
+        for form in options.compile if python else ():
             name = f"{peer_name}, compiled" if form == "compile" else peer_name
             meeting = files.folder / f"meeting_{policy.replace(':', '_')}_{ranks}_{form}"
             commands = [[python, "-B", script, "train", files.config_file, files.values, policy, form, r, ranks,
@@ -129,43 +157,61 @@ def measure(python, program, policy, ranks, files, options, report):
                 continue
             report.record_side(f"PyTorch {name}", peer.facts, ranks)
             peers.append((peer, checked))
-        if not peers:
+        sides = [lambda peer=peer: peer.ask("go", steps).get("seconds") / steps for peer, _ in peers]
+        library = options.setup.products() if ranks <= options.processors else None
+        if library:
+            sides.append(lambda: products_alone(program, library, files.config, policy, ranks, files.folder))
+        if not sides:
             return
 
         def ours():
             tokens = files.config["batch"] * files.config["sequence"]
             run_of = train_gpt(program, files.config, policy, ranks, steps + 1, files.folder)
-            return steps * tokens / run_of["tokens_per_second"]
+            return tokens / run_of["tokens_per_second"]
 
-        seconds = take_turns(options.rounds, ours,
-                             *[lambda peer=peer: peer.ask("go", steps).get("seconds") for peer, _ in peers])
-        mine, *others = [[value / steps for value in values] for values in seconds]
+        rounds = min(options.rounds, LARGE_ROUNDS) if model in LARGE else options.rounds
+        mine, *others = take_turns(rounds, ours, *sides)
         for (peer, checked), times in zip(peers, others):
             aim = bound_of("training_fsdp2") if ranks == 2 and policy in BEATEN else None
             report.add(row.make_row(
                 PART, what, row.side("train_gpt", mine), row.side(peer.name, times), "times_faster",
-                [b / a for a, b in zip(mine, times)], aim, checked, ranks=ranks, policy=policy, steps=steps,
-                **SHAPE, dtype="fp32"))
+                [b / a for a, b in zip(mine, times)], aim, checked, **details))
+        if library:
+            aim = bound_of("training_products") if ranks == 2 and model in LARGE else None
+            report.add(row.make_row(
+                PART, what, row.side("train_gpt", mine), row.side(PRODUCTS, others[-1]), "share",
+                [b / a for a, b in zip(mine, others[-1])], aim, None, **details))
+
+
+def policies_of(model, ranks, asked):
+    """Of a large model on more ranks than two, and of its other policies, nothing new is learned in its minutes."""
+    if model in LARGE:
+        return [policy for policy in LARGE_POLICIES if policy in asked] if ranks == 2 else []
+    return policies_for(ranks, asked)
 
 
 def run(options, report):
+    python = None
     try:
         python = options.setup.torch_python()
     except Unavailable as error:
         report.leave_out(PART, "FSDP2 and DDP on gloo", str(error))
+    if not python and not options.setup.products():
         return
     program = options.setup.train_gpt()
     script = pathlib.Path(__file__).with_name("torch_training.py")
-    with tempfile.TemporaryDirectory() as name:
-        files = Files(pathlib.Path(name), options)
-        files.make_values(python, script)
-        report.record_side("train_gpt", {
-            "flags": options.setup.flags_of_train_gpt, "pinned": False, "threads": 1,
-            "command": " ".join(["train_gpt", *train_gpt_command("", {**files.config, "text": "TEXT"}, "POLICY",
-                                                                 "N", "STEPS", "FILE")[1:]])})
-        for ranks in options.ranks:
-            for policy in policies_for(ranks, options.policies):
-                try:
-                    measure(python, program, policy, ranks, files, options, report)
-                except WrongData as error:
-                    report.fail(PART, f"{policy}, {ranks} ranks", str(error))
+    for model in options.models:
+        with tempfile.TemporaryDirectory() as name:
+            files = Files(pathlib.Path(name), options, MODELS[model])
+            if python:
+                files.make_values(python, script)
+            report.record_side(f"train_gpt, {model}", {
+                "flags": options.setup.flags_of_train_gpt, "pinned": False, "threads": 1,
+                "command": " ".join(["train_gpt", *train_gpt_command("", {**files.config, "text": "TEXT"}, "POLICY",
+                                                                     "N", "STEPS", "FILE")[1:]])})
+            for ranks in options.ranks:
+                for policy in policies_of(model, ranks, options.policies):
+                    try:
+                        measure(python, program, model, policy, ranks, files, options, report)
+                    except WrongData as error:
+                        report.fail(PART, f"{model}, {policy}, {ranks} ranks", str(error))

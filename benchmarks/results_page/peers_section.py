@@ -37,8 +37,12 @@ def of_includes(row):
     return f"includes_{which}" + ("_nvcc" if row["compiler"] == "nvcc" else "")
 
 
+def of_training(row):
+    return "training_products" if row["figure"] == "share" else "training_fsdp2"
+
+
 TARGET_OF = {"collectives": of_collectives, "adamw": of_adamw, "overhead": of_overhead,
-             "includes": of_includes, "training": lambda row: "training_fsdp2",
+             "includes": of_includes, "training": of_training,
              "checkpoints": lambda row: f"checkpoint_{row['verb']}_dcp"}
 
 

@@ -146,6 +146,30 @@ def check_workers():
                       lambda: collectives.require_ranks(worker, 4))
 
 
+def check_products():
+    """Where train_gpt is built: its products alone are those of its step."""
+    program, library = BUILD / "examples/train_gpt/train_gpt", BUILD / "benchmarks/peers/libpeer_products.so"
+    if not program.exists() or not library.exists():
+        print("no train_gpt here")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        setup = types.SimpleNamespace(setup=types.SimpleNamespace(root=ROOT))
+        shape = {"sequence": 8, "layers": 2, "width": 16, "heads": 2, "batch": 4}
+        config = training.Files(folder, setup, shape).config
+        for ranks in (1, 2):
+            seconds = training.products_alone(program, library, config, "full_shard", ranks, folder)
+            expect(0 < seconds < 60, f"products of {ranks} ranks", str(seconds))
+        for what, command, words in (
+                ("two steps in place of one", f'exec {program} "${{@/#1/2}}"', ["multiply-adds", "1 ranks of train_gpt"]),
+                ("no library", f'unset LD_PRELOAD; exec {program} "$@"', ["without its matrix products"])):
+            wrapper = folder / "wrapper"
+            wrapper.write_text(f"#!/bin/bash\n{command}\n", encoding="utf-8")
+            wrapper.chmod(0o755)
+            expect_raises(WrongData, words, what, lambda: training.products_alone(wrapper, library, config, "full_shard", 1,
+                                                                                  folder))
+
+
 def check_planted():
     """A peer that computes something else must not get a row."""
     with fake(prepare={"wrong": 3}) as worker:
@@ -170,6 +194,7 @@ def check_planted():
         with fake(check={"losses": losses, "grad_norms": norms}) as peer:
             expect_raises(WrongData, ["of fake and train_gpt differ"], f"losses {losses} and norms {norms}",
                           lambda: training.check(found, peer, "x"))
+    check_products()
     case = {"case": "no_shard_window", "bytes": 256, "verbs": 2, "wrong": 0, "wrapped": [2e-7], "bare": [1e-7]}
     made = list(overhead.rows_of({"ranks": 2, "rows": [case]}, "fake", 2, 1))
     expect(abs(made[0]["value"]["median"] - 50) < 1e-9 and made[0]["met"], "50 ns a verb")
