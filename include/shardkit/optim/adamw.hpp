@@ -68,7 +68,11 @@ struct alignas(8) AdamWUpdate {  // read in pairs; wider, nvcc 13.0 runs out of 
     /// The moments' part of it.
     template <class V>
     [[gnu::always_inline]] constexpr void add(V& exp_avg, V& exp_avg_sq, V gradient) const {
-        const V g = gradient_scale * gradient;
+        add_scaled(exp_avg, exp_avg_sq, V(gradient_scale * gradient));
+    }
+    /// The same of g.
+    template <class V>
+    [[gnu::always_inline]] constexpr void add_scaled(V& exp_avg, V& exp_avg_sq, V g) const {
         exp_avg = beta1 * exp_avg + one_minus_beta1 * g;
         // (c * g) * g, not c * (g * g): the square alone overflows long before its tiny share of v does.
         exp_avg_sq = beta2 * exp_avg_sq + (one_minus_beta2 * g) * g;
@@ -80,6 +84,19 @@ struct alignas(8) AdamWUpdate {  // read in pairs; wider, nvcc 13.0 runs out of 
         const V denominator = square_root(second_moment) * inverse_root + epsilon;
         parameter = decay * parameter - (step_size * exp_avg) / denominator;
     }
+
+    /// The step without the products by the gradient scale.
+    struct Unscaled {
+        AdamWUpdate adamw;
+
+        template <class V>
+        [[gnu::always_inline]] constexpr void operator()(V& parameter, V& exp_avg, V& exp_avg_sq, V gradient) const {
+            adamw.add_scaled(exp_avg, exp_avg_sq, gradient);
+            adamw.move(parameter, exp_avg, exp_avg_sq);
+        }
+    };
+    /// The same bits where the gradient scale is 1.
+    constexpr Unscaled unscaled() const noexcept { return {*this}; }
 };
 
 /// The update of one step. `beta1_power` and `beta2_power` are beta^t, t counting from 1, kept as running

@@ -15,6 +15,7 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/factor.hpp>
 #include <shardkit/core/finite.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/stochastic_rounding.hpp>
@@ -96,13 +97,19 @@ struct HostKernels {
 
     /// One step of an optimizer over a shard, gathered values included; see UpdateSpans.
     /// Cost:   fp32 throughout: 12 bytes moved per element and 8 for each state; 2 more with a gathered 16-bit copy,
-    ///         half back from a 16-bit gradient.
+    ///         half back from a 16-bit gradient. Where an update's gradient_scale is 1, its unscaled()
+    ///         saves the products.
     template <class Master, class Gather, class Gradient, std::size_t StateCount,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(InlineStream, const Update& update,
                        const UpdateSpans<Master, Gather, Gradient, StateCount>& spans,
                        SourceLocation where = SourceLocation::current()) {
         using A = Arithmetic<Master>;
+        if constexpr (requires { update.gradient_scale == Factor<A>(), update.unscaled(); }) {
+            if (update.gradient_scale == Factor<A>()) {
+                return HostKernels::update({}, update.unscaled(), spans, where);
+            }
+        }
         const std::size_t count = spans.master.size();
         require_size("update", "gradient", spans.gradient.size(), count, where);
         for (const auto& state : spans.states) { require_size("update", "a state", state.size(), count, where); }

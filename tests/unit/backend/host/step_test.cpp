@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -255,6 +257,51 @@ TEST_CASE("adamw: a 16-bit gathered copy of an fp32 master keeps small steps tha
     // A constant gradient moves each parameter by one learning rate per step.
     for (const float parameter : master) { CHECK(parameter == doctest::Approx(0.99).epsilon(1e-5)); }
     for (const sk::bf16 parameter : gathered) { CHECK(parameter == sk::bf16(0.99F)); }
+}
+
+namespace {
+
+/// AdamW as a loop knows it that does not ask for the scale.
+template <class A>
+struct ScaledAdamW {
+    sk::AdamWUpdate<A> adamw;
+
+    template <class V>
+    [[gnu::always_inline]] constexpr void operator()(V& parameter, V& exp_avg, V& exp_avg_sq, V gradient) const {
+        adamw(parameter, exp_avg, exp_avg_sq, gradient);
+    }
+};
+
+template <class Master, class Gather, class Gradient>
+void check_unscaled() {
+    using A = sk::Arithmetic<Master>;
+    State<Master, Gather, Gradient, 2> before(odd_count);
+    using Limits = std::numeric_limits<A>;
+    const A special[] = {Limits::infinity(),   -Limits::infinity(),   Limits::quiet_NaN(), A(-0.0),
+                         Limits::denorm_min(), -Limits::denorm_min(), Limits::min(),       Limits::max()};
+    for (std::size_t i = 0; i < std::size(special); ++i) {
+        before.gradient[3 + 15 * i] = test::rounded<Gradient>(static_cast<double>(special[i]));
+    }
+    for (const double scale : {1.0, 0.5, 0x1p-140}) {
+        CAPTURE(scale);
+        const auto update =
+            sk::adamw_update<A>({.learning_rate = 0.01, .weight_decay = 0.1}, 0.9 * 0.9, 0.999 * 0.999, scale);
+        auto after = before;
+        after.step(update, {0, odd_count});
+        auto expected = before;
+        expected.step(ScaledAdamW<A>{update}, {0, odd_count});
+        CHECK(after == expected);
+        CHECK_FALSE(after.same_states(before));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("adamw: a gradient scale of 1, whose products are left out, gives the bits that they would") {
+    check_unscaled<float, float, float>();
+    check_unscaled<double, double, double>();
+    check_unscaled<float, sk::bf16, sk::bf16>();
+    check_unscaled<float, sk::fp16, sk::fp16>();
 }
 
 TEST_CASE("update: sizes that disagree are named") {
