@@ -44,12 +44,24 @@ struct Bf16Sums {
         std::memcpy(&even, &low, sizeof even);
         std::memcpy(&odd, &high, sizeof odd);
     }
-    SHARDKIT_TARGET_CODE void add(const bf16* next) {
+    /// By products with one: of the units that add, widening keeps some busy.
+    SHARDKIT_TARGET_CODE void add(const bf16* next, const Floats& one) {
         const Bf16Sums addend(next);
-        even += addend.even;
-        odd += addend.odd;
+        asm("vfmadd231ps {%2, %1, %0|%0, %1, %2}" : "+v"(even) : "v"(addend.even), "v"(one));
+        asm("vfmadd231ps {%2, %1, %0|%0, %1, %2}" : "+v"(odd) : "v"(addend.odd), "v"(one));
     }
 };
+
+/// Whether one of the two registers has a zero.
+SHARDKIT_TARGET_CODE inline bool any_zero(const Words& a, const Words& b, const Words& magnitude) {
+    std::uint32_t of_a;
+    std::uint32_t of_b;
+    bool any;
+    asm("vptestnmw {%2, %1, %0|%0, %1, %2}" : "=Yk"(of_a) : "v"(a), "v"(magnitude));
+    asm("vptestnmw {%2, %1, %0|%0, %1, %2}" : "=Yk"(of_b) : "v"(b), "v"(magnitude));
+    asm("kortestd {%2, %1|%1, %2}" : "=@ccnz"(any) : "Yk"(of_a), "Yk"(of_b));
+    return any;
+}
 
 /// A bit for each lane that is subnormal in one of the two.
 SHARDKIT_TARGET_CODE inline std::uint16_t subnormal(const Bf16Sums& sums) {
@@ -93,6 +105,8 @@ SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] inline void sum_bf16(const 
                                                                 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     Words order;
     std::memcpy(&order, places, sizeof order);
+    const Words magnitude = Words{} + 0x7fff7fff;
+    const Floats one = Floats{} + 1.0F;
     for (std::size_t i = begin; i < end; i += 2 * count) {
         const bf16* const first = summands.input(0) + i;
         Bf16Sums a(first);
@@ -100,17 +114,17 @@ SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] inline void sum_bf16(const 
         std::size_t q = 1;
         do {
             const bf16* const next = summands.input(q) + i;
-            a.add(next);
-            b.add(next + count);
+            a.add(next, one);
+            b.add(next + count, one);
         } while (++q < summands.ranks);
         Words rounded_a;
         Words rounded_b;
-        if ((subnormal(a) | subnormal(b)) != 0) [[unlikely]] {
+        round(a, order, rounded_a);
+        round(b, order, rounded_b);
+        // What the instruction takes for zero becomes one.
+        if (any_zero(rounded_a, rounded_b, magnitude) && (subnormal(a) | subnormal(b)) != 0) [[unlikely]] {
             round_any(a, rounded_a);
             round_any(b, rounded_b);
-        } else {
-            round(a, order, rounded_a);
-            round(b, order, rounded_b);
         }
         std::size_t r = 0;
         do {

@@ -24,7 +24,7 @@
 //   sums.inc       sum_lanes: that of rank_order_reduction
 // Namespace `compiled` is for the instructions that the translation unit is compiled for. On x86 without AVX
 // there is `avx2` besides, chosen at run time: square roots and divisions take half the time, and fp16 is converted
-// by instructions (F16C). It uses no fused multiply-add, so both give the same bits.
+// by instructions (F16C). It fuses no products into sums but those with one, so both give the same bits.
 // The few instructions that are named are the compilers' builtins: <immintrin.h> would be a fifth of what the whole
 // umbrella takes to read.
 
@@ -81,7 +81,7 @@ inline constexpr std::size_t summed_elements = 64;
 #if defined(__AVX2__)
 #define SHARDKIT_TARGET_AVX2
 #endif
-#if defined(__F16C__)
+#if defined(__F16C__) && defined(__FMA__)
 #define SHARDKIT_TARGET_F16C
 #endif
 #define SHARDKIT_TARGET compiled
@@ -122,15 +122,15 @@ inline constexpr std::size_t summed_elements = 64;
 #endif
 
 namespace shardkit::host::detail {
-/// Whether the loops compiled for AVX2 and F16C are the ones to call. clang's builtin does not know F16C.
+/// Whether the loops compiled for AVX2, F16C and FMA are the ones to call. clang's builtin does not know F16C.
 inline bool use_avx2() noexcept {
     static const bool supported = [] {
         unsigned int eax = 0;
         unsigned int ebx = 0;
         unsigned int ecx = 0;
         unsigned int edx = 0;
-        return __builtin_cpu_supports("avx2") != 0 && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 &&
-               (ecx & bit_F16C) != 0;
+        return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+               __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
     }();
     return supported;
 }
