@@ -9,9 +9,10 @@ def policy_label(row):
 
 
 def labels(rows):
-    """With the mesh where there are several."""
+    """With the mesh where there are several, and with what a step follows."""
     several = len({row["mesh"] for row in rows}) > 1
-    return [f"{row['mesh']} {policy_label(row)}" if several else policy_label(row) for row in rows]
+    follows = [f" {row['schedule']}" if row.get("schedule", "none") != "none" else "" for row in rows]
+    return [(f"{row['mesh']} " if several else "") + policy_label(row) + schedule for row, schedule in zip(rows, follows)]
 
 
 def of_model(result):

@@ -90,6 +90,12 @@ TARGETS = (
            "a training step of 19 M and 85 M parameters, 2 ranks: share of its matrix products, measured alone",
            at_least(0.85), f"{PEERS} training"),
     Target("peak_bytes", "peak bytes of a rank: distance from the plan, as a share of it", at_most(0.02), POLICIES),
+    Target("simulated_step", "`simulate` of a step: distance from the measured one, as a share of that", at_most(0.15), POLICIES),
+    Target("exposed_communication", "a step that follows a schedule, a processor to spare, communication shorter than "
+           "computation: share of the communication that is waited for", at_most(0.05), f"{POLICIES} --engine mpi "
+           "--schedule none,prefetch:1", "no machine with more processors than ranks was measured"),
+    Target("skew_hidden", "threads, one rank slower by 10 %: share of the waiting that a schedule hides", at_least(0.5),
+           f"{POLICIES} --slow 10 --schedule none,keep"),
     Target("checkpoint_save", "a checkpoint's save, to the disk and into the page cache: speed over plain writes",
            at_least(0.9), CHECKPOINTS),
     Target("checkpoint_load", "a checkpoint's load, cold and warm: speed over plain reads", at_least(0.9), CHECKPOINTS),

@@ -53,7 +53,7 @@ def train_gpt_command(program, config, policy, ranks, steps, report):
             "--layers", str(config["layers"]), "--width", str(config["width"]), "--heads", str(config["heads"]),
             "--optimizer", "adamw", "--lr", repr(config["learning_rate"]),
             "--weight-decay", repr(config["weight_decay"]), "--clip", repr(config["clip"]),
-            "--seed", str(config["seed"]), "--text", config["text"], "--json", str(report)]
+            "--schedule", "auto", "--seed", str(config["seed"]), "--text", config["text"], "--json", str(report)]
 
 
 def train_gpt(program, config, policy, ranks, steps, folder, environment=()):

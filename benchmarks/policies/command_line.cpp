@@ -5,6 +5,7 @@
 
 #include "../../examples/common/parse.hpp"
 #include "../../examples/common/read_flag.hpp"
+#include "../../examples/common/text_format.hpp"
 
 namespace benchmarks::policies {
 
@@ -113,6 +114,13 @@ void add_flags(program::Flags& flags) {
     flags.add("--optimizer", "NAME", "adamw or sgd, which has momentum [adamw]");
     flags.add("--microbatches", "N", "per step [1]");
     flags.add("--prefetch", "off|on", "begin the next group's window before the work of this one [on]");
+    flags.add(
+        "--schedule", "LIST",
+        "what the steps follow, each in turns with the others: none, prefetch:N (gathers start N windows ahead; "
+        "with mpi a thread communicates meanwhile), keep or keep:BYTES (groups stay gathered where a rank then "
+        "takes no more than that, or than none) [none]");
+    flags.add("--slow", "P[,turns]",
+              "busy work of rank 0, or of another rank in each step, takes P percent longer [0]");
     flags.add("--compute-us", "T", "busy work of each group's forward pass; the backward pass takes 2 T [1000]");
     flags.add("--tokens", "N",
               "busy work from operations instead: 2 N for each element, 4 N backward; needs --gflops");
@@ -188,6 +196,38 @@ void read_policies(const program::Flags& flags, Options& o) {
     });
 }
 
+/// --schedule, --slow
+void read_schedules(const program::Flags& flags, Options& o) {
+    flags.use("--schedule", [&](const std::string& flag, const std::string& given) {
+        o.schedules.clear();
+        for (const std::string& part : program::split_list(given)) {
+            const std::size_t colon = part.find(':');
+            const std::string name = part.substr(0, colon);
+            const std::string value = colon == std::string::npos ? "" : part.substr(colon + 1);
+            ScheduleChoice choice{ScheduleChoice::Kind::none, 0, 0, part};
+            if (name == "prefetch" && !value.empty()) {
+                choice.kind = ScheduleChoice::Kind::prefetch;
+                choice.depth = program::parse_count(flag, value, 1, 4096);
+            } else if (name == "keep") {
+                choice.kind = ScheduleChoice::Kind::keep;
+                if (!value.empty()) { choice.limit = program::parse_bytes(flag, value); }
+            } else if (part != "none") {
+                throw program::bad_flag(flag, given, "a list with commas of none, prefetch:N, keep and keep:BYTES");
+            }
+            for (const ScheduleChoice& earlier : o.schedules) {
+                if (earlier.text == part) { throw program::bad_flag(flag, given, "each schedule once"); }
+            }
+            o.schedules.push_back(choice);
+        }
+    });
+    flags.use("--slow", [&](const std::string& flag, const std::string& given) {
+        const std::vector<std::string> parts = program::split_list(given);
+        o.slow_in_turns = parts.size() == 2 && parts[1] == "turns";
+        if (parts.size() > 1 && !o.slow_in_turns) { throw program::bad_flag(flag, given, "P or P,turns"); }
+        o.slow_percent = parse_number(flag, parts[0], 0, 1000);
+    });
+}
+
 /// --compute-us, or --tokens and --gflops
 void read_compute(const program::Flags& flags, Options& o) {
     flags.use("--compute-us", [&](const std::string& flag, const std::string& given) {
@@ -254,6 +294,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     read_ranks(flags, o, processes);
     read_policies(flags, o);
     read_model(flags, o);
+    read_schedules(flags, o);
     read_compute(flags, o);
     read_links(flags, o);
     program::read_name(flags, "--datatype", element_names, o.element);

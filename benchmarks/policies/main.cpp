@@ -38,7 +38,7 @@ void require_plans(const policies::Options& o) {
             for (const program::PolicyKind policy : o.policies) {
                 bytes += static_cast<double>(plan_model(o, mesh, policy).memory.total().value);
             }
-            const std::size_t here = o.engine == EngineKind::mpi ? 1 : mesh.world();
+            const std::size_t here = o.schedules.size() * (o.engine == EngineKind::mpi ? 1 : mesh.world());
             if (o.predict.empty()) { require_memory(bytes * static_cast<double>(here), "model or mesh"); }
         }
     } catch (const std::length_error& error) {

@@ -34,6 +34,18 @@ inline constexpr std::array<std::string_view, 3> element_names{"double", "float"
 inline constexpr std::array<std::size_t, 3> element_bytes{8, 4, 2};
 inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"};
 
+/// What a policy's steps follow.
+struct ScheduleChoice {
+    enum class Kind : std::uint8_t {
+        none,      ///< nothing: each verb communicates when it is called
+        prefetch,  ///< gathers start `depth` windows ahead
+        keep       ///< groups stay gathered where a rank then takes `limit` bytes at most
+    } kind = Kind::none;
+    std::size_t depth = 0;
+    std::uint64_t limit = 0;  ///< 0: what the step takes without a schedule
+    std::string text = "none";
+};
+
 /// What the command line says of the links; what it does not say is fitted.
 struct LinkOptions {
     std::vector<std::string> fit;               ///< files of `benchmarks/run collectives --json`
@@ -55,6 +67,9 @@ struct Options {
     OptimizerKind optimizer = OptimizerKind::adamw;
     std::size_t microbatches = 1;
     bool prefetch = true;
+    std::vector<ScheduleChoice> schedules{{}};
+    double slow_percent = 0;              ///< by which a rank's busy work takes longer
+    bool slow_in_turns = false;           ///< another rank in each step, else rank 0 in all
     double compute_us = 1000;             ///< of a group's forward
     std::optional<std::uint64_t> tokens;  ///< then from floating-point operations at `gflops`
     double gflops = 0;
@@ -66,6 +81,13 @@ struct Options {
     std::string json;
     std::string plot;
 
+    /// Whether communication is given to a thread of the engine's own, where it has one.
+    bool overlaps() const noexcept {
+        for (const ScheduleChoice& each : schedules) {
+            if (each.kind == ScheduleChoice::Kind::prefetch) { return engine == EngineKind::mpi; }
+        }
+        return false;
+    }
     std::size_t in_flight() const noexcept { return prefetch ? 2 : 1; }
     std::size_t optimizer_states() const noexcept { return optimizer == OptimizerKind::adamw ? 2 : 1; }
     std::size_t element_size() const noexcept { return element_bytes[static_cast<std::size_t>(element)]; }

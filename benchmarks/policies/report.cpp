@@ -31,24 +31,35 @@ std::string compute_text(const Options& o) {
                : program::formatted("%g us forward for each group and microbatch, twice that backward", o.compute_us);
 }
 
+std::string slow_text(const Options& o) {
+    if (o.slow_percent <= 0) { return ""; }
+    return program::formatted(", busy work of %s %g %% longer", o.slow_in_turns ? "a rank in turns" : "rank 0",
+                              o.slow_percent);
+}
+
 std::string model_head(const Options& o) {
     return "# model:   " + o.model + ": " + counted(o.groups.size(), "group") + ", " + std::to_string(o.numel()) +
            " elements, " + std::string(element_names[static_cast<std::size_t>(o.element)]) +
            "\n# step:    " + std::to_string(o.microbatches) +
            (o.microbatches == 1 ? " microbatch" : " microbatches") + ", " +
            std::string(optimizer_names[static_cast<std::size_t>(o.optimizer)]) + ", prefetch " +
-           (o.prefetch ? "on" : "off") + "\n# compute: busy work, " + compute_text(o) + "\n";
+           (o.prefetch ? "on" : "off") + slow_text(o) + "\n# compute: busy work, " + compute_text(o) + "\n";
+}
+
+/// A policy with what its steps follow.
+std::string label_of(const Row& row) {
+    return name_of(row.policy, row.shard_group) + (row.schedule == "none" ? "" : "," + row.schedule);
 }
 
 std::string policy_line(const Row& row) {
     const VerbTraffic all = row.total();
     const auto error = row.prediction_error();
-    return program::formatted(
-               "  %16s %9s %9s %7.0f %9s %9s %9s %7s %9s %9s %7s", name_of(row.policy, row.shard_group).c_str(),
-               mib(static_cast<double>(row.peak_bytes)).c_str(), mib(static_cast<double>(row.planned_bytes)).c_str(),
-               all.calls, mib(all.bytes).c_str(), us(row.step.median).c_str(), us(row.step.p99).c_str(),
-               percent(row.exposed()).c_str(), us(row.compute.median).c_str(), us(row.communication.median).c_str(),
-               program::formatted("%.1e", row.difference).c_str()) +
+    return program::formatted("  %16s %9s %9s %7.0f %9s %9s %9s %7s %9s %9s %7s", label_of(row).c_str(),
+                              mib(static_cast<double>(row.peak_bytes)).c_str(),
+                              mib(static_cast<double>(row.planned_bytes)).c_str(), all.calls, mib(all.bytes).c_str(),
+                              us(row.step.median).c_str(), us(row.step.p99).c_str(), percent(row.exposed()).c_str(),
+                              us(row.compute.median).c_str(), us(row.communication.median).c_str(),
+                              program::formatted("%.1e", row.difference).c_str()) +
            program::formatted(" %9s %7s\n", row.predicted ? us(*row.predicted).c_str() : "-",
                               error ? program::formatted("%+.0f", 100 * *error).c_str() : "-");
 }
@@ -58,9 +69,26 @@ std::string verb_lines(const Row& row) {
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const VerbTraffic& t = row.traffic[i];
         if (t.calls == 0 && t.theory.calls == 0 && t.planned_calls == 0) { continue; }
+        text += program::formatted("#%17s %15s %7.0f %14.0f %14.0f %14.0f\n", label_of(row).c_str(),
+                                   std::string(shardkit::name(step_verbs[i])).c_str(), t.calls, t.bytes,
+                                   t.theory.bytes, t.planned_bytes);
+    }
+    return text;
+}
+
+/// Of schedules, beside the step without; empty where there are none.
+std::string schedule_table(const std::vector<Row>& rows) {
+    if (std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.schedule == "none"; })) { return ""; }
+    std::string text = program::formatted("#\n#%17s %15s %9s %9s %9s %9s %7s\n#%17s %15s %9s %9s %9s %9s %7s\n",
+                                          "policy", "schedule", "peak", "step", "exposed", "simulated", "error", "",
+                                          "", "(MiB)", "(us)", "of comm", "(us)", "(%)");
+    for (const Row& row : rows) {
+        const auto error = row.simulation_error();
         text += program::formatted(
-            "#%17s %15s %7.0f %14.0f %14.0f %14.0f\n", name_of(row.policy, row.shard_group).c_str(),
-            std::string(shardkit::name(step_verbs[i])).c_str(), t.calls, t.bytes, t.theory.bytes, t.planned_bytes);
+            "#%17s %15s %9s %9s %9s %9s %7s\n", name_of(row.policy, row.shard_group).c_str(), row.schedule.c_str(),
+            mib(static_cast<double>(row.peak_bytes)).c_str(), us(row.step.median).c_str(),
+            program::formatted("%.2f", row.exposed_share()).c_str(), row.simulated ? us(*row.simulated).c_str() : "-",
+            error ? program::formatted("%+.0f", 100 * *error).c_str() : "-");
     }
     return text;
 }
@@ -112,7 +140,7 @@ std::string mesh_table(const std::vector<Row>& rows) {
     text += "#\n" + program::formatted("#%17s %15s %7s %14s %14s %14s\n", "policy", "collective", "calls",
                                        "moved (B)", "theory (B)", "planned (B)");
     for (const Row& row : rows) { text += verb_lines(row); }
-    return text;
+    return text + schedule_table(rows);
 }
 
 std::string prediction_table(const Options& o, const std::vector<PredictedRow>& rows) {
@@ -156,14 +184,19 @@ json to_json(const Row& row) {
                                {"planned_bytes", t.planned_bytes}});
     }
     const auto error = row.prediction_error();
+    const auto simulation_error = row.simulation_error();
     return {{"mesh", to_json(row.mesh)},
             {"ranks", row.mesh.world()},
             {"policy", program::policy_names[static_cast<std::size_t>(row.policy)]},
             {"shard_group", row.shard_group},
+            {"schedule", row.schedule},
             {"step_us", to_json(row.step)},
             {"compute_us", to_json(row.compute)},
             {"communication_us", to_json(row.communication)},
             {"exposed", row.exposed()},
+            {"exposed_share", row.exposed_share()},
+            {"simulated_step_us", row.simulated ? json(*row.simulated * 1e6) : json(nullptr)},
+            {"simulation_error", simulation_error ? json(*simulation_error) : json(nullptr)},
             {"calls", row.total().calls},
             {"bytes", row.total().bytes},
             {"collectives", std::move(collectives)},
@@ -244,6 +277,9 @@ std::string json_report(const Options& o, const Machine& machine, const std::str
                 {"optimizer", optimizer_names[static_cast<std::size_t>(o.optimizer)]},
                 {"microbatches", o.microbatches},
                 {"prefetch", o.prefetch},
+                {"overlap", o.overlaps()},
+                {"slow_percent", o.slow_percent},
+                {"slow_in_turns", o.slow_in_turns},
                 {"busy_work_us", o.busy_seconds() * 1e6},
                 {"links", links != nullptr ? to_json(*links) : json(nullptr)},
                 {"wrong", std::move(wrong)},

@@ -26,7 +26,7 @@ void add(TheoryOfVerb& sum, double calls, double bytes, double ranks) {
 }  // namespace
 
 Theory theory(const Options& o, const program::MeshExtents& mesh, program::PolicyKind policy,
-              const shardkit::EngineTraits& engine) {
+              const shardkit::EngineTraits& engine, const std::vector<std::size_t>& times) {
     Theory made{};
     auto& [gathers, scatters, reductions] = made;
     // Also no_shard's buffers are padded for as many shards, whose norms it sums one by one.
@@ -37,7 +37,9 @@ Theory theory(const Options& o, const program::MeshExtents& mesh, program::Polic
     const auto element = static_cast<double>(o.element_size());
     const double sum = element < 4 ? 4 : element;
     const std::size_t unit = shards * 128 / o.element_size();
-    for (const GroupSize& group : o.groups) {
+    for (std::size_t g = 0; g < o.groups.size(); ++g) {
+        const GroupSize& group = o.groups[g];
+        const auto gathered = [&](double usual) { return times.empty() ? usual : static_cast<double>(times[g]); };
         const std::size_t units = (group.numel + unit - 1) / unit;
         const auto padded = static_cast<double>(units * unit);
         const double bytes = padded * element;
@@ -47,16 +49,16 @@ Theory theory(const Options& o, const program::MeshExtents& mesh, program::Polic
                 continue;
             case program::PolicyKind::shard_optimizer:
                 add(scatters, 1, bytes, n);
-                add(gathers, 1, bytes, n);
+                add(gathers, gathered(1), bytes, n);
                 break;
             case program::PolicyKind::shard_grad_op:
                 add(scatters, m, bytes, n);
-                add(gathers, 1, bytes, n);
+                add(gathers, gathered(1), bytes, n);
                 break;
             case program::PolicyKind::full_shard:
             case program::PolicyKind::hybrid_shard:
                 add(scatters, m, bytes, n);
-                add(gathers, 2 * m, bytes, n);
+                add(gathers, gathered(2 * m), bytes, n);
                 break;
         }
         all_reduce(reductions, padded * sum / n, padded * sum / n, data_ranks / n, engine);
@@ -79,8 +81,8 @@ VerbTraffic Row::total() const noexcept {
 }
 
 std::vector<std::string> Row::wrong() const {
-    const std::string where =
-        std::string(program::policy_names[static_cast<std::size_t>(policy)]) + " on " + mesh.describe() + ": ";
+    const std::string where = std::string(program::policy_names[static_cast<std::size_t>(policy)]) + " on " +
+                              mesh.describe() + (schedule == "none" ? "" : ", " + schedule) + ": ";
     std::vector<std::string> found;
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const VerbTraffic& t = traffic[i];

@@ -47,10 +47,11 @@ using Theory = std::array<TheoryOfVerb, step_verbs.size()>;
 /// bytes R, times (n - 1) / n: NoShard 2 R; ShardOptimizer R + G; ShardGradOp M R + G; FullShard M (R + 2 G); hybrid
 /// as FullShard with n = N; where a shard has replicas (over cp, or across hybrid groups) 2 R / n (r - 1) / r more;
 /// and the norm's 16 n bytes over the world. G and R are those of flat buffers whose shards are padded to 128 bytes.
-/// `engine`: whether small all-reduces are gathered by everybody.
+/// `engine`: whether small all-reduces are gathered by everybody; `times`: that each group is gathered in a step,
+/// where a schedule says.
 /// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007
 Theory theory(const Options& options, const program::MeshExtents& mesh, program::PolicyKind policy,
-              const shardkit::EngineTraits& engine);
+              const shardkit::EngineTraits& engine, const std::vector<std::size_t>& times = {});
 
 /// Collectives of one verb in one step: as the engine counted them, by the closed form, and as planned. Bytes are
 /// those moved by a rank, the mean over ranks.
@@ -66,6 +67,7 @@ struct VerbTraffic {
 struct Row {
     program::MeshExtents mesh;
     program::PolicyKind policy{};
+    std::string schedule = "none";
     std::size_t shard_group = 1;  ///< data-parallel ranks that share one copy
     Spread step;
     Spread compute;
@@ -76,8 +78,19 @@ struct Row {
     double difference = 0;            ///< largest from one rank, over the larger of 1 and the element
     double bound = 0;                 ///< of that difference
     std::optional<double> predicted;  ///< seconds of the communication; none without links
+    std::optional<double> simulated;  ///< seconds of the step; likewise
 
     double exposed() const noexcept { return (step.median - compute.median) / step.median; }
+    /// Of the communication's time, as schedules count it; 0 where nothing is communicated.
+    double exposed_share() const noexcept {
+        const bool communicates = total().bytes > 0 && communication.median > 0;
+        return communicates ? (step.median - compute.median) / communication.median : 0;
+    }
+    /// (simulated - measured) / measured
+    std::optional<double> simulation_error() const noexcept {
+        if (!simulated) { return std::nullopt; }
+        return *simulated / step.median - 1;
+    }
     /// (predicted - measured) / measured; none where nothing is communicated
     std::optional<double> prediction_error() const noexcept {
         if (!predicted || communication.median <= 0) { return std::nullopt; }

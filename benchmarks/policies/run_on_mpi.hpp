@@ -12,10 +12,12 @@ namespace benchmarks::policies {
 template <class T>
 void run_on_mpi(const Job& job, const RowSink& sink) {
     const Reference<T> reference = train_alone<T>(job);
-    shardkit::mpi::run(shardkit::DeviceMesh(job.mesh.dp, job.mesh.tp, job.mesh.cp),
-                       [&]<class Engine>(shardkit::Context<Engine>& context) {
-                           run_rank<Engine, T>(context, job, reference, sink);
-                       });
+    shardkit::mpi::Options mpi;
+    mpi.overlap = job.options.overlaps();
+    shardkit::mpi::run(
+        shardkit::DeviceMesh(job.mesh.dp, job.mesh.tp, job.mesh.cp),
+        [&]<class Engine>(shardkit::Context<Engine>& context) { run_rank<Engine, T>(context, job, reference, sink); },
+        {}, mpi);
 }
 
 }  // namespace benchmarks::policies

@@ -48,7 +48,8 @@ void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<E
     reduce_over_world(context, shardkit::ReduceOp::sum, std::span<std::uint64_t>(counted));
     const auto ranks = static_cast<double>(context.world_size());
     const shardkit::Plan plan = trainer.plan();
-    const Theory expected = theory(job.options, job.mesh, row.policy, shardkit::detail::engine_traits<Engine>());
+    const Theory expected = theory(job.options, job.mesh, row.policy, shardkit::detail::engine_traits<Engine>(),
+                                   trainer.follows() ? trainer.gathers() : std::vector<std::size_t>());
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const auto planned = plan.traffic.total(step_verbs[i]);
         row.traffic[i] = {static_cast<double>(counted[2 * i]) / ranks,
@@ -103,22 +104,29 @@ void run_rank(shardkit::Context<Engine>& context, const Job& job, const Referenc
     std::vector<std::unique_ptr<Trainer<Engine, T>>> trainers;
     std::vector<Row> rows;
     for (const program::PolicyKind policy : job.options.policies) {
-        trainers.push_back(std::make_unique<Trainer<Engine, T>>(context, job.options, job.busy,
-                                                                job.options.policy_on(job.mesh, policy)));
-        Trainer<Engine, T>& trainer = *trainers.back();
-        Row row;
-        row.mesh = job.mesh;
-        row.policy = policy;
-        row.difference = trainer.largest_difference(reference);
-        row.bound = difference_bound<T>();
-        reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(&row.difference, 1));
-        for (std::size_t i = 0; i < job.options.warmup; ++i) { trainer.step(); }
-        count_traffic(context, job, trainer, row);
-        row.peak_bytes = trainer.peak_bytes();
-        reduce_over_world(context, shardkit::ReduceOp::max, std::span<std::uint64_t>(&row.peak_bytes, 1));
-        rows.push_back(row);
+        for (const ScheduleChoice& schedule : job.options.schedules) {
+            trainers.push_back(std::make_unique<Trainer<Engine, T>>(
+                context, job.options, job.busy, job.options.policy_on(job.mesh, policy), schedule));
+            Trainer<Engine, T>& trainer = *trainers.back();
+            Row row;
+            row.mesh = job.mesh;
+            row.policy = policy;
+            row.schedule = schedule.text;
+            row.difference = trainer.largest_difference(reference);
+            row.bound = difference_bound<T>();
+            reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(&row.difference, 1));
+            trainer.follow();
+            for (std::size_t i = 0; i < job.options.warmup; ++i) { trainer.step(); }
+            count_traffic(context, job, trainer, row);
+            row.peak_bytes = trainer.peak_bytes();
+            reduce_over_world(context, shardkit::ReduceOp::max, std::span<std::uint64_t>(&row.peak_bytes, 1));
+            rows.push_back(row);
+        }
     }
     time_steps(context, job.options, trainers, rows);
+    for (std::size_t i = 0; i < rows.size() && job.links != nullptr; ++i) {
+        rows[i].simulated = trainers[i]->simulated(rows[i].compute.median, *job.links);
+    }
     if (context.rank() != 0) { return; }
     for (const Row& row : rows) { sink(row); }
 }

@@ -17,6 +17,11 @@
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/schedule/dry_step.hpp>
+#include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/passes.hpp>
+#include <shardkit/schedule/scheduled_plan.hpp>
+#include <shardkit/schedule/simulate.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/reduce.hpp>
@@ -46,8 +51,9 @@ class Trainer {
 
   public:
     Trainer(shardkit::Context<Engine>& context, const Options& options, const BusyWork& busy,
-            const shardkit::DynamicPolicy& policy)
+            const shardkit::DynamicPolicy& policy, const ScheduleChoice& choice = {})
         : options_(&options),
+          prefetches_(options.prefetch && choice.kind == ScheduleChoice::Kind::none),
           account_(std::make_shared<ByteAccount>()),
           context_(context.grid(), context.world(), {.in_flight = options.in_flight()},
                    {context.compute_stream(), context.communication_stream()}) {
@@ -66,6 +72,45 @@ class Trainer {
                 shardkit::groups(groups_),
                 shardkit::SgdOptions{.learning_rate = 0.5, .rule = shardkit::Momentum::classical, .momentum = 0.5});
         }
+        if (choice.kind != ScheduleChoice::Kind::none) { schedule_ = made(choice); }
+        follow();
+    }
+
+    /// From here on steps follow the schedule, if there is one, and the bytes that are held count anew: what windows
+    /// outside of steps took is given back.
+    void follow() {
+        if (!schedule_) { return; }
+        const AccountScope counts(account_);
+        following_.reset();
+        following_.emplace(shardkit::follow(shardkit::groups(groups_), *schedule_));
+        account_->peak = account_->current;
+    }
+    bool follows() const noexcept { return schedule_.has_value(); }
+    /// Times that each group is gathered in a step that follows the schedule.
+    std::vector<std::size_t> gathers() const {
+        std::vector<std::size_t> times(groups_.size());
+        for (const shardkit::Op& op : schedule_->ops()) {
+            times[op.group] += op.act == shardkit::Act::gather ? 1 : 0;
+        }
+        return times;
+    }
+    /// Seconds of a step of the schedule, or of the one without, whose computation takes `compute`, busy work and,
+    /// by elements, updates.
+    double simulated(double compute, const shardkit::TimeModel::Links& links) {
+        const auto groups = shardkit::describe_groups(shardkit::groups(groups_));
+        const double updates = std::max(0.0, compute - options_->busy_seconds());
+        std::vector<shardkit::GroupSeconds> seconds;
+        for (std::size_t g = 0; g < groups.size(); ++g) {
+            const double forward = options_->forward_seconds(g);
+            seconds.push_back(
+                {forward, 2 * forward,
+                 updates * static_cast<double>(options_->groups[g].numel) / static_cast<double>(options_->numel())});
+        }
+        using shardkit::CommunicationLanes;
+        const auto lanes = options_->overlaps() ? CommunicationLanes::one : CommunicationLanes::in_compute;
+        const shardkit::Schedule step = schedule_ ? *schedule_ : prefetched(dry_step(groups), groups);
+        const shardkit::StepCosts costs{seconds, {links, links, 0}, shardkit::detail::engine_traits<Engine>()};
+        return shardkit::simulate(shardkit::on_lanes(step, lanes), groups, context_.grid(), costs).seconds;
     }
 
     /// Trains from the beginning with known gradients. The largest difference of any element that a window shows, or
@@ -92,9 +137,14 @@ class Trainer {
 
     /// One step with busy work.
     void step() {
-        const auto forward = [&](std::size_t g, std::span<const T>) { BusyWork::run(links_[g]); };
+        const std::size_t slow_rank = options_->slow_in_turns ? steps_++ % context_.world_size() : 0;
+        const double longer = context_.rank() == slow_rank ? 1 + options_->slow_percent / 100 : 1;
+        const auto links = [&](std::size_t g) {
+            return static_cast<std::uint64_t>(longer * static_cast<double>(links_[g]));
+        };
+        const auto forward = [&](std::size_t g, std::span<const T>) { BusyWork::run(links(g)); };
         const auto backward = [&](std::size_t g, std::size_t, std::span<const T>, std::span<T> gradient) {
-            BusyWork::run(2 * links_[g]);
+            BusyWork::run(2 * links(g));
             std::fill(gradient.begin(), gradient.end(), static_cast<T>(0.25F));
         };
         run_step(forward, backward);
@@ -117,12 +167,44 @@ class Trainer {
 
     std::size_t peak_bytes() const { return account_->peak; }
     shardkit::Plan plan() {
+        if (schedule_) {
+            return shardkit::plan(*schedule_, shardkit::describe_groups(shardkit::groups(groups_)), context_.grid(),
+                                  {.optimizer_states = options_->optimizer_states(),
+                                   .engine = shardkit::detail::engine_traits<Engine>()});
+        }
         return shardkit::plan(shardkit::groups(groups_), {.microbatches = options_->microbatches,
                                                           .in_flight = options_->in_flight(),
                                                           .optimizer_states = options_->optimizer_states()});
     }
 
   private:
+    using Groups = std::span<const shardkit::GroupDescription>;
+
+    /// The step as run_step makes it.
+    shardkit::Schedule dry_step(Groups groups) const {
+        shardkit::DryStep step(groups);
+        for (std::size_t m = 0; m < options_->microbatches; ++m) {
+            const auto last =
+                m + 1 == options_->microbatches ? shardkit::Microbatch::last : shardkit::Microbatch::more;
+            for (std::size_t g = 0; g < groups.size(); ++g) { step.unshard(g).reshard(g); }
+            for (std::size_t g = groups.size(); g-- > 0;) { step.unshard(g).gradients(g).add(g, last).reshard(g); }
+        }
+        return step.reduce().global_norm().step().schedule();
+    }
+    /// As --prefetch does by hand.
+    shardkit::Schedule prefetched(const shardkit::Schedule& step, Groups groups) const {
+        return prefetches_ ? shardkit::prefetch(step, groups, 1) : step;
+    }
+    shardkit::Schedule made(const ScheduleChoice& choice) {
+        const auto groups = shardkit::describe_groups(shardkit::groups(groups_));
+        const shardkit::Schedule step = dry_step(groups);
+        if (choice.kind == ScheduleChoice::Kind::prefetch) { return shardkit::prefetch(step, groups, choice.depth); }
+        const std::size_t states = options_->optimizer_states();
+        const shardkit::ByteCount limit =
+            choice.limit > 0 ? shardkit::ByteCount(choice.limit) : plan().memory.total();
+        return shardkit::keep_gathered(step, groups, limit, states);
+    }
+
     shardkit::Journal& journal() const { return context_.world().label().journal; }
 
     static double difference(T value, T expected) noexcept {
@@ -133,7 +215,7 @@ class Trainer {
     }
 
     /// forward(group, parameters), then backward(group, microbatch, parameters, gradient) in reverse, for every
-    /// microbatch; with --prefetch the next window begins before the work in this one.
+    /// microbatch; with --prefetch and no schedule the next window begins before the work in this one.
     template <class Forward, class Backward>
     void run_step(Forward forward, Backward backward) {
         using Pending = shardkit::PendingWindow<typename Group::State>;
@@ -150,7 +232,7 @@ class Trainer {
                     Group& group = groups_[group_at(i)];
                     auto window = next ? std::move(*next).wait() : group.unshard();
                     next.reset();
-                    if (options_->prefetch && i + 1 < n) { next.emplace(groups_[group_at(i + 1)].begin_unshard()); }
+                    if (prefetches_ && i + 1 < n) { next.emplace(groups_[group_at(i + 1)].begin_unshard()); }
                     const auto values = window[Elements<T>{}];
                     work(group, group_at(i), std::span<const T>(values.data(), values.size()));
                     group.reshard(std::move(window));
@@ -211,6 +293,7 @@ class Trainer {
     }
 
     const Options* options_;
+    bool prefetches_;  // by hand
     CallLog<typename Engine::Communicator, T> log_;
     std::shared_ptr<ByteAccount> account_;
     shardkit::Context<Counting> context_;
@@ -218,6 +301,9 @@ class Trainer {
     std::vector<std::uint64_t> links_;
     std::optional<shardkit::AdamW<Model>> adamw_;
     std::optional<shardkit::SGD<Model>> sgd_;
+    std::optional<shardkit::Schedule> schedule_;
+    std::optional<shardkit::Following<Counting>> following_;
+    std::size_t steps_ = 0;
 };
 
 }  // namespace benchmarks::policies

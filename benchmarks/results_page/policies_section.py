@@ -8,6 +8,8 @@ QUESTION = "Which policy takes which memory and time?"
 HEADS = ("mesh", "policy", ">peak (MiB)", ">planned (MiB)", ">calls", ">moved (B)", ">theory (B)", ">planned (B)",
          ">step (us)", ">p99 (us)", ">exposed (%)", ">compute (us)", ">communication (us)", ">predicted (us)", ">error (%)",
          ">differs")
+SCHEDULE_HEADS = ("mesh", "policy", "schedule", ">peak (MiB)", ">step (us)", ">of the step without", ">exposed, of communication",
+                  ">hidden of what was exposed", ">simulated (us)", ">error (%)")
 PREDICTED_HEADS = ("mesh", ">nodes", "policy", ">memory (MiB)", ">calls", ">moved (MiB)", ">communication (us)",
                    ">compute (us)", ">step, full overlap (us)", ">step, no overlap (us)", ">exposed (%)")
 
@@ -16,6 +18,40 @@ def evidence(result):
     for row in result["rows"]:
         yield Evidence("peak_bytes", abs(row["peak_bytes"] / row["planned_peak_bytes"] - 1),
                        f"{row['mesh']} {policy_label(row)}")
+    for row, plain in scheduled(result):
+        what = f"{row['mesh']} {policy_label(row)}, {row['schedule']}, engine {result['engine']}"
+        if row["simulation_error"] is not None:
+            yield Evidence("simulated_step", abs(row["simulation_error"]), what)
+        spare = result["machine"]["processors"] > row["ranks"] and result["overlap"]
+        if spare and row["communication_us"]["median"] < row["compute_us"]["median"] and row["schedule"] != "none":
+            yield Evidence("exposed_communication", row["exposed_share"], what)
+        if result["engine"] == "threads" and result["slow_percent"] > 0 and row is not plain and hidden(row, plain) is not None:
+            yield Evidence("skew_hidden", hidden(row, plain), what)
+
+
+def scheduled(result):
+    """Rows of a result with schedules, each with that of the step without one."""
+    plain = {(row["mesh"], policy_label(row)): row for row in result["rows"] if row.get("schedule", "none") == "none"}
+    if len(plain) < len(result["rows"]):
+        yield from ((row, plain.get((row["mesh"], policy_label(row)))) for row in result["rows"])
+
+
+def waited(row):
+    """Microseconds of a step for which ranks wait for communication and for each other."""
+    return row["step_us"]["median"] - row["compute_us"]["median"]
+
+
+def hidden(row, plain):
+    """Of the waiting of the step without a schedule."""
+    return None if plain is None or waited(plain) <= 0 else 1 - waited(row) / waited(plain)
+
+
+def schedule_row(row, plain):
+    error, less = row["simulation_error"], hidden(row, plain)
+    return (row["mesh"], policy_label(row), row["schedule"], mebibytes(row["peak_bytes"]), figure(row["step_us"]["median"]),
+            "-" if plain is None else f"{row['step_us']['median'] / plain['step_us']['median']:.2f}",
+            f"{row['exposed_share']:.2f}", "-" if less is None else f"{less:.2f}", figure(row["simulated_step_us"]),
+            "-" if error is None else f"{100 * error:+.0f}")
 
 
 def measured_row(row):
@@ -63,7 +99,9 @@ def result_lines(result):
             yield "Where predictions are far off, and why: [method](benchmarks_policies.md#method-of-the-policies)."
     yield ""
     if rows:
-        yield from table(HEADS, [measured_row(row) for row in rows])
+        yield from table(HEADS, [measured_row(row) for row in rows if row.get("schedule", "none") == "none"])
+        if with_schedules := [schedule_row(*pair) for pair in scheduled(result)]:
+            yield from ("", "With schedules, in turns:", "", *table(SCHEDULE_HEADS, with_schedules))
     if result["predicted"] is not None:
         yield from ("Predicted, not measured:", "", *(f"- {cell(text)}" for text in result["predicted"]["assumptions"]), "",
                     *table(PREDICTED_HEADS, [predicted_row(row) for row in result["predicted"]["rows"]]))
@@ -75,11 +113,12 @@ def beside(results):
     for result in results:
         if result["rows"]:
             alike = tuple(str(result.get(member)) for member in ("model", "optimizer", "microbatches", "prefetch", "busy_work_us",
-                                                                 "pinned"))
+                                                                 "pinned", "slow_percent", "slow_in_turns"))
             machine = tuple(result["machine"][member] for member in ("processor", "processors"))
             found.setdefault((alike, machine), {}).setdefault(result["engine"], result)
     for engines in found.values():
-        rows = {name: {(row["mesh"], policy_label(row)): row for row in result["rows"]} for name, result in engines.items()}
+        rows = {name: {(row["mesh"], policy_label(row)): row for row in result["rows"] if row.get("schedule", "none") == "none"}
+                for name, result in engines.items()}
         first, *others = rows
         if not others:
             continue

@@ -45,6 +45,17 @@ def check_row(row, report):
     expect(row["ranks"] == dp * tp * cp, f"{what}: ranks")
     calls = expected_calls(row["policy"], len(report["model"]["groups"]), dp, cp, row["shard_group"],
                            report["microbatches"])
+    if row["schedule"].startswith("keep"):
+        kept = row["collectives"][0]["calls"]
+        expect(len(report["model"]["groups"]) * (row["shard_group"] > 1) <= kept <= calls[0], f"{what}: gathers are left out")
+        calls[0] = kept
+    share = (step - compute) / communication if row["bytes"] > 0 else 0
+    expect(abs(row["exposed_share"] - share) <= 1e-2 * max(1, abs(share)), f"{what}: exposed share")
+    simulated = row["simulated_step_us"]
+    expect((simulated is None) == (report["links"] is None), f"{what}: simulated with links")
+    if simulated is not None:
+        expect(simulated > 0 and abs(row["simulation_error"] - (simulated / step - 1)) <= 1e-2 * max(1, simulated / step),
+               f"{what}: error of the simulation")
     if tp > 1 and dp * cp == 1:
         calls[2] += 1  # the norm's
     expect([c["verb"] for c in row["collectives"]] == VERBS and [c["calls"] for c in row["collectives"]] == calls,
@@ -72,7 +83,7 @@ def measured(folder, flags, launcher=()):
     for row in report["rows"]:
         check_row(row, report)
     printed = printed_rows(done)
-    expect([line[0].split("<")[0] for line in printed] == [row["policy"] for row in report["rows"]] and
+    expect([re.split("[<,]", line[0])[0] for line in printed] == [row["policy"] for row in report["rows"]] and
            [line[3] for line in printed] == [f"{row['calls']:.0f}" for row in report["rows"]],
            "lines and rows agree", done)
     expect(report["predicted"] is None and "PREDICTED" not in done.stdout, "nothing predicted but communication", done)
@@ -109,6 +120,28 @@ def check_runs(folder):
     report, done = measured(folder, [*LINKS, "--shapes", ",".join(["65536"] * 8), "--ranks", "4"])
     peak = {r["policy"]: r["peak_bytes"] for r in report["rows"]}
     expect(peak["no_shard"] > peak["shard_optimizer"] > peak["shard_grad_op"] > peak["full_shard"], "memory", done)
+
+
+def check_schedules(folder):
+    """Steps with and without schedules, in turns: rows of each, the same values, less communication or the same."""
+    flags = [*LINKS, "--shapes", ",".join(["65536"] * 4), "--schedule", "none,prefetch:1,keep,keep:1G", "--microbatches", "2",
+             "--policy", "shard_grad_op,full_shard", "--slow", "10,turns"]
+    report, done = measured(folder, flags)
+    expect([(r["policy"], r["schedule"]) for r in report["rows"]] == [
+        (policy, schedule) for policy in ("shard_grad_op", "full_shard") for schedule in ("none", "prefetch:1", "keep", "keep:1G")],
+        "a row for each policy and schedule", done)
+    expect(report["slow_percent"] == 10 and report["slow_in_turns"] and not report["overlap"] and
+           "busy work of a rank in turns 10 % longer" in done.stdout, "who is slow", done)
+    gathers = {r["schedule"]: r["collectives"][0]["calls"] for r in report["rows"] if r["policy"] == "full_shard"}
+    expect(gathers["none"] == gathers["prefetch:1"] == 16 and gathers["keep"] < 16 and gathers["keep:1G"] == 4,
+           f"what stays gathered is not gathered again: {gathers}")
+    peaks = {r["schedule"]: r["peak_bytes"] for r in report["rows"] if r["policy"] == "full_shard"}
+    expect(peaks["keep"] <= peaks["none"] < peaks["keep:1G"], f"within the limit: {peaks}")
+    expect(all(r["difference"] == report["rows"][0]["difference"] for r in report["rows"][:4]), "a schedule changes no value")
+    if LAUNCHER:
+        report, _ = measured(folder, [*SMALL, *LINKS, "--engine", "mpi", "--schedule", "none,prefetch:1", "--policy",
+                                      "full_shard"], [*LAUNCHER, "-n", "2"])
+        expect(report["overlap"], "a thread communicates")
 
 
 def write_collectives(path, ranks, links, sizes=(1024, 65536, 1 << 24), engine="threads", processors=4):
@@ -220,11 +253,11 @@ def check_plots(folder):
 
 
 def check_documentation(folder):
-    report, done = measured(folder, [*SMALL, *LINKS])
+    report, done = measured(folder, [*SMALL, *LINKS, "--schedule", "none,prefetch:1"])
     predicted, done_2 = report_of(folder, ["--predict", "8x1x1", *LINKS])
     printed = (done.stdout + done_2.stdout).splitlines()
     heads = [line for line in printed if line.startswith("# ") and " policy " in line]
-    expect(len(heads) == 3, "three tables")
+    expect(len(heads) == 4, "four tables")
     check_page([report, predicted], heads)
     check_predicted_table()
 
@@ -254,6 +287,9 @@ REFUSED = [
     (["--compute-us", "1", "--tokens", "1", "--gflops", "1"], "--compute-us and --tokens: expected one of the two"),
     (["--tokens", "1"], "--tokens and --gflops: expected both or none of the two"),
     (["--rounds", "0"], "--rounds '0': expected a whole number from 1"),
+    (["--schedule", "prefetch"], "--schedule 'prefetch': expected a list with commas of none, prefetch:N, keep and keep:BYTES"),
+    (["--schedule", "none,none"], "--schedule 'none,none': expected each schedule once"),
+    (["--slow", "10,often"], "--slow '10,often': expected P or P,turns"),
     (["--prefetch", "deep"], "--prefetch 'deep': expected off or on"),
     (["--ranks", "0"], "--ranks '0': expected a whole number from 1 to 4096"),
     (["--ranks", "2", "--mesh", "2x1x1"], "--ranks and --mesh: expected one of the two"),
@@ -284,5 +320,5 @@ def check_mpi(folder):
         expect(report["mpi"] and len(report["rows"]) == 10, "mpi")
 
 
-check([check_runs, check_predictions, check_documentation, check_plots, check_mpi], ["--hybrid-group", "--predict"],
+check([check_runs, check_schedules, check_predictions, check_documentation, check_plots, check_mpi], ["--hybrid-group", "--predict"],
       REFUSED)

@@ -217,6 +217,7 @@ def check_targets(tree, found):
         along = f"along {missed['axis']} of {missed['mesh']}, 2 groups at once"
         expect((along in tree.page()) == (what == "two groups"), "and names an axis that has several groups")
     check_engines_beside(tree, found["policies"])
+    check_schedules(tree, found["policies"])
     policies = copy.deepcopy(found["policies"])
     policies["rows"][1]["peak_bytes"] = policies["rows"][1]["planned_peak_bytes"] * 0.97
     tree.put(p=policies)
@@ -259,6 +260,32 @@ def check_targets(tree, found):
     tree.put(p=changed(compared(), quick=True))
     check_written(tree, "a quick comparison")
     expect(tree.target("all_reduce_openmpi")[1] == "not measured", "is no evidence")
+
+
+def check_schedules(tree, policies):
+    """A step that follows a schedule stands beside the one without, and is evidence for three targets."""
+    plain = policies["rows"][0] | {"step_us": {"median": 1000, "min": 1, "p99": 1}, "compute_us": {"median": 800, "min": 1, "p99": 1},
+                                   "communication_us": {"median": 100, "min": 1, "p99": 1}, "exposed_share": 2,
+                                   "simulated_step_us": 1050, "simulation_error": 0.05}
+    keep = plain | {"schedule": "keep", "step_us": {"median": 900, "min": 1, "p99": 1}, "exposed_share": 1,
+                    "simulated_step_us": 810, "simulation_error": -0.1}
+    both = changed(policies, rows=[plain, keep], slow_percent=10)
+    tree.put(p=both)
+    check_written(tree, "steps with schedules")
+    expect("With schedules, in turns:" in tree.page() and "| keep | " in tree.page() and "| 900.0 | 0.90 | 1.00 | 0.50 | 810.0 | -10 |"
+           in tree.page(), "the page has a row for each", tree.page())
+    expect(tree.target("simulated_step")[:2] == ["0.100", "met"] and tree.target("skew_hidden")[:2] == ["0.500", "met"]
+           and tree.target("exposed_communication")[1] == "not measured", "are evidence", tree.page())
+    tree.put(p=changed(both, rows=[plain, keep | {"simulation_error": 0.2}]))
+    check_refused(tree, "a simulation that is 20 % off", "p.json", "simulated_step", "0.200", "expected <= 0.15")
+    tree.put(p=changed(both, rows=[plain, keep | {"step_us": {"median": 901, "min": 1, "p99": 1}}]))
+    check_refused(tree, "less than half is hidden", "p.json", "skew_hidden", "expected >= 0.5")
+    spare = changed(both, engine="mpi", overlap=True, machine={**MACHINE, "processors": 4})
+    tree.put(p=spare)
+    check_refused(tree, "all is exposed with processors to spare", "p.json", "exposed_communication", "1.000", "expected <= 0.05")
+    tree.put(p=changed(spare, machine=MACHINE))
+    check_written(tree, "without a processor to spare")
+    expect(tree.target("exposed_communication")[1] == "not measured", "nothing is expected of it", tree.page())
 
 
 def check_engines_beside(tree, threads):
