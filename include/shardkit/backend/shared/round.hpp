@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -49,6 +50,8 @@ struct Member {
 ///
 /// `Seat` is the rank's place among them, and says how an engine waits:
 ///     Member, rank(), size(), members(), word()     the group's memory
+///     taken()                                       the group's counter of taken pieces; null where every rank does
+///                                                   its own part of the work. Alike on all ranks
 ///     wait(call, sequence, target)                  until the word reaches it. @throws when that cannot happen
 ///     refuse(call, sequence)                        throws: the word is poisoned
 ///     wait_for_exit(call, target)                   until all have left
@@ -68,10 +71,12 @@ class Round {
           members_(seat.members()),
           own_(seat.members()[seat.rank()]),
           sequence_(own_.sequence),
-          carried_(input_bytes <= Seat::Member::carried_bytes) {
+          carried_(input_bytes <= Seat::Member::carried_bytes),
+          taken_(carried_ ? nullptr : seat.taken()) {
         auto& published = own_.published[parity()];
         published.call = {call.signature, input, output, call.where, call.subject};
         if (carried_ && input_bytes > 0) { std::memcpy(published.carried, input, input_bytes); }
+        if (taken_ != nullptr && seat.rank() == 0) { taken_->store(0, std::memory_order_relaxed); }
         auto& word = seat.word();
         const std::uint32_t complete = next_phase();
         if (!word.enter(complete)) { seat.refuse(call, sequence_); }
@@ -113,6 +118,12 @@ class Round {
 
     /// Whether the inputs travel with the calls; once agreed, the same on all ranks.
     bool carried() const noexcept { return carried_; }
+
+    /// Whether the ranks that have a processor take the work in pieces, instead of each its own part, for which all
+    /// would wait until it has had its turn. Alike on all ranks.
+    bool takes_pieces() const noexcept { return taken_ != nullptr; }
+    /// The number of a piece that no rank has taken before. @pre agreed() and takes_pieces()
+    std::size_t take() const noexcept { return taken_->fetch_add(1, std::memory_order_relaxed); }
 
     /// Returns when all have come so far: what they wrote before is there for all.
     void meet() {
@@ -156,6 +167,7 @@ class Round {
     typename Seat::Member& own_;
     std::uint64_t sequence_;
     bool carried_;
+    std::atomic<std::uint32_t>* taken_;
     std::size_t other_ = 1;  // the lowest rank whose call differs from rank 0's
 };
 

@@ -10,7 +10,8 @@
 #include <shardkit/comm/reduce_op.hpp>
 
 // What a rank does between the entry and the exit of a collective whose peers' memory it reads and writes, for every
-// engine whose ranks see each other's memory. Nothing here throws or waits. `Round`: shared/round.hpp.
+// engine whose ranks see each other's memory. Nothing here throws or waits. `Round`: shared/round.hpp. What a rank is
+// said to do is its part: past the caches, ranks that take turns on the processors do each other's, in pieces.
 
 namespace shardkit::shared::detail {
 
@@ -20,6 +21,26 @@ void for_each_rank_from_next(const Round& round, Visit visit) noexcept {
     const std::size_t ranks = round.size();
     for (std::size_t q = round.rank() + 1; q < ranks; ++q) { visit(q); }
     for (std::size_t q = 0; q <= round.rank(); ++q) { visit(q); }
+}
+
+/// Some elements of the part that one rank has in a collective.
+struct Piece {
+    std::size_t rank;
+    std::size_t begin;
+    std::size_t count;
+};
+
+/// Calls work(piece) of what no other rank has taken, until all is done or under way: of `count` elements of each of
+/// the first `parts` ranks, in order. @pre round.takes_pieces()
+template <class T, class Round, class Work>
+void take_pieces(const Round& round, std::size_t parts, std::size_t count, Work work) noexcept {
+    // Some tens of microseconds of work: no more is left to whoever must give its processor away.
+    constexpr std::size_t piece = std::max<std::size_t>(1, (std::size_t{256} << 10U) / sizeof(T));
+    const std::size_t pieces = count / piece + (count % piece != 0 ? 1 : 0);
+    for (std::size_t i = round.take(); i < parts * pieces; i = round.take()) {
+        const std::size_t begin = i % pieces * piece;
+        work(Piece{i / pieces, begin, std::min(piece, count - begin)});
+    }
 }
 
 /// Of `values`, which are read once, every piece goes to all of the places before the next is read: place(q) is rank
@@ -54,15 +75,23 @@ bool gains_by_writing(const Round& round, std::size_t k) noexcept {
 /// Each rank reads its peers' shards, which leaves them in its own caches; or, where they would not stay there,
 /// writes its shard to all ranks.
 template <class T, class Round>
-void all_gather(const Round& round, const T* shard, std::span<T> full) noexcept {
+void all_gather(const Round& round, const T* /*shard*/, std::span<T> full) noexcept {
     const std::size_t k = full.size() / round.size();
     const host::detail::Store store =
         host::detail::store_for(round.size() * full.size_bytes());  // alike on all ranks
     if (store == host::detail::Store::streaming && gains_by_writing<T>(round, k)) {
-        write_to_all(round, shard, k, store, [&](std::size_t q) {
-            T* const to = round.template output<T>(q) + round.rank() * k;
-            return to == shard ? nullptr : to;
-        });
+        const auto write = [&](const Piece& piece) {
+            const T* const shard = round.template input<T>(piece.rank);
+            write_to_all(round, shard + piece.begin, piece.count, store, [&](std::size_t q) {
+                T* const to = round.template output<T>(q) + piece.rank * k;
+                return to == shard ? nullptr : to + piece.begin;
+            });
+        };
+        if (round.takes_pieces()) {
+            take_pieces<T>(round, round.size(), k, write);
+        } else {
+            write(Piece{round.rank(), 0, k});
+        }
     } else {
         for_each_rank_from_next(round, [&](std::size_t q) {
             T* const place = full.data() + q * k;
@@ -77,14 +106,21 @@ void all_gather(const Round& round, const T* shard, std::span<T> full) noexcept 
 template <class In, class Out, class Round>
 void reduce_scatter(const Round& round, ReduceOp op, std::span<const In> full, Out* shard) noexcept {
     const std::size_t k = full.size() / round.size();
-    const std::size_t begin = round.rank() * k;
-    const bool in_place = shard == static_cast<const void*>(full.data() + begin);
-    const host::detail::Store store =
-        in_place ? host::detail::Store::cached
-                 : host::detail::store_for(round.size() * (full.size_bytes() + k * sizeof(Out)));
-    host::detail::reduce_in_rank_order<In, Out>(
-        op, round.size(), k, [&](std::size_t q) { return round.template input<In>(q) + begin; },
-        host::detail::Result<Out>{shard, store});
+    const host::detail::Store store = host::detail::store_for(round.size() * (full.size_bytes() + k * sizeof(Out)));
+    const auto reduce = [&](const Piece& piece, Out* to) {
+        const std::size_t begin = piece.rank * k + piece.begin;
+        const bool in_place = to == static_cast<const void*>(round.template input<In>(piece.rank) + begin);
+        host::detail::reduce_in_rank_order<In, Out>(
+            op, round.size(), piece.count, [&](std::size_t q) { return round.template input<In>(q) + begin; },
+            host::detail::Result<Out>{to, in_place ? host::detail::Store::cached : store});
+    };
+    if (store == host::detail::Store::streaming && round.takes_pieces()) {
+        take_pieces<Out>(round, round.size(), k, [&](const Piece& piece) {
+            reduce(piece, round.template output<Out>(piece.rank) + piece.begin);
+        });
+    } else {
+        reduce(Piece{round.rank(), 0, k}, shard);
+    }
     host::detail::finish(store);
 }
 
@@ -99,15 +135,22 @@ void all_reduce(const Round& round, ReduceOp op, std::size_t count, Out* output)
         return;
     }
     const host::detail::Store store = host::detail::store_for(ranks * count * (sizeof(In) + sizeof(Out)));
-    const host::detail::Chunk own =
-        host::detail::chunk_of(count, std::min(sizeof(In), sizeof(Out)), round.rank(), ranks);
-    host::detail::reduce_in_rank_order<In, Out>(
-        op, ranks, own.size(), [&](std::size_t q) { return round.template input<In>(q) + own.begin; }, ranks,
-        [&](std::size_t q) {
-            // A result that replaces its input is in the caches already.
-            return host::detail::Result<Out>{round.template output<Out>(q) + own.begin,
-                                             round.in_place(q) ? host::detail::Store::cached : store};
-        });
+    const auto reduce = [&](std::size_t begin, std::size_t size) {
+        host::detail::reduce_in_rank_order<In, Out>(
+            op, ranks, size, [&](std::size_t q) { return round.template input<In>(q) + begin; }, ranks,
+            [&](std::size_t q) {
+                // A result that replaces its input is in the caches already.
+                return host::detail::Result<Out>{round.template output<Out>(q) + begin,
+                                                 round.in_place(q) ? host::detail::Store::cached : store};
+            });
+    };
+    if (store == host::detail::Store::streaming && round.takes_pieces()) {
+        take_pieces<Out>(round, 1, count, [&](const Piece& piece) { reduce(piece.begin, piece.count); });
+    } else {
+        const host::detail::Chunk own =
+            host::detail::chunk_of(count, std::min(sizeof(In), sizeof(Out)), round.rank(), ranks);
+        reduce(own.begin, own.size());
+    }
     host::detail::finish(store);
 }
 
@@ -122,9 +165,16 @@ void broadcast(const Round& round, std::span<T> values, std::size_t root) noexce
     }
     const std::size_t ranks = round.size();
     const host::detail::Store store = host::detail::store_for(ranks * values.size_bytes());
-    const host::detail::Chunk own = host::detail::chunk_of(values.size(), sizeof(T), round.rank(), ranks);
-    write_to_all(round, from + own.begin, own.size(), store,
-                 [&](std::size_t q) { return q == root ? nullptr : round.template output<T>(q) + own.begin; });
+    const auto write = [&](std::size_t begin, std::size_t size) {
+        write_to_all(round, from + begin, size, store,
+                     [&](std::size_t q) { return q == root ? nullptr : round.template output<T>(q) + begin; });
+    };
+    if (store == host::detail::Store::streaming && round.takes_pieces()) {
+        take_pieces<T>(round, 1, values.size(), [&](const Piece& piece) { write(piece.begin, piece.count); });
+    } else {
+        const host::detail::Chunk own = host::detail::chunk_of(values.size(), sizeof(T), round.rank(), ranks);
+        write(own.begin, own.size());
+    }
     host::detail::finish(store);
 }
 

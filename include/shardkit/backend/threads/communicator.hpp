@@ -172,7 +172,7 @@ class Communicator {
 
     template <class In, class Out>
     std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const shardkit::Call& call) const {
-        return collective(call, full.data(), full.size_bytes(), nullptr, [&](const detail::Round& round) {
+        return collective(call, full.data(), full.size_bytes(), shard, [&](const detail::Round& round) {
             shared::detail::reduce_scatter(round, op, full, shard);
             return (size() - 1) * (full.size() / size()) * sizeof(In);
         });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,6 +39,8 @@ class Group {
     /// The world's numbers of the members, in the group's order.
     std::span<const std::size_t> world_ranks() const noexcept { return {world_ranks_.data(), world_ranks_.size()}; }
     WaitWord& word() noexcept { return word_; }
+    /// Pieces of the current collective that ranks have taken.
+    std::atomic<std::uint32_t>& taken() noexcept { return taken_; }
     Member* members() noexcept { return members_.get(); }
     Channel& channel(std::size_t from, std::size_t to) noexcept { return channels_[from * size() + to]; }
 
@@ -61,6 +64,7 @@ class Group {
 
   private:
     alignas(padding) WaitWord word_;
+    alignas(padding) std::atomic<std::uint32_t> taken_{0};
     alignas(padding) std::vector<std::size_t> world_ranks_;
     std::size_t size_;
     std::unique_ptr<Channel[]> channels_;  // before the members: the first that is too much for too many ranks

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -34,6 +35,10 @@ class Seat {
     std::size_t size() const noexcept { return handle_.group->size(); }
     Member* members() const noexcept { return handle_.group->members(); }
     Word& word() const noexcept { return handle_.group->word(); }
+    /// Where ranks sleep at once they take turns on the processors.
+    std::atomic<std::uint32_t>* taken() const noexcept {
+        return handle_.world->state(self()).spins.sleeps() ? &handle_.group->taken() : nullptr;
+    }
     template <class P>
     P* at(std::size_t /*rank*/, P* address) const noexcept {
         return address;
