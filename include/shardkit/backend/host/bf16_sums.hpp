@@ -56,11 +56,10 @@ struct Bf16Sums {
 SHARDKIT_TARGET_CODE inline bool any_zero(const Words& a, const Words& b, const Words& magnitude) {
     std::uint32_t of_a;
     std::uint32_t of_b;
-    bool any;
     asm("vptestnmw {%2, %1, %0|%0, %1, %2}" : "=Yk"(of_a) : "v"(a), "v"(magnitude));
     asm("vptestnmw {%2, %1, %0|%0, %1, %2}" : "=Yk"(of_b) : "v"(b), "v"(magnitude));
-    asm("kortestd {%2, %1|%1, %2}" : "=@ccnz"(any) : "Yk"(of_a), "Yk"(of_b));
-    return any;
+    asm("kord {%1, %0, %0|%0, %0, %1}" : "+Yk"(of_a) : "Yk"(of_b));
+    return of_a != 0;
 }
 
 /// A bit for each lane that is subnormal in one of the two.
@@ -105,8 +104,10 @@ SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] inline void sum_bf16(const 
                                                                 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     Words order;
     std::memcpy(&order, places, sizeof order);
-    const Words magnitude = Words{} + 0x7fff7fff;
-    const Floats one = Floats{} + 1.0F;
+    Words magnitude{};  // nvcc 13.0's front end crashes on Words{} + 0x7fff7fff
+    magnitude += 0x7fff7fff;
+    Floats one{};
+    one += 1.0F;
     for (std::size_t i = begin; i < end; i += 2 * count) {
         const bf16* const first = summands.input(0) + i;
         Bf16Sums a(first);
