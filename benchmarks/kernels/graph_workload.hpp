@@ -31,7 +31,7 @@ class GraphWorkload final : public Workload {
         for (std::size_t i = 0; i < times; ++i) {
             check(cudaGraphLaunch(executable_, streams_.compute.native()), "cudaGraphLaunch");
         }
-        streams_.communication.wait(streams_.compute.record());
+        spread();
         streams_.compute.synchronize();
     }
     std::uint64_t count_wrong() override { return workload_.count_wrong(); }
@@ -43,22 +43,31 @@ class GraphWorkload final : public Workload {
   private:
     void capture() {
         using shardkit::gpu::detail::check;
-        const auto [compute, communication] = streams_;
+        const auto compute = streams_.compute;
         cudaGraph_t graph = nullptr;
-        communication.synchronize();
+        streams_.communication.synchronize();
+        streams_.reduction.synchronize();
         check(cudaStreamBeginCapture(compute.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-        communication.wait(compute.record());
+        spread();
         workload_.once();
-        compute.wait(communication.record());
+        gather();
         check(cudaStreamEndCapture(compute.native(), &graph), "cudaStreamEndCapture");
-        // Later work of either stream comes after earlier work of both.
-        compute.wait(communication.record());
-        communication.wait(compute.record());
+        // Later work of any stream comes after earlier work of all.
+        gather();
+        spread();
         const cudaError_t counted = cudaGraphGetNodes(graph, nullptr, &nodes_);
         const cudaError_t made = cudaGraphInstantiate(&executable_, graph, 0);
         check(cudaGraphDestroy(graph), "cudaGraphDestroy");
         check(counted, "cudaGraphGetNodes");
         check(made, "cudaGraphInstantiate");
+    }
+    void gather() const noexcept {
+        streams_.compute.wait(streams_.communication.record());
+        streams_.compute.wait(streams_.reduction.record());
+    }
+    void spread() const noexcept {
+        streams_.communication.wait(streams_.compute.record());
+        streams_.reduction.wait(streams_.compute.record());
     }
     void drop() noexcept {
         if (executable_ != nullptr) { static_cast<void>(cudaGraphExecDestroy(executable_)); }

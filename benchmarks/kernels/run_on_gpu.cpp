@@ -17,8 +17,8 @@ void run_on_gpu(const Options& options, const RowSink& sink) {
     shardkit::nccl::World alone(shardkit::nccl::UniqueId::create(), 1, 0);
     shardkit::nccl::run<Engine>(shardkit::DeviceMesh(std::size_t{1}), alone, [&](auto& rank) {
         shardkit::Context<Engine>& context = rank;
-        const shardkit::Streams<shardkit::gpu::TimelineRef> streams{context.compute_stream(),
-                                                                    context.communication_stream()};
+        const shardkit::Streams<shardkit::gpu::TimelineRef> streams{
+            context.compute_stream(), context.communication_stream(), context.reduction_stream()};
         run_kernels<DeviceCopy<Engine>>(context, options, sink, GpuTimes{streams, options.graph});
     });
 }

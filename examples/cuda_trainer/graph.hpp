@@ -20,31 +20,42 @@ struct DestroyGraph {
 using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
 using ExecutableGraph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
 
-/// While it lives, the work that both streams are given goes into a graph and is not done.
+/// The compute stream goes on behind what the other two were given.
+inline void gather(const Streams& streams) {
+    streams.compute.wait(streams.communication.record());
+    streams.compute.wait(streams.reduction.record());
+}
+/// The other two go on behind what the compute stream was given.
+inline void spread(const Streams& streams) {
+    streams.communication.wait(streams.compute.record());
+    streams.reduction.wait(streams.compute.record());
+}
+
+/// While it lives, the work that all streams are given goes into a graph and is not done.
 class Capture {
   public:
     explicit Capture(const Streams& streams) : streams_(streams) {
-        const auto& [compute, communication] = streams_;
-        check(cudaStreamBeginCapture(compute.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-        communication.wait(compute.record());
+        check(cudaStreamBeginCapture(streams_.compute.native(), cudaStreamCaptureModeThreadLocal),
+              "cudaStreamBeginCapture");
+        spread(streams_);
     }
     Capture(const Capture&) = delete;
     Capture& operator=(const Capture&) = delete;
     /// Nobody waits for the events of a capture afterwards: what comes next is ordered behind what was before it.
     ~Capture() {
-        const auto& [compute, communication] = streams_;
         cudaGraph_t graph = nullptr;
-        if (!ended_ && cudaStreamEndCapture(compute.native(), &graph) == cudaSuccess) { DestroyGraph{}(graph); }
-        compute.wait(communication.record());
-        communication.wait(compute.record());
+        if (!ended_ && cudaStreamEndCapture(streams_.compute.native(), &graph) == cudaSuccess) {
+            DestroyGraph{}(graph);
+        }
+        gather(streams_);
+        spread(streams_);
     }
 
     Graph end() {
-        const auto& [compute, communication] = streams_;
-        compute.wait(communication.record());
+        gather(streams_);
         ended_ = true;
         cudaGraph_t graph = nullptr;
-        check(cudaStreamEndCapture(compute.native(), &graph), "cudaStreamEndCapture");
+        check(cudaStreamEndCapture(streams_.compute.native(), &graph), "cudaStreamEndCapture");
         return Graph(graph);
     }
 
@@ -69,10 +80,9 @@ class StepGraph {
     }
 
     void launch() const {
-        const auto& [compute, communication] = streams_;
-        compute.wait(communication.record());
-        check(cudaGraphLaunch(executable_.get(), compute.native()), "cudaGraphLaunch");
-        communication.wait(compute.record());
+        gather(streams_);
+        check(cudaGraphLaunch(executable_.get(), streams_.compute.native()), "cudaGraphLaunch");
+        spread(streams_);
     }
 
   private:

@@ -80,7 +80,9 @@ std::size_t check_sums(const Comm& comm, const Stream& stream) {
 /// Two verbs of different streams share the staging memory; rank 0 has given both when the others begin.
 std::size_t check_verbs_in_turn(const Comm& comm, std::barrier<>& others) {
     constexpr std::size_t n = 32;
-    const auto [compute, communication] = comm.streams();
+    const auto streams = comm.streams();
+    const auto& compute = streams.compute;
+    const auto& communication = streams.communication;
     std::vector<float> none(n);
     std::vector<bf16> addends(n);
     std::vector<bf16> hundreds(n, bf16(100.0F));

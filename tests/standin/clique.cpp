@@ -78,6 +78,13 @@ void fail_all(State& s, Clique& clique, ncclResult_t code, const std::string& te
 }
 
 bool Batch::run(State& s) {
+    const bool left = std::all_of(parts.begin(), parts.end(), [](const Part& part) {
+        return part.clique->member(part.rendezvous->parties[part.party].rank).left;
+    });
+    while (!left && !after.empty()) {
+        if (!advance(s, *after.back())) { return false; }
+        after.pop_back();
+    }
     bool all = true;
     for (const Part& part : parts) {
         auto& party = part.rendezvous->parties[part.party];

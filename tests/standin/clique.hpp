@@ -127,6 +127,7 @@ struct Batch final : Operation {
         std::size_t party;
     };
     std::vector<Part> parts;
+    std::vector<std::shared_ptr<Mark>> after;  // what its communicators were given before, in whatever stream
 
     bool run(State& state) override;
     bool uses(const Range& range) const override;

@@ -37,6 +37,7 @@ void queue_batch(State& s, CUstream_st& stream, const std::vector<Request>& requ
         for (const auto& comm : s.comms.all()) {
             if (comm->clique != request.clique || comm->rank != request.rank) { continue; }
             auto& list = comm->outstanding;
+            if (!list.empty() && list.back() != mark) { batch.after.push_back(list.back()); }
             list.erase(std::remove_if(list.begin(), list.end(), [](const auto& each) { return each->done; }),
                        list.end());
             list.push_back(mark);

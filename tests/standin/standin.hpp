@@ -27,8 +27,8 @@
 /// 2.22 on only once all are told; a blocking split whose peer has ended its communicator or process is an
 /// ncclRemoteError; ncclCommSplit and ncclCommShrink on a non-blocking communicator, and from 2.28 on
 /// ncclCommWindowRegister, return ncclSuccess while they are in progress, and write the new handle from a thread of
-/// NCCL's, after all ranks have come. Not modelled: time, priorities, memory pools, child graphs, waits for external
-/// events, the order in which NCCL runs one communicator's work of different streams, reductions of 8-bit floats,
+/// NCCL's, after all ranks have come; one communicator's work of different streams runs in the order of its launches.
+/// Not modelled: time, priorities, memory pools, child graphs, waits for external events, reductions of 8-bit floats,
 /// user-defined reduction operations, access of host code to device memory (it works), and data races (host functions
 /// run one at a time).
 namespace standin {

@@ -743,6 +743,36 @@ TEST_CASE("launch orders: reported as soon as they are certain, whichever rank c
     }
 }
 
+TEST_CASE("one communicator's work of two streams runs in the order of its launches, that of two communicators not") {
+    for (const Pace pace : {Pace::lazy, Pace::eager}) {
+        for (const bool second : {false, true}) {
+            const Fresh fresh;
+            standin::set_pace(pace);
+            with_ranks(2, [&](const Rank& r) {
+                ncclComm_t other = nullptr;
+                CHECK(ncclCommSplit(r.comm, 0, r.rank, &other, nullptr) == ncclSuccess);
+                const TestStream beside;
+                const DeviceArray<float> values(4);
+                const DeviceArray<float> others(4);
+                standin::hold(r.stream);
+                CHECK(ncclAllReduce(values.data, values.data, 4, ncclFloat, ncclSum, r.comm, r.stream) ==
+                      ncclSuccess);
+                CHECK(ncclAllReduce(others.data, others.data, 4, ncclFloat, ncclSum, second ? other : r.comm,
+                                    beside) == ncclSuccess);
+                if (second) {
+                    CHECK(cudaStreamSynchronize(beside) == cudaSuccess);
+                } else {
+                    CHECK(cudaStreamQuery(beside) == cudaErrorNotReady);
+                }
+                standin::release(r.stream);
+                CHECK(cudaStreamSynchronize(beside) == cudaSuccess);
+                CHECK(cudaStreamSynchronize(r.stream) == cudaSuccess);
+                CHECK(ncclCommDestroy(other) == ncclSuccess);
+            });
+        }
+    }
+}
+
 TEST_CASE("graphs keep the order of one communicator's work, without an edge too") {
     const Fresh fresh;
     with_ranks(3, [](const Rank& r) {

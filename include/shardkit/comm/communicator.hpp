@@ -29,4 +29,11 @@ concept Communicator = std::copyable<C> &&
     comm.barrier(stream, call);
 };
 
+/// The engine can run reductions over a group of ranks beside other verbs over it, once it was told to: collective
+/// over the group.
+template <class C>
+concept SeparatesReductions = requires(const C& comm, SourceLocation where) {
+    comm.separate_reductions(where);
+};
+
 }  // namespace shardkit

@@ -32,7 +32,8 @@ class RingExchange {
 
     /// use(source, block) for every rank's block, this one's first; the blocks of all ranks have one size. What use
     /// gives to the compute stream is ordered behind the block's arrival.
-    /// Order:   on both streams of the rank; later work on the compute stream may write `own`. Collective over cp.
+    /// Order:   on the rank's compute and communication streams; later work on the compute stream may write `own`.
+    /// Collective over cp.
     /// @throws  std::invalid_argument when `own` is larger than the blocks it was made for; CommError when the engine
     ///          fails
     template <class Use>

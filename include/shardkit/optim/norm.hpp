@@ -89,7 +89,7 @@ class NormMemory {
     std::span<double> scratch(std::size_t size) {
         if (scratch_.size() < size) {
             context_->compute_stream().synchronize();  // of an earlier, smaller model
-            context_->communication_stream().synchronize();
+            context_->reduction_stream().synchronize();
             scratch_ = context_->template buffer<double>(size);
         }
         return scratch_.span().first(size);
@@ -205,11 +205,11 @@ GlobalNorm<Engine> finish_norm(Context<Engine>& context, std::span<double> parti
                                SourceLocation where) {
     auto& memory = context.template kept<NormMemory<Engine>>();
     const auto compute = context.compute_stream();
-    const auto communication = context.communication_stream();
-    communication.wait(compute.record());
-    all_reduce_in_place(context.world(), ReduceOp::sum, partials, communication,
+    const auto reduction = context.reduction_stream();
+    reduction.wait(compute.record());
+    all_reduce_in_place(context.world(), ReduceOp::sum, partials, reduction,
                         {where, memory.subject(), memory.stated()});
-    compute.wait(communication.record());
+    compute.wait(reduction.record());
     double* const total = memory.take_total();
     Engine::Kernels::run_once(compute, FinishNorm{std::span<const double>(partials), total});
     return Access::make<GlobalNorm<Engine>>(context, memory, total, gradients);

@@ -33,7 +33,8 @@ namespace shardkit {
 template <class Stream>
 struct Streams {
     Stream compute{};
-    Stream communication{};
+    Stream communication{};            ///< of gathers, and of what is neither a gather nor a reduction
+    Stream reduction = communication;  ///< of gradients' reductions and of the norm's sum
 };
 
 /// What a rank is made with besides its mesh.
@@ -75,6 +76,12 @@ class Context {
 
     Stream compute_stream() const noexcept { return streams_.compute; }
     Stream communication_stream() const noexcept { return streams_.communication; }
+    Stream reduction_stream() const noexcept { return streams_.reduction; }
+    /// The host waits for all that the streams were given.
+    void synchronize() const {
+        const auto& [compute, communication, reduction] = streams_;
+        for (const Stream* each : {&communication, &reduction, &compute}) { each->synchronize(); }
+    }
 
     /// The communicator over AxisSet's ranks that share this rank's other coordinates, in AxisSet's order.
     /// `shard_group` splits dp into dp_replicate and dp_shard; pass dp where no policy splits it.

@@ -50,7 +50,7 @@ class Following {
         cursor_->measure(where);
     }
     /// The last step, as it was measured; between steps.
-    /// Order:   local; the host waits for the communication stream.
+    /// Order:   local; the host waits for the streams.
     /// @throws  UsageError in a step, and unless the last step was measured and ran to its end
     MeasuredStep measured(SourceLocation where =
                               SourceLocation::current()) const requires detail::TimedByHost<typename Engine::Stream> {
@@ -81,8 +81,8 @@ auto follow(const Groups<T...>& model, std::span<const Schedule> schedules, Sour
 }
 }  // namespace detail
 
-/// From now on the model's steps follow the schedule: gathers and reductions are given to the communication stream
-/// where it says, and a verb that is not its next operation is an error. The trainer stays as it is:
+/// From now on the model's steps follow the schedule: gathers and reductions are given to their streams where it
+/// says, and a verb that is not its next operation is an error. The trainer stays as it is:
 ///     const Schedule schedule = prefetch(record(model, [&] { trainer.step(0); }), describe_groups(model), 1);
 ///     const auto following = follow(model, schedule);
 ///     for (...) { trainer.step(i); }

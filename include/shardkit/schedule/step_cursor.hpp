@@ -98,7 +98,7 @@ class StepCursor final : public StepDirector {
                               "measured: ", in_step() ? "a step is under way" : "the last step was not measured",
                               "; expected a whole step behind measure()");
         }
-        context_.communication_stream().synchronize();
+        context_.synchronize();
         return stamps_.measured(program());
     }
 
@@ -160,9 +160,9 @@ class StepCursor final : public StepDirector {
         }
         if (calls && (act == Act::norm || act == Act::update)) { ranges().begin(called_); }
     }
-    void communicates(Act /*act*/) override { stamps_.marked(called_, context_.communication_stream()); }
+    void communicates(Act /*act*/) override { stamps_.marked(called_, context_.reduction_stream()); }
     void after(Act act, std::size_t /*group*/, SourceLocation where) override {
-        if (act == Act::norm) { stamps_.communicated(called_, context_.communication_stream()); }
+        if (act == Act::norm) { stamps_.communicated(called_, context_.reduction_stream()); }
         stamps_.done(called_);
         ranges().end();
         if (act == Act::use) { ranges().open(called_); }
@@ -212,9 +212,11 @@ class StepCursor final : public StepDirector {
         while (at_ < program().steps.size() && !is_of_program(program().steps[at_].op.act)) {
             try {
                 const auto range = ranges().scope(at_);
-                stamps_.communicates(at_, context_.communication_stream());
-                issue(program().steps[at_], where);
-                stamps_.communicated(at_, context_.communication_stream());
+                const bool gathers = program().steps[at_].op.act == Act::gather;
+                const auto stream = gathers ? context_.communication_stream() : context_.reduction_stream();
+                stamps_.communicates(at_, stream);
+                issue(program().steps[at_], stream, where);
+                stamps_.communicated(at_, stream);
             } catch (...) {
                 failure_ = std::current_exception();
                 throw;
@@ -222,8 +224,7 @@ class StepCursor final : public StepDirector {
             ++at_;
         }
     }
-    void issue(const Step& step, SourceLocation where) {
-        const auto stream = context_.communication_stream();
+    void issue(const Step& step, const typename Engine::Stream& stream, SourceLocation where) {
         const std::uint32_t g = step.op.group;
         const LedGroup& group = led_[g];
         if (step.takes != none) { await(step.takes, stream); }
@@ -275,8 +276,7 @@ class StepCursor final : public StepDirector {
     }
     void synchronize() noexcept {
         try {
-            context_.communication_stream().synchronize();
-            context_.compute_stream().synchronize();
+            context_.synchronize();
         } catch (...) {}  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell
     }
 

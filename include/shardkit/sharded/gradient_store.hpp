@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
@@ -62,6 +63,25 @@ class GradientStore {
         }
     }
 
+    /// Lets reductions run beside what else is communicated over the same ranks: the group's gathers, and over tp the
+    /// layers' own verbs. Collective over these ranks.
+    void separate_reductions(SourceLocation where) {
+        if constexpr (SeparatesReductions<typename Engine::Communicator>) {
+            const auto all = geometry_->table.collectives();
+            const bool gathers = std::any_of(all.begin(), all.end(),
+                                             [](const CollectiveRow& row) { return row.verb == Verb::all_gather; });
+            for (const std::span<const CollectiveRow> rows : {first_, later_, last_}) {
+                for (const CollectiveRow& row : rows) {
+                    const auto& over = comms_[row.over];
+                    // What gathers goes over the shards.
+                    const bool gathered =
+                        gathers && row.over != Over::replicas && over.size() == comms_.shards.size();
+                    if (gathered || row.over == Over::tp) { over.separate_reductions(where); }
+                }
+            }
+        }
+    }
+
     /// A full gradient buffer for one microbatch, zeroed unless earlier microbatches are kept in it.
     std::span<Gradient> open(SourceLocation where) {
         const auto stream = context_->compute_stream();
@@ -95,7 +115,7 @@ class GradientStore {
     /// Reduces what was added since the last time: the first reduction of those that follow `add` or, where the
     /// policy reduces once, of `finish`. Collective over the data ranks.
     void reduce_added(SourceLocation where) {
-        const auto stream = context_->communication_stream();
+        const auto stream = context_->reduction_stream();
         stream.wait(written_);
         if (leases_full_) {
             for (const CollectiveRow& row : reductions_ == 0 ? first_ : later_) { reduce(row, stream, where); }
@@ -109,7 +129,7 @@ class GradientStore {
     }
     /// The reductions that are left once every microbatch is in. Collective over the data ranks, then over tp.
     void finish(SourceLocation where) {
-        const auto stream = context_->communication_stream();
+        const auto stream = context_->reduction_stream();
         stream.wait(written_);
         for (; finished_ < last_.size(); ++finished_) { reduce(last_[finished_], stream, where); }
         reduced_ready_ = stream.record();
@@ -134,7 +154,7 @@ class GradientStore {
     void restart() noexcept {
         microbatches_ = unreduced_ = reductions_ = finished_ = 0;
         if (leases_full_) {
-            const auto stream = context_->communication_stream();
+            const auto stream = context_->reduction_stream();
             lease_.release(stream.record());
             addend_.release(stream.record());
         }

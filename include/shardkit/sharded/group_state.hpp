@@ -192,7 +192,7 @@ class GroupState {
             throw_usage_error(where, "'", path(), "': read_full of a group without gradients");
         }
         check_values("read_full", parameter, std::span<const T>(values), where);
-        const auto stream = context_.communication_stream();
+        const auto stream = context_.reduction_stream();
         std::span<const Reduction> full = gradients_.reduced();
         typename Engine::template Buffer<Reduction> gathered;
         if (full.size() != geometry_.buffer_numel) {

@@ -24,6 +24,7 @@ GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupV
                                           SourceLocation where)
     : GroupState(context, make_communicators(context, values.path, values.policy, where), values, adopted_parameters,
                  adopted_gradients, where) {
+    gradients_.separate_reductions(where);
     if (!adopted_parameters.empty()) {
         hold(std::as_bytes(adopted_parameters), std::as_bytes(adopted_gradients), where);
     }
@@ -93,8 +94,7 @@ GroupState<Engine, Precision>::~GroupState() {
     auto& living = Access::living(context_);
     living.erase(std::next(std::find(living.rbegin(), living.rend(), &geometry_.path)).base());
     try {
-        context_.communication_stream().synchronize();
-        context_.compute_stream().synchronize();
+        context_.synchronize();
     } catch (...) {}  // NOLINT(bugprone-empty-catch)
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every event that the library puts between the compute and the communication stream, on streams that run as late as
-// they may. One rank: a collective is a copy that happens when its stream gets to it.
+// Every event that the library puts between the compute, communication and reduction streams, on streams that run as
+// late as they may. One rank: a collective is a copy that happens when its stream gets to it.
 
 #include <algorithm>
 #include <cmath>
@@ -81,11 +81,12 @@ Outcome serial(std::size_t microbatches) {
 enum class Look : unsigned char { never, norm, gradients };
 
 template <class Policy, class Precision>
-Outcome train(Pace compute, Pace communication, std::size_t microbatches, std::size_t in_flight, Look look,
-              std::optional<std::size_t> prefetched = std::nullopt) {
-    sk::Rank<lazy::Engine, sk::DeviceMesh<1>> rank({}, {}, {.in_flight = in_flight});
+Outcome train(Pace compute, Pace communication, Pace reduction, std::size_t microbatches, std::size_t in_flight,
+              Look look, std::optional<std::size_t> prefetched = std::nullopt) {
+    sk::Rank<lazy::Engine, sk::DeviceMesh<1>> rank({}, {}, {.in_flight = in_flight}, {{}, {}, {}});
     rank.compute_stream().set_pace(compute);
     rank.communication_stream().set_pace(communication);
+    rank.reduction_stream().set_pace(reduction);
     const auto stream = rank.compute_stream();
 
     std::deque<sk::Sharded<Weight, Policy, lazy::Engine, Precision>> model;
@@ -154,34 +155,41 @@ Outcome train(Pace compute, Pace communication, std::size_t microbatches, std::s
 }
 
 template <class Policy>
-void check_policy() {
+void check_policy(Pace compute, Pace communication, Pace reduction) {
     CAPTURE(Policy::name);
+    CAPTURE(static_cast<int>(compute));
+    CAPTURE(static_cast<int>(communication));
+    CAPTURE(static_cast<int>(reduction));
+    for (const std::size_t microbatches : {1U, 3U}) {
+        for (const std::size_t in_flight : {1U, 2U}) {
+            for (const Look look : {Look::never, Look::norm, Look::gradients}) {
+                CAPTURE(microbatches);
+                CAPTURE(in_flight);
+                CAPTURE(static_cast<int>(look));
+                Outcome expected = serial(microbatches);
+                if (look != Look::norm) { expected.norms.clear(); }
+                if (look != Look::gradients) { expected.gradients.clear(); }
+                // Dyadic values: sums are exact in both precisions, in any order.
+                CHECK(train<Policy, sk::Precision<double>>(compute, communication, reduction, microbatches, in_flight,
+                                                           look) == expected);
+                CHECK(train<Policy, sk::Precision<double, float, double, double>>(
+                          compute, communication, reduction, microbatches, in_flight, look) == expected);
+                if (in_flight > 1) { continue; }  // a schedule has slots of its own
+                for (const std::size_t depth : {0U, 1U, 3U}) {
+                    CAPTURE(depth);
+                    CHECK(train<Policy, sk::Precision<double, float, double, double>>(
+                              compute, communication, reduction, microbatches, in_flight, look, depth) == expected);
+                }
+            }
+        }
+    }
+}
+template <class Policy>
+void check_policy() {
     for (const Pace compute : {Pace::eager, Pace::lazy}) {
         for (const Pace communication : {Pace::eager, Pace::lazy}) {
-            for (const std::size_t microbatches : {1U, 3U}) {
-                for (const std::size_t in_flight : {1U, 2U}) {
-                    for (const Look look : {Look::never, Look::norm, Look::gradients}) {
-                        CAPTURE(static_cast<int>(compute));
-                        CAPTURE(static_cast<int>(communication));
-                        CAPTURE(microbatches);
-                        CAPTURE(in_flight);
-                        CAPTURE(static_cast<int>(look));
-                        Outcome expected = serial(microbatches);
-                        if (look != Look::norm) { expected.norms.clear(); }
-                        if (look != Look::gradients) { expected.gradients.clear(); }
-                        // Dyadic values: sums are exact in both precisions, in any order.
-                        CHECK(train<Policy, sk::Precision<double>>(compute, communication, microbatches, in_flight,
-                                                                   look) == expected);
-                        CHECK(train<Policy, sk::Precision<double, float, double, double>>(
-                                  compute, communication, microbatches, in_flight, look) == expected);
-                        if (in_flight > 1) { continue; }  // a schedule has slots of its own
-                        for (const std::size_t depth : {0U, 1U, 3U}) {
-                            CAPTURE(depth);
-                            CHECK(train<Policy, sk::Precision<double, float, double, double>>(
-                                      compute, communication, microbatches, in_flight, look, depth) == expected);
-                        }
-                    }
-                }
+            for (const Pace reduction : {Pace::eager, Pace::lazy}) {
+                check_policy<Policy>(compute, communication, reduction);
             }
         }
     }

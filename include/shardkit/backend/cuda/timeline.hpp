@@ -205,14 +205,14 @@ class Timeline;
 /// During the capture of a CUDA graph an event belongs to the capture that it was recorded in. Waiting in a capture
 /// for an event from outside of it, or after the capture for an event from inside, does nothing: the launch of the
 /// graph is what is ordered. Waiting for an event of a capture that still runs makes the waiting stream part of that
-/// capture. A step is therefore captured, and its graph launched, so:
-///     begin the capture in compute;  communication.wait(compute.record());
+/// capture. A step is therefore captured, and its graph launched, so, with `other` for each of the rank's other
+/// streams (communication and reduction):
+///     begin the capture in compute;  other.wait(compute.record());
 ///     the step;
-///     compute.wait(communication.record());  end the capture in compute;
-///     after it, also when an exception ended it: compute.wait(communication.record());
-///     communication.wait(compute.record());
-///     communication's earlier work:  compute.wait(communication.record());  launch the graph in compute;
-///     communication's later work:  communication.wait(compute.record()).
+///     compute.wait(other.record());  end the capture in compute;
+///     after it, also when an exception ended it: compute.wait(other.record());  other.wait(compute.record());
+///     the other's earlier work:  compute.wait(other.record());  launch the graph in compute;
+///     its later work:  other.wait(compute.record()).
 class TimelineRef {
   public:
     /// A point of one timeline. A default one has happened. Copying it allocates nothing.

@@ -16,6 +16,7 @@
 #include <shardkit/backend/nccl/copy_alone.hpp>
 #include <shardkit/backend/nccl/datatype.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
+#include <shardkit/backend/nccl/reduction_lane.hpp>
 #include <shardkit/backend/nccl/reductions.hpp>
 #include <shardkit/backend/nccl/split.hpp>
 #include <shardkit/backend/nccl/verb_order.hpp>
@@ -35,7 +36,7 @@ namespace shardkit::nccl {
 /// A cheap handle on a World, used by its rank's thread only. The verbs' contracts are those of the functions in
 /// comm/, which also check the sizes; spans are memory of the World's GPU. A verb returns once NCCL has taken it; the
 /// data moves when the stream gets there. On one GPU verbs run in the order in which they are given, whatever their
-/// streams.
+/// streams; those of the stream of reductions run beside the others.
 /// Errors: CommError with NCCL's text when a call fails, and, from the next wait of the host, when a peer is gone or
 /// later than Options::timeout; std::invalid_argument for memory of the host or of another GPU. NCCL compares no
 /// calls: ranks that disagree about type, count or verb end in such an error, or in wrong values, unless
@@ -84,6 +85,13 @@ class Communicator {
     /// Does what shardkit::compare_calls says, if Options::compare_calls asks for it.
     void compare_calls(SourceLocation where) const { world_->compare(*group_, where); }
 
+    /// From now on verbs over these ranks that are given to the stream of reductions run beside all others: over a
+    /// communicator of NCCL's of their own, which is made at the first call. Does nothing without
+    /// Options::separate_reductions, and for one rank alone. Collective; the host waits.
+    void separate_reductions(SourceLocation where = SourceLocation::current()) const {
+        detail::separate_reductions(*world_, *group_, where);
+    }
+
     Communicator named(std::string_view axes) const { return Communicator(*world_, *group_, axes); }
 
     /// The host waits until all ranks are connected.
@@ -99,9 +107,9 @@ class Communicator {
     void barrier(const Stream& stream, const shardkit::Call& what) const {
         run(what, stream, [&](const detail::Call& call) {
             if (size() == 1) { return; }
-            void* const word = world_->staging().data();
+            void* const word = world_->staging(stream).data();
             world_->complete(call, "ncclAllReduce",
-                             ncclAllReduce(word, word, 1, ncclUint32, ncclMax, group_->comm, stream.native()));
+                             ncclAllReduce(word, word, 1, ncclUint32, ncclMax, call.group.comm, stream.native()));
         });
     }
 
@@ -158,7 +166,7 @@ class Communicator {
             if (!values.empty() && size() > 1) {
                 world_->complete(call, "ncclBroadcast",
                                  ncclBroadcast(values.data(), values.data(), values.size(), detail::datatype<T>(),
-                                               static_cast<int>(root), group_->comm, stream.native()));
+                                               static_cast<int>(root), call.group.comm, stream.native()));
             }
         });
     }
@@ -174,8 +182,8 @@ class Communicator {
             if (size() == 1) { return detail::copy_alone(call, sent.data(), k, received.data(), stream); }
             detail::GroupGuard together(call);
             for (std::size_t q = 0; q < size(); ++q) {
-                together.add("ncclSend", send_to(sent.subspan(q * k, k), q, stream));
-                together.add("ncclRecv", receive_from(received.subspan(q * k, k), q, stream));
+                together.add("ncclSend", send_to(call, sent.subspan(q * k, k), q, stream));
+                together.add("ncclRecv", receive_from(call, received.subspan(q * k, k), q, stream));
             }
             together.submit();
         });
@@ -187,7 +195,7 @@ class Communicator {
         require(values, "send: values", what);
         run(what, stream, [&](const detail::Call& call) {
             refuse_itself(call, to);
-            if (!values.empty()) { world_->complete(call, "ncclSend", send_to(values, to, stream)); }
+            if (!values.empty()) { world_->complete(call, "ncclSend", send_to(call, values, to, stream)); }
         });
     }
     /// @throws CommError also for a message from this rank itself, which could only wait for ever
@@ -196,7 +204,7 @@ class Communicator {
         require(values, "receive: values", what);
         run(what, stream, [&](const detail::Call& call) {
             refuse_itself(call, from);
-            if (!values.empty()) { world_->complete(call, "ncclRecv", receive_from(values, from, stream)); }
+            if (!values.empty()) { world_->complete(call, "ncclRecv", receive_from(call, values, from, stream)); }
         });
     }
     /// @throws CommError also for a message to this rank itself that it does not receive, or not at that size
@@ -215,8 +223,8 @@ class Communicator {
             }
             if (size() == 1) { return detail::copy_alone(call, sent.data(), sent.size(), received.data(), stream); }
             detail::GroupGuard together(call);
-            if (!sent.empty()) { together.add("ncclSend", send_to(sent, to, stream)); }
-            if (!received.empty()) { together.add("ncclRecv", receive_from(received, from, stream)); }
+            if (!sent.empty()) { together.add("ncclSend", send_to(call, sent, to, stream)); }
+            if (!received.empty()) { together.add("ncclRecv", receive_from(call, received, from, stream)); }
             together.submit();
         });
     }
@@ -229,7 +237,8 @@ class Communicator {
     template <class Body>
     std::invoke_result_t<const Body&, const detail::Call&> run(const shardkit::Call& what, const Stream& stream,
                                                                const Body& body) const {
-        const detail::Call call{*world_, *group_, label_->axes, what.signature.verb, what.where};
+        const detail::Call call{*world_, detail::lane(*world_, *group_, stream), label_->axes, what.signature.verb,
+                                what.where};
         const gpu::detail::DeviceGuard guard(world_->device(), what.where);
         if (group_->trace && what.signature.verb != Verb::send && what.signature.verb != Verb::receive) {
             world_->note(*group_, what, stream);
@@ -250,13 +259,15 @@ class Communicator {
     }
 
     template <class T>
-    ncclResult_t send_to(std::span<const T> values, std::size_t to, const Stream& stream) const {
-        return ncclSend(values.data(), values.size(), detail::datatype<T>(), static_cast<int>(to), group_->comm,
+    ncclResult_t send_to(const detail::Call& call, std::span<const T> values, std::size_t to,
+                         const Stream& stream) const {
+        return ncclSend(values.data(), values.size(), detail::datatype<T>(), static_cast<int>(to), call.group.comm,
                         stream.native());
     }
     template <class T>
-    ncclResult_t receive_from(std::span<T> values, std::size_t from, const Stream& stream) const {
-        return ncclRecv(values.data(), values.size(), detail::datatype<T>(), static_cast<int>(from), group_->comm,
+    ncclResult_t receive_from(const detail::Call& call, std::span<T> values, std::size_t from,
+                              const Stream& stream) const {
+        return ncclRecv(values.data(), values.size(), detail::datatype<T>(), static_cast<int>(from), call.group.comm,
                         stream.native());
     }
 
@@ -268,7 +279,7 @@ class Communicator {
             if (k > 0) {
                 world_->complete(
                     call, "ncclAllGather",
-                    ncclAllGather(shard, full.data(), k, detail::datatype<T>(), group_->comm, stream.native()));
+                    ncclAllGather(shard, full.data(), k, detail::datatype<T>(), call.group.comm, stream.native()));
             }
         });
     }

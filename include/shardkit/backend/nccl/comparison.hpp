@@ -17,6 +17,7 @@
 #include <shardkit/backend/cuda/stream.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/backend/nccl/connect_again.hpp>
 #include <shardkit/backend/nccl/connections.hpp>
 #include <shardkit/backend/nccl/group.hpp>
 #include <shardkit/comm/compare_calls.hpp>
@@ -38,12 +39,9 @@ class Comparison {
     /// Connects the ranks of a new group a second time. Collective over it; the host waits.
     /// @throws CommError
     static void prepare(Connections& connections, Group& group, ncclConfig_t config, SourceLocation where) {
-        constexpr std::string_view doing = "the communicator for comparing calls";
-        Group& made = connections.made().add(group.made_as);
+        Group& made =
+            connect_again(connections, group, group.made_as, config, "the communicator for comparing calls", where);
         made.only_compares = true;
-        connections.complete_made(connections, group, made, "ncclCommSplit",
-                                  ncclCommSplit(group.comm, 0, static_cast<int>(group.rank), &made.comm, &config),
-                                  Made::communicator, doing, where);
         group.comparison = &made;
         group.trace = std::make_unique<shardkit::detail::CallTrace>();
     }

@@ -33,6 +33,10 @@ struct Group {
     /// Whether it was split off `of`, and no communicator of this rank uses it any more.
     bool is_idle(const Group& of) const noexcept { return parent == &of && handles.none(); }
 
+    /// The same ranks over a second communicator, for verbs that are given to the stream of reductions; null where
+    /// they go over this one.
+    Group* reductions = nullptr;
+
     /// For comparing calls: what this rank called over the group, and the same ranks over a communicator that serves
     /// nothing else. Null unless Options::compare_calls asks for it.
     std::unique_ptr<shardkit::detail::CallTrace> trace;

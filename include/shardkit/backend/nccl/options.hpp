@@ -15,7 +15,8 @@ namespace shardkit::nccl {
 // Checked builds compare more: see core/checked.hpp.
 inline namespace SHARDKIT_BUILD {
 
-/// How a World communicates. Sizes, timeout, registration, compare_calls and survivable the same on every rank.
+/// How a World communicates. Sizes, timeout, registration, separate_reductions, compare_calls and survivable the same
+/// on every rank.
 struct Options {
     /// The user's streams, which outlive the World; null: the World makes streams of its own. Default streams are
     /// refused.
@@ -26,7 +27,7 @@ struct Options {
     int device = -1;
 
     /// How long a rank waits for its peers: to connect, to take part in a call, and, whenever the host waits for a
-    /// stream, for the work on it, the user's own included: as long as none of the events between the two streams
+    /// stream, for the work on it, the user's own included: as long as none of the events between the streams
     /// happens, so that much work is no failure.
     std::chrono::milliseconds timeout = std::chrono::minutes(10);
 
@@ -46,8 +47,14 @@ struct Options {
     const char* name = nullptr;
 
     /// Communicators that are split off share the World's connections and buffers (ncclConfig_t::splitShare): less
-    /// memory of the GPU, and none of them can be aborted alone, so not for a survivable World.
+    /// memory of the GPU, and none of them can be aborted alone, so not for a survivable World. NCCL runs their work
+    /// one after the other: nothing is gained by separate_reductions then, and it does nothing.
     bool split_share = false;
+
+    /// Reductions have a stream of their own, and a second communicator where gathers or a layer's verbs go over the
+    /// same ranks, so that both run at once. Costs staging_bytes once more, and NCCL's memory for each such
+    /// communicator, which it makes when a group of parameters asks for it first.
+    bool separate_reductions = true;
 
     /// Memory for containers is taken from CUDA in chunks of at least so many bytes.
     std::size_t arena_chunk_bytes = std::size_t{64} << 20U;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <cuda_runtime_api.h>
 
@@ -41,14 +42,44 @@ struct Resources {
                      : std::make_unique<NcclChunks>(device)),
           arena(*chunks, options.arena_chunk_bytes, where),
           staging(arena, std::max(options.staging_bytes, ranks * staging_bytes_per_rank), communication.ref(), where),
-          told(ranks * told_bytes, where) {}
+          told(ranks * told_bytes, where) {
+        if (!options.separate_reductions || options.split_share || ranks == 1) { return; }
+        own_reduction.emplace(gpu::Priority::greatest, where);
+        reduction.emplace(own_reduction->ref(where), gpu::TimelineOptions{.device = device, .watch = &watch}, where);
+        reduction_staging = gpu::detail::ArenaBuffer<std::uint8_t>(arena, staging.size(), communication.ref(), where);
+    }
+
+    /// The stream of reductions: communication where those have none of their own.
+    gpu::TimelineRef reductions() noexcept { return reduction ? reduction->ref() : communication.ref(); }
+    /// Whether verbs that are given to `stream` run beside all others.
+    bool runs_beside(const gpu::TimelineRef& stream) noexcept {
+        return reduction && stream.native() == reduction->ref().native();
+    }
+    /// What the verbs of that stream take turns in.
+    std::span<std::byte> staging_of(const gpu::TimelineRef& stream) noexcept {
+        return std::as_writable_bytes((runs_beside(stream) ? reduction_staging : staging).span());
+    }
+
+    /// The host waits for what verbs and the user gave to the streams.
+    void synchronize(SourceLocation where) {
+        compute.ref().synchronize(where);
+        communication.ref().synchronize(where);
+        reductions().synchronize(where);
+    }
+    /// Whether any of their events has happened that had not when this was asked last.
+    bool advanced() noexcept {
+        const bool computed = compute.ref().advanced();
+        const bool reduced = reduction && reduction->ref().advanced();
+        return communication.ref().advanced() || computed || reduced;
+    }
 
     /// Whether work is still under way on one of the streams.
     bool busy() noexcept {
         const auto is_busy = [](gpu::Timeline& each) {
             return cudaStreamQuery(each.ref().native()) == cudaErrorNotReady;
         };
-        const bool result = is_busy(compute) || is_busy(communication) || is_busy(conversion);
+        const bool result =
+            is_busy(compute) || is_busy(communication) || is_busy(conversion) || (reduction && is_busy(*reduction));
         static_cast<void>(cudaGetLastError());
         return result;
     }
@@ -56,15 +87,19 @@ struct Resources {
     std::optional<gpu::Stream> own_compute;
     /// Of the greatest priority: a collective that starts late holds up all its peers.
     std::optional<gpu::Stream> own_communication;
+    /// The same, of reductions that run beside other verbs.
+    std::optional<gpu::Stream> own_reduction;
     /// Of sums that do not fit into the staging memory: see StagedPieces.
     gpu::Stream own_conversion{gpu::Priority::greatest};
     gpu::Timeline compute;
     gpu::Timeline communication;
     gpu::Timeline conversion;
+    std::optional<gpu::Timeline> reduction;
     std::unique_ptr<gpu::detail::ChunkSource> chunks;
     gpu::detail::Arena arena;
     gpu::detail::ArenaBuffer<std::uint8_t>
         staging;  ///< of the first chunk, so that NCCL knows it where it knows the chunks
+    gpu::detail::ArenaBuffer<std::uint8_t> reduction_staging;
     gpu::detail::PinnedBuffer<std::byte> told;  ///< what ranks that split tell each other
 
   private:

@@ -29,6 +29,7 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
         // The rank's memory is given back here: nothing may use it any more.
         world.streams().compute.synchronize(where);
         world.streams().communication.synchronize(where);
+        world.streams().reduction.synchronize(where);
     } catch (...) {
         world.abort();
         throw;

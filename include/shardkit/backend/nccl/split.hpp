@@ -33,7 +33,7 @@ std::vector<Record> tell(const Call& call, const Record& own, const gpu::Timelin
     World& world = call.world;
     const Group& group = call.group;
     const auto on_host = world.told().first(group.size * sizeof(Record));
-    const auto on_device = world.staging().first(on_host.size());
+    const auto on_device = world.staging(stream).first(on_host.size());
     const std::size_t at = group.rank * sizeof(Record);
     std::memcpy(on_host.data() + at, &own, sizeof(Record));
     gpu::detail::check(cudaMemcpyAsync(on_device.data() + at, on_host.data() + at, sizeof(Record),

@@ -19,8 +19,8 @@ class StagedPieces {
         : call_(call),
           stream_(stream),
           rows_(rows),
-          staging_(reinterpret_cast<T*>(call.world.staging().data())),
-          elements_(call.world.staging().size() / sizeof(T)) {}
+          staging_(reinterpret_cast<T*>(call.world.staging(stream).data())),
+          elements_(call.world.staging(stream).size() / sizeof(T)) {}
 
     /// f(staging, offset, size) for consecutive pieces of [0, count).
     template <class F>

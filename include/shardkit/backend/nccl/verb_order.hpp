@@ -12,20 +12,23 @@
 namespace shardkit::nccl::detail {
 
 /// The order of one rank's verbs: each runs after the one that was given before it, whatever streams they are given
-/// to, and the host is ahead of the GPU by so many of them at most. One thread.
+/// to, and the host is ahead of the GPU by so many of them at most. Verbs of the stream of reductions follow each
+/// other, and run beside all others. One thread.
 class VerbOrder {
   public:
     /// A verb's turn: what its stream is given until the end of the scope is the verb.
     class Turn {
       public:
-        Turn(VerbOrder& order, const gpu::TimelineRef& stream) noexcept : order_(order), stream_(stream) {}
+        Turn(VerbOrder& order, const gpu::TimelineRef& stream, bool beside) noexcept
+            : order_(order), stream_(stream), beside_(beside) {}
         Turn(const Turn&) = delete;
         Turn& operator=(const Turn&) = delete;
-        ~Turn() { order_.mark(stream_); }
+        ~Turn() { order_.mark(stream_, beside_); }
 
       private:
         VerbOrder& order_;
         gpu::TimelineRef stream_;
+        bool beside_;
     };
 
     /// @throws std::invalid_argument when `ahead` is 0
@@ -33,16 +36,18 @@ class VerbOrder {
         if (ahead == 0) { throw_invalid_argument(where, "nccl::Options: verbs_ahead is 0, expected at least 1"); }
     }
 
-    /// Lets `stream` wait for the verb before, but for nothing that came after that one.
-    [[nodiscard]] Turn next(const gpu::TimelineRef& stream) noexcept {
-        const std::optional<Mark>& last = marks_[(given_ + marks_.size() - 1) % marks_.size()];
-        if (last && last->stream.native() != stream.native()) { stream.wait(last->event); }
-        return Turn(*this, stream);
+    /// Lets `stream` wait for the verb before, but for nothing that came after that one. `beside`: it is the stream
+    /// of reductions, and waits for no verb.
+    [[nodiscard]] Turn next(const gpu::TimelineRef& stream, bool beside) noexcept {
+        if (!beside && last_ && last_->stream.native() != stream.native()) { stream.wait(last_->event); }
+        return Turn(*this, stream, beside);
     }
     /// What was given to the stream since the mark before is a verb.
-    void mark(const gpu::TimelineRef& stream) noexcept {
-        marks_[given_ % marks_.size()].emplace(Mark{stream, stream.record()});
+    void mark(const gpu::TimelineRef& stream, bool beside) noexcept {
+        const Mark made{stream, stream.record()};
+        marks_[given_ % marks_.size()].emplace(made);
         ++given_;
+        if (!beside) { last_.emplace(made); }
     }
     /// The host waits for one of the verbs, when as many as there may be are under way. Not in a capture, which
     /// forbids it and runs nothing.
@@ -61,6 +66,7 @@ class VerbOrder {
 
     std::vector<std::optional<Mark>> marks_;  // a ring
     std::size_t given_ = 0;                   // marks, ever
+    std::optional<Mark> last_;                // of those that follow each other whatever their streams
 };
 
 }  // namespace shardkit::nccl::detail

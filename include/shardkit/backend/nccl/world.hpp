@@ -107,15 +107,14 @@ class World final : public detail::Connections {
         if (stays) { leave_behind(); }
     }
 
-    /// The last call: waits for both streams, then ends and destroys the communicators that this World made. The
+    /// The last call: waits for all streams, then ends and destroys the communicators that this World made. The
     /// ranks that are left all make it. CUDA graphs that hold verbs are destroyed before.
     /// @throws CommError when that fails or takes longer than the timeout
     void finish(SourceLocation where = SourceLocation::current()) {
         if (finished()) { return; }
         require_usable("finish", where);
         const gpu::detail::DeviceGuard guard(device_, where);
-        resources_->compute.ref().synchronize(where);
-        resources_->communication.ref().synchronize(where);
+        resources_->synchronize(where);
         close(where);
     }
 
@@ -123,7 +122,7 @@ class World final : public detail::Connections {
     const Options& options() const noexcept { return options_; }
     /// What a Rank is made with.
     Streams<gpu::TimelineRef> streams() noexcept {
-        return {resources_->compute.ref(), resources_->communication.ref()};
+        return {resources_->compute.ref(), resources_->communication.ref(), resources_->reductions()};
     }
 
     /// Zeroed device memory out of the World's chunks.
@@ -138,27 +137,32 @@ class World final : public detail::Connections {
         gpu::detail::require_device_memory(data, bytes, device_, what, where);
     }
 
-    /// For verbs: scratch memory of the device, used in the order in which verbs are given.
-    std::span<std::byte> staging() const noexcept { return std::as_writable_bytes(resources_->staging.span()); }
+    /// Whether verbs that are given to that stream run beside all others.
+    bool runs_beside(const gpu::TimelineRef& stream) const noexcept { return resources_->runs_beside(stream); }
+    /// For verbs that are given to that stream: scratch memory of the device, used in the order in which they are
+    /// given.
+    std::span<std::byte> staging(const gpu::TimelineRef& stream) const noexcept {
+        return resources_->staging_of(stream);
+    }
     /// Where a verb converts what it stages while NCCL moves something else; in that order too.
     gpu::TimelineRef conversions() const noexcept { return resources_->conversion.ref(); }
     /// Pinned memory, detail::Resources::told_bytes for every rank of the World.
     std::span<std::byte> told() const noexcept { return resources_->told.span(); }
 
-    /// The first thing that a verb does; the verb ends with what comes out. Verbs run in the order in which this rank
-    /// gives them, whatever streams they are given to: on one GPU, communicators that ran in different orders on
-    /// different ranks would wait for each other.
+    /// The first thing that a verb does; the verb ends with what comes out. Verbs are launched in the order in which
+    /// this rank gives them, since communicators that ran in different orders on different ranks would wait for each
+    /// other; each runs after the one before, whatever their streams, but reductions beside the others.
     [[nodiscard]] detail::VerbOrder::Turn enter(const detail::Call& call, const gpu::TimelineRef& stream) {
         if (failed() || finished()) { require_usable(call.doing(), call.where); }
         order_.wait_for_room(streams(), call.where);
-        return order_.next(stream);
+        return order_.next(stream, runs_beside(stream));
     }
     /// After the launch of a CUDA graph that holds verbs, in a loop that never waits otherwise: it counts as a verb
     /// that was given to `stream`: see Options::verbs_ahead.
     /// @throws CommError when a peer is gone
     void keep_pace(const gpu::TimelineRef& stream, SourceLocation where = SourceLocation::current()) {
         require_usable("keep_pace", where);
-        order_.mark(stream);
+        order_.mark(stream, runs_beside(stream));
         order_.wait_for_room(streams(), where);
     }
 
@@ -207,6 +211,11 @@ class World final : public detail::Connections {
         prepare_comparison(group, where);
     }
 
+    /// Tells NCCL of memory and communicators that are new, as Options::registration says.
+    void register_memory(SourceLocation where) {
+        register_chunks(resources_->arena.chunks(), options_.registration, where);
+    }
+
   private:
     static constexpr const char* making = "World";
 
@@ -252,15 +261,7 @@ class World final : public detail::Connections {
         static_cast<void>(comparison_.release());
     }
 
-    bool progressed() noexcept override {
-        if (!resources_) { return false; }
-        const bool computed = resources_->compute.ref().advanced();
-        return resources_->communication.ref().advanced() || computed;
-    }
-
-    void register_memory(SourceLocation where) {
-        register_chunks(resources_->arena.chunks(), options_.registration, where);
-    }
+    bool progressed() noexcept override { return resources_ && resources_->advanced(); }
 
     void prepare_comparison(detail::Group& group, SourceLocation where) {
         if (options_.compare_calls == CompareCalls::off || group.size == 1) { return; }
@@ -279,10 +280,7 @@ class World final : public detail::Connections {
         const detail::Group& from = world.world_group();
         const std::size_t rank = survivors.place_of(from.rank, from.size, where);
         detail::require_version(windows_version, "Survivors", where);
-        if (!world.failed()) {  // NCCL wants no work of a communicator that is shrunk under way
-            world.resources_->compute.ref().synchronize(where);
-            world.resources_->communication.ref().synchronize(where);
-        }
+        if (!world.failed()) { world.resources_->synchronize(where); }  // NCCL wants none of its work under way
         return {rank, from.size - survivors.lost.size(), world.device()};
     }
 

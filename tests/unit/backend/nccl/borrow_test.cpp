@@ -162,6 +162,7 @@ TEST_CASE("nccl: registered memory is NCCL's own and registered once with every 
     gpu_ranks::restart();
     nccl::Options options = gpu_ranks::patient();
     options.registration = nccl::Registration::buffers;
+    options.arena_chunk_bytes = std::size_t{4} << 20U;
     {
         const UsersComms comms(2);
         use_two_communicators(comms, options);
@@ -243,6 +244,7 @@ TEST_CASE("nccl: windows are made once with every communicator, and NCCL before 
     gpu_ranks::restart();
     nccl::Options options = gpu_ranks::patient();
     options.registration = nccl::Registration::windows;
+    options.arena_chunk_bytes = std::size_t{4} << 20U;
     {
         const UsersComms comms(2);
         use_two_communicators(comms, options);

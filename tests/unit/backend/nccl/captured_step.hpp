@@ -17,13 +17,13 @@ class CapturedStep {
     template <class Step>
     CapturedStep(const shardkit::Streams<shardkit::gpu::TimelineRef>& streams, const Step& step) : streams_(streams) {
         using shardkit::gpu::detail::check;
-        const auto [compute, communication] = streams_;
+        const auto compute = streams_.compute;
         cudaGraph_t graph = nullptr;
         check(cudaStreamBeginCapture(compute.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
         try {
-            communication.wait(compute.record());
+            spread();
             step();
-            compute.wait(communication.record());
+            gather();
         } catch (...) {
             if (cudaStreamEndCapture(compute.native(), &graph) == cudaSuccess) {
                 static_cast<void>(cudaGraphDestroy(graph));
@@ -48,17 +48,23 @@ class CapturedStep {
     }
 
     void launch() const {
-        const auto [compute, communication] = streams_;
-        compute.wait(communication.record());
-        shardkit::gpu::detail::check(cudaGraphLaunch(executable_, compute.native()), "cudaGraphLaunch");
-        communication.wait(compute.record());
+        gather();
+        shardkit::gpu::detail::check(cudaGraphLaunch(executable_, streams_.compute.native()), "cudaGraphLaunch");
+        spread();
     }
 
   private:
     void join() const noexcept {
-        const auto [compute, communication] = streams_;
-        compute.wait(communication.record());
-        communication.wait(compute.record());
+        gather();
+        spread();
+    }
+    void gather() const noexcept {
+        streams_.compute.wait(streams_.communication.record());
+        streams_.compute.wait(streams_.reduction.record());
+    }
+    void spread() const noexcept {
+        streams_.communication.wait(streams_.compute.record());
+        streams_.reduction.wait(streams_.compute.record());
     }
 
     shardkit::Streams<shardkit::gpu::TimelineRef> streams_;

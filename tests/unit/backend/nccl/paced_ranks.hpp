@@ -12,15 +12,18 @@ namespace paced_ranks {
 
 namespace sk = shardkit;
 
-/// When each of a rank's streams works: all four are right, and what a missing wait breaks shows in one of them.
+using standin::Pace;
+
+/// When each of a rank's streams works: all are right, and what a missing wait breaks shows in one of them.
 struct Paces {
-    standin::Pace compute;
-    standin::Pace communication;
+    Pace compute;
+    Pace communication;
+    Pace reduction;
 };
-inline constexpr Paces all_paces[] = {{standin::Pace::lazy, standin::Pace::lazy},
-                                      {standin::Pace::lazy, standin::Pace::eager},
-                                      {standin::Pace::eager, standin::Pace::lazy},
-                                      {standin::Pace::eager, standin::Pace::eager}};
+inline constexpr Paces all_paces[] = {{Pace::lazy, Pace::lazy, Pace::lazy},   {Pace::lazy, Pace::eager, Pace::eager},
+                                      {Pace::eager, Pace::lazy, Pace::lazy},  {Pace::eager, Pace::eager, Pace::eager},
+                                      {Pace::lazy, Pace::lazy, Pace::eager},  {Pace::lazy, Pace::eager, Pace::lazy},
+                                      {Pace::eager, Pace::lazy, Pace::eager}, {Pace::eager, Pace::eager, Pace::lazy}};
 
 /// f(rank, streams) on every rank of `mesh`. Empty when every rank ended well, and the stand-in saw nothing that
 /// would break on a GPU.
@@ -32,6 +35,7 @@ std::string run(const Mesh& mesh, Paces paces, const sk::RankOptions& options, c
             const auto streams = world.streams();
             standin::set_pace(streams.compute.native(), paces.compute);
             standin::set_pace(streams.communication.native(), paces.communication);
+            standin::set_pace(streams.reduction.native(), paces.reduction);
             sk::Rank<gpu_ranks::Engine, Mesh> rank(mesh, comm, options, streams);
             f(rank, streams);
         }));

@@ -20,7 +20,7 @@ namespace sk = shardkit;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 using gpu_ranks::Engine;
 using Layer = sk::Sharded<sk::Params<scheduled::Bias<float>>, sk::FullShard, Engine>;
-constexpr paced_ranks::Paces eager{standin::Pace::eager, standin::Pace::eager};
+constexpr paced_ranks::Paces eager{standin::Pace::eager, standin::Pace::eager, standin::Pace::eager};
 
 /// What a followed schedule pushes and pops, starts and ends.
 std::vector<std::string> expected_of(const sk::Schedule& schedule, std::span<const sk::GroupDescription> groups) {

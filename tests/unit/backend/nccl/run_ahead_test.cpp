@@ -137,7 +137,9 @@ TEST_CASE("nccl: a GPU that gets on is waited for as long as it does, one that s
         CAPTURE(gets_on);
         gpu_ranks::restart();
         nccl::World world(nccl::UniqueId::create(), 1, 0, gpu_ranks::impatient());
-        const auto [compute, communication] = world.streams();
+        const auto streams = world.streams();
+        const auto& compute = streams.compute;
+        const auto& communication = streams.communication;
         std::vector<gpu::Stream> held(pieces);
         for (const gpu::Stream& each : held) {
             const gpu::StreamRef stream = each.ref();
@@ -170,7 +172,9 @@ TEST_CASE("nccl: a verb waits for the one before it, and not for what was given 
     int since = 0;
     nccl::World world(nccl::UniqueId::create(), 1, 0, gpu_ranks::patient());
     const Comm comm(world);
-    const auto [compute, communication] = world.streams();
+    const auto streams = world.streams();
+    const auto& compute = streams.compute;
+    const auto& communication = streams.communication;
     const auto count = [](void* value) { ++*static_cast<int*>(value); };
     gpu::detail::check(cudaLaunchHostFunc(compute.native(), count, &before), "cudaLaunchHostFunc");
     barrier(comm, compute);

@@ -148,6 +148,7 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
         outcome.parameters.insert(outcome.parameters.end(), values.begin(), values.end());
     }
     rank.communication_stream().synchronize();
+    rank.reduction_stream().synchronize();
     return outcome;
 }
 

@@ -72,7 +72,8 @@ std::string difference(const Mesh& mesh, const sk::DynamicPolicy& policy, const 
         for (std::size_t r = 0; r < given.size(); ++r) {
             if (error.empty() && close(given[r], expected[r], sizeof(T) == 2 ? 1e-2 : 1e-4)) { continue; }
             return sk::detail::concat("compute ", word(paces.compute), ", communication ", word(paces.communication),
-                                      ": rank ", r, " differs", error.empty() ? "" : ": ", error);
+                                      ", reduction ", word(paces.reduction), ": rank ", r, " differs",
+                                      error.empty() ? "" : ": ", error);
         }
     }
     return {};

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions beside gathers: a stream and a communicator of their own.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <shardkit/backend/nccl/survivors.hpp>
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/barrier.hpp>
+#include <shardkit/comm/compare_calls.hpp>
+#include <shardkit/comm/reduce_scatter.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/hybrid_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/policy/shard_grad_op.hpp>
+#include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/rank/rank.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/divisor.hpp>
+#include <shardkit/step/groups.hpp>
+#include <shardkit/step/reduce.hpp>
+
+#include "../../thrown_message.hpp"
+#include "gpu_ranks.hpp"
+
+namespace reduction_lane_test {
+
+namespace {
+
+using namespace shardkit;
+using gpu_ranks::Comm;
+using gpu_ranks::Engine;
+using rank_checks::contains;
+using rank_checks::expect;
+using rank_checks::Kind;
+using Mesh = DeviceMesh<dynamic>;
+
+struct Weight : Param<"weight", float, 64> {};
+struct Bias : Param<"bias", float, 256> {
+    using TensorParallel = tp::PartialSum;
+};
+using Layer = Sharded<Weight, DynamicPolicy, Engine>;
+
+constexpr SourceLocation here{"train.cpp", 5};
+
+/// Communicators of NCCL's that each of four ranks splits off for a model of two groups.
+std::size_t splits_of(const DynamicPolicy& policy, const nccl::Options& options) {
+    constexpr std::size_t ranks = 4;
+    gpu_ranks::restart();
+    const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
+        Rank<Engine, Mesh> rank(Mesh(ranks), comm, {}, world.streams());
+        const Layer first{rank, "first", {}, {.policy = policy}};
+        const Layer second{rank, "second", {}, {.policy = policy}};
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+    CHECK(standin::live() == standin::Live{});
+    CHECK(standin::calls("ncclCommSplit") % ranks == 0);
+    return standin::calls("ncclCommSplit") / ranks;
+}
+
+/// The same for groups on a mesh of 2 x 2 ranks, of dp and tp.
+template <class Group>
+std::size_t splits_on_dp_and_tp() {
+    using Square = DeviceMesh<dynamic, dynamic>;
+    constexpr std::size_t ranks = 4;
+    gpu_ranks::restart();
+    const auto outcomes =
+        gpu_ranks::with_world(ranks, gpu_ranks::patient(), [&](const Comm& comm, nccl::World& world) {
+            Rank<Engine, Square> rank(Square(2, 2), comm, {}, world.streams());
+            const Sharded<Group, FullShard, Engine> layer{rank, "layer"};
+        });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+    CHECK(standin::calls("ncclCommSplit") % ranks == 0);
+    return standin::calls("ncclCommSplit") / ranks;
+}
+
+nccl::Options together() {
+    nccl::Options options = gpu_ranks::patient();
+    options.separate_reductions = false;
+    return options;
+}
+
+/// One gather and one sum of 16-bit elements in each of the two streams, given at once.
+std::string sums_beside_gathers(standin::Pace communication, standin::Pace reduction, bool pieces) {
+    constexpr std::size_t ranks = 3;
+    constexpr std::size_t k = 200;
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::patient();
+    if (pieces) { options.staging_bytes = 1; }  // the least that there is
+    const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
+        const auto streams = world.streams();
+        standin::set_pace(streams.communication.native(), communication);
+        standin::set_pace(streams.reduction.native(), reduction);
+        comm.separate_reductions();
+        std::vector<bf16> ones(ranks * k, bf16(1.0F));
+        std::vector<bf16> twos(ranks * k, bf16(2.0F));
+        std::array<std::vector<float>, 2> results{std::vector<float>(ranks * k), std::vector<float>(ranks * k)};
+        using Addends = verb_values::Bench<Comm>::Memory<bf16>;
+        using Sums = verb_values::Bench<Comm>::Memory<float>;
+        Addends of_layers(comm, ones);
+        Addends of_gradients(comm, twos);
+        of_layers.write(ones);
+        of_gradients.write(twos);
+        Sums layers(comm, results[0]);
+        Sums gradients(comm, results[1]);
+        streams.communication.synchronize();
+        all_reduce(comm, ReduceOp::sum, std::span<const bf16>(of_gradients.data(), ranks * k),
+                   std::span<float>(gradients.data(), ranks * k), streams.reduction);
+        barrier(comm, streams.communication);
+        all_reduce(comm, ReduceOp::sum, std::span<const bf16>(of_layers.data(), ranks * k),
+                   std::span<float>(layers.data(), ranks * k), streams.communication);
+        barrier(comm, streams.reduction);
+        streams.reduction.synchronize();
+        layers.read(results[0]);
+        gradients.read(results[1]);
+        for (std::size_t i = 0; i < ranks * k; ++i) {
+            expect(results[0][i] == 3, "layers' sum ", i, " is ", results[0][i], ", expected 3");
+            expect(results[1][i] == 6, "gradients' sum ", i, " is ", results[1][i], ", expected 6");
+        }
+    });
+    std::string error = gpu_ranks::first_error(outcomes);
+    for (const std::string& violation : standin::order_violations()) { error += violation; }
+    return error;
+}
+
+/// The reductions of a step end although gathers are held up: one that is under way, and one behind it.
+void check_step_beside_gathers(const DynamicPolicy& policy, std::size_t ranks) {
+    CAPTURE(policy.name());
+    gpu_ranks::restart();
+    const auto outcomes =
+        gpu_ranks::with_world(ranks, gpu_ranks::impatient(), [&](const Comm& comm, nccl::World& world) {
+            const auto streams = world.streams();
+            Rank<Engine, Mesh> rank(Mesh(ranks), comm, {.in_flight = 3}, streams);
+            std::vector<Layer> layers;
+            for (const char* const path : {"first", "second", "third"}) {
+                layers.emplace_back(rank, path, Shapes<Weight>{}, Layer::Options{.policy = policy});
+                layers.back().initialize([](auto, auto, std::size_t i) { return static_cast<double>(i); });
+            }
+            auto model = groups(layers);
+            Accumulation accumulation{model};
+            auto window = layers[2].unshard();
+            auto handle = accumulation.gradients(layers[2]);
+            streams.compute.synchronize();
+            streams.communication.synchronize();
+            standin::hold(streams.communication.native());
+            auto second = layers[1].begin_unshard();
+            auto first = layers[0].begin_unshard();
+            layers[2].reshard(std::move(window));
+            accumulation.add(std::move(handle));
+            accumulation.skip(layers[1]);
+            accumulation.skip(layers[0]);
+            const auto reduced = reduce(std::move(accumulation), sum);
+            streams.reduction.synchronize();
+            standin::release(streams.communication.native());
+            { const auto ended = std::move(second).wait(); }
+            { const auto ended = std::move(first).wait(); }
+        });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+    CHECK(standin::order_violations().empty());
+}
+
+}  // namespace
+
+TEST_CASE("nccl: reductions have a stream of the greatest priority, unless they are to run with the gathers") {
+    const auto own_stream = [](std::size_t ranks, const nccl::Options& options) {
+        gpu_ranks::restart();
+        std::vector<char> own(ranks);
+        const auto outcomes = gpu_ranks::with_world(ranks, options, [&](const Comm& comm, nccl::World& world) {
+            const auto streams = world.streams();
+            own[comm.rank()] = streams.reduction.native() != streams.communication.native() ? 1 : 0;
+            int least = 0;
+            int greatest = 0;
+            int given = 1;
+            expect(cudaDeviceGetStreamPriorityRange(&least, &greatest) == cudaSuccess &&
+                       cudaStreamGetPriority(streams.reduction.native(), &given) == cudaSuccess && given == greatest,
+                   "priority ", given);
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        return std::ranges::count(own, 1) == static_cast<std::ptrdiff_t>(ranks);
+    };
+    CHECK(own_stream(2, gpu_ranks::patient()));
+    CHECK_FALSE(own_stream(2, together()));
+    CHECK_FALSE(own_stream(1, gpu_ranks::patient()));
+    nccl::Options shared = gpu_ranks::patient();
+    shared.split_share = true;
+    CHECK_FALSE(own_stream(2, shared));
+}
+
+TEST_CASE("nccl: a second communicator is made where gathers and reductions go over the same ranks, once") {
+    CHECK(splits_of(DynamicPolicy(NoShard{}), gpu_ranks::patient()) == 0);
+    CHECK(splits_of(DynamicPolicy(ShardOptimizer{}), gpu_ranks::patient()) == 1);
+    CHECK(splits_of(DynamicPolicy(ShardGradOp{}), gpu_ranks::patient()) == 1);
+    CHECK(splits_of(DynamicPolicy(FullShard{}), gpu_ranks::patient()) == 1);
+    CHECK(splits_of(DynamicPolicy(HybridShard<2>{}), gpu_ranks::patient()) ==
+          3);  // shards, replicas, and shards again
+    CHECK(splits_of(DynamicPolicy(FullShard{}), together()) == 0);
+    CHECK(splits_of(DynamicPolicy(HybridShard<2>{}), together()) == 2);
+    CHECK(splits_on_dp_and_tp<Weight>() == 3);  // dp, tp, and dp again
+    CHECK(splits_on_dp_and_tp<Bias>() == 4);    // and tp again, where layers' own verbs may be under way
+}
+
+TEST_CASE("nccl: a group that is given out again has its second communicator already") {
+    gpu_ranks::restart();
+    const auto outcomes = gpu_ranks::with_world(4, gpu_ranks::patient(), [](const Comm& comm, nccl::World& world) {
+        const auto loop = [&](std::size_t times) {
+            for (std::size_t i = 0; i < times; ++i) {
+                Rank<Engine, Mesh> rank(Mesh(4), comm, {}, world.streams());
+                const Layer layer{rank, "layer", {}, {.policy = DynamicPolicy(HybridShard<2>{})}};
+            }
+        };
+        loop(2);
+        const std::size_t groups = world.made().all().size();
+        loop(5);
+        expect(world.made().all().size() == groups, "no more groups");
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+}
+
+TEST_CASE("nccl: a step's reductions end while gathers are held up, those across replicas too") {
+    check_step_beside_gathers(DynamicPolicy(ShardGradOp{}), 2);
+    check_step_beside_gathers(DynamicPolicy(FullShard{}), 2);
+    check_step_beside_gathers(DynamicPolicy(FullShard{}), 3);
+    check_step_beside_gathers(DynamicPolicy(HybridShard<2>{}), 4);
+}
+
+TEST_CASE("nccl: sums of 16-bit elements in both lanes at once, whole and in pieces, are right at every pace") {
+    for (const standin::Pace communication : gpu_ranks::paces) {
+        for (const standin::Pace reduction : gpu_ranks::paces) {
+            for (const bool pieces : {false, true}) {
+                CAPTURE(static_cast<int>(communication));
+                CAPTURE(static_cast<int>(reduction));
+                CAPTURE(pieces);
+                CHECK(sums_beside_gathers(communication, reduction, pieces) == "");
+            }
+        }
+    }
+}
+
+TEST_CASE("nccl: what reductions' communicator fails with is told by its name, and all communicators end") {
+    gpu_ranks::restart();
+    const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::impatient(), [](const Comm& comm, nccl::World& world) {
+        comm.separate_reductions();
+        const auto streams = world.streams();
+        auto values = world.buffer<float>(10);
+        streams.compute.synchronize();
+        standin::set_async_error(world.world_group().reductions->comm, ncclSystemError);
+        const std::string said = thrown_message<CommError>([&] {
+            all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.reduction, here);
+            streams.reduction.synchronize(here);
+        });
+        expect(contains(said, "all_reduce over world at train.cpp:5"), said);
+        expect(world.world_group().comm == nullptr && world.world_group().reductions->comm == nullptr, "aborted");
+        throw rank_checks::Planted("on");
+    });
+    for (const auto& outcome : outcomes) { CHECK(outcome.text == "on"); }
+    CHECK(standin::live() == standin::Live{});
+}
+
+TEST_CASE("nccl: an error of the reductions' communicator ends a wait for gathers") {
+    gpu_ranks::restart();
+    const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::patient(), [](const Comm& comm, nccl::World& world) {
+        comm.separate_reductions();
+        const auto streams = world.streams();
+        standin::hold(streams.communication.native());
+        auto values = world.buffer<float>(10);
+        all_gather_in_place(comm, values.span(), streams.communication, here);
+        standin::set_async_error(world.world_group().reductions->comm, ncclSystemError);
+        const std::string said = thrown_message<CommError>([&] { streams.communication.synchronize(here); });
+        standin::release(streams.communication.native());
+        expect(contains(said, "an earlier call over reductions over world failed"), said);
+    });
+    CHECK(standin::live() == standin::Live{});
+}
+
+TEST_CASE("nccl: a rank that dies in a reduction ends the others, whatever gathers do") {
+    for (const bool survivable : {false, true}) {
+        gpu_ranks::restart();
+        nccl::Options options = gpu_ranks::impatient();
+        options.survivable = survivable;
+        const nccl::UniqueId id = nccl::UniqueId::create();
+        const auto outcomes = gpu_ranks::each_in_a_thread(3, [&](std::size_t rank) {
+            nccl::World world(id, 3, rank, options);
+            const Comm comm(world);
+            comm.separate_reductions();
+            const auto streams = world.streams();
+            auto values = world.buffer<float>(30);
+            streams.compute.synchronize();
+            if (rank == 1) {
+                standin::kill_device(1);
+                throw rank_checks::Planted("gone");
+            }
+            all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.reduction, here);
+            expect(contains(thrown_message<CommError>([&] { streams.reduction.synchronize(here); }), "300 ms"),
+                   "late");
+            expect(world.world_group().reductions->comm == nullptr, "aborted");
+            if (!survivable) { return; }
+            const std::array<std::size_t, 1> lost{1};
+            nccl::World left(nccl::Survivors{world, lost}, gpu_ranks::patient());
+            const Comm fewer(left);
+            fewer.separate_reductions();
+            auto again = left.buffer<float>(30);
+            all_reduce_in_place(fewer, ReduceOp::sum, again.span(), left.streams().reduction, here);
+            left.streams().reduction.synchronize();
+            expect(left.world_group().reductions != nullptr, "made again");
+            left.finish();
+        });
+        for (const std::size_t rank : {0U, 2U}) { CHECK(outcomes[rank].text == ""); }
+        CHECK(outcomes[1].kind == Kind::planted);
+        CHECK(standin::hangs() == 0);
+        CHECK(standin::live() == standin::Live{});
+    }
+}
+
+TEST_CASE("nccl: reductions that get on are waited for as long as they do") {
+    constexpr std::size_t pieces = 5;
+    gpu_ranks::restart();
+    const auto outcomes = gpu_ranks::with_world(2, gpu_ranks::impatient(), [](const Comm&, nccl::World& world) {
+        const auto streams = world.streams();
+        const std::vector<gpu::Stream> held(pieces);
+        for (const gpu::Stream& each : held) {
+            const gpu::Event event;
+            standin::hold(each.ref().native());
+            each.ref().record(event.ref());
+            gpu::StreamRef(streams.reduction.native()).wait(event.ref());
+            streams.communication.wait(streams.reduction.record());
+        }
+        std::thread releases([&] {
+            for (const gpu::Stream& each : held) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                standin::release(each.ref().native());
+            }
+        });
+        const std::string said = thrown_message<CommError>([&] { streams.communication.synchronize(); });
+        releases.join();
+        expect(said == "nothing was thrown", said);
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+}
+
+TEST_CASE("nccl: calls in both lanes are compared in the order in which they were given") {
+    for (const CompareCalls when : {CompareCalls::each_call, CompareCalls::each_step}) {
+        for (const bool disagree : {false, true}) {
+            gpu_ranks::restart();
+            standin::set_compares_calls(false);
+            nccl::Options options = gpu_ranks::patient();
+            options.compare_calls = when;
+            const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
+                comm.separate_reductions();
+                expect(world.made().all().size() == 3, "the world's, that for comparing, and that for reductions");
+                const auto streams = world.streams();
+                auto values = world.buffer<float>(20);
+                auto sums = world.buffer<float>(20);
+                streams.compute.synchronize();
+                all_gather_in_place(comm, values.span(), streams.communication, here);
+                const std::size_t count = disagree && comm.rank() == 1 ? 18 : 20;
+                reduce_scatter_in_place(comm, ReduceOp::sum, sums.span().first(count), streams.reduction, here);
+                compare_calls(comm, here);
+                streams.reduction.synchronize();
+            });
+            if (!disagree) {
+                CHECK(gpu_ranks::first_error(outcomes) == "");
+                continue;
+            }
+            for (const auto& outcome : outcomes) {
+                CHECK(contains(outcome.text,
+                               "the ranks disagree in call 1: rank 0 calls reduce_scatter sum of 20 fp32 at "
+                               "train.cpp:5, rank 1 calls reduce_scatter sum of 18 fp32 at train.cpp:5"));
+            }
+        }
+    }
+}
+
+TEST_CASE("nccl: reductions' communicator knows the memory that the first one knows") {
+    for (const nccl::Registration registration : {nccl::Registration::buffers, nccl::Registration::windows}) {
+        gpu_ranks::restart();
+        nccl::Options options = gpu_ranks::patient();
+        options.registration = registration;
+        const auto outcomes = gpu_ranks::with_world(2, options, [](const Comm& comm, nccl::World& world) {
+            const auto memory = world.buffer<float>(2U << 20U);
+            barrier(comm, world.streams().communication);
+            world.streams().communication.synchronize();
+            comm.separate_reductions();
+        });
+        CHECK(gpu_ranks::first_error(outcomes) == "");
+        const std::size_t made = standin::calls("ncclCommRegister") + standin::calls("ncclCommWindowRegister");
+        CHECK(made == 2 * 2 * 2);  // two chunks with two communicators, on each rank
+        CHECK(standin::frees_in_use().empty());
+        CHECK(standin::live() == standin::Live{});
+    }
+}
+
+}  // namespace reduction_lane_test
