@@ -83,7 +83,8 @@ int main() {
     const Mesh mesh(2, 1, 1);
     for (const Training& training : {Training{.microbatches = 3, .in_flight = 1}, Training{.microbatches = 3},
                                      Training{.prefetch = true}, Training{.norm = false}, Training{.abandon = true},
-                                     Training{.microbatches = 3, .steps = 4, .abandon = true, .scheduled = true}}) {
+                                     Training{.microbatches = 3, .steps = 4, .abandon = true, .scheduled = true},
+                                     Training{.microbatches = 3, .scheduled = true, .keeps = false}}) {
         if (fails<float, sk::NoShard>(mesh, training) || fails<float, sk::ShardGradOp>(mesh, training) ||
             fails<float, sk::FullShard>(mesh, training) || fails<sk::bf16, sk::FullShard>(mesh, training)) {
             return 1;

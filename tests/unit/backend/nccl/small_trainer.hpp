@@ -46,6 +46,7 @@ struct Training {
     bool norm = true;         ///< taken, and clipped by
     bool abandon = false;     ///< the gradients of step 0 (where that is recorded, of step 1) are reduced and dropped
     bool scheduled = false;   ///< the steps behind step 0 follow its schedule, improved
+    bool keeps = true;        ///< it keeps groups gathered: fewer gathers take the place of gradients
 };
 
 struct Outcome {
@@ -128,8 +129,8 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
         if (training.scheduled && step == 0) {
             const auto described = sk::describe_groups(groups);
             const sk::Schedule recorded = sk::record(groups, [&] { one_step(step); });
-            const sk::Schedule kept =
-                sk::keep_gathered(recorded, described, sk::peak(recorded, described) + sk::ByteCount(2048));
+            const sk::ByteCount limit = sk::peak(recorded, described) + sk::ByteCount(2048);
+            const sk::Schedule kept = training.keeps ? sk::keep_gathered(recorded, described, limit) : recorded;
             following.emplace(
                 sk::follow(groups, sk::gather_after_update(sk::prefetch(kept, described, 1), described)));
         } else {
