@@ -76,12 +76,12 @@ def train_gpt(program, config, policy, ranks, steps, folder, environment=()):
 def products_alone(program, library, config, policy, ranks, folder):
     """Seconds of the products of one step, as the ranks made them, and of nothing else."""
     file = folder / "products.json"
+    file.unlink(missing_ok=True)
     found = train_gpt(program, config, policy, ranks, 1, folder,
                       {"LD_PRELOAD": str(library), "SHARDKIT_PRODUCTS": str(file)})
     if not file.exists():
         raise WrongData("train_gpt has ended without its matrix products alone")
     made = json.loads(file.read_text(encoding="utf-8"))
-    file.unlink()
     expected = ranks * (found["multiply_adds_of_layers"] + found["multiply_adds_of_attention"]["most"])
     if made["threads"] != ranks or made["multiply_adds"] != expected:
         raise WrongData(f"{made['threads']} threads have made {made['multiply_adds']} multiply-adds of matrix products "
