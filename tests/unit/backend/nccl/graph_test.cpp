@@ -23,7 +23,6 @@
 #include "largest_difference.hpp"
 #include "small_trainer_runs.hpp"
 #include "step_trainer.hpp"
-#include "test_size.hpp"
 
 namespace graph_test {
 
@@ -72,8 +71,7 @@ void check(std::size_t ranks, const sk::DynamicPolicy& policy, const Settings& s
     CAPTURE(plan);
     const std::vector<Outcome> expected = on_threads<T>(ranks, policy, settings, plan);
     REQUIRE(!expected[0].log.empty());
-    for (const Paces paces : small_trainer::all_paces) {
-        if (test_size::reduced() && paces.compute == paces.communication) { continue; }
+    for (const Paces paces : paced_ranks::some_paces()) {
         CAPTURE(static_cast<int>(paces.compute));
         CAPTURE(static_cast<int>(paces.communication));
         std::vector<Outcome> given(ranks);
