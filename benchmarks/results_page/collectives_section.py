@@ -5,36 +5,29 @@ from collectives_charts import PLACEMENTS, bandwidth_chart, share_chart, who
 from figures import rough_size, size_text
 from peer_times import peer_times
 from result import BadResult
-from targets import BY_ID, Evidence
+from targets import TARGETS, Evidence, ShareOfCopy
 from text import figure, percent, table
 
 QUESTION = "How fast are collectives, and how near to a copy?"
-SIZES = {"64MiB": 64 << 20, "1MiB": 1 << 20}
 SHOWN = ("256 B", "4 KiB", "64 KiB", "1 MiB", "16 MiB", "64 MiB")
 DRAWN = ("all_gather", "reduce_scatter", "all_reduce")
 WORDS = {"out_of_place": "out of place", "in_place": "in place"}
 
 
-def is_size(row, size, ranks):
-    """The program rounds down to whole pieces."""
-    return 0 <= size - row["size"] < 4 * ranks
-
-
 def evidence(result):
-    ranks = result["group_size"]
-    if result["engine"] not in ("threads", "mpi") or result["groups"] != 1 or ranks != result["machine"]["processors"]:
-        return
-    for row in result["rows"]:
-        if row["type"] != "float" or row["redop"] not in (None, "sum"):
+    for target in TARGETS:
+        if not isinstance(target, ShareOfCopy):
             continue
-        for name, size in SIZES.items():
-            target = f"{result['engine']}_{row['verb']}_{name}_of_copy"
-            if target not in BY_ID or not is_size(row, size, ranks):
+        for row in result["rows"]:
+            if not target.speaks_of(result, row):
                 continue
             for placement, words in WORDS.items():
+                if target.crowded and placement != "out_of_place":
+                    continue
                 if row[placement] is not None and row[placement]["share_of_copy"] is not None:
-                    yield Evidence(target, row[placement]["share_of_copy"],
-                                   f"{row['verb']} {size_text(row['size'])}, {words}, {ranks} ranks")
+                    kind = "" if row["type"] == "float" else f" of {row['type']}"
+                    yield Evidence(target.id, row[placement]["share_of_copy"],
+                                   f"{row['verb']}{kind} {size_text(row['size'])}, {words}, {result['group_size']} ranks")
 
 
 def times_of_peers(results, result):
