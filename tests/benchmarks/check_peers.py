@@ -307,7 +307,7 @@ def check_runs(folder):
         expect(list(left_out) == ["hand-written AVX2"] and found["rows"] == [], "nor is there AVX2", done.stdout)
     else:
         expect([(made["peer"]["name"], made["elements"], made["target"]) for made in found["rows"]]
-               == [("hand-written AVX2", elements, row.at_least(0.97)) for elements in adamw.QUICK_SIZES]
+               == [("hand-written AVX2", elements, row.at_least(0.95)) for elements in adamw.QUICK_SIZES]
                and all(made["check"]["largest"] <= 1e-6 for made in found["rows"]),
                "the loop by hand is checked and timed", done.stdout + done.stderr)
 
