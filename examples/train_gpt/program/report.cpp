@@ -157,8 +157,8 @@ std::string summary_of_steps(const PlanSummary& plan, const Results& results) {
         << table(results.collectives, plan.collectives);
     if (results.timed.steps > 0) {
         const TimedSteps& timed = results.timed;
-        out << program::formatted("communication of a step: %.3g ms, %.3g ms of them waited for, of %.3g ms in all\n",
-                                  1e3 * timed.communication, 1e3 * timed.exposed(), 1e3 * timed.seconds);
+        out << program::formatted("a step: %.3g ms, %.3g ms of them without computation; communication %.3g ms\n",
+                                  1e3 * timed.seconds, 1e3 * timed.exposed(), 1e3 * timed.communication);
     }
     out << program::formatted("loss: %.4f first, %.4f last (%+.4f)\n", results.losses.front(), results.losses.back(),
                               results.losses.back() - results.losses.front());
