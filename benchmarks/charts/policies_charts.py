@@ -8,11 +8,16 @@ def policy_label(row):
     return f"hybrid_shard<{row['shard_group']}>" if row["policy"] == "hybrid_shard" else row["policy"]
 
 
+def follows(row):
+    """What a step follows; in results without schedules, none."""
+    return row.get("schedule", "none")
+
+
 def labels(rows):
     """With the mesh where there are several, and with what a step follows."""
     several = len({row["mesh"] for row in rows}) > 1
-    follows = [f" {row['schedule']}" if row.get("schedule", "none") != "none" else "" for row in rows]
-    return [(f"{row['mesh']} " if several else "") + policy_label(row) + schedule for row, schedule in zip(rows, follows)]
+    schedules = ["" if follows(row) == "none" else f" {follows(row)}" for row in rows]
+    return [(f"{row['mesh']} " if several else "") + policy_label(row) + schedule for row, schedule in zip(rows, schedules)]
 
 
 def of_model(result):

@@ -8,7 +8,7 @@
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/streams.hpp>
 
 #include "engine_workload.hpp"
 
@@ -31,7 +31,7 @@ class GraphWorkload final : public Workload {
         for (std::size_t i = 0; i < times; ++i) {
             check(cudaGraphLaunch(executable_, streams_.compute.native()), "cudaGraphLaunch");
         }
-        spread();
+        streams_.fork();
         streams_.compute.synchronize();
     }
     std::uint64_t count_wrong() override { return workload_.count_wrong(); }
@@ -48,26 +48,18 @@ class GraphWorkload final : public Workload {
         streams_.communication.synchronize();
         streams_.reduction.synchronize();
         check(cudaStreamBeginCapture(compute.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-        spread();
+        streams_.fork();
         workload_.once();
-        gather();
+        streams_.join();
         check(cudaStreamEndCapture(compute.native(), &graph), "cudaStreamEndCapture");
         // Later work of any stream comes after earlier work of all.
-        gather();
-        spread();
+        streams_.join();
+        streams_.fork();
         const cudaError_t counted = cudaGraphGetNodes(graph, nullptr, &nodes_);
         const cudaError_t made = cudaGraphInstantiate(&executable_, graph, 0);
         check(cudaGraphDestroy(graph), "cudaGraphDestroy");
         check(counted, "cudaGraphGetNodes");
         check(made, "cudaGraphInstantiate");
-    }
-    void gather() const noexcept {
-        streams_.compute.wait(streams_.communication.record());
-        streams_.compute.wait(streams_.reduction.record());
-    }
-    void spread() const noexcept {
-        streams_.communication.wait(streams_.compute.record());
-        streams_.reduction.wait(streams_.compute.record());
     }
     void drop() noexcept {
         if (executable_ != nullptr) { static_cast<void>(cudaGraphExecDestroy(executable_)); }

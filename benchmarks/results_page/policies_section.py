@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page's part for results of benchmarks/run policies, and what they say about targets."""
-from policies_charts import memory_chart, policy_label, predicted_chart, step_chart
+from policies_charts import follows, memory_chart, policy_label, predicted_chart, step_chart
 from targets import Evidence
 from text import cell, figure, mebibytes, percent, table
 
@@ -23,15 +23,16 @@ def evidence(result):
         if row["simulation_error"] is not None:
             yield Evidence("simulated_step", abs(row["simulation_error"]), what)
         spare = result["machine"]["processors"] > row["ranks"] and result["overlap"]
-        if spare and row["communication_us"]["median"] < row["compute_us"]["median"] and row["schedule"] != "none":
+        if spare and row["communication_us"]["median"] < row["compute_us"]["median"] and follows(row) != "none":
             yield Evidence("exposed_communication", row["exposed_share"], what)
-        if result["engine"] == "threads" and result["slow_percent"] > 0 and row is not plain and hidden(row, plain) is not None:
-            yield Evidence("skew_hidden", hidden(row, plain), what)
+        less = hidden(row, plain)
+        if result["engine"] == "threads" and result["slow_percent"] > 0 and row is not plain and less is not None:
+            yield Evidence("skew_hidden", less, what)
 
 
 def scheduled(result):
     """Rows of a result with schedules, each with that of the step without one."""
-    plain = {(row["mesh"], policy_label(row)): row for row in result["rows"] if row.get("schedule", "none") == "none"}
+    plain = {(row["mesh"], policy_label(row)): row for row in result["rows"] if follows(row) == "none"}
     if len(plain) < len(result["rows"]):
         yield from ((row, plain.get((row["mesh"], policy_label(row)))) for row in result["rows"])
 
@@ -99,7 +100,7 @@ def result_lines(result):
             yield "Where predictions are far off, and why: [method](benchmarks_policies.md#method-of-the-policies)."
     yield ""
     if rows:
-        yield from table(HEADS, [measured_row(row) for row in rows if row.get("schedule", "none") == "none"])
+        yield from table(HEADS, [measured_row(row) for row in rows if follows(row) == "none"])
         if with_schedules := [schedule_row(*pair) for pair in scheduled(result)]:
             yield from ("", "With schedules, in turns:", "", *table(SCHEDULE_HEADS, with_schedules))
     if result["predicted"] is not None:
@@ -117,7 +118,7 @@ def beside(results):
             machine = tuple(result["machine"][member] for member in ("processor", "processors"))
             found.setdefault((alike, machine), {}).setdefault(result["engine"], result)
     for engines in found.values():
-        rows = {name: {(row["mesh"], policy_label(row)): row for row in result["rows"] if row.get("schedule", "none") == "none"}
+        rows = {name: {(row["mesh"], policy_label(row)): row for row in result["rows"] if follows(row) == "none"}
                 for name, result in engines.items()}
         first, *others = rows
         if not others:

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/streams.hpp>
 
 #include "check.hpp"
 
@@ -20,24 +20,13 @@ struct DestroyGraph {
 using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
 using ExecutableGraph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
 
-/// The compute stream goes on behind what the other two were given.
-inline void gather(const Streams& streams) {
-    streams.compute.wait(streams.communication.record());
-    streams.compute.wait(streams.reduction.record());
-}
-/// The other two go on behind what the compute stream was given.
-inline void spread(const Streams& streams) {
-    streams.communication.wait(streams.compute.record());
-    streams.reduction.wait(streams.compute.record());
-}
-
 /// While it lives, the work that all streams are given goes into a graph and is not done.
 class Capture {
   public:
     explicit Capture(const Streams& streams) : streams_(streams) {
         check(cudaStreamBeginCapture(streams_.compute.native(), cudaStreamCaptureModeThreadLocal),
               "cudaStreamBeginCapture");
-        spread(streams_);
+        streams_.fork();
     }
     Capture(const Capture&) = delete;
     Capture& operator=(const Capture&) = delete;
@@ -47,12 +36,12 @@ class Capture {
         if (!ended_ && cudaStreamEndCapture(streams_.compute.native(), &graph) == cudaSuccess) {
             DestroyGraph{}(graph);
         }
-        gather(streams_);
-        spread(streams_);
+        streams_.join();
+        streams_.fork();
     }
 
     Graph end() {
-        gather(streams_);
+        streams_.join();
         ended_ = true;
         cudaGraph_t graph = nullptr;
         check(cudaStreamEndCapture(streams_.compute.native(), &graph), "cudaStreamEndCapture");
@@ -80,9 +69,9 @@ class StepGraph {
     }
 
     void launch() const {
-        gather(streams_);
+        streams_.join();
         check(cudaGraphLaunch(executable_.get(), streams_.compute.native()), "cudaGraphLaunch");
-        spread(streams_);
+        streams_.fork();
     }
 
   private:

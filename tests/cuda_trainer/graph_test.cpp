@@ -29,11 +29,7 @@ struct Rank {
         standin::set_pace(streams.communication.native(), communication_pace);
         standin::set_pace(streams.reduction.native(), communication_pace);
     }
-    ~Rank() {
-        streams.compute.synchronize();
-        streams.communication.synchronize();
-        streams.reduction.synchronize();
-    }
+    ~Rank() { streams.synchronize(); }
     Rank(const Rank&) = delete;
     Rank& operator=(const Rank&) = delete;
 

@@ -25,17 +25,9 @@
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/rank/engine.hpp>
+#include <shardkit/rank/streams.hpp>
 
 namespace shardkit {
-
-/// The streams that a rank's work and its collectives are given to; the library inserts the events between them.
-/// Default streams of the type where the engine needs no others.
-template <class Stream>
-struct Streams {
-    Stream compute{};
-    Stream communication{};            ///< of gathers, and of what is neither a gather nor a reduction
-    Stream reduction = communication;  ///< of gradients' reductions and of the norm's sum
-};
 
 /// What a rank is made with besides its mesh.
 struct RankOptions {
@@ -77,11 +69,9 @@ class Context {
     Stream compute_stream() const noexcept { return streams_.compute; }
     Stream communication_stream() const noexcept { return streams_.communication; }
     Stream reduction_stream() const noexcept { return streams_.reduction; }
+    const Streams<Stream>& streams() const noexcept { return streams_; }
     /// The host waits for all that the streams were given.
-    void synchronize() const {
-        const auto& [compute, communication, reduction] = streams_;
-        for (const Stream* each : {&communication, &reduction, &compute}) { each->synchronize(); }
-    }
+    void synchronize() const { streams_.synchronize(); }
 
     /// The communicator over AxisSet's ranks that share this rank's other coordinates, in AxisSet's order.
     /// `shard_group` splits dp into dp_replicate and dp_shard; pass dp where no policy splits it.

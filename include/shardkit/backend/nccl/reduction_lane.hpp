@@ -24,9 +24,7 @@ inline void separate_reductions(World& world, Group& group, SourceLocation where
     constexpr std::string_view doing = "the communicator for reductions";
     world.require_usable(doing, where);
     const gpu::detail::DeviceGuard guard(world.device(), where);
-    for (const auto& stream : {streams.compute, streams.communication, streams.reduction}) {
-        stream.synchronize(where);
-    }
+    streams.synchronize(where);
     group.reductions = &connect_again(world, group, shardkit::detail::concat("reductions over ", group.made_as),
                                       config_of(world.options()), doing, where);
     world.register_memory(where);

@@ -7,9 +7,14 @@
 
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/error.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/streams.hpp>
 
 namespace shardkit::nccl::detail {
+
+/// Whether any of them is part of a capture, which forbids that the host waits.
+inline bool captures(const Streams<gpu::TimelineRef>& streams) noexcept {
+    return streams.compute.capture() != 0 || streams.communication.capture() != 0 || streams.reduction.capture() != 0;
+}
 
 /// The order of one rank's verbs: each runs after the one that was given before it, whatever streams they are given
 /// to, and the host is ahead of the GPU by so many of them at most. Verbs of the stream of reductions follow each
@@ -54,7 +59,7 @@ class VerbOrder {
     /// @throws what the timeline's `synchronize` throws
     void wait_for_room(const Streams<gpu::TimelineRef>& streams, SourceLocation where) const {
         const std::optional<Mark>& oldest = marks_[given_ % marks_.size()];
-        if (!oldest || streams.compute.capture() != 0 || streams.communication.capture() != 0) { return; }
+        if (!oldest || captures(streams)) { return; }
         oldest->stream.synchronize(oldest->event, where);
     }
 

@@ -177,7 +177,7 @@ class World final : public detail::Connections {
     /// Compares all that was called over `group`; not while a stream of the World's is captured.
     /// @throws CommError, on every rank of the group, when they disagree
     void compare(const detail::Group& group, SourceLocation where) {
-        if (!group.trace || streams().compute.capture() != 0 || streams().communication.capture() != 0) { return; }
+        if (!group.trace || detail::captures(streams())) { return; }
         const gpu::detail::DeviceGuard guard(device_, where);
         comparison_->require_agreement(*this, group, where);
     }

@@ -43,6 +43,25 @@ void take_pieces(const Round& round, std::size_t parts, std::size_t count, Work 
     }
 }
 
+/// Calls work(piece) of a rank's `own` piece; past the caches, where ranks take turns, as take_pieces.
+template <class T, class Round, class Work>
+void do_part(const Round& round, host::detail::Store store, const Piece& own, std::size_t parts, std::size_t count,
+             Work work) noexcept {
+    if (store == host::detail::Store::streaming && round.takes_pieces()) {
+        take_pieces<T>(round, parts, count, work);
+    } else {
+        work(own);
+    }
+}
+
+/// The same of `count` elements of which each rank does one chunk: `size` is that of the smaller type.
+template <class T, class Round, class Work>
+void do_chunk(const Round& round, host::detail::Store store, std::size_t count, std::size_t size,
+              Work work) noexcept {
+    const host::detail::Chunk own = host::detail::chunk_of(count, size, round.rank(), round.size());
+    do_part<T>(round, store, Piece{0, own.begin, own.size()}, 1, count, work);
+}
+
 /// Of `values`, which are read once, every piece goes to all of the places before the next is read: place(q) is rank
 /// q's, or null for none.
 template <class T, class Round, class Place>
@@ -80,18 +99,13 @@ void all_gather(const Round& round, const T* /*shard*/, std::span<T> full) noexc
     const host::detail::Store store =
         host::detail::store_for(round.size() * full.size_bytes());  // alike on all ranks
     if (store == host::detail::Store::streaming && gains_by_writing<T>(round, k)) {
-        const auto write = [&](const Piece& piece) {
+        do_part<T>(round, store, {round.rank(), 0, k}, round.size(), k, [&](const Piece& piece) {
             const T* const shard = round.template input<T>(piece.rank);
             write_to_all(round, shard + piece.begin, piece.count, store, [&](std::size_t q) {
                 T* const to = round.template output<T>(q) + piece.rank * k;
                 return to == shard ? nullptr : to + piece.begin;
             });
-        };
-        if (round.takes_pieces()) {
-            take_pieces<T>(round, round.size(), k, write);
-        } else {
-            write(Piece{round.rank(), 0, k});
-        }
+        });
     } else {
         for_each_rank_from_next(round, [&](std::size_t q) {
             T* const place = full.data() + q * k;
@@ -107,20 +121,14 @@ template <class In, class Out, class Round>
 void reduce_scatter(const Round& round, ReduceOp op, std::span<const In> full, Out* shard) noexcept {
     const std::size_t k = full.size() / round.size();
     const host::detail::Store store = host::detail::store_for(round.size() * (full.size_bytes() + k * sizeof(Out)));
-    const auto reduce = [&](const Piece& piece, Out* to) {
+    do_part<Out>(round, store, {round.rank(), 0, k}, round.size(), k, [&](const Piece& piece) {
         const std::size_t begin = piece.rank * k + piece.begin;
+        Out* const to = (piece.rank == round.rank() ? shard : round.template output<Out>(piece.rank)) + piece.begin;
         const bool in_place = to == static_cast<const void*>(round.template input<In>(piece.rank) + begin);
         host::detail::reduce_in_rank_order<In, Out>(
             op, round.size(), piece.count, [&](std::size_t q) { return round.template input<In>(q) + begin; },
             host::detail::Result<Out>{to, in_place ? host::detail::Store::cached : store});
-    };
-    if (store == host::detail::Store::streaming && round.takes_pieces()) {
-        take_pieces<Out>(round, round.size(), k, [&](const Piece& piece) {
-            reduce(piece, round.template output<Out>(piece.rank) + piece.begin);
-        });
-    } else {
-        reduce(Piece{round.rank(), 0, k}, shard);
-    }
+    });
     host::detail::finish(store);
 }
 
@@ -135,22 +143,15 @@ void all_reduce(const Round& round, ReduceOp op, std::size_t count, Out* output)
         return;
     }
     const host::detail::Store store = host::detail::store_for(ranks * count * (sizeof(In) + sizeof(Out)));
-    const auto reduce = [&](std::size_t begin, std::size_t size) {
+    do_chunk<Out>(round, store, count, std::min(sizeof(In), sizeof(Out)), [&](const Piece& piece) {
         host::detail::reduce_in_rank_order<In, Out>(
-            op, ranks, size, [&](std::size_t q) { return round.template input<In>(q) + begin; }, ranks,
+            op, ranks, piece.count, [&](std::size_t q) { return round.template input<In>(q) + piece.begin; }, ranks,
             [&](std::size_t q) {
                 // A result that replaces its input is in the caches already.
-                return host::detail::Result<Out>{round.template output<Out>(q) + begin,
+                return host::detail::Result<Out>{round.template output<Out>(q) + piece.begin,
                                                  round.in_place(q) ? host::detail::Store::cached : store};
             });
-    };
-    if (store == host::detail::Store::streaming && round.takes_pieces()) {
-        take_pieces<Out>(round, 1, count, [&](const Piece& piece) { reduce(piece.begin, piece.count); });
-    } else {
-        const host::detail::Chunk own =
-            host::detail::chunk_of(count, std::min(sizeof(In), sizeof(Out)), round.rank(), ranks);
-        reduce(own.begin, own.size());
-    }
+    });
     host::detail::finish(store);
 }
 
@@ -163,18 +164,11 @@ void broadcast(const Round& round, std::span<T> values, std::size_t root) noexce
         if (round.rank() != root) { host::detail::copy_elements(from, values.data(), values.size()); }
         return;
     }
-    const std::size_t ranks = round.size();
-    const host::detail::Store store = host::detail::store_for(ranks * values.size_bytes());
-    const auto write = [&](std::size_t begin, std::size_t size) {
-        write_to_all(round, from + begin, size, store,
-                     [&](std::size_t q) { return q == root ? nullptr : round.template output<T>(q) + begin; });
-    };
-    if (store == host::detail::Store::streaming && round.takes_pieces()) {
-        take_pieces<T>(round, 1, values.size(), [&](const Piece& piece) { write(piece.begin, piece.count); });
-    } else {
-        const host::detail::Chunk own = host::detail::chunk_of(values.size(), sizeof(T), round.rank(), ranks);
-        write(own.begin, own.size());
-    }
+    const host::detail::Store store = host::detail::store_for(round.size() * values.size_bytes());
+    do_chunk<T>(round, store, values.size(), sizeof(T), [&](const Piece& piece) {
+        write_to_all(round, from + piece.begin, piece.count, store,
+                     [&](std::size_t q) { return q == root ? nullptr : round.template output<T>(q) + piece.begin; });
+    });
     host::detail::finish(store);
 }
 

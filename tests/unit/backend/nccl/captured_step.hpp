@@ -7,7 +7,7 @@
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/cuda/timeline.hpp>
-#include <shardkit/rank/context.hpp>
+#include <shardkit/rank/streams.hpp>
 
 namespace step_trainer {
 
@@ -21,15 +21,15 @@ class CapturedStep {
         cudaGraph_t graph = nullptr;
         check(cudaStreamBeginCapture(compute.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
         try {
-            spread();
+            streams_.fork();
             step();
-            gather();
+            streams_.join();
         } catch (...) {
             if (cudaStreamEndCapture(compute.native(), &graph) == cudaSuccess) {
                 static_cast<void>(cudaGraphDestroy(graph));
             }
             static_cast<void>(cudaGetLastError());
-            join();
+            order_all();
             throw;
         }
         check(cudaStreamEndCapture(compute.native(), &graph), "cudaStreamEndCapture");
@@ -38,7 +38,7 @@ class CapturedStep {
         check(made, "cudaGraphInstantiate");
         // The containers now hold events of the capture, for which nobody waits outside of it: whatever comes next
         // is ordered here after what was given to the streams before.
-        join();
+        order_all();
     }
     CapturedStep(CapturedStep&& other) noexcept
         : streams_(other.streams_), executable_(std::exchange(other.executable_, nullptr)) {}
@@ -48,23 +48,15 @@ class CapturedStep {
     }
 
     void launch() const {
-        gather();
+        streams_.join();
         shardkit::gpu::detail::check(cudaGraphLaunch(executable_, streams_.compute.native()), "cudaGraphLaunch");
-        spread();
+        streams_.fork();
     }
 
   private:
-    void join() const noexcept {
-        gather();
-        spread();
-    }
-    void gather() const noexcept {
-        streams_.compute.wait(streams_.communication.record());
-        streams_.compute.wait(streams_.reduction.record());
-    }
-    void spread() const noexcept {
-        streams_.communication.wait(streams_.compute.record());
-        streams_.reduction.wait(streams_.compute.record());
+    void order_all() const {
+        streams_.join();
+        streams_.fork();
     }
 
     shardkit::Streams<shardkit::gpu::TimelineRef> streams_;

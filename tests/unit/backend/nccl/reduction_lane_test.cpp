@@ -35,6 +35,7 @@
 #include <shardkit/step/reduce.hpp>
 
 #include "../../thrown_message.hpp"
+#include "alone.hpp"
 #include "gpu_ranks.hpp"
 
 namespace reduction_lane_test {
@@ -382,6 +383,43 @@ TEST_CASE("nccl: calls in both lanes are compared in the order in which they wer
             }
         }
     }
+}
+
+TEST_CASE(
+    "nccl: while the stream of reductions alone is captured, no verb waits for the GPU and no calls are compared") {
+    gpu_ranks::restart();
+    nccl::Options options = gpu_ranks::patient();
+    options.verbs_ahead = 3;
+    options.compare_calls = CompareCalls::each_step;
+    Alone alone(2);
+    std::size_t queries = 1;
+    std::size_t copies = 1;
+    const auto outcomes = gpu_ranks::with_world(2, options, [&](const Comm& comm, nccl::World& world) {
+        comm.separate_reductions();
+        const auto streams = world.streams();
+        const cudaStream_t captured = streams.reduction.native();
+        auto values = world.buffer<float>(10);
+        const auto add = [&] { all_reduce_in_place(comm, ReduceOp::sum, values.span(), streams.reduction); };
+        streams.synchronize();
+        for (int i = 0; i < 3; ++i) { add(); }
+        streams.synchronize();
+        alone(comm.rank(), 0, [] { standin::reset_calls(); });
+        cudaGraph_t graph = nullptr;
+        expect(cudaStreamBeginCapture(captured, cudaStreamCaptureModeThreadLocal) == cudaSuccess, "begins");
+        for (int i = 0; i < 10; ++i) { add(); }
+        compare_calls(comm, here);
+        expect(cudaStreamEndCapture(captured, &graph) == cudaSuccess, "ends");
+        alone(comm.rank(), 1, [&] {
+            queries = standin::calls("cudaEventQuery");
+            copies = standin::calls("cudaMemcpyAsync");
+        });
+        expect(cudaGraphDestroy(graph) == cudaSuccess, "is destroyed");
+        streams.fork();
+        streams.synchronize();
+    });
+    CHECK(gpu_ranks::first_error(outcomes) == "");
+    CHECK(queries == 0);
+    CHECK(copies == 0);
 }
 
 TEST_CASE("nccl: reductions' communicator knows the memory that the first one knows") {

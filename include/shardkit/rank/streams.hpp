@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace shardkit {
+
+/// The streams that a rank's work and its collectives are given to; the library inserts the events between them.
+/// Default streams of the type where the engine needs no others.
+template <class Stream>
+struct Streams {
+    Stream compute{};
+    Stream communication{};            ///< of gathers, and of what is neither a gather nor a reduction
+    Stream reduction = communication;  ///< of gradients' reductions and of the norm's sum
+
+    /// What the others are given from here on runs after what the compute stream was given before.
+    void fork() const {
+        communication.wait(compute.record());
+        reduction.wait(compute.record());
+    }
+    /// What the compute stream is given from here on runs after what the others were given before.
+    void join() const {
+        compute.wait(communication.record());
+        compute.wait(reduction.record());
+    }
+    /// The host waits for all that they were given.
+    /// @throws what a stream's `synchronize` throws
+    template <class... Where>
+    void synchronize(const Where&... where) const {
+        communication.synchronize(where...);
+        reduction.synchronize(where...);
+        compute.synchronize(where...);
+    }
+};
+
+}  // namespace shardkit
