@@ -72,6 +72,8 @@ class Compiler:
             lines = subprocess.run([command, "--version"], stdout=subprocess.PIPE, check=False).stdout.decode()
             self.version = "nvcc " + (re.search(r"release [\d.]+", lines) or ["?"])[0]
             self.flags = ["-I", str(include), "-std=c++20", "-x", "cu"]
+        # clang has no wrapper.
+        self.counts_instructions = not any(word in self.version for word in ("clang", "nvcc"))
 
     def seconds(self, source, output):
         """Processor time of one compilation, of the compiler and what it starts."""
@@ -131,25 +133,27 @@ def heaviest(compiler, headers):
         return max(headers, key=lambda header: compiler.lines(Source(header, pathlib.Path(name), [header], 0)))
 
 
-def make_sources(compiler, include, folder, light):
-    """Sources by name; those of other libraries only where they compile."""
+def make_sources(include, folder, light):
+    """Sources by name."""
     wanted = [("<vector>", ["vector"]), ("its standard headers", standard_headers(include)),
               ("shardkit.hpp", [UMBRELLA])]
     wanted += [(name.removeprefix("shardkit/"), [name]) for name in light]
-    others = [("nlohmann/json.hpp", ["nlohmann/json.hpp"]), ("nccl.h", ["nccl.h"])]
-    sources = [Source(name, folder, headers, number) for number, (name, headers) in enumerate(wanted)]
-    for name, headers in others:
-        source = Source(name, folder, headers, len(sources))
-        if compiler.compiles(source, folder / "output.o"):
-            sources.append(source)
-    return {source.name: source for source in sources}
+    return {name: Source(name, folder, headers, number) for number, (name, headers) in enumerate(wanted)}
+
+
+def other_libraries(compiler, folder):
+    """Those that compile."""
+    sources = [Source(name, folder, [name], name.partition(".")[0].replace("/", "_")) for name in
+               ("nlohmann/json.hpp", "nccl.h")]
+    return {source.name: source for source in sources if compiler.compiles(source, folder / "output.o")}
 
 
 def make_trainers():
-    """One trainer by hand, and with the library: as one file, and with what needs no parameter's type in a second
-    file, which is compiled once for all."""
-    trainers = [Trainer("trainer by hand", "by_hand.cpp"), Trainer("trainer", "with_library.cpp"),
-                Trainer("trainer, extern templates", "with_library.cpp", "-include", str(TRAINERS / "templates.hpp"))]
+    """One trainer by hand, and with the library: with what needs no parameter's type in a second file, which is
+    compiled once for all, and as one file."""
+    trainers = [Trainer("trainer by hand", "by_hand.cpp"),
+                Trainer("trainer, extern templates", "with_library.cpp", "-include", str(TRAINERS / "templates.hpp")),
+                Trainer("trainer", "with_library.cpp")]
     return {trainer.name: trainer for trainer in trainers}
 
 
@@ -163,19 +167,22 @@ def compared(names):
     for other in ("nlohmann/json.hpp", "nccl.h"):
         if other in names:
             yield "shardkit.hpp", other, None
-    if "trainer by hand" in names:
-        yield "trainer", "trainer by hand", None
-        yield "trainer, extern templates", "trainer by hand", None
+    for name in ("trainer", "trainer, extern templates"):
+        if name in names:
+            yield name, "trainer by hand", TRAINER if "extern" in name else None
 
 
-def measure(compiler, include, light, rounds, options, report):
-    """All sources in turns, in rounds."""
+def measure(compiler, include, light, options, report):
+    """Processor time of all sources in turns, in rounds. The aims are of this time where instructions are not counted;
+    a trainer's always is of instructions."""
     label = pathlib.Path(compiler.command).name
+    rounds = min(options.rounds, NVCC_ROUNDS) if label == "nvcc" else options.rounds
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        sources = make_sources(compiler, include, folder, light)
+        sources = make_sources(include, folder, light) | other_libraries(compiler, folder)
         if label != "nvcc":  # whose trainers are examples/cuda_trainer's
             sources |= make_trainers()
+            del sources["trainer"]  # which takes longer than all others together: its instructions are enough
         seconds = {each: [] for each in sources}
         for source in sources.values() if not options.quick else ():
             compiler.seconds(source, folder / "output.o")  # files into the system's cache
@@ -188,11 +195,12 @@ def measure(compiler, include, light, rounds, options, report):
         report.add(row.make_row(
             PART, f"{ours}, {label}", row.side(ours, seconds[ours], lines=lines[ours]),
             row.side(peer, seconds[peer], lines=lines[peer]), "times_the_cost",
-            [a / b for a, b in zip(seconds[ours], seconds[peer])], aim, None, compiler=label))
+            [a / b for a, b in zip(seconds[ours], seconds[peer])],
+            None if compiler.counts_instructions or aim is TRAINER else aim, None, compiler=label))
 
 
-def count(compiler, options, report):
-    """Of the trainers, because the aim is one of instructions: they are the same on every machine."""
+def count(compiler, include, headers, options, report):
+    """Instructions, once: they are the same on every machine."""
     label = pathlib.Path(compiler.command).name
     try:
         options.setup.need("valgrind")
@@ -200,10 +208,10 @@ def count(compiler, options, report):
         report.leave_out(PART, f"instructions, {label}", str(error))
         return
     with tempfile.TemporaryDirectory() as name:
-        counts = {each: compiler.instructions(trainer, pathlib.Path(name) / "output.s") for each, trainer in
-                  make_trainers().items()}
-    peer = "trainer by hand"
-    for ours, aim in (("trainer", None), ("trainer, extern templates", TRAINER)):
+        folder = pathlib.Path(name)
+        sources = make_sources(include, folder, headers) | make_trainers()
+        counts = {each: compiler.instructions(source, folder / "output.s") for each, source in sources.items()}
+    for ours, peer, aim in compared(list(sources)):
         report.add(row.make_row(
             PART, f"{ours}, {label}, instructions", row.side(ours, instructions=counts[ours]),
             row.side(peer, instructions=counts[peer]), "times_the_instructions", [counts[ours] / counts[peer]], aim,
@@ -215,17 +223,14 @@ def run(options, report):
     folders = light_headers(include)
     nvcc = shutil.which("nvcc")
     toolkit = ["-isystem", str(pathlib.Path(nvcc).resolve().parents[1] / "include")] if nvcc else []
+    counting = []
     for command in options.compilers:
         if shutil.which(command) is None:
             report.leave_out(PART, command, "it is not in PATH")
             continue
-        if command == "nvcc":  # slow: of what is to be light the heaviest
-            compiler = Compiler(command, include)
-            light = [heaviest(compiler, headers) for headers in folders]
-            measure(compiler, include, light, min(options.rounds, NVCC_ROUNDS), options, report)
-        else:
-            light = [header for headers in folders for header in (headers[:1] if options.quick else headers)]
-            compiler = Compiler(command, include, toolkit)
-            measure(compiler, include, light, options.rounds, options, report)
-            if "clang" not in compiler.version and not options.quick:  # minutes, and clang has no wrapper
-                count(compiler, options, report)
+        compiler = Compiler(command, include, () if command == "nvcc" else toolkit)
+        measure(compiler, include, [heaviest(compiler, headers) for headers in folders], options, report)
+        if compiler.counts_instructions and not options.quick:  # minutes
+            counting.append(compiler)
+    for compiler in counting:  # after all that wants a quiet machine
+        count(compiler, include, [header for headers in folders for header in headers], options, report)

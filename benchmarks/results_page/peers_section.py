@@ -68,7 +68,9 @@ def place(row):
         return f"{row['what']} / {peer.removesuffix(COMPILED)}", "compiled" if peer.endswith(COMPILED) else "as it is"
     if row["part"] == "overhead":
         return row["what"], f"{peer.removeprefix('bare calls of ')}, {row['figure'].split('_', maxsplit=1)[0]}"
-    return (f"{ours} / {peer}", row["compiler"]) if row["part"] == "includes" else (row["what"], peer)
+    if row["part"] == "includes":
+        return f"{ours} / {peer}", row["compiler"] + (", instructions" if "instructions" in row["ours"] else "")
+    return row["what"], peer
 
 
 def cell_of(row):

@@ -223,7 +223,7 @@ class FakeCompiler:
     """Preprocesses to the file itself, and compiles everything of the library in 3 seconds, the rest in 1."""
 
     def __init__(self, command, _include):
-        self.command, self.version = command, "1"
+        self.command, self.version, self.counts_instructions = command, "1", False
 
     def lines(self, source):
         name = re.findall(r"[<]([^>]+)[>]", source.file.read_text(encoding="utf-8"))[0]
@@ -237,7 +237,7 @@ class FakeCompiler:
 
 
 def check_light_headers():
-    """Under nvcc: of each folder the header with the most lines, in few rounds."""
+    """Of each folder the header with the most lines; under nvcc in few rounds."""
     longest = [max((ROOT / "include/shardkit" / folder).glob("*.hpp"),
                    key=lambda path: len(path.read_text(encoding="utf-8").splitlines())).name
                for folder in includes.FOLDERS]
