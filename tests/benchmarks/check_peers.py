@@ -222,7 +222,7 @@ def check_planted_run():
 class FakeCompiler:
     """Preprocesses to the file itself, and compiles everything of the library in 3 seconds, the rest in 1."""
 
-    def __init__(self, command, _include):
+    def __init__(self, command, _include, _more):
         self.command, self.version, self.counts_instructions = command, "1", False
 
     def lines(self, source):
@@ -307,7 +307,7 @@ def check_runs(folder):
         expect(list(left_out) == ["hand-written AVX2"] and found["rows"] == [], "nor is there AVX2", done.stdout)
     else:
         expect([(made["peer"]["name"], made["elements"], made["target"]) for made in found["rows"]]
-               == [("hand-written AVX2", elements, row.at_least(0.95)) for elements in adamw.QUICK_SIZES]
+               == [("hand-written AVX2", elements, row.at_least(0.97)) for elements in adamw.QUICK_SIZES]
                and all(made["check"]["largest"] <= 1e-6 for made in found["rows"]),
                "the loop by hand is checked and timed", done.stdout + done.stderr)
 
