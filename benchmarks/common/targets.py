@@ -105,6 +105,8 @@ TARGETS = (
            f"{PEERS} overhead"),
     Target("verb_instructions", "a `Sharded` verb over the engine's calls, instructions", at_most(2000),
            f"{PEERS} overhead"),
+    Target("operation_nanoseconds", "a step that follows a schedule over the step without: nanoseconds an operation",
+           at_most(1000), f"{PEERS} overhead"),
     Target("adamw_by_hand", "AdamW on the host: times as fast as hand-written AVX2", at_least(0.97),
            f"{PEERS} adamw"),
     Target("adamw_pytorch", "AdamW on the host: times as fast as PyTorch's fused AdamW", at_least(1), f"{PEERS} adamw"),

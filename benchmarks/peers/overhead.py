@@ -13,8 +13,11 @@ from targets import bound_of
 PART = "overhead"
 NANOSECONDS = bound_of("verb_nanoseconds")
 INSTRUCTIONS = bound_of("verb_instructions")
+OPERATION = bound_of("operation_nanoseconds")
+FOLLOWED = "followed_step"
 TITLES = {"full_shard_window": "FullShard window", "full_shard_reduce": "FullShard gradients",
-          "no_shard_window": "NoShard window", "no_shard_reduce": "NoShard gradients"}
+          "no_shard_window": "NoShard window", "no_shard_reduce": "NoShard gradients",
+          FOLLOWED: "step that follows a schedule"}
 COUNTED = (100, 600)  # passes of the two runs whose difference is counted
 
 
@@ -25,6 +28,13 @@ def finished(name, command):
     if done.returncode != 0:
         raise WrongData(f"{name}: {done.stderr.decode(errors='replace').strip()[-300:]}")
     return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+def sides_of(case, engine, verbs):
+    """What the two sides of a case are called."""
+    if case == FOLLOWED:
+        return f"followed, {verbs} operations", f"the step without, {engine}"
+    return f"Sharded, {verbs} verbs", f"bare calls of {engine}"
 
 
 def rows_of(found, engine, ranks, rounds):
@@ -40,9 +50,10 @@ def rows_of(found, engine, ranks, rounds):
         if len(wrapped) != rounds or len(bare) != rounds:
             raise WrongData(f"{name} on {engine}: {len(wrapped)} rounds, asked for {rounds}")
         values = [(a - b) / case["verbs"] * 1e9 for a, b in zip(wrapped, bare)]
+        ours, peer = sides_of(case["case"], engine, case["verbs"])
         yield row.make_row(
-            PART, name, row.side(f"Sharded, {case['verbs']} verbs", wrapped),
-            row.side(f"bare calls of {engine}", bare), "ns_per_verb", values, NANOSECONDS,
+            PART, name, row.side(ours, wrapped), row.side(peer, bare), "ns_per_verb", values,
+            OPERATION if case["case"] == FOLLOWED else NANOSECONDS,
             {"what": "every value that both leave, exactly", "wrong": 0}, ranks=ranks, size=case["bytes"],
             engine=engine, case=case["case"], verbs=case["verbs"])
 
@@ -85,18 +96,18 @@ def count(options, report):
         return
     program = options.setup.program("peer_overhead_counted")
     for case, title in list(TITLES.items())[:2 if options.quick else None]:
-        for elements in (64,) if options.quick else (64, 1 << 18):
+        for elements in (64,) if options.quick or case == FOLLOWED else (64, 1 << 18):
             try:
                 wrapped, verbs = instructions(program, case, "wrapped", elements)
                 bare, _ = instructions(program, case, "bare", elements)
             except WrongData as error:
                 report.fail(PART, f"{title}, instructions", str(error))
                 continue
+            ours, peer = sides_of(case, "self", verbs)
             report.add(row.make_row(
-                PART, f"{title} {size_text(4 * elements)}, 1 rank",
-                row.side(f"Sharded, {verbs} verbs", instructions=wrapped),
-                row.side("bare calls of self", instructions=bare), "instructions_per_verb",
-                [(wrapped - bare) / verbs], INSTRUCTIONS, None, ranks=1, size=4 * elements, engine="self", case=case,
+                PART, f"{title} {size_text(4 * elements)}, 1 rank", row.side(ours, instructions=wrapped),
+                row.side(peer, instructions=bare), "instructions_per_verb", [(wrapped - bare) / verbs],
+                None if case == FOLLOWED else INSTRUCTIONS, None, ranks=1, size=4 * elements, engine="self", case=case,
                 verbs=verbs))
 
 

@@ -2,13 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -183,21 +179,5 @@ class ReduceCase final : public GroupCase<Engine, Policy> {
 
     std::span<float> full_;
 };
-
-inline constexpr std::array<std::string_view, 4> overhead_names{"full_shard_window", "full_shard_reduce",
-                                                                "no_shard_window", "no_shard_reduce"};
-
-/// @throws std::invalid_argument for another name
-template <class Engine>
-std::unique_ptr<OverheadCase> make_overhead_case(shardkit::Context<Engine>& context, std::string_view name,
-                                                 std::size_t n) {
-    using shardkit::FullShard;
-    using shardkit::NoShard;
-    if (name == overhead_names[0]) { return std::make_unique<WindowCase<Engine, FullShard>>(context, n); }
-    if (name == overhead_names[1]) { return std::make_unique<ReduceCase<Engine, FullShard>>(context, n); }
-    if (name == overhead_names[2]) { return std::make_unique<WindowCase<Engine, NoShard>>(context, n); }
-    if (name == overhead_names[3]) { return std::make_unique<ReduceCase<Engine, NoShard>>(context, n); }
-    throw std::invalid_argument("case '" + std::string(name) + "': unknown");
-}
 
 }  // namespace benchmarks::peers

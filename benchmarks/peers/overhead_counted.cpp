@@ -8,7 +8,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "console.hpp"
-#include "overhead_cases.hpp"
+#include "make_overhead_case.hpp"
 
 int main(int count, char** arguments) {
     using namespace benchmarks;

@@ -27,6 +27,8 @@ def of_adamw(row):
 
 
 def of_overhead(row):
+    if row["target"] == BY_ID["operation_nanoseconds"].bound:
+        return "operation_nanoseconds"
     return "verb_instructions" if row["figure"] == "instructions_per_verb" else "verb_nanoseconds"
 
 
@@ -67,7 +69,7 @@ def place(row):
     if row["part"] == "training":
         return f"{row['what']} / {peer.removesuffix(COMPILED)}", "compiled" if peer.endswith(COMPILED) else "as it is"
     if row["part"] == "overhead":
-        return row["what"], f"{peer.removeprefix('bare calls of ')}, {row['figure'].split('_', maxsplit=1)[0]}"
+        return row["what"], f"{row['engine']}, {row['figure'].split('_', maxsplit=1)[0]}"
     if row["part"] == "includes":
         return f"{ours} / {peer}", row["compiler"] + (", instructions" if "instructions" in row["ours"] else "")
     return row["what"], peer

@@ -202,6 +202,8 @@ def check_planted():
     for change, text in (({"wrong": 1}, "1 wrong values"), ({"bare": []}, "1 rounds, asked for 1")):
         expect_raises(WrongData, [text.split(",", maxsplit=1)[-1]], f"overhead with {change}", lambda change=change: list(
             overhead.rows_of({"ranks": 2, "rows": [{**case, **change}]}, "fake", 2, 1)))
+    made = list(overhead.rows_of({"ranks": 2, "rows": [{**case, "case": overhead.FOLLOWED}]}, "fake", 2, 1))[0]
+    expect(made["target"] == overhead.OPERATION and "2 operations" in made["ours"]["name"], "a followed step's aim")
     expect_raises(WrongData, ["has 1 ranks, asked for 2"], "overhead on fewer ranks",
                   lambda: list(overhead.rows_of({"ranks": 1, "rows": []}, "fake", 2, 1)))
 

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/record.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/groups.hpp>
+#include <shardkit/step/reduce.hpp>
+
+#include "overhead_cases.hpp"
+
+namespace benchmarks::peers {
+
+/// A step of four groups that follows the schedule which was recorded of it, and the same step of as many groups
+/// beside them that follows none. A verb is an operation of the schedule.
+template <class Engine>
+class FollowedCase final : public OverheadCase {
+  public:
+    FollowedCase(shardkit::Context<Engine>& context, std::size_t n) : followed_(context, n), plain_(context, n) {
+        const shardkit::Schedule schedule = shardkit::record(followed_.model, [&] { followed_.step(); });
+        plain_.step();
+        operations_ = schedule.size();
+        following_.emplace(shardkit::follow(followed_.model, schedule));
+    }
+    std::size_t verbs() const override { return operations_; }
+    void wrapped(std::size_t times) override {
+        for (std::size_t i = 0; i < times; ++i) { followed_.step(); }
+    }
+    void bare(std::size_t times) override {
+        for (std::size_t i = 0; i < times; ++i) { plain_.step(); }
+    }
+    std::uint64_t count_wrong() override {
+        followed_.step();
+        plain_.step();
+        std::uint64_t wrong = 0;
+        for (std::size_t l = 0; l < Model::layer_count; ++l) {
+            const auto ours = followed_.layers[l].unshard();
+            const auto theirs = plain_.layers[l].unshard();
+            const auto values = ours[Weight{}];
+            wrong += values[0] == 1.0F ? 1U : 0U;  // every step changes them
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                wrong += std::memcmp(&values[i], &theirs[Weight{}][i], sizeof values[i]) == 0 ? 0U : 1U;
+            }
+        }
+        return wrong;
+    }
+
+  private:
+    using Layer = shardkit::Sharded<Weight, shardkit::FullShard, Engine>;
+
+    struct Model {
+        static constexpr std::size_t layer_count = 4;
+
+        Model(shardkit::Context<Engine>& context, std::size_t n)
+            : layers(make(context, n)), model(shardkit::groups(layers)), optimizer(model, {.learning_rate = 0.001}) {}
+
+        void step() {
+            shardkit::Accumulation accumulation{model};
+            for (Layer& layer : layers) {
+                const auto window = layer.unshard();
+                keep();
+            }
+            for (std::size_t l = layers.size(); l > 0; --l) {
+                Layer& layer = layers[l - 1];
+                auto window = layer.unshard();
+                auto gradients = accumulation.gradients(layer);
+                gradients[Weight{}][0] += 1;
+                layer.reshard(std::move(window));
+                accumulation.add(std::move(gradients), shardkit::Microbatch::last);
+            }
+            optimizer.step(shardkit::reduce(std::move(accumulation), shardkit::mean));
+        }
+
+        std::vector<Layer> layers;
+        shardkit::Groups<std::vector<Layer>> model;
+        shardkit::SGD<std::vector<Layer>> optimizer;
+
+      private:
+        static std::vector<Layer> make(shardkit::Context<Engine>& context, std::size_t n) {
+            std::vector<Layer> made;
+            for (std::size_t l = 0; l < layer_count; ++l) {
+                made.emplace_back(context, "layers." + std::to_string(l),
+                                  shardkit::Shapes<Weight>{shardkit::shape<Weight>(n)});
+                made.back().initialize([](auto, auto, std::uint64_t) { return 1.0; });
+            }
+            return made;
+        }
+    };
+
+    Model followed_;
+    Model plain_;
+    std::size_t operations_ = 0;
+    std::optional<shardkit::Following<Engine>> following_;
+};
+
+}  // namespace benchmarks::peers

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/policy/no_shard.hpp>
+#include <shardkit/rank/context.hpp>
+
+#include "followed_case.hpp"
+#include "overhead_cases.hpp"
+
+namespace benchmarks::peers {
+
+inline constexpr std::string_view followed_step = "followed_step";
+inline constexpr std::array<std::string_view, 5> overhead_names{"full_shard_window", "full_shard_reduce",
+                                                                "no_shard_window", "no_shard_reduce", followed_step};
+
+/// @throws std::invalid_argument for another name
+template <class Engine>
+std::unique_ptr<OverheadCase> make_overhead_case(shardkit::Context<Engine>& context, std::string_view name,
+                                                 std::size_t n) {
+    using shardkit::FullShard;
+    using shardkit::NoShard;
+    if (name == overhead_names[0]) { return std::make_unique<WindowCase<Engine, FullShard>>(context, n); }
+    if (name == overhead_names[1]) { return std::make_unique<ReduceCase<Engine, FullShard>>(context, n); }
+    if (name == overhead_names[2]) { return std::make_unique<WindowCase<Engine, NoShard>>(context, n); }
+    if (name == overhead_names[3]) { return std::make_unique<ReduceCase<Engine, NoShard>>(context, n); }
+    if (name == followed_step) { return std::make_unique<FollowedCase<Engine>>(context, n); }
+    throw std::invalid_argument("case '" + std::string(name) + "': unknown");
+}
+
+}  // namespace benchmarks::peers
