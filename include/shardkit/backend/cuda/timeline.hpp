@@ -205,14 +205,13 @@ class Timeline;
 /// During the capture of a CUDA graph an event belongs to the capture that it was recorded in. Waiting in a capture
 /// for an event from outside of it, or after the capture for an event from inside, does nothing: the launch of the
 /// graph is what is ordered. Waiting for an event of a capture that still runs makes the waiting stream part of that
-/// capture. A step is therefore captured, and its graph launched, so, with `other` for each of the rank's other
-/// streams (communication and reduction):
-///     begin the capture in compute;  other.wait(compute.record());
+/// capture. A step is therefore captured, and its graph launched, so, with the rank's Streams:
+///     begin the capture in streams.compute;  streams.fork();
 ///     the step;
-///     compute.wait(other.record());  end the capture in compute;
-///     after it, also when an exception ended it: compute.wait(other.record());  other.wait(compute.record());
-///     the other's earlier work:  compute.wait(other.record());  launch the graph in compute;
-///     its later work:  other.wait(compute.record()).
+///     streams.join();  end the capture in streams.compute;
+///     after it, also when an exception ended it: streams.join();  streams.fork();
+///     behind the other streams' earlier work, before their later:
+///     streams.join();  launch the graph in streams.compute;  streams.fork().
 class TimelineRef {
   public:
     /// A point of one timeline. A default one has happened. Copying it allocates nothing.
