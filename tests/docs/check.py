@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check.py ROOT PAGE [--precompiled FILE] -- COMPILER [flags]: a page of documentation says what is so.
+"""check.py ROOT PAGE [--precompiled FILE --templates OBJECT] -- COMPILER [flags]: a page of documentation says what is so.
 
 Every C++ block is a whole program (```cpp program): it compiles without a warning and exits with 0; one for GPUs
 (```cpp gpu program) compiles against the stand-in's declarations of CUDA and NCCL. Where a block
 ```text output follows, it prints exactly that. Commands in ```sh blocks, flags of examples/run, links and names of
 files exist. `check.py ROOT pages PAGE...` compares a list of pages with those on disk. FILE: shardkit/shardkit.hpp,
-precompiled by g++, which takes longer to read than the programs.
+precompiled by g++, which takes longer to read than the programs; what it says to be elsewhere is in OBJECT.
 """
 import argparse
 import pathlib
@@ -53,7 +53,7 @@ def check_gpu_program(root, page, number, code, compiler):
             yield f"{page}:{number}: does not compile:\n{built.stdout}"
 
 
-def check_program(root, page, number, code, expected, compiler, precompiled):
+def check_program(root, page, number, code, expected, compiler, precompiled, templates):
     where = f"{page}:{number}"
     with tempfile.TemporaryDirectory(prefix="shardkit-docs-") as folder:
         source, program = pathlib.Path(folder, "page.cpp"), pathlib.Path(folder, "page")
@@ -64,7 +64,7 @@ def check_program(root, page, number, code, expected, compiler, precompiled):
             (source.parent / "shardkit/shardkit.hpp.gch").symlink_to(precompiled)
         # By its name alone, as what the program prints may say where it went wrong.
         command = [*compiler, "-Wall", "-Wextra", "-Werror", "-I", folder, "-I", root.resolve() / "include", source.name,
-                   "-pthread", "-o", program]
+                   *templates, "-pthread", "-o", program]
         built = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                check=False)
         if built.returncode != 0:
@@ -117,7 +117,7 @@ def check_names(root, page, rest):
                 yield f"{page}:{number}: there is no file {name}"
 
 
-def check_page(root, page, compiler, precompiled, without_program):
+def check_page(root, page, compiler, precompiled, templates, without_program):
     found, rest = blocks((root / page).read_text(encoding="utf-8"))
     programs = 0
     for i, (info, content, number) in enumerate(found):
@@ -125,7 +125,7 @@ def check_page(root, page, compiler, precompiled, without_program):
             programs += 1
             following = found[i + 1] if i + 1 < len(found) else ("", "", 0)
             expected = following[1] if following[0] == "text output" else None
-            yield from check_program(root, page, number, content, expected, compiler, precompiled)
+            yield from check_program(root, page, number, content, expected, compiler, precompiled, templates)
             lines = len(content.splitlines())
             if page == "README.md" and programs == 1 and lines > README_PROGRAM_LINES:
                 yield f"{page}:{number}: the first program has {lines} lines, at most {README_PROGRAM_LINES} are promised"
@@ -158,11 +158,13 @@ def main():
     else:
         options = argparse.ArgumentParser()
         options.add_argument("--precompiled", type=pathlib.Path)
+        options.add_argument("--templates", type=pathlib.Path)
         options.add_argument("--without-program", action="store_true")
         options.add_argument("compiler", nargs="*")
         given = options.parse_args(sys.argv[3:])
+        templates = [given.templates.resolve()] if given.templates else []
         wrong = list(check_page(root, sys.argv[2], given.compiler, given.precompiled and given.precompiled.resolve(),
-                                given.without_program))
+                                templates, given.without_program))
     for line in wrong:
         print(line)
     sys.exit(1 if wrong else 0)

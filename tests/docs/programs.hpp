@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What every program of a page begins with; what many of them instantiate is compiled once, in templates.cpp.
+#include <shardkit/extern_templates.hpp>
+#include <shardkit/shardkit.hpp>
+
+#ifndef DOCS_TEMPLATES
+#define DOCS_TEMPLATES extern
+#endif
+SHARDKIT_TEMPLATES(DOCS_TEMPLATES, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::AdamWRule)
+SHARDKIT_THREADS_TEMPLATES(DOCS_TEMPLATES)
