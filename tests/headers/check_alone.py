@@ -2,14 +2,25 @@
 """check_alone.py FOLDER UNIT HEADER...: each header compiles in a unit of its own, where it stands twice: a missing
 include and a missing guard are errors. FOLDER is a build folder and UNIT one of its sources, whose flags are used.
 Only parsed, which takes a third of compiling: what a header defines is linked elsewhere.
+
+Some headers that many include are precompiled. A header is read after one of these only if it includes that one itself,
+directly or through others, always: so it sees nothing that it does not name, and what it names is checked alone too.
 """
 import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
+import tempfile
+
+DIRECTIVE = re.compile(r'^\s*#\s*(?:(?P<opens>if)|(?P<closes>endif)|include\s*[<"](?P<name>[^">]+))', re.MULTILINE)
+# How long a header takes that is not among those given, against one that is; how long writing what was read takes,
+# against reading it.
+FOREIGN = 5
+WRITING = 1.5
 
 
 def flags_of(folder, unit):
@@ -28,8 +39,67 @@ def flags_of(folder, unit):
     return kept
 
 
-def parse(command, folder, header):
-    done = subprocess.run([*command, "-fsyntax-only", "-x", "c++", "-"], cwd=folder, text=True, check=False,
+def named_in(path):
+    """What a header includes whatever the preprocessor decides."""
+    depth = 0
+    for directive in DIRECTIVE.finditer(path.read_text(encoding="utf-8")):
+        depth += (directive["opens"] is not None) - (directive["closes"] is not None)
+        if directive["name"] and depth == 0:
+            yield directive["name"]
+
+
+def closures_of(headers, folders):
+    """For each header all that it includes, directly or through others that are given."""
+    paths = {header: next((place / header for place in folders if (place / header).is_file()), None) for header in headers}
+    named = {header: set(named_in(path)) if path else set() for header, path in paths.items()}
+    closures = {}
+    for header in headers:
+        found, left = set(), [header]
+        while left:
+            new = named.get(left.pop(), set()) - found
+            found |= new
+            left += new
+        closures[header] = found
+    return closures
+
+
+def bases_of(closures):
+    """For each header the one of those to precompile that it includes and that spares it most; None where none does."""
+    weight = {header: 1 + sum(1 if name in closures else FOREIGN for name in names)
+              for header, names in closures.items()}
+    weight[None] = 0
+    best = dict.fromkeys(closures)
+
+    def spares(base):
+        return sum(max(0, weight[base] - weight[best[header]]) for header, names in closures.items() if base in names)
+
+    while closures:
+        base = max(closures, key=lambda each: spares(each) - WRITING * weight[each])
+        if spares(base) <= WRITING * weight[base]:
+            break
+        for header, names in closures.items():
+            if base in names and weight[base] > weight[best[header]]:
+                best[header] = base
+    return best
+
+
+def precompile(command, folder, header, at):
+    """The flags with which a unit begins with that header, which was read already; none where it does not compile."""
+    unit = at / "base.hpp"
+    at.mkdir()
+    unit.write_text(f"#include <{header}>\n", encoding="utf-8")
+    macros = subprocess.run([*command, "-E", "-dM", "-x", "c++", os.devnull], cwd=folder, text=True, check=True,
+                            capture_output=True).stdout
+    is_clang = "__clang__" in macros
+    written = at / ("base.pch" if is_clang else "base.hpp.gch")
+    done = subprocess.run([*command, "-x", "c++-header", unit, "-o", written], cwd=folder, check=False, capture_output=True)
+    if done.returncode != 0:
+        return []
+    return ["-include-pch", written] if is_clang else ["-Winvalid-pch", "-include", unit]
+
+
+def parse(command, folder, header, begin):
+    done = subprocess.run([*command, *begin, "-fsyntax-only", "-x", "c++", "-"], cwd=folder, text=True, check=False,
                           input=f"#include <{header}>\n" * 2, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return done.returncode, done.stdout
 
@@ -39,14 +109,20 @@ def main():
     if not headers:
         sys.exit("no header is given")
     command = flags_of(folder, unit)
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        said = dict(zip(headers, pool.map(lambda header: parse(command, folder, header), headers)))
+    folders = [folder / word.removeprefix("-I") for word in command if word.startswith("-I")]
+    best = bases_of(closures_of(headers, folders))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool, tempfile.TemporaryDirectory() as room:
+        bases = sorted({base for base in best.values() if base})
+        begins = dict(zip(bases, pool.map(
+            lambda number: precompile(command, folder, bases[number], pathlib.Path(room, str(number))), range(len(bases)))))
+        said = dict(zip(headers, pool.map(
+            lambda header: parse(command, folder, header, begins.get(best[header], [])), headers)))
     refused = [header for header, (status, _) in said.items() if status != 0]
     for header in refused:
         print(said[header][1])
     if refused:
         sys.exit(f"not alone: {' '.join(refused)}")
-    print(f"{len(headers)} headers, each alone")
+    print(f"{len(headers)} headers, each alone; {len(bases)} of them precompiled for those that include them")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check_planted.py CHECK -- COMPILER...: check_alone.py names the headers that lack an include or a guard, and only them."""
+"""check_planted.py CHECK -- COMPILER...: check_alone.py names the headers that lack an include or a guard, and only them, also
+where one that has the include was precompiled for others.
+"""
 import json
 import pathlib
 import shlex
@@ -11,13 +13,19 @@ HEADERS = {
     "whole.hpp": "#pragma once\n#include <vector>\ntemplate <class T> auto copy_of(T one) { return std::vector<T>{one}; }\n",
     "lacks_include.hpp": "#pragma once\ntemplate <class T> auto copy_of(T one) { return std::vector<T>{one}; }\n",
     "lacks_guard.hpp": "struct Stands {};\n",
+    "base.hpp": "#pragma once\n#include <vector>\n",
+    "sometimes.hpp": "#pragma once\n#ifdef NEVER\n#include <base.hpp>\n#endif\n"
+                     "template <class T> auto copy_of(T one) { return std::vector<T>{one}; }\n",
+    **{f"user{number}.hpp": "#pragma once\n#include <base.hpp>\ninline std::vector<int> numbers;\n" for number in range(9)},
 }
+BAD = ["lacks_include.hpp", "lacks_guard.hpp", "sometimes.hpp"]
+GOOD = [name for name in HEADERS if name not in BAD]
 
 
 def check(check_alone, folder, names):
     done = subprocess.run([sys.executable, "-B", check_alone, folder, folder / "unit.cpp", *names], text=True, check=False,
                           capture_output=True)
-    return done.returncode, done.stderr.strip()
+    return done.returncode, done.stdout.strip() if done.returncode == 0 else done.stderr.strip()
 
 
 def main():
@@ -29,8 +37,10 @@ def main():
         command = shlex.join([*compiler, f"-I{folder}", "-MD", "-MF", "unit.d", "-o", "unit.o", "-c", "unit.cpp"])
         (folder / "compile_commands.json").write_text(
             json.dumps([{"directory": str(folder), "file": "unit.cpp", "command": command}]), encoding="utf-8")
-        for names, expected in [(["whole.hpp"], (0, "")),
-                                (list(HEADERS), (1, "not alone: lacks_include.hpp lacks_guard.hpp"))]:
+        for names, expected in [
+            (GOOD, (0, f"{len(GOOD)} headers, each alone; 1 of them precompiled for those that include them")),
+            (list(HEADERS), (1, f"not alone: {' '.join(BAD)}")),
+        ]:
             if (got := check(check_alone, folder, names)) != expected:
                 sys.exit(f"{names}: {got}, expected {expected}")
 
