@@ -142,6 +142,8 @@ configure() {
     local folder=$1 wanted log
     shift
     wanted="CXX=${CXX-} CXXFLAGS=${CXXFLAGS-} $*"
+    # The tests of an MPI that is installed later need a folder that has found it.
+    case " $* " in *' -Dmpi=enabled '*) wanted+=" without $(missing_of "$wants_mpi_tests")" ;; esac
     if [ -f "$folder/build.ninja" ] && [ "$(cat "$folder/.configured" 2>/dev/null)" = "$wanted" ]; then
         return 0
     fi

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run_tests.py BUILD_FOLDER [suite or test name ...]: builds what the named tests need (all without a name), runs
 them with meson and prints, as the last line, how many passed: doctest programs count by case, other tests as one.
--NAME leaves out what was named before.
+-NAME leaves out what was named before. What is on request runs only when it is named.
 """
 import collections
 import json
@@ -9,6 +9,9 @@ import os
 import pathlib
 import subprocess
 import sys
+
+
+ON_REQUEST = ("mpi_rest",)
 
 
 def close(counts):
@@ -21,6 +24,10 @@ def close(counts):
 
 def suites_of(test):
     return [suite.split(":")[-1] for suite in test["suite"]]
+
+
+def all_unasked(tests):
+    return [test for test in tests if not set(suites_of(test)) & set(ON_REQUEST)]
 
 
 def select(tests, wanted):
@@ -89,7 +96,7 @@ def main():
     tests = json.loads(subprocess.run(["meson", "introspect", folder, "--tests"], check=True,
                                       capture_output=True, text=True).stdout)
     named = sys.argv[2:]
-    chosen = select(tests, named) if named else tests
+    chosen = select(tests, named) if named else all_unasked(tests)
     log = folder / "meson-logs/testlog.json"
     log.unlink(missing_ok=True)
     for test in chosen:
@@ -101,7 +108,7 @@ def main():
     command = ["meson", "test", "-C", folder, "--print-errorlogs",
                "--timeout-multiplier", os.environ.get("SHARDKIT_TIMEOUT_FACTOR", "1")]
     # Without names everything is built already.
-    command += [test["name"] for test in chosen] if named else ["--no-rebuild"]
+    command += [test["name"] for test in chosen] if named else ["--no-rebuild", *(f"--no-suite={suite}" for suite in ON_REQUEST)]
     subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
 
     total = collections.Counter()

@@ -57,6 +57,10 @@ def main():
         if found != expected:
             wrong += 1
             print(f"{names}: chose {found}, expected {expected}")
+    unasked = run_tests.all_unasked([*TESTS, {"name": "mpi_rest/a", "suite": ["shardkit:mpi_rest"]}])
+    if unasked != TESTS:
+        wrong += 1
+        print(f"chosen without a name: {unasked}")
     plain = {"name": "plain", "env": {}}
     expect("a plain test that passes", plain, "OK", (1, 0, 0))
     expect("a plain test that fails", plain, "FAIL", (0, 1, 0))

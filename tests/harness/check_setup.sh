@@ -55,6 +55,8 @@ trap 'rm -rf "$room"' EXIT
 meson() { echo configured >>"$room/log"; mkdir -p "$2"; touch "$2/build.ninja"; }
 for option in -Dmpi=auto -Dmpi=auto -Dmpi=enabled; do configure "$room/build" "$option" 2>/dev/null; done
 expect 'configured for the first and for the other options' 2 "$(wc -l <"$room/log")"
+for wants_mpi_tests in "$absent" "$absent" 'command bash bash'; do configure "$room/build" -Dmpi=enabled 2>/dev/null; done
+expect 'configured anew for an MPI that was installed' 4 "$(wc -l <"$room/log")"
 
 # Who waits and sees no terminal is told what is built, and how far it is; what is there already needs no word.
 said=$(printf 'planted\n[3/7] Compiling\n' | (cat; sleep 1.2) | say_steps 1 configuring 2>&1 >"$room/steps")

@@ -304,7 +304,7 @@ def check_suites(root):
     """The table of docs/testing.md has every suite."""
     texts = [path.read_text(encoding="utf-8") for folder in ("tests", "examples")
              for path in sorted((root / folder).rglob("meson.build"))]
-    suites = {name for text in texts for name in re.findall(r"suite: '(\w+)'", text)}
+    suites = {name for text in texts for name in re.findall(r"suite(?::| =) '(\w+)'", text)}
     suites |= {line.split("/")[0] for line in lines_of(root / "tests/list.txt")}
     cells = [line.split("|")[1] for line in lines_of(root / "docs/testing.md") if line.startswith("| `")]
     told = {name.split("/")[0] for cell in cells for name in re.findall(r"`([\w/]+)`", cell)}
