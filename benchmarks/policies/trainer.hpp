@@ -55,8 +55,7 @@ class Trainer {
         : options_(&options),
           prefetches_(options.prefetch && choice.kind == ScheduleChoice::Kind::none),
           account_(std::make_shared<ByteAccount>()),
-          context_(context.grid(), context.world(), {.in_flight = options.in_flight()},
-                   {context.compute_stream(), context.communication_stream()}) {
+          context_(context.grid(), context.world(), {.in_flight = options.in_flight()}, context.streams()) {
         const AccountScope counts(account_);
         groups_.reserve(options.groups.size());
         for (std::size_t g = 0; g < options.groups.size(); ++g) {
@@ -107,7 +106,7 @@ class Trainer {
                  updates * static_cast<double>(options_->groups[g].numel) / static_cast<double>(options_->numel())});
         }
         using shardkit::CommunicationLanes;
-        const auto lanes = options_->overlaps() ? CommunicationLanes::one : CommunicationLanes::in_compute;
+        const auto lanes = options_->overlaps() ? CommunicationLanes::two : CommunicationLanes::in_compute;
         const shardkit::Schedule step = schedule_ ? *schedule_ : prefetched(dry_step(groups), groups);
         const shardkit::StepCosts costs{seconds, {links, links, 0}, shardkit::detail::engine_traits<Engine>()};
         return shardkit::simulate(shardkit::on_lanes(step, lanes), groups, context_.grid(), costs).seconds;
@@ -148,8 +147,7 @@ class Trainer {
             std::fill(gradient.begin(), gradient.end(), static_cast<T>(0.25F));
         };
         run_step(forward, backward);
-        context_.communication_stream().synchronize();
-        context_.compute_stream().synchronize();
+        context_.synchronize();
     }
     /// The same without its collectives.
     void compute() {
@@ -289,7 +287,7 @@ class Trainer {
             const auto values = window[Elements<T>{}];
             visit(check_steps, g, std::span<const T>(values.data(), values.size()));
         }
-        context_.communication_stream().synchronize();
+        context_.synchronize();
     }
 
     const Options* options_;

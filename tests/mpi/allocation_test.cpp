@@ -85,13 +85,14 @@ void check_verbs_allocate_nothing(const mpi::Options& options) {
     CAPTURE(options.message_elements);
     mpi::World world(MPI_COMM_WORLD, patient(options));
     const auto comm = split(mpi::Communicator<Sums>(world), 0, mpi::Environment::rank(), "group");
-    const auto stream = world.communication_stream();
     const std::vector<float> in(1000 * comm.size(), 1.0F);
     std::vector<float> out(in.size());
     std::vector<bf16> half(in.size());
     const std::size_t before = allocations_seen;
-    for (int i = 0; i < 3; ++i) { give_every_verb(comm, stream, in, out, half); }
-    stream.synchronize();
+    for (const auto& stream : {world.communication_stream(), world.reduction_stream()}) {
+        for (int i = 0; i < 3; ++i) { give_every_verb(comm, stream, in, out, half); }
+        stream.synchronize();
+    }
     // A rank that comes to the end tells the others, who keep what it says.
     MPI_Barrier(MPI_COMM_WORLD);
     const std::size_t after = allocations_seen;

@@ -16,23 +16,29 @@ LIMIT = 15  # seconds: before the timeout of the jobs' own, after which a rank w
 RANKS = 3
 # A killed process is found out by its peers where the launcher lets them live for so long; MPICH's kills them at once.
 PATIENT = dict(os.environ, OMPI_MCA_odls_base_sigkill_timeout="1")
-FOUND_OUT = [] if "mpich" in LAUNCHER[0] else ["the process of rank 1 has ended", "all_gather over world"]
+ENDED = [] if "mpich" in LAUNCHER[0] else ["the process of rank 1 has ended"]
+FOUND_OUT = [*ENDED, "all_gather over world"] if ENDED else []
+FOUND_OUT_REDUCING = [*ENDED, "reduce_scatter over world"] if ENDED else []
 # name, further arguments, expected in the output, whether the job succeeds. Every text is expected, with RANK in it
 # for each rank; its parts around ' ... ' in one line.
 CASES = [
     ("nothing", [], [], True),
     ("nothing", ["overlap"], [], True),
+    ("nothing", ["overlap", "multiple"], [], True),
     ("late", [], [], True),
     ("throw", [], ["rank 1 of 3 failed: planted"], False),
     ("throw", ["overlap"], ["rank 1 of 3 failed: planted"], False),
     ("throw_int", [], ["rank 1 of 3 failed: an exception that is no std::exception"], False),
     ("return", [], ["rank 1 returned before rank", "failing_job.cpp:"], False),
     ("return", ["overlap"], ["rank 1 returned before rank"], False),
+    ("return", ["overlap", "multiple"], ["rank 1 returned before rank"], False),
     ("no_message", [], ["rank 1 returned before rank"], False),
     ("too_late", [], ["not every rank has made this call within 300 ms"], False),
+    ("too_late", ["overlap"], ["not every rank has made this call within 300 ms"], False),
     ("kill", [], ["so far so good"], False),
     ("kill_a_reader", [], FOUND_OUT, False),
     ("kill_a_reader", ["overlap"], FOUND_OUT, False),
+    ("kill_a_reducer", ["overlap"], FOUND_OUT_REDUCING, False),
     ("exit", [], ["so far so good"], False),
     ("mesh", [], ["rank RANK caught: mesh dp=4 tp=1 cp=1 has 4 ranks, but this MPI job has 3 processes; start it with "
                   "mpirun -n 4"], False),
@@ -102,7 +108,7 @@ def main():
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   text=True, errors="replace", timeout=LIMIT, check=False,
-                                  env=PATIENT if texts is FOUND_OUT else None)
+                                  env=PATIENT if name.startswith("kill_a") else None)
             status, output = done.returncode, done.stdout
         except subprocess.TimeoutExpired as expired:
             status, output = None, (expired.stdout or b"").decode(errors="replace")

@@ -73,11 +73,13 @@ struct Job {
     /// Takes back the messages that wait for what did not start.
     void cancel() {
         if (world.empty()) { return; }
-        for (MPI_Request& request : world[0].requests()) {
-            if (request == MPI_REQUEST_NULL) { continue; }
-            MPI_Cancel(&request);
-            MPI_Wait(&request, MPI_STATUS_IGNORE);
-        }
+        world[0].execute({}, SourceLocation::current(), [](mpi::detail::Lane& lane) {
+            for (MPI_Request& request : lane.requests()) {
+                if (request == MPI_REQUEST_NULL) { continue; }
+                MPI_Cancel(&request);
+                MPI_Wait(&request, MPI_STATUS_IGNORE);
+            }
+        });
     }
 };
 

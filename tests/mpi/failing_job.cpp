@@ -2,6 +2,7 @@
 // A job that goes wrong in the way that its first argument names; check_failures.py looks at how it ends.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -18,7 +19,7 @@
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
-#include <shardkit/comm/barrier.hpp>
+#include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/param/tensor_list.hpp>
@@ -32,18 +33,23 @@ using sk::mpi::ThreadLevel;
 
 constexpr std::size_t culprit = 1;
 
+/// In every lane that there is.
 template <class Rank>
 void reduce(Rank& rank) {
-    double value = 1;
-    sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<double>(&value, 1),
-                            rank.communication_stream());
-    rank.communication_stream().synchronize();
+    double of_layers = 1;
+    double of_gradients = 1;
+    const auto add = [&](double& value, const auto& stream) {
+        sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<double>(&value, 1), stream);
+    };
+    add(of_layers, rank.communication_stream());
+    add(of_gradients, rank.reduction_stream());
+    rank.synchronize();
 }
 
-/// Gathers buffers that every rank reads from its peers, for ever or until `culprit` kills itself in the middle of
-/// it.
+/// Gathers buffers that every rank reads from its peers, or reduces them in the lane of reductions, for ever or until
+/// `culprit` kills itself in the middle of it.
 template <class Rank>
-void gather_for_ever(Rank& rank, bool kills) {
+void read_for_ever(Rank& rank, bool reduces, bool kills) {
     std::signal(SIGTERM, SIG_IGN);  // which a launcher sends, and would hide what the others find out themselves
     auto shard = rank.template buffer<float>(std::size_t{4} << 20U);
     auto full = rank.template buffer<float>(shard.size() * rank.world_size());
@@ -55,7 +61,13 @@ void gather_for_ever(Rank& rank, bool kills) {
     std::printf("process %d of rank %zu gathers\n", static_cast<int>(getpid()), rank.rank());
     std::fflush(stdout);
     while (true) {
-        sk::all_gather(rank.world(), std::span<const float>(shard.span()), full.span(), rank.compute_stream());
+        if (reduces) {
+            const std::span<const float> addends(full.span());
+            sk::reduce_scatter(rank.world(), sk::ReduceOp::sum, addends, shard.span(), rank.reduction_stream());
+            rank.reduction_stream().synchronize();
+        } else {
+            sk::all_gather(rank.world(), std::span<const float>(shard.span()), full.span(), rank.compute_stream());
+        }
     }
 }
 
@@ -72,7 +84,8 @@ void go_wrong(Rank& rank, std::string_view how) {
     if (how == "return" && mine) { return; }
     if (how == "kill" && mine) { std::raise(SIGKILL); }
     if (how == "exit" && mine) { std::_Exit(3); }
-    if (how == "kill_a_reader" || how == "read_for_ever") { gather_for_ever(rank, how == "kill_a_reader"); }
+    if (how == "kill_a_reader" || how == "read_for_ever") { read_for_ever(rank, false, how == "kill_a_reader"); }
+    if (how == "kill_a_reducer") { read_for_ever(rank, true, true); }
     if (how == "no_message" && mine) { return; }
     if (how == "no_message" && rank.rank() == 0) {
         double value = 0;
@@ -107,7 +120,7 @@ struct Globals {
     explicit Globals(bool overlap)
         : world(MPI_COMM_WORLD, {.overlap = overlap, .timeout = std::chrono::seconds(40)}),
           rank(sk::DeviceMesh<sk::dynamic>(sk::mpi::Environment::size()), sk::mpi::Communicator<>(world), {},
-               {{}, world.communication_stream()}),
+               world.streams()),
           layer(rank, "layer", {{"w", {64}}}) {}
 };
 std::optional<Globals> globals;
@@ -145,7 +158,10 @@ int main(int count, char** arguments) {
         const sk::mpi::Environment mpi;
         sk::mpi::run(sk::DeviceMesh<sk::dynamic>(mpi.size() + 1), [](auto&) {});
     }
-    const bool overlap = count > 2 && std::string_view(arguments[2]) == "overlap";
+    const auto given = [&](std::string_view word) {
+        return std::find(arguments + std::min(count, 2), arguments + count, word) != arguments + count;
+    };
+    const bool overlap = given("overlap");
     try {
         const auto run = [&](std::size_t ranks) {
             sk::mpi::run(sk::DeviceMesh<sk::dynamic>(ranks), [&](auto& rank) { go_wrong(rank, how); }, {},
@@ -163,7 +179,9 @@ int main(int count, char** arguments) {
              {"globals", "exit_in_main", "exit_outside", "exit_in_a_window", "no_finish"}) {
             if (how == each) { return c_like(how, overlap); }
         }
-        const sk::mpi::Environment mpi(how == "low_level" ? ThreadLevel::single : ThreadLevel::serialized);
+        const sk::mpi::Environment mpi(how == "low_level"  ? ThreadLevel::single
+                                       : given("multiple") ? ThreadLevel::multiple
+                                                           : ThreadLevel::serialized);
         try {
             if (how == "second_environment") { const sk::mpi::Environment again; }
             run(mpi.size() + (how == "mesh" ? 1 : 0));

@@ -3,6 +3,9 @@
 
 #include <mpi.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <type_traits>
 
 namespace mpi_test::interposed {
@@ -19,9 +22,19 @@ struct State {
 State state;
 thread_local int depth = 0;  // an MPI function may be made of others
 
+std::atomic<int> threads_inside{0};
+std::atomic<bool> met{false};
+std::atomic<bool> lingers{false};
+
 struct Inside {
-    Inside() noexcept { ++depth; }
-    ~Inside() { --depth; }
+    Inside() noexcept {
+        if (++depth > 1) { return; }
+        if (threads_inside.fetch_add(1) > 0) { met = true; }
+        if (lingers) { std::this_thread::sleep_for(std::chrono::microseconds(100)); }
+    }
+    ~Inside() {
+        if (--depth == 0) { threads_inside.fetch_sub(1); }
+    }
     Inside(const Inside&) = delete;
     Inside& operator=(const Inside&) = delete;
 };
@@ -59,6 +72,8 @@ void fail(std::string_view function, int number) {
 }
 void deny_initialisation() { state.initialisation_denied = true; }
 bool inside() noexcept { return depth > 0; }
+void linger(bool on) noexcept { lingers = on; }
+bool two_at_once() noexcept { return met; }
 
 }  // namespace mpi_test::interposed
 

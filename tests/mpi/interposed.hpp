@@ -5,7 +5,7 @@
 #include <string_view>
 
 /// The test program's own MPI functions stand between the engine and MPI, which they call through its profiling
-/// interface. They count calls, and make one fail when they are told to. Not while a World has a thread of its own.
+/// interface. They count calls, and make one fail when they are told to; not while a World has threads of its own.
 namespace mpi_test::interposed {
 
 /// The number of calls of each function.
@@ -23,5 +23,9 @@ void deny_initialisation();
 
 /// Whether this thread is inside MPI.
 bool inside() noexcept;
+/// Calls take so long from now on that another thread would come meanwhile.
+void linger(bool on) noexcept;
+/// Whether two threads ever were inside MPI at once.
+bool two_at_once() noexcept;
 
 }  // namespace mpi_test::interposed

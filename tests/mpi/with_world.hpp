@@ -38,6 +38,7 @@ void with_world(const sk::mpi::Options& options, F f) {
 inline constexpr sk::mpi::Options ways[] = {
     {},
     {.overlap = true},
+    {.overlap = true, .separate_reductions = false},
     {.shared_memory = false},
     {.overlap = true, .shared_memory = false},
     {.ranks_per_host = 1},
@@ -49,13 +50,15 @@ inline constexpr sk::mpi::Options ways[] = {
 
 /// Where the suites' values lie: in the engine's buffers, or, for what users bring, on the heap; chosen by each rank.
 inline bool values_in_buffers = true;
+/// What their verbs are given to.
+inline sk::host::HostStream verb_stream;
 
 }  // namespace mpi_test
 
 template <class Sums>
 struct verb_values::Bench<shardkit::mpi::Communicator<Sums>> {
     using C = shardkit::mpi::Communicator<Sums>;
-    static typename C::Stream stream(const C&) { return {}; }
+    static typename C::Stream stream(const C&) { return mpi_test::verb_stream; }
     static constexpr verb_oracle::Order all_reduce_order = verb_oracle::Order::upwards;
 
     template <class T>
@@ -66,9 +69,20 @@ struct verb_values::Bench<shardkit::mpi::Communicator<Sums>> {
                                                   : shardkit::HostBuffer<T>(host.size())) {}
         T* data() const { return memory_.data(); }
         void write(std::span<const T> host) { std::ranges::copy(host, memory_.data()); }
-        void read(std::span<T> host) { std::copy_n(memory_.data(), host.size(), host.begin()); }
+        void read(std::span<T> host) {
+            mpi_test::verb_stream.synchronize();
+            std::copy_n(memory_.data(), host.size(), host.begin());
+        }
 
       private:
+        /// Nothing reads or writes the memory any more when it ends.
+        struct Done {
+            Done() = default;
+            Done(const Done&) = default;
+            Done& operator=(const Done&) = default;
+            ~Done() { mpi_test::verb_stream.synchronize(); }
+        };
         shardkit::HostBuffer<T> memory_;
+        Done done_;
     };
 };

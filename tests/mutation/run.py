@@ -287,6 +287,8 @@ class Target:
     """Headers below `root` that are mutated, the placement table with them where it is there, and the program that must
     notice."""
 
+    launch = ()  # what starts the program
+
     def __init__(self, name, root, folders, killer, sources=(), flags=(), has_table=False, texts=(), statements=()):
         self.name, self.root, self.folders, self.killer = name, root, folders, killer
         self.has_table, self.texts, self.statements = has_table, texts, statements
@@ -388,13 +390,16 @@ class Target:
         with tempfile.TemporaryDirectory() as folder:
             program, complaint = self.build(command, folder, {
                 mutant.path: text[:mutant.begin] + mutant.replacement + text[mutant.end:]})
-            return f"{NOT_BUILT}{complaint}" if complaint else stopped_by(program, 0)
+            return f"{NOT_BUILT}{complaint}" if complaint else self.stopped_by(program, 0)
+
+    def stopped_by(self, program, number):
+        """None when the program passes with that mutant, else what stopped it."""
+        return stopped_by([*self.launch, str(program)], number)
 
 
-def stopped_by(program, number):
-    """None when the program passes with that mutant, else what stopped it."""
+def stopped_by(command, number):
     try:
-        ran = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120,
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120,
                              env={**os.environ, "SHARDKIT_MUTANT": str(number)})
     except subprocess.TimeoutExpired:
         return "time limit"
@@ -430,10 +435,10 @@ def results_of(target, command, pool):
     statements = [mutant for mutant in mutants if mutant.is_statement]
     with tempfile.TemporaryDirectory() as folder:
         program = target.build_all(command, folder, statements)
-        reason = stopped_by(program, 0)
+        reason = target.stopped_by(program, 0)
         if reason is not None:
             sys.exit(f"{target.killer} fails without a mutant: {reason}")
-        yield from zip(statements, pool.map(lambda number: stopped_by(program, number), range(1, len(statements) + 1)))
+        yield from zip(statements, pool.map(lambda number: target.stopped_by(program, number), range(1, len(statements) + 1)))
     alone = [mutant for mutant in mutants if not mutant.is_statement]
     yield from zip(alone, pool.map(lambda mutant: target.try_alone(command, mutant), alone))
 

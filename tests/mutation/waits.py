@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""waits.py [--compiler g++] [--jobs N]: takes away every wait of a stream for another, one at a time, and builds and runs a
+"""waits.py [--compiler g++] [--jobs N] [--target NAME]: takes away every wait of a stream for another, one at a time, and builds and runs a
 trainer, ring attention, or sums on the NCCL engine over the CUDA stand-in, or a measured step on lazy streams, which
-must fail.
+must fail. Where Open MPI is found, takes away what keeps the lanes of two processes apart and what they wait for, too.
 Prints site and what killed the mutant; fails on a survivor.
 """
 import argparse
 import concurrent.futures
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
-from run import ROOT, Mutant, Target, report
+from run import ROOT, Mutant, Target, package_flags, report
 
 TESTS = ROOT / "tests"
 STANDIN = TESTS / "standin"
@@ -22,6 +23,31 @@ WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))
 
 # Of a cursor, for what it measures alone.
 MEASURED_WAIT = re.compile(r"(?<=[\s{;])group<State>\(s\)\.\w+\(\)\.wait\((?P<event>)\);")
+
+
+# Of the two lanes of a World of MPI's: file, name, statement, replacement; file, name, pattern, replacement.
+MPI = "shardkit/backend/mpi"
+LANES = [
+    (f"{MPI}/world.hpp", "one lane for all", "lanes_.add(job_, ranks);", "if (i == 0) { lanes_.add(job_, ranks); }"),
+    (f"{MPI}/world.hpp", "both lanes over one communicator",
+     "return {*this, lane, group, group.channels[lane.number()], axes, what.signature, what.where, what.subject};",
+     "return {*this, lane, group, group.channels.front(), axes, what.signature, what.where, what.subject};"),
+    (f"{MPI}/world.hpp", "both lanes meet in one place",
+     "group.channels[i].block = reinterpret_cast<detail::HostBlock*>(blocks + i * bytes);",
+     "group.channels[i].block = reinterpret_cast<detail::HostBlock*>(blocks);"),
+    (f"{MPI}/world.hpp", "no turns", "job_.turns.require();", "static_cast<void>(0);"),
+    (f"{MPI}/world.hpp", "an inline verb before what the other lane was given", "lanes_.synchronize_beside(*lane);",
+     "static_cast<void>(0);"),
+    (f"{MPI}/world.hpp", "drain leaves the reductions out",
+     "streams().synchronize();", "communication_stream().synchronize();"),
+    (f"{MPI}/world.hpp", "drain leaves the gathers out",
+     "streams().synchronize();", "reduction_stream().synchronize();"),
+]
+TURNS = [
+    (f"{MPI}/watch.hpp", "farewells listened for out of turn", r"const Turns::Turn turn\(job_\.turns\);", ""),
+    (f"{MPI}/lane.hpp", "messages looked for out of turn", r"call\.mpi\(\)\.check\((?=\s*MPI_Testall)",
+     "static_cast<void>("),
+]
 
 
 class Waits(Target):
@@ -39,6 +65,10 @@ class Waits(Target):
                     left = f"static_cast<void>({match.group('event') or 0});"
                     yield Mutant(f"{header.relative_to(ROOT)}:{line}", match.group(0), header.relative_to(self.root),
                                  match.start(), match.end(), left, True)
+
+
+class Lanes(Target):
+    launch = ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2")
 
 
 def build_standin(compiler, folder, jobs, flags):
@@ -59,17 +89,26 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--target", help="containers, ring, sums, measured or lanes; all of them if not given")
     options = parser.parse_args()
     flags = [f"-I{TESTS}", f"-I{STANDIN}", f"-I{STANDIN / 'include'}", "-pthread"]
     with tempfile.TemporaryDirectory() as folder:
         objects = build_standin(options.compiler, folder, options.jobs, flags)
-        sys.exit(report([
+        targets = [
             Waits("containers", ROOT / "include", ["sharded", "optim", "mesh", "memory", "schedule"], "waits_killer.cpp", objects,
                   [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ring", ROOT / "include", ["context_parallel"], "ring_killer.cpp", objects, flags),
             Waits("sums", ROOT / "include", ["backend/nccl"], "sums_killer.cpp", objects, flags),
             Waits("measured", ROOT / "include", ["schedule"], "measured_killer.cpp", [], flags, pattern=MEASURED_WAIT),
-        ], options))
+        ]
+        if shutil.which(Lanes.launch[0]):
+            mpi = [f"-I{TESTS}", "-DOMPI_SKIP_MPICXX", *package_flags("--cflags", "ompi-c"),
+                   *package_flags("--libs", "ompi-c")]
+            targets.append(Lanes("lanes", ROOT / "include", [], "lanes_killer.cpp", [TESTS / "mpi" / "interposed.cpp"],
+                                 mpi, texts=TURNS, statements=LANES))
+        else:
+            print("no Open MPI: the lanes of processes are not mutated")
+        sys.exit(report([each for each in targets if options.target in (None, each.name)], options))
 
 
 if __name__ == "__main__":

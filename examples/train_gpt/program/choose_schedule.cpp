@@ -30,7 +30,7 @@ struct Candidate {
 /// Seconds of a step for which it waits for communication.
 double waited(const sk::Schedule& schedule, bool ahead, std::span<const sk::GroupDescription> groups,
               const sk::AxisGrid& mesh, const sk::StepCosts& costs) {
-    const auto lanes = ahead ? sk::CommunicationLanes::one : sk::CommunicationLanes::in_compute;
+    const auto lanes = ahead ? sk::CommunicationLanes::two : sk::CommunicationLanes::in_compute;
     return sk::simulate(sk::on_lanes(schedule, lanes), groups, mesh, costs).exposed();
 }
 

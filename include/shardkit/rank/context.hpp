@@ -70,7 +70,7 @@ class Context {
     Stream communication_stream() const noexcept { return streams_.communication; }
     Stream reduction_stream() const noexcept { return streams_.reduction; }
     const Streams<Stream>& streams() const noexcept { return streams_; }
-    /// The host waits for all that the streams were given.
+    /// The host waits for all that the streams were given, also where one of them tells of a failure.
     void synchronize() const { streams_.synchronize(); }
 
     /// The communicator over AxisSet's ranks that share this rank's other coordinates, in AxisSet's order.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <exception>
+
 namespace shardkit {
 
 /// The streams that a rank's work and its collectives are given to; the library inserts the events between them.
@@ -21,13 +23,19 @@ struct Streams {
         compute.wait(communication.record());
         compute.wait(reduction.record());
     }
-    /// The host waits for all that they were given.
-    /// @throws what a stream's `synchronize` throws
+    /// The host waits for all that they were given, also where one of them tells of a failure.
+    /// @throws what the first `synchronize` that fails throws
     template <class... Where>
     void synchronize(const Where&... where) const {
-        communication.synchronize(where...);
-        reduction.synchronize(where...);
-        compute.synchronize(where...);
+        std::exception_ptr failure;
+        for (const Stream* const each : {&communication, &reduction, &compute}) {
+            try {
+                each->synchronize(where...);
+            } catch (...) {
+                if (!failure) { failure = std::current_exception(); }
+            }
+        }
+        if (failure) { std::rethrow_exception(failure); }
     }
 };
 

@@ -38,25 +38,26 @@ void spread(const Across& way, T* full, PieceOf piece_of) {
             return static_cast<int>(std::min(size - std::min(size, at), static_cast<std::size_t>(most)));
         };
         std::size_t used = 0;
-        const auto requests = call.world.requests();
+        const auto requests = call.lane.requests();
         for (std::size_t q = 0; q < group.size(); ++q) {
             if (!group.takes_from(q) || part(q) == 0) { continue; }
-            call.check(MPI_Irecv(full + piece_of(q).begin + at, part(q), datatype<T>(), static_cast<int>(q), tag,
-                                 group.comm, &requests[used++]),
-                       "MPI_Irecv");
+            call.mpi().check(MPI_Irecv(full + piece_of(q).begin + at, part(q), datatype<T>(), static_cast<int>(q),
+                                       tag, call.channel.comm, &requests[used++]),
+                             "MPI_Irecv");
         }
         for (std::size_t h = 0; h < group.hosts.size(); ++h) {
             if (h == group.host || part(group.rank) == 0) { continue; }
-            call.check(MPI_Isend(full + piece_of(group.rank).begin + at, part(group.rank), datatype<T>(),
-                                 static_cast<int>(group.taker(h, group.place)), tag, group.comm, &requests[used++]),
-                       "MPI_Isend");
+            call.mpi().check(
+                MPI_Isend(full + piece_of(group.rank).begin + at, part(group.rank), datatype<T>(),
+                          static_cast<int>(group.taker(h, group.place)), tag, call.channel.comm, &requests[used++]),
+                "MPI_Isend");
         }
         if (at == 0) {
             for (const std::size_t q : group.neighbours()) {
                 if (q != group.rank) { copy(q, q); }
             }
         }
-        call.world.await(call, requests.first(used));
+        call.lane.await(call, requests.first(used));
     });
     way.round.meet();  // what the neighbours took is there
     for (std::size_t q = 0; q < group.size(); ++q) {
@@ -82,21 +83,21 @@ void broadcast(const Across& way, std::span<T> values, std::size_t root) {
     constexpr int tag = 0;
     for_each_piece(way.call, values.size(), [&](std::size_t at, int size) {
         std::size_t used = 0;
-        const auto requests = way.call.world.requests();
+        const auto requests = way.call.lane.requests();
         if (group.rank == root) {
             for (std::size_t h = 0; h < group.hosts.size(); ++h) {
                 if (h == group.host) { continue; }
-                way.call.check(
+                way.call.mpi().check(
                     MPI_Isend(values.data() + at, size, datatype<T>(), static_cast<int>(group.taker(h, from.place)),
-                              tag, group.comm, &requests[used++]),
+                              tag, way.call.channel.comm, &requests[used++]),
                     "MPI_Isend");
             }
         } else if (group.rank == first) {
-            way.call.check(MPI_Irecv(values.data() + at, size, datatype<T>(), static_cast<int>(root), tag, group.comm,
-                                     &requests[used++]),
-                           "MPI_Irecv");
+            way.call.mpi().check(MPI_Irecv(values.data() + at, size, datatype<T>(), static_cast<int>(root), tag,
+                                           way.call.channel.comm, &requests[used++]),
+                                 "MPI_Irecv");
         }
-        way.call.world.await(way.call, requests.first(used));
+        way.call.lane.await(way.call, requests.first(used));
     });
     way.round.meet();
     if (group.rank != first) { host::detail::copy_elements(way.input<T>(first), values.data(), values.size()); }

@@ -36,22 +36,22 @@ void exchange_pieces(const Call& call, std::size_t count, Outgoing outgoing, Inc
     constexpr int tag = 0;
     for_each_piece(call, count, [&](std::size_t at, int size) {
         std::size_t used = 0;
-        const auto requests = call.world.requests();
+        const auto requests = call.lane.requests();
         for (std::size_t step = 1; step < ranks; ++step) {
             const std::size_t from = (call.group.rank + ranks - step) % ranks;
             const std::size_t to = (call.group.rank + step) % ranks;
             if (with(from)) {
-                call.check(MPI_Irecv(incoming(from) + at, size, datatype<T>(), static_cast<int>(from), tag,
-                                     call.group.comm, &requests[used++]),
-                           "MPI_Irecv");
+                call.mpi().check(MPI_Irecv(incoming(from) + at, size, datatype<T>(), static_cast<int>(from), tag,
+                                           call.channel.comm, &requests[used++]),
+                                 "MPI_Irecv");
             }
             if (with(to)) {
-                call.check(MPI_Isend(outgoing(to) + at, size, datatype<T>(), static_cast<int>(to), tag,
-                                     call.group.comm, &requests[used++]),
-                           "MPI_Isend");
+                call.mpi().check(MPI_Isend(outgoing(to) + at, size, datatype<T>(), static_cast<int>(to), tag,
+                                           call.channel.comm, &requests[used++]),
+                                 "MPI_Isend");
             }
         }
-        call.world.await(call, requests.first(used));
+        call.lane.await(call, requests.first(used));
     });
 }
 
@@ -68,7 +68,7 @@ inline CallRecord record_of(const Call& call) noexcept {
 
 /// Collective: every rank tells what it called. @throws CommError, always
 [[noreturn]] inline void throw_disagreement(const Call& call) {
-    const std::vector<CallRecord> all = call.world.gather(call, record_of(call));
+    const std::vector<CallRecord> all = call.lane.gather(call, record_of(call));
     const auto other = std::find_if(all.begin(), all.end(), [&](const CallRecord& record) {
         return !(record.signature == all[0].signature && record.sequence == all[0].sequence);
     });
@@ -77,7 +77,7 @@ inline CallRecord record_of(const Call& call) noexcept {
     if (shardkit::detail::differ_in_statements(all[0].signature, all[second].signature)) {
         stated = shardkit::detail::stated_apart(
             call.world.journal().statements().list(call.signature.argument), 0, second, {all[0].file, all[0].line},
-            [&](const shardkit::detail::StatementPage& page) { return call.world.gather(call, page); });
+            [&](const shardkit::detail::StatementPage& page) { return call.lane.gather(call, page); });
     }
     throw CommError(
         "mpi", call.doing(),
@@ -92,16 +92,16 @@ inline CallRecord record_of(const Call& call) noexcept {
 /// Cost:    an all-reduce of 24 bytes
 /// @throws  CommError, on all ranks, when the calls disagree; PeerError when a rank has returned
 inline bool compare(const Call& call, bool flag) {
-    Group& group = call.group;
+    auto& digest = call.channel.digest;
     const std::uint64_t own = shardkit::detail::call_hash(call.signature, call.sequence);
-    group.digest = {own, ~own, flag ? 1U : 0U};
-    call.world.complete(call, "MPI_Iallreduce", [&](MPI_Request* request) {
-        return MPI_Iallreduce(MPI_IN_PLACE, group.digest.data(), static_cast<int>(group.digest.size()), MPI_UINT64_T,
-                              MPI_BAND, group.comm, request);
+    digest = {own, ~own, flag ? 1U : 0U};
+    call.lane.complete(call, "MPI_Iallreduce", [&](MPI_Request* request) {
+        return MPI_Iallreduce(MPI_IN_PLACE, digest.data(), static_cast<int>(digest.size()), MPI_UINT64_T, MPI_BAND,
+                              call.channel.comm, request);
     });
     // A bit that differs between two ranks is zero in both conjunctions.
-    if ((group.digest[0] | group.digest[1]) != ~std::uint64_t{0}) { throw_disagreement(call); }
-    return group.digest[2] != 0;
+    if ((digest[0] | digest[1]) != ~std::uint64_t{0}) { throw_disagreement(call); }
+    return digest[2] != 0;
 }
 
 /// A rank's seat among the ranks of one host.
@@ -111,7 +111,7 @@ class Seat {
     using Word = ProcessWord;
 
     /// @pre `call`, of a group with a block, outlives the seat
-    explicit Seat(const Call& call) noexcept : call_(call), block_(*call.group.block) {}
+    explicit Seat(const Call& call) noexcept : call_(call), block_(*call.channel.block) {}
 
     std::size_t rank() const noexcept { return call_.group.place; }
     std::size_t size() const noexcept { return call_.group.neighbours().size(); }
@@ -129,10 +129,10 @@ class Seat {
     }
 
     void wait(const shardkit::Call&, std::uint64_t, std::uint32_t target) const {
-        call_.world.await_entry(call_, target);
+        call_.lane.await_entry(call_, target);
     }
-    [[noreturn]] void refuse(const shardkit::Call&, std::uint64_t) const { call_.world.throw_given_up(call_); }
-    void wait_for_exit(const shardkit::Call&, std::uint32_t target) const { call_.world.await_exit(call_, target); }
+    [[noreturn]] void refuse(const shardkit::Call&, std::uint64_t) const { call_.lane.throw_given_up(call_); }
+    void wait_for_exit(const shardkit::Call&, std::uint32_t target) const { call_.lane.await_exit(call_, target); }
     /// What the peers published has addresses of theirs: they say it once more, in words.
     template <class Disagreement>
     std::nullptr_t explain(const Disagreement&) const noexcept {
@@ -184,7 +184,7 @@ enum class Way : std::uint8_t { messages, shared, across };
 
 /// The way of a collective with `bytes` bytes of input, where all ranks' memory is seen. `reads_peers`: of its body.
 inline Way expected_way(const Group& group, std::size_t bytes, bool reads_peers) noexcept {
-    if (group.block == nullptr || !reads_peers) { return Way::messages; }
+    if (!group.meets_in_memory() || !reads_peers) { return Way::messages; }
     if (!group.spans_hosts()) { return Way::shared; }
     return bytes <= Member::carried_bytes ? Way::messages : Way::across;
 }
@@ -194,8 +194,8 @@ inline Way expected_way(const Group& group, std::size_t bytes, bool reads_peers)
 /// that do within each, body(call) by messages. One that takes no round always does. Returns which it was.
 template <class Body>
 Way collective(Call& call, const void* input, std::size_t bytes, void* output, Body body) {
-    call.sequence = call.group.calls++;
-    if (call.group.block == nullptr) {
+    call.sequence = call.channel.calls++;
+    if (call.channel.block == nullptr) {
         if (call.group.size() > 1 && call.world.options().compare_calls) { compare(call, true); }
     } else {
         const shardkit::Call shown{call.signature, 0, call.where, call.subject};

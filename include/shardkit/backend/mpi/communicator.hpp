@@ -34,7 +34,7 @@ namespace shardkit::mpi {
 ///
 /// A cheap handle on a World, used by its rank's thread only. The verbs' contracts are those of the functions in
 /// comm/, which also check the sizes. On an inline stream a verb returns when the data is there; on the World's
-/// communication stream it runs while the rank goes on, and an error is thrown by the next wait.
+/// streams it runs while the rank goes on, and an error is thrown by the next wait.
 /// Errors: CommError with MPI's text when a call fails, on every rank when the ranks' calls disagree (before any
 /// output is written), and after Options::timeout; PeerError when a rank that is needed has returned.
 template <class Sums = Exchange>
@@ -75,9 +75,10 @@ class Communicator {
     void barrier(const Stream& stream, const shardkit::Call& what) const {
         run(what, stream, nothing, [](const auto& way) {
             if constexpr (std::is_same_v<std::remove_cvref_t<decltype(way)>, detail::Call>) {
-                if (way.group.block != nullptr || way.world.options().compare_calls) { return; }  // a barrier already
-                way.world.complete(way, "MPI_Ibarrier",
-                                   [&](MPI_Request* request) { return MPI_Ibarrier(way.group.comm, request); });
+                // To compare is a barrier already.
+                if (way.channel.block != nullptr || way.world.options().compare_calls) { return; }
+                way.lane.complete(way, "MPI_Ibarrier",
+                                  [&](MPI_Request* request) { return MPI_Ibarrier(way.channel.comm, request); });
             }
         });
     }
@@ -177,8 +178,9 @@ class Communicator {
         detail::Way way = detail::expected_way(*group_, shown.bytes, detail::reads_peers<Body>);
         detail::Way* const went = stream.is_inline() ? &way : nullptr;
         world_->execute(
-            stream, what.where, [world = world_, group = group_, label = label_, what, shown, body, went] {
-                detail::Call call{*world, *group, label->axes, what.signature, what.where, what.subject};
+            stream, what.where,
+            [world = world_, group = group_, label = label_, what, shown, body, went](detail::Lane& lane) {
+                detail::Call call = world->call(lane, *group, label->axes, what);
                 const detail::Way taken = detail::collective(call, shown.input, shown.bytes, shown.output, body);
                 if (went != nullptr) { *went = taken; }
             });
@@ -197,12 +199,13 @@ class Communicator {
     /// The same for messages, which only their two ends have in common; `fill(message)` says what goes where.
     template <class T, class Fill>
     void pass(const shardkit::Call& what, const Stream& stream, const Fill& fill) const {
-        world_->execute(stream, what.where, [world = world_, group = group_, label = label_, what, fill] {
-            const detail::Call call{*world, *group, label->axes, what.signature, what.where, what.subject};
-            detail::Message<T> message(call);
-            fill(message);
-            message.pass();
-        });
+        world_->execute(stream, what.where,
+                        [world = world_, group = group_, label = label_, what, fill](detail::Lane& lane) {
+                            const detail::Call call = world->call(lane, *group, label->axes, what);
+                            detail::Message<T> message(call);
+                            fill(message);
+                            message.pass();
+                        });
     }
 
     template <class T>

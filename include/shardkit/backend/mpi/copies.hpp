@@ -27,8 +27,8 @@ void all_gather(const Call& call, const T* shard, std::span<T> full) {
         const int size = static_cast<int>(k);
         const void* const from = shard == own ? MPI_IN_PLACE : static_cast<const void*>(shard);
         if (k > 0) {
-            call.world.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
-                return MPI_Iallgather(from, size, datatype<T>(), full.data(), size, datatype<T>(), call.group.comm,
+            call.lane.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
+                return MPI_Iallgather(from, size, datatype<T>(), full.data(), size, datatype<T>(), call.channel.comm,
                                       request);
             });
         }
@@ -43,8 +43,8 @@ void all_gather(const Call& call, const T* shard, std::span<T> full) {
 template <class T>
 void broadcast(const Call& call, std::span<T> values, std::size_t root) {
     for_each_piece(call, values.size(), [&](std::size_t at, int size) {
-        call.world.complete(call, "MPI_Ibcast", [&](MPI_Request* request) {
-            return MPI_Ibcast(values.data() + at, size, datatype<T>(), static_cast<int>(root), call.group.comm,
+        call.lane.complete(call, "MPI_Ibcast", [&](MPI_Request* request) {
+            return MPI_Ibcast(values.data() + at, size, datatype<T>(), static_cast<int>(root), call.channel.comm,
                               request);
         });
     });
@@ -57,9 +57,9 @@ void all_to_all(const Call& call, std::span<const T> sent, std::span<T> received
     if (k <= call.world.options().message_elements) {
         const int size = static_cast<int>(k);
         if (k > 0) {
-            call.world.complete(call, "MPI_Ialltoall", [&](MPI_Request* request) {
+            call.lane.complete(call, "MPI_Ialltoall", [&](MPI_Request* request) {
                 return MPI_Ialltoall(sent.data(), size, datatype<T>(), received.data(), size, datatype<T>(),
-                                     call.group.comm, request);
+                                     call.channel.comm, request);
             });
         }
     } else {

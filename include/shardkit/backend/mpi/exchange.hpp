@@ -70,15 +70,15 @@ struct Exchange {
             const host::detail::Chunk own = piece(call.group.rank);
             const auto nobody = [](std::size_t) { return static_cast<const In*>(nullptr); };
             reduce_own_piece<In, Out>(call, op, input + at, piece, nobody, output + at + own.begin);
-            int* const sizes = call.world.counts().data();
+            int* const sizes = call.lane.counts().data();
             int* const begins = sizes + ranks;
             for (std::size_t rank = 0; rank < ranks; ++rank) {
                 sizes[rank] = static_cast<int>(piece(rank).size());
                 begins[rank] = static_cast<int>(piece(rank).begin);
             }
-            call.world.complete(call, "MPI_Iallgatherv", [&](MPI_Request* request) {
+            call.lane.complete(call, "MPI_Iallgatherv", [&](MPI_Request* request) {
                 return MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, output + at, sizes, begins,
-                                       detail::datatype<Out>(), call.group.comm, request);
+                                       detail::datatype<Out>(), call.channel.comm, request);
             });
         });
     }
@@ -131,11 +131,11 @@ struct Exchange {
                                   Out* output) {
         if (count == 0) { return; }
         const std::size_t ranks = call.group.size();
-        In* const all = reinterpret_cast<In*>(call.world.staging().data());
+        In* const all = reinterpret_cast<In*>(call.lane.staging().data());
         const int size = static_cast<int>(count);
-        call.world.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
+        call.lane.complete(call, "MPI_Iallgather", [&](MPI_Request* request) {
             return MPI_Iallgather(input, size, detail::datatype<In>(), all, size, detail::datatype<In>(),
-                                  call.group.comm, request);
+                                  call.channel.comm, request);
         });
         host::detail::reduce_in_rank_order<In, Out>(
             op, ranks, count, [&](std::size_t rank) { return all + rank * count; },
@@ -151,7 +151,7 @@ struct Exchange {
         const std::size_t ranks = call.group.size();
         const std::size_t self = call.group.rank;
         const std::size_t peers = ranks - 1;
-        const auto staging = call.world.staging();
+        const auto staging = call.lane.staging();
         const std::size_t block = std::clamp<std::size_t>(staging.size() / sizeof(In) / (2 * ranks), 1,
                                                           call.world.options().message_elements);
         const auto staged = [&](std::size_t round, std::size_t rank) {
@@ -161,7 +161,7 @@ struct Exchange {
             return std::min(block, piece.size() - std::min(piece.size(), round * block));
         };
         const auto requests = [&](std::size_t round) {
-            return call.world.requests().subspan(round % 2 * 2 * peers, 2 * peers);
+            return call.lane.requests().subspan(round % 2 * 2 * peers, 2 * peers);
         };
         const host::detail::Chunk own = piece_of(self);
         std::size_t longest = 0;
@@ -176,15 +176,15 @@ struct Exchange {
                 const std::size_t from = (self + ranks - step) % ranks;
                 const std::size_t to = (self + step) % ranks;
                 if (const std::size_t size = size_in(round, own); size > 0 && seen(from) == nullptr) {
-                    call.check(MPI_Irecv(staged(round, from), static_cast<int>(size), detail::datatype<In>(),
-                                         static_cast<int>(from), tag, call.group.comm, &slots[2 * step - 2]),
-                               "MPI_Irecv");
+                    call.mpi().check(MPI_Irecv(staged(round, from), static_cast<int>(size), detail::datatype<In>(),
+                                               static_cast<int>(from), tag, call.channel.comm, &slots[2 * step - 2]),
+                                     "MPI_Irecv");
                 }
                 const host::detail::Chunk theirs = piece_of(to);
                 if (const std::size_t size = size_in(round, theirs); size > 0 && seen(to) == nullptr) {
-                    call.check(
+                    call.mpi().check(
                         MPI_Isend(full + theirs.begin + round * block, static_cast<int>(size), detail::datatype<In>(),
-                                  static_cast<int>(to), tag, call.group.comm, &slots[2 * step - 1]),
+                                  static_cast<int>(to), tag, call.channel.comm, &slots[2 * step - 1]),
                         "MPI_Isend");
                 }
             }
@@ -193,7 +193,7 @@ struct Exchange {
         for (std::size_t round = 0; round < rounds; ++round) {
             if (round + 1 < rounds) { post(round + 1); }
             const auto slots = requests(round);
-            call.world.await(call, slots);
+            call.lane.await(call, slots);
             const std::size_t at = round * block;
             host::detail::reduce_in_rank_order<In, Out>(
                 op, ranks, size_in(round, own),

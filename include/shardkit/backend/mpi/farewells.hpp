@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -12,25 +13,34 @@
 
 namespace shardkit::mpi::detail {
 
-/// What ranks tell each other when their functions have returned: how many collectives of each of their groups they
-/// had entered. A rank that waits for more than that waits for ever, and can say so. Owns a communicator for it.
+/// What ranks tell each other when their functions have returned: how many collectives they had entered over each of
+/// their groups, in each lane. A rank that waits for more than that waits for ever, and can say so. Owns a
+/// communicator for it. Every lane looks; whoever calls MPI here has its turn.
 class Farewells {
   public:
-    Farewells() = default;
-    Farewells(OwnedComm comm, std::size_t ranks) : comm_(std::move(comm)), heard_(ranks) {}
+    /// @pre nobody looks yet
+    void open(OwnedComm comm, std::size_t ranks) {
+        comm_ = std::move(comm);
+        heard_.resize(ranks);
+    }
 
-    bool gone(std::size_t rank) const noexcept { return heard_[rank].gone; }
-    /// Collectives of `group` that the rank had entered when it returned.
+    bool gone(std::size_t rank) const noexcept {
+        const std::lock_guard lock(mutex_);
+        return heard_[rank].gone;
+    }
+    /// Collectives of the channel that the rank had entered when it returned.
     /// @pre gone(rank)
-    std::uint64_t calls(std::size_t rank, const Group& group) const noexcept {
+    std::uint64_t calls(std::size_t rank, const Channel& channel) const noexcept {
+        const std::lock_guard lock(mutex_);
         for (const Entry& entry : heard_[rank].entries) {
-            if (entry.group == group.number) { return entry.calls; }
+            if (entry.channel == channel.number) { return entry.calls; }
         }
         return 0;
     }
 
     /// Takes in what has arrived; does not wait.
     void listen(SourceLocation where) {
+        const std::lock_guard lock(mutex_);
         while (true) {
             int arrived = 0;
             MPI_Status status;
@@ -49,11 +59,13 @@ class Farewells {
     }
 
     /// Tells all other ranks, and returns when they have told this one, which is when the last one has returned.
-    /// Collective over the world. `pause()` is called between looks.
+    /// Collective over the world. `pause()` is called between looks. @pre no lane looks any more
     template <class Pause>
     void exchange(const std::deque<Group>& groups, std::size_t self, Pause pause, SourceLocation where) {
         std::vector<Entry> own;
-        for (const Group& group : groups) { own.push_back({group.number, group.calls}); }
+        for (const Group& group : groups) {
+            for (const Channel& channel : group.channels) { own.push_back({channel.number, channel.calls}); }
+        }
         const int bytes = static_cast<int>(own.size() * sizeof(Entry));
         std::vector<MPI_Request> sent;
         for (std::size_t rank = 0; rank < heard_.size(); ++rank) {
@@ -76,7 +88,7 @@ class Farewells {
     static constexpr const char* doing = "the end of the job";
 
     struct Entry {
-        std::uint64_t group;
+        std::uint64_t channel;
         std::uint64_t calls;
     };
     struct Heard {
@@ -85,6 +97,7 @@ class Farewells {
     };
 
     OwnedComm comm_;
+    mutable std::mutex mutex_;  // guards what follows
     std::vector<Heard> heard_;
     std::size_t gone_count_ = 0;
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <shardkit/backend/mpi/api.hpp>
+#include <shardkit/backend/mpi/turns.hpp>
 #include <shardkit/backend/shared/idle_groups.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -23,6 +24,8 @@ class World;
 namespace shardkit::mpi::detail {
 
 struct HostBlock;
+class Lane;
+class MpiCall;
 
 /// The owner of an MPI_Comm. Move-only. Freeing is collective, so it is a call and not the destructor's work: an
 /// owner that ends without `free`, because its rank fails, leaves the communicator to MPI_Abort.
@@ -47,16 +50,44 @@ class OwnedComm {
     MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
+/// What the collectives of one lane over one group have of their own, so that they wait for none of another lane's.
+struct Channel {
+    std::uint64_t number = 0;  ///< the same on all members, and no other channel's
+    MPI_Comm comm = MPI_COMM_NULL;
+    OwnedComm owned;             ///< `comm`, unless it is the user's
+    std::uint64_t calls = 0;     ///< collectives that this rank has entered
+    HostBlock* block = nullptr;  ///< where the members of this host meet, if they share its memory
+
+    /// The digest of the call, its complement and a flag, reduced over the ranks. Here, because a reduction that is
+    /// given up still writes to it.
+    std::array<std::uint64_t, 3> digest{};
+
+    /// Room for the `count` records of a gather among the ranks; here for the same reason.
+    template <class Record>
+    std::span<Record> records(std::size_t count) {
+        record_bytes.resize(count * sizeof(Record));
+        return {reinterpret_cast<Record*>(record_bytes.data()), count};
+    }
+    std::vector<std::byte> record_bytes;
+};
+
 /// What a rank keeps for one group of ranks, at an address that stays.
 struct Group {
-    MPI_Comm comm = MPI_COMM_NULL;
-    OwnedComm owned;           ///< `comm`, unless it is the user's
     std::uint64_t number = 0;  ///< the same on all members, and no other group's
     std::size_t rank = 0;
     std::vector<std::size_t> world_ranks;
-    std::uint64_t calls = 0;  ///< collectives that this rank has entered
+    std::vector<Channel> channels;  ///< one for each lane of the World
+    /// That of the next lane, over a communicator of the user's.
+    void add_channel(MPI_Comm comm) {
+        Channel& added = channels.emplace_back();
+        added.number = 2 * number + channels.size() - 1;
+        added.comm = comm;
+    }
+    void add_channel(OwnedComm comm) {
+        add_channel(comm.get());
+        channels.back().owned = std::move(comm);
+    }
 
-    HostBlock* block = nullptr;  ///< where the members of this host meet, if they share its memory
     /// The members by host, in their order, and where each of them is; this rank: at `place` of hosts[host].
     std::vector<std::vector<std::size_t>> hosts;
     struct Home {
@@ -80,19 +111,9 @@ struct Group {
     bool takes_from(std::size_t member) const noexcept {
         return !is_here(member) && taker(host, homes[member].place) == rank;
     }
+    /// Whether the members of each host meet in its memory; in all lanes or in none.
+    bool meets_in_memory() const noexcept { return channels.front().block != nullptr; }
     shared::detail::GroupHandles handles;
-
-    /// The digest of the call, its complement and a flag, reduced over the ranks. Here, because a reduction that is
-    /// given up still writes to it.
-    std::array<std::uint64_t, 3> digest{};
-
-    /// Room for the `count` records of a gather among the ranks; here for the same reason.
-    template <class Record>
-    std::span<Record> records(std::size_t count) {
-        record_bytes.resize(count * sizeof(Record));
-        return {reinterpret_cast<Record*>(record_bytes.data()), count};
-    }
-    std::vector<std::byte> record_bytes;
 
     std::size_t size() const noexcept { return world_ranks.size(); }
 };
@@ -100,7 +121,9 @@ struct Group {
 /// One call of a verb on one rank.
 struct Call {
     World& world;
+    Lane& lane;
     Group& group;
+    Channel& channel;  ///< the group's for this lane
     const std::string& axes;
     Signature signature;
     SourceLocation where;
@@ -108,10 +131,25 @@ struct Call {
     std::uint64_t sequence = 0;  ///< collectives of the group before this one
 
     std::string doing() const { return shardkit::detail::concat(name(signature.verb), " over ", axes); }
+    /// This thread's turn to call MPI:
+    ///     call.mpi().check(MPI_Isend(...), "MPI_Isend");
+    /// Held until the end of the statement; taken before MPI is called, as a member's arguments come after its
+    /// object.
+    MpiCall mpi() const;
+};
+
+/// A call of a verb in its turn to call MPI.
+class MpiCall {
+  public:
+    MpiCall(const Call& call, Turns& turns) noexcept : call_(call), turn_(turns) {}
     /// @throws CommError unless `code` is MPI_SUCCESS
     void check(int code, std::string_view mpi_call) const {
-        if (code != MPI_SUCCESS) { mpi::detail::check(code, mpi_call, doing(), where); }
+        if (code != MPI_SUCCESS) { mpi::detail::check(code, mpi_call, call_.doing(), call_.where); }
     }
+
+  private:
+    const Call& call_;
+    Turns::Turn turn_;
 };
 
 }  // namespace shardkit::mpi::detail

@@ -30,6 +30,7 @@ class Message {
     ~Message() {
         for (MPI_Request& request : requests_) {
             if (request == MPI_REQUEST_NULL) { continue; }
+            const MpiCall turn = call_.mpi();
             MPI_Cancel(&request);
             MPI_Request_free(&request);
         }
@@ -60,15 +61,17 @@ class Message {
         for (std::size_t at = 0; at < longest; at += most) {
             if (incoming_ && at < incoming_->values.size()) {
                 const auto part = incoming_->values.subspan(at, std::min(most, incoming_->values.size() - at));
-                call_.check(MPI_Irecv(part.data(), static_cast<int>(part.size()), datatype<T>(),
-                                      static_cast<int>(incoming_->from), data_tag, call_.group.comm, &requests_[2]),
-                            "MPI_Irecv");
+                call_.mpi().check(
+                    MPI_Irecv(part.data(), static_cast<int>(part.size()), datatype<T>(),
+                              static_cast<int>(incoming_->from), data_tag, call_.channel.comm, &requests_[2]),
+                    "MPI_Irecv");
             }
             if (outgoing_ && at < outgoing_->values.size()) {
                 const auto part = outgoing_->values.subspan(at, std::min(most, outgoing_->values.size() - at));
-                call_.check(MPI_Isend(part.data(), static_cast<int>(part.size()), datatype<T>(),
-                                      static_cast<int>(outgoing_->to), data_tag, call_.group.comm, &requests_[0]),
-                            "MPI_Isend");
+                call_.mpi().check(
+                    MPI_Isend(part.data(), static_cast<int>(part.size()), datatype<T>(),
+                              static_cast<int>(outgoing_->to), data_tag, call_.channel.comm, &requests_[0]),
+                    "MPI_Isend");
             }
             if (outgoing_) { finish(sends, outgoing_->to, 0); }
             if (incoming_) { finish(receives, incoming_->from, 2); }
@@ -99,13 +102,13 @@ class Message {
                           shardkit::detail::CallRecord& theirs, int their_tag, std::size_t first) {
         constexpr int bytes = sizeof(shardkit::detail::CallRecord);
         const int rank = static_cast<int>(peer);
-        call.check(MPI_Irecv(&theirs, bytes, MPI_BYTE, rank, their_tag, call.group.comm, &requests_[first]),
-                   "MPI_Irecv");
-        call.check(MPI_Isend(&own, bytes, MPI_BYTE, rank, own_tag, call.group.comm, &requests_[first + 1]),
-                   "MPI_Isend");
+        call.mpi().check(MPI_Irecv(&theirs, bytes, MPI_BYTE, rank, their_tag, call.channel.comm, &requests_[first]),
+                         "MPI_Irecv");
+        call.mpi().check(MPI_Isend(&own, bytes, MPI_BYTE, rank, own_tag, call.channel.comm, &requests_[first + 1]),
+                         "MPI_Isend");
     }
     void finish(const Call& call, std::size_t peer, std::size_t first) {
-        call.world.await(call, std::span<MPI_Request>(requests_).subspan(first, 2), peer);
+        call.lane.await(call, std::span<MPI_Request>(requests_).subspan(first, 2), peer);
     }
     static void require_agreement(const Call& call, const shardkit::detail::CallRecord& offer,
                                   const shardkit::detail::CallRecord& request, std::size_t from, std::size_t to) {

@@ -10,10 +10,14 @@ namespace shardkit::mpi {
 
 /// How a World communicates. The same on every rank.
 struct Options {
-    /// A thread of the engine's own makes all MPI calls, so that a collective runs while the rank computes.
+    /// Threads of the engine's own make all MPI calls, so that a collective runs while the rank computes.
     /// Needs MPI_THREAD_SERIALIZED, and MPI_THREAD_MULTIPLE if the rank makes MPI calls of its own meanwhile.
     /// Worth its hand-over (microseconds a call) where a rank has more than one processor.
     bool overlap = false;
+
+    /// With overlap, reductions have a thread, communicators, places in shared memory and staging memory of their
+    /// own, so that none waits behind a gather, nor a gather behind it. Off: all communication has one order.
+    bool separate_reductions = true;
 
     /// Ranks of one host read each other's buffers, where the host allows it; nothing travels between them then. Off:
     /// all goes through messages.
@@ -32,7 +36,8 @@ struct Options {
     /// How long a rank waits for its peers to make the same call.
     std::chrono::milliseconds timeout = std::chrono::minutes(10);
 
-    /// Memory in which a rank receives its peers' addends; at least 1 KiB for each rank.
+    /// Memory in which a rank receives its peers' addends, for each thread that makes MPI calls; at least 1 KiB for
+    /// each rank.
     std::size_t staging_bytes = std::size_t{4} << 20U;
 
     /// Elements of one MPI message: MPI counts with an int, so longer spans travel in pieces.

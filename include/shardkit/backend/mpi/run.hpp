@@ -31,8 +31,7 @@ void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options
                                mesh.size());
     }
     try {
-        Rank<Engine<Sums>, Mesh> rank{
-            mesh, Communicator<Sums>(world), rank_options, {{}, world.communication_stream()}, where};
+        Rank<Engine<Sums>, Mesh> rank{mesh, Communicator<Sums>(world), rank_options, world.streams(), where};
         f(rank);
         world.drain();
     } catch (...) {

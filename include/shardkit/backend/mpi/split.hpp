@@ -20,7 +20,8 @@ namespace shardkit::mpi::detail {
 /// Collective over `call.group`: ranks with the same color form a group, ordered by key, then by rank.
 /// A group that none of its members uses any more is given out again: communicators of MPI are few, and to free one
 /// takes all of its ranks, who need not come to it at the same time.
-/// Cost:    all-gathers of 24 and 64 bytes per rank, and MPI_Comm_split where a group is new.
+/// Cost:    all-gathers of 24 and 64 bytes per rank; where a group is new MPI_Comm_split, and with two lanes
+///          MPI_Comm_dup, which block: no lane has work under way.
 inline Group& split_group(const Call& call, std::size_t color, std::size_t key) {
     struct Wish {
         std::uint64_t color;
@@ -33,7 +34,7 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key) 
         auto operator<=>(const Place&) const = default;
     };
     Group& parent = call.group;
-    const std::vector<Wish> wishes = call.world.gather(call, Wish{color, key, call.world.groups_made()});
+    const std::vector<Wish> wishes = call.lane.gather(call, Wish{color, key, call.world.groups_made()});
 
     std::vector<std::uint64_t> colors;
     std::vector<Place> members;
@@ -58,21 +59,21 @@ inline Group& split_group(const Call& call, std::size_t color, std::size_t key) 
     std::vector<std::size_t> groups;  // of each rank
     for (const Wish& wish : wishes) { groups.push_back(color_index(wish.color)); }
     const auto reused = shared::detail::idle_for_all(
-        groups, colors.size(), call.world.gather(call, call.world.idle_groups(made.world_ranks)));
+        groups, colors.size(), call.lane.gather(call, call.world.idle_groups(made.world_ranks)));
     const std::uint64_t own = reused[color_index(color)];
     if (std::find(reused.begin(), reused.end(), std::uint64_t{0}) == reused.end()) {
         return call.world.group_of(own);
     }
     MPI_Comm comm = MPI_COMM_NULL;
-    call.check(MPI_Comm_split(parent.comm, own != 0 ? MPI_UNDEFINED : static_cast<int>(color_index(color)),
-                              static_cast<int>(made.rank), &comm),
-               "MPI_Comm_split");
+    call.mpi().check(
+        MPI_Comm_split(call.channel.comm, own != 0 ? MPI_UNDEFINED : static_cast<int>(color_index(color)),
+                       static_cast<int>(made.rank), &comm),
+        "MPI_Comm_split");
     if (own != 0) { return call.world.group_of(own); }
-    made.owned = OwnedComm(comm);
-    made.comm = comm;
-    call.check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    Group& added = call.world.add_group(std::move(made));
-    call.world.meet({call.world, added, call.axes, call.signature, call.where, call.subject});
+    call.mpi().check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    made.add_channel(OwnedComm(comm));
+    Group& added = call.world.add_group(std::move(made), call.doing(), call.where);
+    call.world.meet(call.world.call(call.lane, added, call.axes, {call.signature, 0, call.where, call.subject}));
     return added;
 }
 

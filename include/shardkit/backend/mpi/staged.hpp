@@ -119,20 +119,20 @@ struct Staged {
 
     template <class In, class Out>
     static void scatter(const detail::Call& call, const In* from, Out* to, std::size_t k) {
-        call.world.complete(call, "MPI_Ireduce_scatter_block", [&](MPI_Request* request) {
+        call.lane.complete(call, "MPI_Ireduce_scatter_block", [&](MPI_Request* request) {
             return MPI_Ireduce_scatter_block(from, to, static_cast<int>(k), detail::datatype<Out>(), MPI_SUM,
-                                             call.group.comm, request);
+                                             call.channel.comm, request);
         });
     }
     template <class A>
     static void reduce(const detail::Call& call, const void* from, A* to, int size) {
-        call.world.complete(call, "MPI_Iallreduce", [&](MPI_Request* request) {
-            return MPI_Iallreduce(from, to, size, detail::datatype<A>(), MPI_SUM, call.group.comm, request);
+        call.lane.complete(call, "MPI_Iallreduce", [&](MPI_Request* request) {
+            return MPI_Iallreduce(from, to, size, detail::datatype<A>(), MPI_SUM, call.channel.comm, request);
         });
     }
     template <class A>
     static std::span<A> elements(const detail::Call& call) noexcept {
-        const auto staging = call.world.staging();
+        const auto staging = call.lane.staging();
         return {reinterpret_cast<A*>(staging.data()), staging.size() / sizeof(A)};
     }
     template <class From, class To>

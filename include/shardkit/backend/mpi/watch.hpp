@@ -5,10 +5,9 @@
 #include <cstddef>
 #include <optional>
 
-#include <shardkit/backend/mpi/farewells.hpp>
 #include <shardkit/backend/mpi/group.hpp>
-#include <shardkit/backend/mpi/host.hpp>
-#include <shardkit/backend/mpi/options.hpp>
+#include <shardkit/backend/mpi/job.hpp>
+#include <shardkit/backend/mpi/turns.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -18,9 +17,7 @@ namespace shardkit::mpi::detail {
 class Watch {
   public:
     /// `peer`: the member that the wait depends on, or all members. The arguments outlive it.
-    Watch(const Call& call, std::optional<std::size_t> peer, Farewells& farewells, const Host& host,
-          const Options& options)
-        : call_(call), peer_(peer), farewells_(farewells), host_(host), options_(options) {}
+    Watch(const Call& call, std::optional<std::size_t> peer, Job& job) : call_(call), peer_(peer), job_(job) {}
 
     /// @throws PeerError when a rank that is needed has returned, or its process has ended; CommError after
     ///         Options::timeout
@@ -29,10 +26,13 @@ class Watch {
         if (!begin_) { begin_ = now; }
         const bool at_processes = now - looked_at_processes_ > std::chrono::milliseconds(5);
         if (at_processes) { looked_at_processes_ = now; }
-        farewells_.listen(call_.where);
+        {
+            const Turns::Turn turn(job_.turns);
+            job_.farewells.listen(call_.where);
+        }
         if (peer_) {
             // What it sent before it returned is on its way; this long it cannot take.
-            const bool gone = farewells_.gone(call_.group.world_ranks[*peer_]);
+            const bool gone = job_.farewells.gone(call_.group.world_ranks[*peer_]);
             if (gone && !peer_left_) { peer_left_ = now; }
             if (peer_left_ && now - *peer_left_ > std::chrono::milliseconds(500)) { throw_returned(*peer_); }
             if (at_processes) { throw_if_ended(*peer_); }
@@ -40,16 +40,16 @@ class Watch {
             for (std::size_t member = 0; member < call_.group.size(); ++member) {
                 const std::size_t rank = call_.group.world_ranks[member];
                 // What a group is made with is no call of it: who has left has made it.
-                if (farewells_.gone(rank) && farewells_.calls(rank, call_.group) < call_.group.calls) {
+                if (job_.farewells.gone(rank) && job_.farewells.calls(rank, call_.channel) < call_.channel.calls) {
                     throw_returned(member);
                 }
                 if (at_processes) { throw_if_ended(member); }
             }
         }
-        if (now - *begin_ > options_.timeout) {
+        if (now - *begin_ > job_.options.timeout) {
             throw CommError("mpi", call_.doing(),
                             shardkit::detail::concat("not every rank has made this call within ",
-                                                     options_.timeout.count(), " ms"),
+                                                     job_.options.timeout.count(), " ms"),
                             call_.where);
         }
     }
@@ -66,16 +66,14 @@ class Watch {
     }
     void throw_if_ended(std::size_t member) const {
         const std::size_t rank = call_.group.world_ranks[member];
-        if (!host_.has_ended(rank) || farewells_.gone(rank)) { return; }
+        if (!job_.host.has_ended(rank) || job_.farewells.gone(rank)) { return; }
         throw PeerError("mpi", call_.doing(), rank,
                         shardkit::detail::concat("the process of rank ", rank, " has ended"), call_.where);
     }
 
     const Call& call_;
     std::optional<std::size_t> peer_;
-    Farewells& farewells_;
-    const Host& host_;
-    const Options& options_;
+    Job& job_;
     std::optional<Clock::time_point> begin_;
     Clock::time_point looked_at_processes_{};
     std::optional<Clock::time_point> peer_left_;

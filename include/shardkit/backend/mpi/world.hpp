@@ -18,18 +18,20 @@
 #include <vector>
 
 #include <shardkit/backend/host/host_stream.hpp>
-#include <shardkit/backend/host/processor.hpp>
 #include <shardkit/backend/mpi/api.hpp>
 #include <shardkit/backend/mpi/environment.hpp>
 #include <shardkit/backend/mpi/farewells.hpp>
 #include <shardkit/backend/mpi/group.hpp>
 #include <shardkit/backend/mpi/host.hpp>
+#include <shardkit/backend/mpi/job.hpp>
+#include <shardkit/backend/mpi/lane.hpp>
 #include <shardkit/backend/mpi/options.hpp>
-#include <shardkit/backend/mpi/waits.hpp>
 #include <shardkit/backend/shared/idle_groups.hpp>
+#include <shardkit/comm/call.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/rank/streams.hpp>
 
 namespace shardkit::mpi {
 
@@ -39,19 +41,9 @@ struct Borrow {
 };
 
 /// Everything that the communicators of one rank share: MPI handles, staging memory, the journal, and, with overlap,
-/// the thread that makes the MPI calls. It outlives them. One rank of one process; used by one thread.
-class World : detail::Waits {
+/// the threads that make the MPI calls. It outlives them. One rank of one process; used by one thread.
+class World {
   public:
-    using Waits::await;
-    using Waits::await_entry;
-    using Waits::await_exit;
-    using Waits::complete;
-    using Waits::gather;
-    using Waits::host;
-    using Waits::options;
-    using Waits::requests;
-    using Waits::throw_given_up;
-
     /// Works on a duplicate of `comm`. Collective over it.
     /// @throws CommError when MPI is not initialised, was finalised or has too low a thread level for the options
     explicit World(MPI_Comm comm, const Options& options = {}, SourceLocation where = SourceLocation::current())
@@ -75,15 +67,17 @@ class World : detail::Waits {
     /// The last call: waits until every rank has made it, then frees what MPI holds for this World. Collective.
     /// A rank that fails must not come here but end its job with MPI_Abort, as mpi::run does.
     void finish(SourceLocation where = SourceLocation::current()) {
-        execute(host::HostStream(), where, [this, where] {
+        execute(host::HostStream(), where, [this, where](detail::Lane&) {
             const auto rest = [] { std::this_thread::sleep_for(std::chrono::microseconds(50)); };
-            farewells_.exchange(groups_, world_group().rank, rest, where);
+            job_.farewells.exchange(groups_, world_group().rank, rest, where);
             for (detail::Group& group : groups_) {
-                detail::check(group.owned.free(), "MPI_Comm_free", "finish", where);
+                for (detail::Channel& channel : group.channels) {
+                    detail::check(channel.owned.free(), "MPI_Comm_free", "finish", where);
+                }
             }
             if (users_handler_) {
-                detail::check(MPI_Comm_set_errhandler(world_group().comm, *users_handler_), "MPI_Comm_set_errhandler",
-                              "finish", where);
+                detail::check(MPI_Comm_set_errhandler(world_group().channels.front().comm, *users_handler_),
+                              "MPI_Comm_set_errhandler", "finish", where);
             }
         });
         finished_ = true;
@@ -93,7 +87,13 @@ class World : detail::Waits {
     const detail::Group& world_group() const noexcept { return groups_.front(); }
     /// Of verbs as they are given to a stream; used by the rank's own thread.
     Journal& journal() noexcept { return journal_; }
-    detail::Group& add_group(detail::Group group) { return groups_.emplace_back(std::move(group)); }
+    /// Of a group with the usual lane's channel; the others get theirs here. Collective over it.
+    detail::Group& add_group(detail::Group group, std::string_view doing, SourceLocation where) {
+        while (group.channels.size() < lanes_.size()) {
+            group.add_channel(detail::OwnedComm(duplicate_of(group.channels.front().comm, doing, where)));
+        }
+        return groups_.emplace_back(std::move(group));
+    }
     std::uint64_t groups_made() const noexcept { return groups_.size(); }
     /// The latest groups of these ranks, in this order, that no communicator of this rank uses any more. The world's
     /// is never among them.
@@ -111,42 +111,44 @@ class World : detail::Waits {
                              [&](const auto& group) { return group.number == number; });
     }
 
-    /// The stream on which verbs overlap with the rank's own work; an inline stream without Options::overlap.
-    host::HostStream communication_stream() const noexcept {
-        return queue_ ? host::HostStream(*queue_) : host::HostStream();
-    }
+    const Options& options() const noexcept { return job_.options; }
+    const detail::Host& host() const noexcept { return job_.host; }
 
-    /// Runs MPI calls in the one order that all verbs of this rank have, on whichever thread makes them; for an
-    /// inline stream they have ended when this returns.
+    /// The stream on which verbs overlap with the rank's own work; an inline stream without Options::overlap.
+    host::HostStream communication_stream() const noexcept { return lanes_.usual().stream(); }
+    /// The same for reductions, in an order of its own; the one above without Options::separate_reductions.
+    host::HostStream reduction_stream() const noexcept { return lanes_.reductions().stream(); }
+    Streams<host::HostStream> streams() const noexcept { return {{}, communication_stream(), reduction_stream()}; }
+
+    /// A verb over the group, made in the lane. The arguments outlive it.
+    detail::Call call(detail::Lane& lane, detail::Group& group, const std::string& axes,
+                      const shardkit::Call& what) noexcept {
+        return {*this, lane, group, group.channels[lane.number()], axes, what.signature, what.where, what.subject};
+    }
+    /// Runs work(lane), which makes MPI calls, behind what the stream was given before, on whichever thread makes
+    /// them. An inline stream's runs behind what all were given, and has ended when this returns.
     /// @throws UsageError when the stream is another World's; whatever the work throws (here, or from a later call)
     template <class Work>
     void execute(const host::HostStream& stream, SourceLocation where, const Work& work) {
-        if (!stream.is_inline() && !(queue_ && stream.runs_on(*queue_))) {
+        detail::Lane* const lane = lanes_.of(stream);
+        if (lane == nullptr) {
             throw_usage_error(where,
-                              "mpi: the stream is no stream of this World's; pass a default one or "
-                              "World::communication_stream()");
+                              "mpi: the stream is no stream of this World's; pass a default one, "
+                              "World::communication_stream() or World::reduction_stream()");
         }
-        if (!queue_) {
-            work();
-            return;
-        }
-        const std::uint64_t position = queue_->submit(work);
-        if (stream.is_inline()) { queue_->wait(position); }
+        if (stream.is_inline()) { lanes_.synchronize_beside(*lane); }
+        lane->submit(work);
+        if (stream.is_inline()) { lane->stream().synchronize(); }
     }
-    void drain() {
-        if (queue_) { queue_->wait(queue_->submitted()); }
-    }
-
-    /// For the calls that `execute` runs: scratch memory, and room for 4 requests and 2 counts per rank.
-    std::span<std::uint8_t> staging() const noexcept { return staging_.span(); }
-    std::span<int> counts() noexcept { return counts_; }
+    /// Returns when all that the streams were given has run. @throws what the first that failed threw
+    void drain() const { streams().synchronize(); }
 
     /// Whether ranks of one host read and write each other's buffers; the same on all ranks.
-    bool shares_memory() const noexcept { return host().shares_memory(); }
+    bool shares_memory() const noexcept { return job_.host.shares_memory(); }
     /// Zeroed memory that the ranks of this host see, or, where there is none, this process's own.
     template <Element T>
     HostBuffer<T> buffer(std::size_t size) const {
-        if (const auto& window = host_.window(); window && size > 0 && size <= window->bytes() / sizeof(T)) {
+        if (const auto& window = job_.host.window(); window && size > 0 && size <= window->bytes() / sizeof(T)) {
             if (void* const memory = window->take_buffer(size * sizeof(T))) {
                 return HostBuffer<T>(
                     std::shared_ptr<T>(static_cast<T*>(memory),
@@ -158,81 +160,88 @@ class World : detail::Waits {
     }
 
     /// Collective over the call's group, which is new: sorts its ranks by host, and makes the places where they meet,
-    /// if they share memory.
+    /// one for each lane, if they share memory.
     void meet(const detail::Call& call) {
         detail::Group& group = call.group;
-        host_.sort(group);
-        if (!host_.shares_memory()) { return; }
-        std::uint64_t offset = 0;  // and 1
+        detail::Host& host = job_.host;
+        host.sort(group);
+        if (!host.shares_memory()) { return; }
+        const std::size_t members = group.neighbours().size();
+        const std::size_t bytes = detail::HostBlock::bytes(members);
+        std::uint64_t offset = 0;  // of the first lane's, and 1
         if (group.place == 0) {
-            const std::size_t members = group.neighbours().size();
-            if (void* const memory = host_.window()->take(detail::HostBlock::bytes(members))) {
-                detail::HostBlock::make(memory, members);
-                offset = static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - host_.window()->data()) + 1;
+            if (auto* const memory = static_cast<std::byte*>(host.window()->take(group.channels.size() * bytes))) {
+                for (std::size_t i = 0; i < group.channels.size(); ++i) {
+                    detail::HostBlock::make(memory + i * bytes, members);
+                }
+                offset = static_cast<std::uint64_t>(memory - host.window()->data()) + 1;
             }
         }
-        const std::vector<std::uint64_t> offsets = gather(call, offset);
-        for (const auto& members : group.hosts) {
-            if (offsets[members.front()] == 0) { return; }
+        const std::vector<std::uint64_t> offsets = call.lane.gather(call, offset);
+        for (const auto& each : group.hosts) {
+            if (offsets[each.front()] == 0) { return; }
         }
         const std::size_t first = group.neighbours().front();
-        group.block = reinterpret_cast<detail::HostBlock*>(host_.at(group.world_ranks[first], offsets[first] - 1));
+        std::byte* const blocks = host.at(group.world_ranks[first], offsets[first] - 1);
+        for (std::size_t i = 0; i < group.channels.size(); ++i) {
+            group.channels[i].block = reinterpret_cast<detail::HostBlock*>(blocks + i * bytes);
+        }
     }
 
   private:
     static constexpr const char* making = "World";
 
-    World(MPI_Comm comm, bool duplicate, const Options& options, SourceLocation where) : Waits(options) {
+    World(MPI_Comm comm, bool duplicate, const Options& options, SourceLocation where) : job_(options) {
         require_initialized(options, where);
         detail::Group everybody;
-        everybody.comm = comm;
         if (duplicate) {
-            everybody.owned = detail::OwnedComm(duplicate_of(comm, where));
-            everybody.comm = everybody.owned.get();
+            everybody.add_channel(detail::OwnedComm(duplicate_of(comm, making, where)));
         } else {
             MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
             detail::check(MPI_Comm_get_errhandler(comm, &handler), "MPI_Comm_get_errhandler", making, where);
             users_handler_ = handler;
-            return_errors(comm, where);
+            return_errors(comm, making, where);
+            everybody.add_channel(comm);
         }
+        const MPI_Comm own = everybody.channels.front().comm;
         int rank = 0;
         int size = 0;
-        detail::check(MPI_Comm_rank(everybody.comm, &rank), "MPI_Comm_rank", making, where);
-        detail::check(MPI_Comm_size(everybody.comm, &size), "MPI_Comm_size", making, where);
+        detail::check(MPI_Comm_rank(own, &rank), "MPI_Comm_rank", making, where);
+        detail::check(MPI_Comm_size(own, &size), "MPI_Comm_size", making, where);
         everybody.rank = static_cast<std::size_t>(rank);
         everybody.world_ranks.resize(static_cast<std::size_t>(size));
         std::iota(everybody.world_ranks.begin(), everybody.world_ranks.end(), std::size_t{0});
-        groups_.push_back(std::move(everybody));
 
-        const std::size_t ranks = world_group().size();
-        farewells_ = detail::Farewells(detail::OwnedComm(duplicate_of(comm, where)), ranks);
-        requests_.resize(4 * ranks, MPI_REQUEST_NULL);
-        counts_.resize(2 * ranks);
-        // At least one element of the widest type, twice, from every rank.
-        staging_ = HostBuffer<std::uint8_t>(
-            std::max({options.staging_bytes, 2 * (ranks + 1) * sizeof(double), ranks * detail::carried_bytes}));
+        const std::size_t ranks = everybody.size();
+        const std::size_t lanes = options.overlap && options.separate_reductions ? 2 : 1;
+        for (std::size_t i = 0; i < lanes; ++i) { lanes_.add(job_, ranks); }
+        add_group(std::move(everybody), making, where);
+        job_.farewells.open(detail::OwnedComm(duplicate_of(comm, making, where)), ranks);
         find_hosts(where);
-        if (options.overlap) { queue_ = std::make_unique<host::detail::CommandQueue>(spins_); }
+        if (!options.overlap) { return; }
+        if (lanes > 1 && level(where) < ThreadLevel::multiple) { job_.turns.require(); }
+        for (detail::Lane& lane : lanes_) { lane.start(); }
     }
 
     void find_hosts(SourceLocation where) {
         const std::string axes = "world";
-        const detail::Call call{*this, world_group(), axes, {.verb = Verb::split}, where};
+        const detail::Call call = this->call(lanes_.usual(), world_group(), axes, {{.verb = Verb::split}, 0, where});
         const std::size_t self = world_group().rank;
-        const std::size_t part = options_.ranks_per_host == 0 ? 0 : self / options_.ranks_per_host + 1;
-        host_ = detail::Host(gather(call, detail::HostRecord::here(part)), self);
-        if (options_.shared_memory) { share_memory(call); }
+        const std::size_t each = options().ranks_per_host;
+        const std::size_t part = each == 0 ? 0 : self / each + 1;
+        job_.host = detail::Host(call.lane.gather(call, detail::HostRecord::here(part)), self);
+        if (options().shared_memory) { share_memory(call); }
         meet(call);
     }
     /// Every rank or none: each tells whose memory it could map.
     void share_memory(const detail::Call& call) {
-        const bool mapped = host_.map(gather(call, host_.open_window()));
-        const std::vector<char> everybody = gather(call, static_cast<char>(mapped ? 1 : 0));
+        const bool mapped = job_.host.map(call.lane.gather(call, job_.host.open_window()));
+        const std::vector<char> everybody = call.lane.gather(call, static_cast<char>(mapped ? 1 : 0));
         if (std::find(everybody.begin(), everybody.end(), char{0}) != everybody.end()) {
-            host_.close();
+            job_.host.close();
             return;
         }
-        spin_with(host_.ranks());
+        for (detail::Lane& lane : lanes_) { lane.spin_with(job_.host.ranks()); }
     }
 
     static void require_initialized(const Options& options, SourceLocation where) {
@@ -247,12 +256,11 @@ class World : detail::Waits {
                                          "; make an mpi::Environment (or call MPI_Init_thread) first in main()"),
                 where);
         }
-        int level = 0;
-        detail::check(MPI_Query_thread(&level), "MPI_Query_thread", making, where);
-        if (options.overlap && detail::from_mpi(level) < ThreadLevel::serialized) {
+        const ThreadLevel given = level(where);
+        if (options.overlap && given < ThreadLevel::serialized) {
             throw CommError("mpi", making,
                             shardkit::detail::concat("Options::overlap needs ", name(ThreadLevel::serialized),
-                                                     ", MPI was initialised with ", name(detail::from_mpi(level))),
+                                                     ", MPI was initialised with ", name(given)),
                             where);
         }
         if (options.message_elements == 0 || options.message_elements > max_count) {
@@ -260,25 +268,29 @@ class World : detail::Waits {
                                    ", expected 1 to ", max_count);
         }
     }
-    static MPI_Comm duplicate_of(MPI_Comm comm, SourceLocation where) {
+    static ThreadLevel level(SourceLocation where) {
+        int level = 0;
+        detail::check(MPI_Query_thread(&level), "MPI_Query_thread", making, where);
+        return detail::from_mpi(level);
+    }
+    static MPI_Comm duplicate_of(MPI_Comm comm, std::string_view doing, SourceLocation where) {
         MPI_Comm copy = MPI_COMM_NULL;
-        detail::check(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup", making, where);
-        return_errors(copy, where);
+        detail::check(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup", doing, where);
+        return_errors(copy, doing, where);
         return copy;
     }
-    static void return_errors(MPI_Comm comm, SourceLocation where) {
-        detail::check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", making, where);
+    static void return_errors(MPI_Comm comm, std::string_view doing, SourceLocation where) {
+        detail::check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", doing, where);
     }
     static constexpr std::size_t max_count = 2147483647;
 
     int exceptions_ = std::uncaught_exceptions();
     bool finished_ = false;
+    detail::Job job_;
     std::deque<detail::Group> groups_;  // a deque, because communicators point into it
     Journal journal_;
-    HostBuffer<std::uint8_t> staging_;
-    std::vector<int> counts_;
     std::optional<MPI_Errhandler> users_handler_;
-    std::unique_ptr<host::detail::CommandQueue> queue_;  // last: its thread uses all the others
+    detail::Lanes lanes_;  // last: their threads use all the others
 };
 
 }  // namespace shardkit::mpi

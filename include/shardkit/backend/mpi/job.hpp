@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/backend/mpi/farewells.hpp>
+#include <shardkit/backend/mpi/host.hpp>
+#include <shardkit/backend/mpi/options.hpp>
+#include <shardkit/backend/mpi/turns.hpp>
+
+namespace shardkit::mpi::detail {
+
+/// What all lanes of a World share: how the ranks communicate, who shares this rank's host, who has left, and whose
+/// turn it is to call MPI.
+struct Job {
+    explicit Job(const Options& given) : options(given) {}
+
+    const Options options;
+    Host host;
+    Farewells farewells;
+    Turns turns;
+};
+
+}  // namespace shardkit::mpi::detail
