@@ -15,7 +15,7 @@ cuda_version() { "$nvcc" --version | sed -n 's/.* V\([0-9.]*\)$/\1/p'; }
 
 # Programs that need NCCL make an nccl::World.
 uses_nccl() { grep -q '^#include <shardkit/backend/nccl/world.hpp>' "$1"; }
-has_kernels() { grep -q '^#include .*\.cuh[>"]' "$1" || grep -q '^#include <thrust/' "$1"; }
+has_kernels() { grep -q '^#include .*\.cuh\?[>"]' "$1" || grep -q '^#include <thrust/' "$1"; }
 
 # object NAME SOURCE: compiles; sources without device code by the host's compiler.
 object() {
@@ -43,6 +43,37 @@ object() {
     fi
 }
 
+# Sources of kernels that include much the same are one unit, as nvcc reads what they include once for the host and for
+# each architecture, which takes longer than the rest.
+unit_sources() {
+    local source
+    for source in "$here"/instantiate*.cu; do
+        case $source in
+            *_adamw.cu | *_lion.cu | *_sgd.cu) [ "$1" = instantiate_updates ] ;;
+            *_kernels_for.cu | *_norm.cu) false ;;  # with more of CUB
+            *) [ "$1" = instantiate_others ] ;;
+        esac && echo "$source"
+    done
+}
+# unit NAME: compiles it; where that fails, each source alone, to say which.
+unit() {
+    local unit=$1 source result=passed begin=$EPOCHREALTIME
+    local -a sources
+    mapfile -t sources < <(unit_sources "$unit")
+    for source in "${sources[@]}"; do
+        printf '#include "%s"\n' "$source"
+        sed -n 's/^#define \([A-Za-z_0-9]*\).*/#undef \1/p' "$source"
+    done >"$out/$unit.cu"
+    if object "$unit" "$out/$unit.cu" >"$out/compile.$unit.log" 2>&1; then
+        for source in "${sources[@]}"; do note passed compile "$(basename "${source%.*}")" "$(seconds_since "$begin")"; done
+        return
+    fi
+    for source in "${sources[@]}"; do
+        timed compile "$(basename "${source%.*}")" object "$(basename "${source%.*}")" "$source" || result=failed
+    done
+    [ $result = failed ] || note failed compile "$unit" "$(seconds_since "$begin")" 'each source compiles, but not all as one'
+}
+
 # program NAME SOURCE: links.
 program() {
     local name=$1 source=$2
@@ -60,11 +91,11 @@ timed() {
     "$@" >"$log" 2>&1 || status=$?
     if [ $status -eq 77 ]; then result=skipped; elif [ $status -ne 0 ]; then result=failed; fi
     reason=$(sed -n "s/^$result: //p; s/^measured: //p" "$log" | awk '!seen[$0]++ { printf "%s%s", semicolon, $0; semicolon = "; " }')
-    note "$result" "$kind" "$name" "$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')" \
-        ${reason:+"$reason"}
+    note "$result" "$kind" "$name" "$(seconds_since "$begin")" ${reason:+"$reason"}
     [ $result != failed ] || tail -n 30 "$log"
     return $status
 }
+seconds_since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
 note() { echo "$*" | tee -a "$out/results"; }
 
 # Waits until one more job may start.
@@ -78,8 +109,12 @@ build() {
     fi
     : >"$out/results"
     # The longest first. Links follow, for what was compiled.
-    for source in "$here"/instantiate_[as]*.cu "$here"/instantiate.cu "$here"/instantiate_[!as]*.cu \
-        "$here"/trainer_kernels.cu "$here"/*_test.cu "$here"/main.cpp; do
+    for name in instantiate_updates instantiate_others; do
+        free_place
+        unit "$name" &
+    done
+    for source in "$here"/instantiate_kernels_for.cu "$here"/instantiate_norm.cu "$here"/trainer_kernels.cu \
+        "$here"/*_test.cu "$here"/main.cpp; do
         name=$(basename "${source%.*}")
         if uses_nccl "$source" && [ -z "$nccl_home" ]; then
             note skipped compile "$name" 0 "$(nccl_taken)"
