@@ -119,6 +119,10 @@ void add_flags(program::Flags& flags) {
         "what the steps follow, each in turns with the others: none, prefetch:N (gathers start N windows ahead; "
         "with mpi a thread communicates meanwhile), keep or keep:BYTES (groups stay gathered where a rank then "
         "takes no more than that, or than none) [none]");
+    flags.add(
+        "--overlap", "off|on",
+        "threads of the engine's own communicate meanwhile: with threads in the steps of all schedules but none, "
+        "with mpi in all steps [off; on with mpi and prefetch:N]");
     flags.add("--slow", "P[,turns]",
               "busy work of rank 0, or of another rank in each step, takes P percent longer [0]");
     flags.add("--compute-us", "T", "busy work of each group's forward pass; the backward pass takes 2 T [1000]");
@@ -300,6 +304,14 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_name(flags, "--datatype", element_names, o.element);
     program::read_name(flags, "--optimizer", optimizer_names, o.optimizer);
     program::read_name(flags, "--prefetch", program::switch_names, o.prefetch);
+    if (flags.is_given("--overlap")) {
+        bool overlap = false;
+        program::read_name(flags, "--overlap", program::switch_names, overlap);
+        if (overlap && o.engine == EngineKind::self) {
+            throw program::bad_flag("--overlap", "on", "an engine with several ranks");
+        }
+        o.overlap = overlap;
+    }
     program::read_name(flags, "--pin", program::switch_names, o.pin);
     program::read_count(flags, "--microbatches", o.microbatches, 1, most_microbatches);
     program::read_count(flags, "--warmup_iters", o.warmup, 0, 1'000'000);

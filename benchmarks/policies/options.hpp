@@ -67,6 +67,7 @@ struct Options {
     OptimizerKind optimizer = OptimizerKind::adamw;
     std::size_t microbatches = 1;
     bool prefetch = true;
+    std::optional<bool> overlap;
     std::vector<ScheduleChoice> schedules{{}};
     double slow_percent = 0;              ///< by which a rank's busy work takes longer
     bool slow_in_turns = false;           ///< another rank in each step, else rank 0 in all
@@ -81,12 +82,17 @@ struct Options {
     std::string json;
     std::string plot;
 
-    /// Whether communication is given to a thread of the engine's own, where it has one.
+    /// Whether communication is given to threads of the engine's own, where it has some.
     bool overlaps() const noexcept {
+        if (overlap || engine != EngineKind::mpi) { return overlap.value_or(false); }
         for (const ScheduleChoice& each : schedules) {
-            if (each.kind == ScheduleChoice::Kind::prefetch) { return engine == EngineKind::mpi; }
+            if (each.kind == ScheduleChoice::Kind::prefetch) { return true; }
         }
         return false;
+    }
+    /// The same of one schedule's steps: on threads those of `none` communicate in the caller, to compare with.
+    bool overlaps(const ScheduleChoice& choice) const noexcept {
+        return overlaps() && (engine == EngineKind::mpi || choice.kind != ScheduleChoice::Kind::none);
     }
     std::size_t in_flight() const noexcept { return prefetch ? 2 : 1; }
     std::size_t optimizer_states() const noexcept { return optimizer == OptimizerKind::adamw ? 2 : 1; }

@@ -37,13 +37,20 @@ std::string slow_text(const Options& o) {
                               o.slow_percent);
 }
 
+std::string overlap_text(const Options& o) {
+    if (!o.overlaps()) { return ""; }
+    return o.overlaps({}) ? ", threads communicate meanwhile"
+                          : ", threads communicate meanwhile where a schedule is followed";
+}
+
 std::string model_head(const Options& o) {
     return "# model:   " + o.model + ": " + counted(o.groups.size(), "group") + ", " + std::to_string(o.numel()) +
            " elements, " + std::string(element_names[static_cast<std::size_t>(o.element)]) +
            "\n# step:    " + std::to_string(o.microbatches) +
            (o.microbatches == 1 ? " microbatch" : " microbatches") + ", " +
            std::string(optimizer_names[static_cast<std::size_t>(o.optimizer)]) + ", prefetch " +
-           (o.prefetch ? "on" : "off") + slow_text(o) + "\n# compute: busy work, " + compute_text(o) + "\n";
+           (o.prefetch ? "on" : "off") + overlap_text(o) + slow_text(o) + "\n# compute: busy work, " +
+           compute_text(o) + "\n";
 }
 
 /// A policy with what its steps follow.

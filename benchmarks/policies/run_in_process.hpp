@@ -29,7 +29,7 @@ void run_in_process(const Job& job, const RowSink& sink) {
     if (job.options.engine == EngineKind::self) {
         shardkit::self::run(mesh, on_rank);
     } else {
-        shardkit::threads::run(mesh, on_rank);
+        shardkit::threads::run(mesh, on_rank, {}, {.overlap = job.options.overlaps()});
     }
 }
 

@@ -54,8 +54,10 @@ class Trainer {
             const shardkit::DynamicPolicy& policy, const ScheduleChoice& choice = {})
         : options_(&options),
           prefetches_(options.prefetch && choice.kind == ScheduleChoice::Kind::none),
+          overlaps_(options.overlaps(choice)),
           account_(std::make_shared<ByteAccount>()),
-          context_(context.grid(), context.world(), {.in_flight = options.in_flight()}, context.streams()) {
+          context_(context.grid(), context.world(), {.in_flight = options.in_flight()},
+                   overlaps_ ? context.streams() : shardkit::Streams<typename Engine::Stream>{}) {
         const AccountScope counts(account_);
         groups_.reserve(options.groups.size());
         for (std::size_t g = 0; g < options.groups.size(); ++g) {
@@ -106,7 +108,7 @@ class Trainer {
                  updates * static_cast<double>(options_->groups[g].numel) / static_cast<double>(options_->numel())});
         }
         using shardkit::CommunicationLanes;
-        const auto lanes = options_->overlaps() ? CommunicationLanes::two : CommunicationLanes::in_compute;
+        const auto lanes = overlaps_ ? CommunicationLanes::two : CommunicationLanes::in_compute;
         const shardkit::Schedule step = schedule_ ? *schedule_ : prefetched(dry_step(groups), groups);
         const shardkit::StepCosts costs{seconds, {links, links, 0}, shardkit::detail::engine_traits<Engine>()};
         return shardkit::simulate(shardkit::on_lanes(step, lanes), groups, context_.grid(), costs).seconds;
@@ -292,6 +294,7 @@ class Trainer {
 
     const Options* options_;
     bool prefetches_;  // by hand
+    bool overlaps_;
     CallLog<typename Engine::Communicator, T> log_;
     std::shared_ptr<ByteAccount> account_;
     shardkit::Context<Counting> context_;

@@ -25,8 +25,9 @@ def evidence(result):
         spare = result["machine"]["processors"] > row["ranks"] and result["overlap"]
         if spare and row["communication_us"]["median"] < row["compute_us"]["median"] and follows(row) != "none":
             yield Evidence("exposed_communication", row["exposed_share"], what)
+        skewed = result["engine"] == "threads" and result["overlap"] and result["slow_percent"] > 0
         less = hidden(row, plain)
-        if result["engine"] == "threads" and result["slow_percent"] > 0 and row is not plain and less is not None:
+        if skewed and row is not plain and less is not None:
             yield Evidence("skew_hidden", less, what)
 
 

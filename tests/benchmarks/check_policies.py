@@ -126,7 +126,7 @@ def check_schedules(folder):
     """Steps with and without schedules, in turns: rows of each, the same values, less communication or the same."""
     flags = [*LINKS, "--shapes", ",".join(["65536"] * 4), "--schedule", "none,prefetch:1,keep,keep:1G", "--microbatches", "2",
              "--policy", "shard_grad_op,full_shard", "--slow", "10,turns"]
-    report, done = measured(folder, flags)
+    report, done = plain = measured(folder, flags)
     expect([(r["policy"], r["schedule"]) for r in report["rows"]] == [
         (policy, schedule) for policy in ("shard_grad_op", "full_shard") for schedule in ("none", "prefetch:1", "keep", "keep:1G")],
         "a row for each policy and schedule", done)
@@ -138,6 +138,13 @@ def check_schedules(folder):
     peaks = {r["schedule"]: r["peak_bytes"] for r in report["rows"] if r["policy"] == "full_shard"}
     expect(peaks["keep"] <= peaks["none"] < peaks["keep:1G"], f"within the limit: {peaks}")
     expect(all(r["difference"] == report["rows"][0]["difference"] for r in report["rows"][:4]), "a schedule changes no value")
+    overlapped, done = measured(folder, [*flags, "--overlap", "on"])
+    expect(overlapped["overlap"] and "threads communicate meanwhile where a schedule is followed" in done.stdout and
+           "threads communicate" not in plain[1].stdout, "--overlap is said", done)
+    expect([{key: r[key] for key in ("policy", "schedule", "calls", "bytes", "peak_bytes", "difference")}
+            for r in overlapped["rows"]] == [
+        {key: r[key] for key in ("policy", "schedule", "calls", "bytes", "peak_bytes", "difference")} for r in report["rows"]],
+        "and changes no value, no call and no byte", done)
     if LAUNCHER:
         report, _ = measured(folder, [*SMALL, *LINKS, "--engine", "mpi", "--schedule", "none,prefetch:1", "--policy",
                                       "full_shard"], [*LAUNCHER, "-n", "2"])
@@ -291,6 +298,8 @@ REFUSED = [
     (["--schedule", "none,none"], "--schedule 'none,none': expected each schedule once"),
     (["--slow", "10,often"], "--slow '10,often': expected P or P,turns"),
     (["--prefetch", "deep"], "--prefetch 'deep': expected off or on"),
+    (["--overlap", "no"], "--overlap 'no': expected off or on"),
+    (["--engine", "self", "--overlap", "on"], "--overlap 'on': expected an engine with several ranks"),
     (["--ranks", "0"], "--ranks '0': expected a whole number from 1 to 4096"),
     (["--ranks", "2", "--mesh", "2x1x1"], "--ranks and --mesh: expected one of the two"),
     (["--mesh", "2x2"], "--mesh '2x2': expected DPxTPxCP, three whole numbers of at least 1"),

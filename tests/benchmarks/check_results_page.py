@@ -298,7 +298,7 @@ def check_schedules(tree, policies):
                                    "simulated_step_us": 1050, "simulation_error": 0.05}
     keep = plain | {"schedule": "keep", "step_us": {"median": 900, "min": 1, "p99": 1}, "exposed_share": 1,
                     "simulated_step_us": 810, "simulation_error": -0.1}
-    both = changed(policies, rows=[plain, keep], slow_percent=10)
+    both = changed(policies, rows=[plain, keep], slow_percent=10, overlap=True)
     tree.put(p=both)
     check_written(tree, "steps with schedules")
     expect("With schedules, in turns:" in tree.page() and "| keep | " in tree.page() and "| 900.0 | 0.90 | 1.00 | 0.50 | 810.0 | -10 |"
@@ -309,6 +309,9 @@ def check_schedules(tree, policies):
     check_refused(tree, "a simulation that is 20 % off", "p.json", "simulated_step", "0.200", "expected <= 0.15")
     tree.put(p=changed(both, rows=[plain, keep | {"step_us": {"median": 901, "min": 1, "p99": 1}}]))
     check_refused(tree, "less than half is hidden", "p.json", "skew_hidden", "expected >= 0.5")
+    tree.put(p=changed(both, overlap=False))
+    check_written(tree, "collectives in the caller")
+    expect(tree.target("skew_hidden")[1] == "not measured", "cannot hide that ranks wait for each other", tree.page())
     spare = changed(both, engine="mpi", overlap=True, machine={**MACHINE, "processors": 4})
     tree.put(p=spare)
     check_refused(tree, "all is exposed with processors to spare", "p.json", "exposed_communication", "1.000", "expected <= 0.05")

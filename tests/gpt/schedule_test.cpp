@@ -178,7 +178,9 @@ TEST_SUITE("gpt.schedule") {
         CHECK(check(options, "prefetch:1, keep_gathered", "of what none waits") <= none);
         options.policy = {no_shard};
         check(options, "prefetch:1, keep_gathered", "of what none waits");
-        options.engine = EngineKind::threads;  // has its collectives made by the rank itself
+        options.engine = EngineKind::threads;
+        check(options, "prefetch:1, keep_gathered", "of what none waits");
+        options.spare_processor = false;
         check(options, "none", "no schedule waits less");
         options.mesh = {1, 1, 1};
         options.policy = {full_shard};

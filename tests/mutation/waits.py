@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """waits.py [--compiler g++] [--jobs N] [--target NAME]: takes away every wait of a stream for another, one at a time, and builds and runs a
-trainer, ring attention, or sums on the NCCL engine over the CUDA stand-in, or a measured step on lazy streams, which
-must fail. Where Open MPI is found, takes away what keeps the lanes of two processes apart and what they wait for, too.
+trainer, ring attention, or sums on the NCCL engine over the CUDA stand-in, a measured step on lazy streams, or calls on
+the streams of threads, which must fail. Where Open MPI is found, takes away what keeps the lanes of two processes apart
+and what they wait for, too.
 Prints site and what killed the mutant; fails on a survivor.
 """
 import argparse
@@ -23,6 +24,10 @@ WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))
 
 # Of a cursor, for what it measures alone.
 MEASURED_WAIT = re.compile(r"(?<=[\s{;])group<State>\(s\)\.\w+\(\)\.wait\((?P<event>)\);")
+
+# Of the host's streams, for each other and for their end.
+HOST_WAIT = re.compile(r"(?<=[\s{;])(?:world\.drain|queue->await|(?:event\.)?queue_->wait)"
+                       r"\((?P<event>[^;]*)\);")
 
 
 # Of the two lanes of a World of MPI's: file, name, statement, replacement; file, name, pattern, replacement.
@@ -89,7 +94,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--target", help="containers, ring, sums, measured or lanes; all of them if not given")
+    parser.add_argument("--target", help="containers, ring, sums, host, measured or lanes; all of them if not given")
     options = parser.parse_args()
     flags = [f"-I{TESTS}", f"-I{STANDIN}", f"-I{STANDIN / 'include'}", "-pthread"]
     with tempfile.TemporaryDirectory() as folder:
@@ -99,6 +104,8 @@ def main():
                   [*flags, "-DSHARDKIT_CHECKED=1"]),
             Waits("ring", ROOT / "include", ["context_parallel"], "ring_killer.cpp", objects, flags),
             Waits("sums", ROOT / "include", ["backend/nccl"], "sums_killer.cpp", objects, flags),
+            Waits("host", ROOT / "include", ["backend/host", "backend/threads", "comm"], "streams_killer.cpp", [], flags,
+                  pattern=HOST_WAIT),
             Waits("measured", ROOT / "include", ["schedule"], "measured_killer.cpp", [], flags, pattern=MEASURED_WAIT),
         ]
         if shutil.which(Lanes.launch[0]):

@@ -44,8 +44,7 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
         return sk::memory_limit(sk::prefetch(s, groups, 1), groups, memory.most, memory.optimizer_states);
     };
     std::vector<Candidate> candidates{{keep(step), "keep_gathered", false}};
-    const bool overlaps = options.engine == EngineKind::mpi && options.spare_processor;
-    if (overlaps) {
+    if (options.spare_processor) {
         candidates.push_back({keep(ahead(step)), "prefetch:1, keep_gathered", true});
         candidates.push_back({ahead(candidates.front().schedule), "keep_gathered, prefetch:1", true});
     }

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include <shardkit/backend/host/processor.hpp>
+
 #include "../../common/read_flag.hpp"
 
 namespace train_gpt {
@@ -58,7 +60,7 @@ void add_flags(program::Flags& flags) {
         "--schedule", "NAME",
         "what a step follows: none (each verb communicates when it is called), prefetch or prefetch:N (gathers "
         "start N windows ahead), or auto (of none, of groups that stay gathered where memory is left, and, with "
-        "mpi and a processor to spare, of gathers a window ahead, what waits least in simulate) [auto]");
+        "threads or mpi and a processor to spare, of gathers a window ahead, what waits least in simulate) [auto]");
     flags.add("--memory-limit", "BYTES",
               "most memory of a rank, with K, M or G behind it [with auto what none would take]");
     flags.add("--seed", "N", "decides first values, data order and samples [1]");
@@ -110,6 +112,9 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     }
     o.schedule = {ScheduleChoice::Kind::automatic, 0};
     flags.use("--mesh", [&](const auto& flag, const auto& given) { o.mesh = program::parse_mesh(flag, given); });
+    if (o.engine == EngineKind::threads) {
+        o.spare_processor = shardkit::host::detail::allowed_cpus() > o.mesh.world();
+    }
     flags.use("--policy",
               [&](const auto& flag, const auto& given) { o.policy = program::parse_policy(flag, given); });
     program::read_count(flags, "--ranks-per-host", o.ranks_per_host, 1);

@@ -34,7 +34,7 @@ struct Options {
     program::PolicyChoice policy;
     EngineKind engine = EngineKind::threads;
     std::size_t ranks_per_host = 0;  // in their order; 0: all on one
-    bool spare_processor = false;    // every host of the job has more processors than processes
+    bool spare_processor = false;    // every host of the job has more processors than ranks, which can overlap
     ModelConfig model;
     SequenceParallel sequence_parallel = SequenceParallel::off;
     ContextExchange context = ContextExchange::ring;

@@ -24,7 +24,7 @@ Results train_as(const Job& job) {
     if (job.options.engine == EngineKind::self) {
         sk::self::run(ranks, on_rank, rank_options(job));
     } else {
-        sk::threads::run(ranks, on_rank, rank_options(job));
+        sk::threads::run(ranks, on_rank, rank_options(job), {.overlap = job.chosen.ahead});
     }
     return results;
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <concepts>
+#include <exception>
+#include <initializer_list>
 
 namespace shardkit {
 
@@ -31,5 +33,57 @@ struct InlineStream {
 };
 
 static_assert(Stream<InlineStream>);
+
+namespace detail {
+
+/// The host waits for all of them: synchronize(stream) for each.
+/// @throws what the first that failed throws, once all have been waited for
+template <class Synchronize, Stream... S>
+void synchronize_all(const Synchronize& synchronize, const S&... streams) {
+    std::exception_ptr failure;
+    for (const auto* const each : {&streams...}) {
+        try {
+            synchronize(*each);
+        } catch (...) {
+            if (!failure) { failure = std::current_exception(); }
+        }
+    }
+    if (failure) { std::rethrow_exception(failure); }
+}
+
+/// A stream whose work throws where it is waited for, and can leave that to the next wait.
+template <class S>
+concept KeepsFailures = Stream<S> && requires(const S& stream, const typename S::Event& event) {
+    stream.settle();
+    stream.settle(event);
+};
+/// The host waits for all that the stream was given. For who has nobody to tell, a destructor say: what its work
+/// threw is thrown by the next wait, or, where the stream cannot keep it, dropped.
+template <Stream S>
+void settle(const S& stream) noexcept {
+    if constexpr (KeepsFailures<S>) {
+        stream.settle();
+    } else {
+        try {
+            stream.synchronize();
+        } catch (...) {}  // NOLINT(bugprone-empty-catch)
+    }
+}
+/// The same for several.
+template <Stream... S>
+void settle_all(const S&... streams) noexcept {
+    (settle(streams), ...);
+}
+/// The same for later work of the stream, which is to run behind an event.
+template <Stream S>
+void settle(const S& stream, const typename S::Event& event) {
+    if constexpr (KeepsFailures<S>) {
+        stream.settle(event);
+    } else {
+        stream.wait(event);
+    }
+}
+
+}  // namespace detail
 
 }  // namespace shardkit

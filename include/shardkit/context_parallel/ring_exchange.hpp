@@ -44,7 +44,7 @@ class RingExchange {
         std::span<const A> current = own;
         for (std::size_t step = 0; step < cp_.size(); ++step) {
             const auto next = pass_on(current, step, where);
-            use(source(step), current);
+            settled([&] { use(source(step), current); });
             current = arrived(next, step);
         }
     }
@@ -73,7 +73,7 @@ class RingExchange {
             const std::span<A> addend =
                 addends_[step % 2].span().first(own.size());  // sent two steps ago, and waited for in the last
             Kernels::fill(compute, addend, A{0});
-            use(source(step), current, addend);
+            settled([&] { use(source(step), current, addend); });
             // What the ranks before this one have added arrives while this one works.
             if (step > 0) {
                 compute.wait(sent_);
@@ -90,6 +90,17 @@ class RingExchange {
     }
 
   private:
+    /// Where it throws, no block is under way any more: its memory may end.
+    template <class Work>
+    void settled(const Work& work) {
+        try {
+            work();
+        } catch (...) {
+            detail::settle(context_.communication_stream());
+            throw;
+        }
+    }
+
     using Table = detail::EngineTable<Engine, A>;
     using Event = typename Engine::Stream::Event;
 

@@ -72,6 +72,8 @@ class Context {
     const Streams<Stream>& streams() const noexcept { return streams_; }
     /// The host waits for all that the streams were given, also where one of them tells of a failure.
     void synchronize() const { streams_.synchronize(); }
+    /// The same; what their work threw is left to the next wait where they can keep it, else dropped.
+    void settle() const noexcept { streams_.settle(); }
 
     /// The communicator over AxisSet's ranks that share this rank's other coordinates, in AxisSet's order.
     /// `shard_group` splits dp into dp_replicate and dp_shard; pass dp where no policy splits it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <exception>
+#include <shardkit/comm/stream.hpp>
 
 namespace shardkit {
 
@@ -27,16 +27,11 @@ struct Streams {
     /// @throws what the first `synchronize` that fails throws
     template <class... Where>
     void synchronize(const Where&... where) const {
-        std::exception_ptr failure;
-        for (const Stream* const each : {&communication, &reduction, &compute}) {
-            try {
-                each->synchronize(where...);
-            } catch (...) {
-                if (!failure) { failure = std::current_exception(); }
-            }
-        }
-        if (failure) { std::rethrow_exception(failure); }
+        detail::synchronize_all([&](const Stream& stream) { stream.synchronize(where...); }, communication, reduction,
+                                compute);
     }
+    /// The same; what their work threw is left to the next wait where they can keep it, else dropped.
+    void settle() const noexcept { detail::settle_all(communication, reduction, compute); }
 };
 
 }  // namespace shardkit

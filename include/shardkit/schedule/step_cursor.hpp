@@ -48,7 +48,7 @@ class StepCursor final : public StepDirector {
     /// From now on the groups' steps are led, in memory that takes the place of their slots.
     /// @pre nobody leads them
     void lead() {
-        synchronize();  // nothing of an earlier step uses the slots any more
+        context_.settle();  // nothing of an earlier step uses the slots any more
         Access::pools(context_).drop();
         arena_ = context_.template buffer<std::uint8_t>(arena_bytes().value);
         for (std::size_t g = 0; g < led_.size(); ++g) { led_[g].lead(led_[g].state, *this, g); }
@@ -56,7 +56,7 @@ class StepCursor final : public StepDirector {
     /// Nothing is led any more: what the streams still do with the arena is waited for.
     ~StepCursor() {
         if (in_step()) { end_program("a schedule ended while a step that follows it is under way"); }
-        synchronize();
+        context_.settle();
         for (const LedGroup& group : led_) { group.leave(group.state, *this); }
     }
 
@@ -78,7 +78,7 @@ class StepCursor final : public StepDirector {
             gather_values(context_, std::span<const double>(&mine, 1), where, "the next step's schedule");
         const auto chosen = static_cast<std::size_t>(*std::max_element(all.begin(), all.end()));
         if (chosen != current_) {
-            synchronize();  // the slots of the schedules lie in the same memory
+            context_.settle();  // the slots of the schedules lie in the same memory
             current_ = chosen;
             at_ = 0;
             stamps_.end(false);  // they are of the other one
@@ -113,7 +113,7 @@ class StepCursor final : public StepDirector {
             }
         }
         // Of a step that was given up nobody has said when its buffers were last used.
-        if (at_ != 0 && at_ != program().steps.size()) { synchronize(); }
+        if (at_ != 0 && at_ != program().steps.size()) { context_.settle(); }
         at_ = 0;
         failure_ = nullptr;
         added_.assign(added_.size(), 0);
@@ -274,12 +274,6 @@ class StepCursor final : public StepDirector {
     [[noreturn]] void leave(Act act, std::size_t group, SourceLocation where) {
         fail(where, departure(program(), at_, groups_, act, group));
     }
-    void synchronize() noexcept {
-        try {
-            context_.synchronize();
-        } catch (...) {}  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell
-    }
-
     Context<Engine>& context_;
     std::vector<GroupDescription> groups_;
     std::vector<LedGroup> led_;

@@ -64,8 +64,9 @@ class GroupState {
     /// @throws as make_communicators and place_group; MemoryError
     GroupState(Context<Engine>& context, const GroupValues& values, std::span<Gather> adopted_parameters,
                std::span<Gradient> adopted_gradients, SourceLocation where);
-    /// Waits for what the streams still do with this group's memory. An error of theirs that nobody waited for is
-    /// dropped: a destructor has nobody to tell. Ends the program when something still refers to the group.
+    /// Waits for what the streams still do with this group's memory. A destructor has nobody to tell of an error of
+    /// theirs: the next wait does, or, where a stream cannot keep it, nobody. Ends the program when something still
+    /// refers to the group.
     ~GroupState();
     GroupState(const GroupState&) = delete;
     GroupState& operator=(const GroupState&) = delete;

@@ -93,9 +93,7 @@ GroupState<Engine, Precision>::~GroupState() {
     // Mostly the last one.
     auto& living = Access::living(context_);
     living.erase(std::next(std::find(living.rbegin(), living.rend(), &geometry_.path)).base());
-    try {
-        context_.synchronize();
-    } catch (...) {}  // NOLINT(bugprone-empty-catch)
+    context_.settle();
 }
 
 template <class Engine, class Precision>

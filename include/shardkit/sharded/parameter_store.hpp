@@ -103,7 +103,7 @@ class ParameterStore {
     /// A window ends that was never used.
     void drop() {
         if (announced_ > 0) { --announced_; }
-        wait();
+        settle(context_->compute_stream(), gathered_);
     }
     /// Takes the full copy for a schedule, windows or not: in `memory` where the policy releases it at reshard;
     /// gathers where it is stale.
@@ -252,10 +252,8 @@ class ParameterStore {
 
     /// Once nothing reads it any more: it may be handed out again at once.
     void give_back_summoned() noexcept {
-        try {
-            context_->communication_stream().synchronize();
-            context_->compute_stream().synchronize();
-        } catch (...) {}  // NOLINT(bugprone-empty-catch): a window's end has nobody to tell
+        settle(context_->communication_stream());
+        settle(context_->compute_stream());
         summoned_ = {};
     }
 

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/threads/deadlock_watch.hpp>
 
 #include "rank_checks.hpp"
@@ -14,11 +20,11 @@ namespace deadlock_watch_test {
 namespace {
 
 using namespace shardkit;
+using host::detail::CommandQueue;
 using rank_checks::contains;
 using threads::detail::DeadlockWatch;
 using threads::detail::Fate;
 using threads::detail::RankState;
-using threads::detail::Waiting;
 using threads::detail::WaitWord;
 
 /// Two ranks that wait for two words.
@@ -33,7 +39,71 @@ struct Waiters {
     }
 };
 
+/// Returns once `holds()`, which another thread brings about.
+template <class F>
+void await(F holds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!holds()) {
+        REQUIRE(std::chrono::steady_clock::now() < end);
+        std::this_thread::yield();
+    }
+}
+
+/// Whether two looks at the rank, the only one, find a deadlock.
+bool found_twice(const RankState& state) {
+    DeadlockWatch watch(std::span<const RankState>(&state, 1));
+    const bool first = watch.look().has_value();
+    CHECK_FALSE(first);
+    return watch.look().has_value();
+}
+
 }  // namespace
+
+TEST_CASE("deadlock watch: a rank that waits for its streams waits as these do") {
+    enum class Work { computes, waits_for_a_peer, waits_for_the_other_stream };
+    for (const Work work : {Work::computes, Work::waits_for_a_peer, Work::waits_for_the_other_stream}) {
+        CAPTURE(static_cast<int>(work));
+        WaitWord word;
+        const std::string axes = "dp";
+        std::atomic<bool> begun = false;
+        std::atomic<bool> end = false;
+        RankState state;
+        state.queues = {std::make_unique<CommandQueue>(), std::make_unique<CommandQueue>()};
+        CHECK_FALSE(found_twice(state));  // the rank computes, its streams have nothing to do
+        const auto hold = [&](threads::detail::ThreadState& stream) {
+            const bool waits = work != Work::computes;
+            if (waits) { stream.record.begin(word, 2, {Verb::barrier, &axes, 7, {"train.cpp", 12}}); }
+            begun = true;
+            while (!end) { std::this_thread::yield(); }
+            if (waits) { stream.record.end(); }
+        };
+        if (work == Work::waits_for_the_other_stream) {
+            state.queues[0]->submit([&] { hold(state.streams[0]); });
+            const host::HostStream first(*state.queues[0]);
+            host::HostStream(*state.queues[1]).wait(first.record());
+            await([&] { return state.queues[1]->rests(); });
+        } else {
+            state.queues[1]->submit([&] { hold(state.streams[1]); });
+        }
+        await([&] { return begun.load(); });
+        CHECK_FALSE(found_twice(state));  // the rank computes
+        std::thread rank([&] { state.queues[1]->wait(1); });
+        await([&] { return state.queues[1]->submitter_is_stuck(); });
+        const bool waits = work != Work::computes;
+        CHECK(state.stuck() == waits);
+        CHECK(found_twice(state) == waits);
+        if (waits) {
+            CHECK(state.describe() == std::string("barrier (call 7) over dp at train.cpp:12 on its ") +
+                                          (work == Work::waits_for_a_peer ? "reduction" : "communication") +
+                                          " stream");
+        }
+        const std::uint64_t before = state.progress();
+        end = true;
+        rank.join();
+        CHECK(state.progress() > before);
+        CHECK_FALSE(state.stuck());
+    }
+}
 
 TEST_CASE("deadlock watch: two looks at the same waits find a deadlock, one does not") {
     Waiters w;

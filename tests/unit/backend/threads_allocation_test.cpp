@@ -24,9 +24,11 @@ namespace {
 // Per thread, because doctest and other ranks may allocate whenever they like.
 thread_local std::size_t allocations = 0;
 std::atomic<std::ptrdiff_t> living = 0;  // of all threads
+std::atomic<std::size_t> in_all = 0;
 
 void* counted(std::size_t size) {
     ++allocations;
+    ++in_all;
     ++living;
     if (void* memory = std::malloc(size == 0 ? 1 : size)) { return memory; }
     throw std::bad_alloc();
@@ -49,9 +51,9 @@ void operator delete[](void* memory, std::size_t) noexcept { threads_allocation_
 
 namespace threads_allocation_test {
 
-TEST_CASE("threads: verbs allocate nothing, not even on their first call") {
+TEST_CASE("threads: verbs allocate nothing, not even on their first call, in the rank's thread or on its streams") {
     using namespace shardkit;
-    threads::launch(3, [](const threads::Communicator& world) {
+    const auto check = [](const threads::Communicator& world, const threads::Communicator::Stream& stream) {
         const threads::Communicator dp = split(world, 0, world.rank(), "dp");
         const threads::Communicator copy = dp;
         std::vector<float> a(3000, 1.0F);
@@ -61,55 +63,74 @@ TEST_CASE("threads: verbs allocate nothing, not even on their first call") {
         const std::span<float> out(b);
         const std::size_t next = (dp.rank() + 1) % 3;
         const std::size_t previous = (dp.rank() + 2) % 3;
+        barrier(world, {});
         const std::size_t before = allocations;
-        rank_checks::expect(before > 0, "the counter counts");
-        all_gather(copy, in.first(1000), out, {});
-        all_gather_in_place(dp, out, {});
-        reduce_scatter(dp, ReduceOp::sum, in, out.first(1000), {});
-        reduce_scatter(dp, ReduceOp::sum, std::span<const bf16>(half), out.first(1000), {});
-        reduce_scatter_in_place(dp, ReduceOp::sum, out, {});
-        all_reduce(dp, ReduceOp::max, in, out, {});
-        all_reduce_in_place(dp, ReduceOp::min, std::span<bf16>(half), {});
-        broadcast(dp, out, 2, {});
-        all_to_all(dp, in, out, {});
-        send_receive(dp, in, next, out, previous, {});
-        if (dp.rank() == 0) { send(dp, in, 1, {}); }
-        if (dp.rank() == 1) { receive(dp, out, 0, {}); }
-        barrier(dp, {});
+        const std::size_t before_in_all = in_all;
+        rank_checks::expect(before > 0 && before_in_all >= before, "the counters count");
+        barrier(world, {});
+        all_gather(copy, in.first(1000), out, stream);
+        all_gather_in_place(dp, out, stream);
+        reduce_scatter(dp, ReduceOp::sum, in, out.first(1000), stream);
+        reduce_scatter(dp, ReduceOp::sum, std::span<const bf16>(half), out.first(1000), stream);
+        reduce_scatter_in_place(dp, ReduceOp::sum, out, stream);
+        all_reduce(dp, ReduceOp::max, in, out, stream);
+        all_reduce_in_place(dp, ReduceOp::min, std::span<bf16>(half), stream);
+        broadcast(dp, out, 2, stream);
+        all_to_all(dp, in, out, stream);
+        send_receive(dp, in, next, out, previous, stream);
+        if (dp.rank() == 0) { send(dp, in, 1, stream); }
+        if (dp.rank() == 1) { receive(dp, out, 0, stream); }
+        barrier(dp, stream);
+        stream.synchronize();
         rank_checks::expect(allocations == before, "no allocation, got ", allocations - before);
-    });
+        barrier(world, {});
+        rank_checks::expect(in_all == before_in_all, "nor in another thread, got ", in_all - before_in_all);
+        barrier(world, {});
+    };
+    threads::launch(3, [&](const threads::Communicator& world) { check(world, {}); });
+    threads::launch(3,
+                    [&](const threads::Communicator& world) {
+                        check(world, world.communication_stream());
+                        check(world, world.reduction_stream());
+                    },
+                    {.overlap = true});
 }
 
 TEST_CASE("threads: what splits and ranks in a loop take is given back, and handles may live longer than a World") {
     using namespace shardkit;
-    std::vector<threads::Communicator> kept;
-    std::ptrdiff_t after_few = 0;
-    threads::launch(4, [&](const threads::Communicator& world) {
-        const auto loop = [&](int times) {
-            for (int i = 0; i < times; ++i) {
-                const threads::Communicator half = split(world, world.rank() % 2, 0, "half");
-                const threads::Communicator copy = half.named("copy");
-                const threads::Communicator alone = split(half, half.rank(), 0, "alone");
-                Rank<threads::Engine, DeviceMesh<2, 2>> rank{DeviceMesh<2, 2>{}, world};
-                barrier(rank.template sub_mesh<Axes<Dp>>(), {});
-                barrier(copy, {});
+    for (const bool overlap : {false, true}) {
+        std::vector<threads::Communicator> kept;
+        std::ptrdiff_t after_few = 0;
+        const auto on_rank = [&](const threads::Communicator& world) {
+            const auto loop = [&](int times) {
+                for (int i = 0; i < times; ++i) {
+                    const threads::Communicator half = split(world, world.rank() % 2, 0, "half");
+                    barrier(half, world.reduction_stream());
+                    const threads::Communicator copy = half.named("copy");
+                    const threads::Communicator alone = split(half, half.rank(), 0, "alone");
+                    Rank<threads::Engine, DeviceMesh<2, 2>> rank{DeviceMesh<2, 2>{}, world};
+                    barrier(rank.template sub_mesh<Axes<Dp>>(), {});
+                    barrier(copy, {});
+                }
+                world.reduction_stream().synchronize();
+                barrier(world, {});
+            };
+            loop(3);
+            const threads::Communicator last = split(world, 0, 0, "last");
+            if (world.rank() == 0) {
+                kept.push_back(last);
+                after_few = living;
+            }
+            barrier(world, {});
+            loop(50);
+            if (world.rank() == 0) {
+                rank_checks::expect(living < after_few + 10, "everything is given back, not ", living - after_few);
             }
             barrier(world, {});
         };
-        loop(3);
-        const threads::Communicator last = split(world, 0, 0, "last");
-        if (world.rank() == 0) {
-            kept.push_back(last);
-            after_few = living;
-        }
-        barrier(world, {});
-        loop(50);
-        if (world.rank() == 0) {
-            rank_checks::expect(living < after_few + 10, "everything is given back, not ", living - after_few);
-        }
-        barrier(world, {});
-    });
-    kept.clear();
+        threads::launch(4, on_rank, {.overlap = overlap});
+        kept.clear();
+    }
 }
 
 }  // namespace threads_allocation_test

@@ -22,7 +22,8 @@ using threads::detail::World;
 PeerError error_of(World& world, std::size_t rank, std::vector<std::size_t> needed) {
     const std::string axes = "dp";
     try {
-        world.throw_peer_error(rank, {Verb::barrier, &axes, 0, {"train.cpp", 12}}, needed);
+        const threads::detail::GroupHandle handle{&world, &world.world_group(), rank, nullptr, &world.state(rank)};
+        world.throw_peer_error(handle, {Verb::barrier, &axes, 0, {"train.cpp", 12}}, needed);
     } catch (const PeerError& error) { return error; }
 }
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention over a sequence that is split over cp against plain attention over the whole one, forward and backward.
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <set>
 #include <span>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -227,6 +230,44 @@ TEST_CASE("cp: an exchange takes smaller blocks than it was made for, and refuse
     for (const std::size_t cp : {1U, 2U, 3U, 4U}) {
         check_smaller_blocks<sk::cp::RingExchange>(cp);
         check_smaller_blocks<sk::cp::GatherExchange>(cp);
+    }
+}
+
+TEST_CASE("cp: whoever leaves a ring by an exception has no block under way, beside its computation either") {
+    struct Planted {};
+    for (const bool backward : {false, true}) {
+        std::atomic<bool> left = false;
+        double received = 0;
+        sk::threads::run(
+            Mesh(1, 1, 2),
+            [&](auto& rank) {
+                using Engine = sk::EngineOf<decltype(rank)>;
+                sk::cp::RingExchange<Engine, double> ring(rank, rank.template sub_mesh<sk::Axes<sk::Cp>>(), 1000);
+                Values own(1000, 1.0);
+                Values gradients(1000);
+                if (rank.rank() == 1) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+                const auto use = [&](std::size_t source, std::span<const double> block, auto...) {
+                    if (rank.rank() == 0) { throw Planted(); }
+                    if (source == 1) { return; }
+                    while (!left) { std::this_thread::yield(); }
+                    received = block[999];
+                    throw Planted();
+                };
+                try {
+                    if (backward) {
+                        ring.each_with_gradients(std::span<const double>(own), std::span(gradients), use);
+                    } else {
+                        ring.each(std::span<const double>(own), use);
+                    }
+                } catch (const Planted&) {}
+                own.assign(1000, 99.0);
+                if (rank.rank() == 0) { left = true; }
+                try {
+                    rank.synchronize();
+                } catch (const sk::PeerError&) {}  // rank 0 is gone
+            },
+            {}, {.overlap = true});
+        CHECK(received == 1.0);
     }
 }
 

@@ -25,9 +25,14 @@ namespace {
 enum class Ending { exception, early_return };
 struct ReturnNow {};
 
+/// Collectives in the ranks' own threads, or in those of their streams.
+constexpr sk::threads::LaunchOptions called{};
+constexpr sk::threads::LaunchOptions overlapped{.overlap = true};
+
 /// Trains on `mesh`; rank `victim` ends at its `position`-th verb. Returns what each rank threw.
 std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, const sk::DynamicPolicy& policy, std::size_t victim,
-                                               std::size_t position, Ending ending, std::size_t& verbs) {
+                                               std::size_t position, Ending ending,
+                                               const sk::threads::LaunchOptions& launch, std::size_t& verbs) {
     toy::Hooks hooks;
     hooks.before_verb = [&](std::size_t rank, std::size_t at) {
         if (rank == 0 && at + 1 > verbs) { verbs = at + 1; }
@@ -35,20 +40,25 @@ std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, const sk::Dynamic
         if (ending == Ending::early_return) { throw ReturnNow{}; }
         throw rank_checks::Planted("planted");
     };
-    return sk::threads::launch_and_collect(mesh.size(), [&](const sk::threads::Communicator& world) {
-        sk::Rank<sk::threads::Engine, toy::Mesh> rank{mesh, world};
-        try {
-            toy::train_rank<sk::Precision<float>>(rank, policy,
-                                                  {.steps = 1, .samples = 4, .microbatches = 2, .clip = 1}, hooks);
-        } catch (const ReturnNow&) {}
-    });
+    return sk::threads::launch_and_collect(
+        mesh.size(),
+        [&](const sk::threads::Communicator& world) {
+            sk::Rank<sk::threads::Engine, toy::Mesh> rank{
+                mesh, world, {}, {{}, world.communication_stream(), world.reduction_stream()}};
+            try {
+                toy::train_rank<sk::Precision<float>>(
+                    rank, policy, {.steps = 1, .samples = 4, .microbatches = 2, .clip = 1}, hooks);
+            } catch (const ReturnNow&) {}
+        },
+        launch);
 }
 
 /// `shard_group`: ranks that gather together. After the last collective of the whole world a group goes on alone.
-void check_every_position(std::size_t world, std::size_t shard_group, const sk::DynamicPolicy& policy) {
+void check_every_position(std::size_t world, std::size_t shard_group, const sk::DynamicPolicy& policy,
+                          const sk::threads::LaunchOptions& launch = called) {
     const toy::Mesh mesh(world, 1, 1);
     std::size_t verbs = 0;
-    for (const auto& error : train_and_fail(mesh, policy, world, 0, Ending::exception, verbs)) {
+    for (const auto& error : train_and_fail(mesh, policy, world, 0, Ending::exception, launch, verbs)) {
         REQUIRE(error == nullptr);
     }
     constexpr std::size_t reads = 3;        // the last positions, behind the norm: none but shard groups communicate
@@ -61,7 +71,7 @@ void check_every_position(std::size_t world, std::size_t shard_group, const sk::
         std::size_t unused = 0;
         std::vector<std::exception_ptr> errors;
         const auto took = rank_checks::duration_of(
-            [&] { errors = train_and_fail(mesh, policy, victim, position, ending, unused); });
+            [&] { errors = train_and_fail(mesh, policy, victim, position, ending, launch, unused); });
         CHECK(took < rank_checks::time_to_end);
         for (std::size_t r = 0; r < world; ++r) {
             const auto outcome = rank_checks::outcome(errors[r]);
@@ -94,6 +104,12 @@ TEST_CASE("a rank that throws or returns at any verb of a step ends all others w
     SUBCASE("shard_optimizer on 2") { check_every_position(2, 2, sk::DynamicPolicy(sk::ShardOptimizer{})); }
     SUBCASE("full_shard on 4") { check_every_position(4, 4, sk::DynamicPolicy(sk::FullShard{})); }
     SUBCASE("hybrid_shard on 4") { check_every_position(4, 2, sk::DynamicPolicy(sk::HybridShard<2>{})); }
+    SUBCASE("full_shard on 3, overlapped") {
+        check_every_position(3, 3, sk::DynamicPolicy(sk::FullShard{}), overlapped);
+    }
+    SUBCASE("hybrid_shard on 4, overlapped") {
+        check_every_position(4, 2, sk::DynamicPolicy(sk::HybridShard<2>{}), overlapped);
+    }
 }
 
 TEST_CASE("so does a rank that ends while the others make their containers") {

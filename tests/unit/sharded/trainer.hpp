@@ -178,11 +178,11 @@ RankResult train_rank_as(Rank& rank, const Policy& policy, const Training& train
 /// Every rank's result of the training on `mesh`, ranks as threads, with the policy's own type.
 template <class Precision, class Policy>
 std::vector<RankResult> train_as(Mesh mesh, const Policy& policy, const Training& training, const Hooks& hooks = {},
-                                 sk::RankOptions options = {}) {
+                                 sk::RankOptions options = {}, const sk::threads::LaunchOptions& launch = {}) {
     std::vector<RankResult> results(mesh.size());
     sk::threads::run(
         mesh, [&](auto& rank) { results[rank.rank()] = train_rank_as<Precision>(rank, policy, training, hooks); },
-        options);
+        options, launch);
     return results;
 }
 
@@ -193,8 +193,8 @@ RankResult train_rank(Rank& rank, const Policy& policy, const Training& training
 }
 template <class Precision, class Policy>
 std::vector<RankResult> train(Mesh mesh, const Policy& policy, const Training& training, const Hooks& hooks = {},
-                              sk::RankOptions options = {}) {
-    return train_as<Precision>(mesh, chosen(policy), training, hooks, options);
+                              sk::RankOptions options = {}, const sk::threads::LaunchOptions& launch = {}) {
+    return train_as<Precision>(mesh, chosen(policy), training, hooks, options, launch);
 }
 
 }  // namespace toy::inline SHARDKIT_BUILD

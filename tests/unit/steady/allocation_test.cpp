@@ -56,11 +56,11 @@ toy::Training training(toy::Rule rule) {
 }
 
 template <class Precision, class Policy>
-void check_steady(toy::Mesh mesh, Policy policy) {
+void check_steady(toy::Mesh mesh, Policy policy, const sk::threads::LaunchOptions& launch = {}) {
     CAPTURE(Policy::name);
     for (const toy::Rule rule : {toy::Rule::adamw, toy::Rule::momentum}) {
         SteadyCount count(mesh.size());
-        toy::train<Precision>(mesh, policy, training(rule), count.hooks(5));
+        toy::train<Precision>(mesh, policy, training(rule), count.hooks(5), {}, launch);
         CHECK(count.before[0] > 0);
         CHECK(count.after == count.before);
     }
@@ -152,6 +152,12 @@ TEST_CASE("a step allocates nothing once two steps are over") {
         check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::NoShard{});
         check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::ShardGradOp{});
         check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::FullShard{});
+    }
+    SUBCASE("collectives beside the computation") {
+        const sk::threads::LaunchOptions overlapped{.overlap = true};
+        check_steady<sk::Precision<double>>(toy::Mesh(3, 1, 1), sk::NoShard{}, overlapped);
+        check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::ShardGradOp{}, overlapped);
+        check_steady<sk::Precision<sk::bf16>>(toy::Mesh(2, 1, 2), sk::FullShard{}, overlapped);
     }
     SUBCASE("one rank in the caller's thread") {
         const auto check = [](auto policy) {

@@ -17,6 +17,35 @@
 
 namespace shardkit::host::detail {
 
+/// Where a thread that is about to sleep until a count of commands is reached says so, for who looks for waits that
+/// never end. Written by one thread, read by another.
+class QueueWait {
+  public:
+    void begin(const std::atomic<std::uint64_t>& count, std::uint64_t target) noexcept {
+        count_.store(&count, std::memory_order_relaxed);
+        target_.store(target, std::memory_order_relaxed);
+        step();
+    }
+    void end() noexcept { step(); }
+
+    /// Odd while the thread sleeps; grows with every wait.
+    std::uint64_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
+    /// Whether it sleeps until something that has not come.
+    bool stuck() const noexcept {
+        return generation() % 2 == 1 && count_.load(std::memory_order_relaxed)->load(std::memory_order_acquire) <
+                                            target_.load(std::memory_order_relaxed);
+    }
+
+  private:
+    void step() noexcept {
+        generation_.store(generation_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+
+    std::atomic<std::uint64_t> generation_{0};
+    std::atomic<const std::atomic<std::uint64_t>*> count_{nullptr};
+    std::atomic<std::uint64_t> target_{0};
+};
+
 /// A thread that runs commands in the order in which one other thread submits them. A fixed ring: nothing is
 /// allocated after construction; `submit` waits while the ring is full.
 /// Errors:  what a command throws is kept; later commands are dropped, not run, until `wait` has thrown it.
@@ -46,10 +75,14 @@ class CommandQueue {
         return submit(command, Kind::unless_failed);
     }
 
-    /// Returns when the command at `position` has run, or was dropped.
-    void await(std::uint64_t position) const noexcept { wait_until(done_, position); }
+    /// For the submitting thread: returns when the command at `position` has run, or was dropped.
+    void await(std::uint64_t position) noexcept { wait_until(done_, position, &submitter_); }
+    /// For this queue's commands: the same of another queue's command.
+    void await(const CommandQueue& other, std::uint64_t position) noexcept {
+        wait_until(other.done_, position, &worker_waits_);
+    }
 
-    /// The same for the submitting thread, which is told of failures.
+    /// As `await`, and tells of failures.
     /// @throws what the first failed command threw, once everything submitted has been dropped
     void wait(std::uint64_t position) {
         await(position);
@@ -58,6 +91,18 @@ class CommandQueue {
         const std::exception_ptr failure = std::exchange(failure_, nullptr);
         failed_.store(false, std::memory_order_release);
         std::rethrow_exception(failure);
+    }
+
+    /// Whether the submitting thread sleeps until this queue has run what it has not.
+    bool submitter_is_stuck() const noexcept { return submitter_.stuck(); }
+    /// Whether this queue's thread has nothing to run, or sleeps until another queue has run what it has not.
+    bool rests() const noexcept {
+        const std::uint64_t submitted = submitted_.load(std::memory_order_acquire);
+        return done_.load(std::memory_order_acquire) >= submitted || worker_waits_.stuck();
+    }
+    /// Grows with every command that has run and with every such sleep.
+    std::uint64_t progress() const noexcept {
+        return done_.load(std::memory_order_acquire) + submitter_.generation() + worker_waits_.generation();
     }
 
   private:
@@ -84,21 +129,25 @@ class CommandQueue {
         return position + 1;
     }
 
-    void wait_until(const std::atomic<std::uint64_t>& count, std::uint64_t target) const noexcept {
+    /// `sleeper`: whose wait it is; null: this queue's thread waits for commands.
+    void wait_until(const std::atomic<std::uint64_t>& count, std::uint64_t target, QueueWait* sleeper) noexcept {
         std::uint64_t seen = count.load(std::memory_order_acquire);
         for (std::uint32_t left = spins_; seen < target && left > 0; --left) {
             pause();
             seen = count.load(std::memory_order_acquire);
         }
+        if (seen >= target) { return; }
+        if (sleeper != nullptr) { sleeper->begin(count, target); }
         while (seen < target) {
             count.wait(seen, std::memory_order_acquire);
             seen = count.load(std::memory_order_acquire);
         }
+        if (sleeper != nullptr) { sleeper->end(); }
     }
 
     void work() noexcept {
         for (std::uint64_t next = 0; !ending_; ++next) {
-            wait_until(submitted_, next + 1);
+            wait_until(submitted_, next + 1, nullptr);
             Slot& slot = (*ring_)[next % slots];
             if (slot.kind == Kind::always || !failed_.load(std::memory_order_relaxed)) {
                 try {
@@ -113,6 +162,11 @@ class CommandQueue {
         }
     }
 
+  public:
+    /// What a queue takes beside its thread.
+    static constexpr std::size_t ring_bytes = slots * sizeof(Slot);
+
+  private:
     std::unique_ptr<std::array<Slot, slots>> ring_;
     std::uint32_t spins_;
     std::atomic<std::uint64_t> submitted_{0};
@@ -120,6 +174,8 @@ class CommandQueue {
     std::atomic<bool> failed_{false};
     std::exception_ptr failure_;  // written by the worker before failed_, taken by the submitter while it is idle
     bool ending_ = false;         // the worker's own
+    QueueWait submitter_;
+    QueueWait worker_waits_;
     std::thread worker_;
 };
 
@@ -143,6 +199,7 @@ class HostStream {
     };
 
     HostStream() noexcept = default;
+    HostStream(InlineStream /*same*/) noexcept {}  // implicit: a verb takes either
     explicit HostStream(detail::CommandQueue& queue) noexcept : queue_(&queue) {}
 
     /// Whether work runs in the caller.
@@ -154,16 +211,28 @@ class HostStream {
     /// Later work of this stream runs after the event: an inline stream waits at once.
     /// @throws what a command before the event threw, if this stream is inline
     void wait(const Event& event) const {
-        if (event.queue_ == nullptr || event.queue_ == queue_) { return; }
-        if (is_inline()) {
+        if (is_inline() && event.queue_ != nullptr) {
             event.queue_->wait(event.position_);
         } else {
-            queue_->submit([event] { event.queue_->await(event.position_); });
+            settle(event);
+        }
+    }
+    /// The same, and leaves what a command threw to the next wait.
+    void settle(const Event& event) const {
+        if (event.queue_ == nullptr || event.queue_ == queue_) { return; }
+        if (is_inline()) {
+            event.queue_->await(event.position_);
+        } else {
+            queue_->submit([event, queue = queue_] { queue->await(*event.queue_, event.position_); });
         }
     }
     /// @throws what a command threw
     void synchronize() const {
         if (!is_inline()) { queue_->wait(queue_->submitted()); }
+    }
+    /// The same, and leaves that to the next wait.
+    void settle() const noexcept {
+        if (!is_inline()) { queue_->await(queue_->submitted()); }
     }
 
     /// Runs `work()` in this stream's order. It is copied, and must be trivially destructible and small.

@@ -17,7 +17,8 @@ namespace shardkit::threads::detail {
 /// communicators in different orders.
 ///
 /// Two looks decide: if each rank sleeps in the same wait at both of them, and its word has still not reached its
-/// target at the second, then all of them slept between the looks, and nobody was left to wake anybody.
+/// target at the second, then all of them slept between the looks, and nobody was left to wake anybody. The same with
+/// the threads of its streams, which may also have nothing to do.
 /// A rank that computes is never part of a deadlock.
 class DeadlockWatch {
   public:
@@ -29,10 +30,10 @@ class DeadlockWatch {
         bool unchanged = true;
         for (std::size_t rank = 0; rank < states_.size(); ++rank) {
             if (states_[rank].fate != Fate::running) { continue; }
-            const std::uint64_t generation = states_[rank].record.generation();
-            all_stuck = all_stuck && states_[rank].record.stuck();
-            unchanged = unchanged && generation == seen_[rank];
-            seen_[rank] = generation;
+            const std::uint64_t progress = states_[rank].progress();
+            all_stuck = all_stuck && states_[rank].stuck();
+            unchanged = unchanged && progress == seen_[rank];
+            seen_[rank] = progress;
         }
         const bool certain = all_stuck && unchanged && was_stuck_;
         was_stuck_ = all_stuck;
@@ -45,7 +46,7 @@ class DeadlockWatch {
         for (std::size_t rank = 0; rank < states_.size(); ++rank) {
             if (states_[rank].fate != Fate::running) { continue; }
             if (failure.rank == states_.size()) { failure.rank = rank; }
-            failure.text += shardkit::detail::concat("; rank ", rank, " waits in ", states_[rank].record.describe());
+            failure.text += shardkit::detail::concat("; rank ", rank, " waits in ", states_[rank].describe());
         }
         return failure;
     }

@@ -4,10 +4,10 @@
 #include <string_view>
 
 #include <shardkit/backend/host/enqueued_kernels.hpp>
+#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/threads/communicator.hpp>
 #include <shardkit/backend/threads/group.hpp>
 #include <shardkit/comm/cost.hpp>
-#include <shardkit/comm/stream.hpp>
 #include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/rank/engine.hpp>
 
@@ -18,10 +18,10 @@ struct Engine {
     static constexpr std::string_view name = "threads";
     static constexpr EngineTraits traits{.gathered_all_reduce_addends = detail::carried_bytes};
     using Communicator = threads::Communicator;
-    using Stream = InlineStream;
+    using Stream = host::HostStream;
     template <class T>
     using Buffer = HostBuffer<T>;
-    using Kernels = host::EnqueuedKernels<InlineStream>;
+    using Kernels = host::EnqueuedKernels<host::HostStream>;
 };
 
 }  // namespace shardkit::threads

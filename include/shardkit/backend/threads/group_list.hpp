@@ -13,7 +13,8 @@
 namespace shardkit::threads::detail {
 
 /// The groups that ranks of one World were split into. A group is freed with the last handle of the last of its
-/// members, which may be later than the World's end; one that not all members have taken, with the World.
+/// members, which may be later than the World's end, or, where a stream uses it then, some time after that; one that
+/// not all members have taken, with the World.
 class GroupList {
   public:
     /// The World's: it guards the list and what the World says it does. A group is freed by who has held it, so that
@@ -23,16 +24,17 @@ class GroupList {
     /// Calls visit(group) for every group. @pre the caller holds the mutex
     template <class Visit>
     void for_each(Visit visit) const {
-        for (const auto& group : groups_) { visit(*group); }
+        for (const auto& kept : groups_) { visit(*kept.group); }
     }
 
     /// A group that each of its members takes once. @pre the caller holds the mutex of `list`
     static Group& add(const std::shared_ptr<GroupList>& list, std::unique_ptr<Group> made) {
         Group& group = *made;
+        list->sweep();
         list->groups_.reserve(list->groups_.size() + 1);
         list->untaken_.reserve(list->untaken_.size() + 1);
         std::shared_ptr<Group> handle(&group, Free{list});
-        list->groups_.push_back(std::move(made));
+        list->groups_.push_back({std::move(made)});
         list->untaken_.push_back({std::move(handle), group.size()});
         return group;
     }
@@ -47,7 +49,7 @@ class GroupList {
         return handle;
     }
 
-    /// At the World's end: nobody takes a group any more.
+    /// At the World's end: nobody takes a group any more, and no stream uses one.
     void close() noexcept {
         std::vector<Untaken> untaken;
         const std::lock_guard lock(mutex);
@@ -66,16 +68,19 @@ class GroupList {
     };
 
     void free(const Group* group) noexcept {
-        std::unique_ptr<Group> freed;
         const std::lock_guard lock(mutex);
-        const auto found =
-            std::find_if(groups_.begin(), groups_.end(), [&](const auto& kept) { return kept.get() == group; });
-        if (found == groups_.end()) { return; }
-        freed = std::move(*found);
-        groups_.erase(found);
+        for (Kept& kept : groups_) { kept.held = kept.held && kept.group.get() != group; }
+        sweep();
+    }
+    void sweep() noexcept {
+        std::erase_if(groups_, [](const Kept& kept) { return !kept.held && !kept.group->in_use(); });
     }
 
-    std::vector<std::unique_ptr<Group>> groups_;
+    struct Kept {
+        std::unique_ptr<Group> group;
+        bool held = true;
+    };
+    std::vector<Kept> groups_;
     std::vector<Untaken> untaken_;
 };
 

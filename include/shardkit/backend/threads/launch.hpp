@@ -79,6 +79,7 @@ std::exception_ptr run_rank(World& world, std::size_t rank, const F& f) noexcept
     try {
         Communicator everybody(world, world.world_group(), rank, "world");
         f(everybody);
+        world.drain(rank);
         world.rank_returned(rank);
         return nullptr;
     } catch (const PeerError& error) {
@@ -102,7 +103,7 @@ inline bool is_peer_error(const std::exception_ptr& error) noexcept {
 }
 
 /// What so many ranks take, for who asks for too many.
-inline std::string cost_of(std::size_t ranks) {
+inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
     std::size_t stack = 0;
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) == 0) {
@@ -110,16 +111,21 @@ inline std::string cost_of(std::size_t ranks) {
         pthread_attr_destroy(&attributes);
     }
     const auto bytes = [](std::size_t count) { return shardkit::detail::human_bytes(ByteCount(count)); };
-    return shardkit::detail::concat(ranks, " ranks: each takes a thread with ", bytes(stack),
-                                    " of address space for its stack, ", bytes(sizeof(RankState) + sizeof(Member)),
-                                    " of memory and ", sizeof(Channel), " B for each of the ranks, ",
-                                    bytes(sizeof(Channel) * ranks + sizeof(RankState) + sizeof(Member)));
+    const std::size_t threads = options.overlap ? 1 + stream_threads : 1;
+    const std::size_t queues = (threads - 1) * host::detail::CommandQueue::ring_bytes;
+    const std::size_t memory = sizeof(RankState) + threads * sizeof(Member) + queues;
+    const std::size_t channels = threads * sizeof(Channel);
+    return shardkit::detail::concat(
+        ranks, " ranks: each takes ",
+        threads == 1 ? "a thread with " : shardkit::detail::concat(threads, " threads, each with "), bytes(stack),
+        " of address space for its stack, ", bytes(memory), " of memory and ", channels, " B for each of the ranks, ",
+        bytes(channels * ranks + memory));
 }
 
 /// What a launch shares, or, where there is no memory for it, what its ranks cost.
 inline std::unique_ptr<World> make_world(std::size_t ranks, const LaunchOptions& options, SourceLocation where) {
     const auto too_many = [&] {
-        return MemoryError("threads::launch", sizeof(Channel) * ranks * ranks, cost_of(ranks));
+        return MemoryError("threads::launch", sizeof(Channel) * ranks * ranks, cost_of(ranks, options));
     };
     if (ranks > max_ranks) { throw too_many(); }
     try {
@@ -146,6 +152,7 @@ std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const Laun
     };
     try {
         for (std::size_t rank = 0; rank < ranks; ++rank) {
+            world.start_streams(rank);
             threads.emplace_back([&, rank] {
                 if (gate.wait()) { errors[rank] = run_rank(world, rank, body); }
             });
@@ -153,7 +160,7 @@ std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const Laun
     } catch (const std::system_error& error) {
         give_up();
         throw std::system_error(error.code(), shardkit::detail::concat("threads::launch: thread ", threads.size(),
-                                                                       " of ", cost_of(ranks)));
+                                                                       " of ", cost_of(ranks, options)));
     } catch (...) {
         give_up();
         throw;

@@ -8,7 +8,7 @@ namespace shardkit::threads {
 
 /// What a rank does while it waits for its peers.
 enum class WaitMode : std::uint8_t {
-    automatic,     ///< spin_briefly when every rank can have a processor of its own, block otherwise
+    automatic,     ///< spin_briefly when every rank (and stream) can have a processor of its own, block otherwise
     spin_briefly,  ///< at most some 100 microseconds of spinning, fewer where that was in vain, then block
     block          ///< sleep at once: right when ranks share processors
 };
@@ -18,6 +18,10 @@ struct LaunchOptions {
     WaitMode waiting = WaitMode::automatic;
     /// How often the launching thread looks whether all ranks wait for each other.
     std::chrono::milliseconds deadlock_check{50};
+    /// Two more threads for each rank make its gathers and its reductions, so that they run while the rank computes,
+    /// and a rank waits for slower ones only where it uses what they give.
+    /// Costs a hand-over (microseconds a call); worth it where ranks are not equally fast, or processors are spare.
+    bool overlap = false;
 };
 
 }  // namespace shardkit::threads

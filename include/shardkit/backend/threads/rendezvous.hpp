@@ -37,7 +37,7 @@ class Seat {
     Word& word() const noexcept { return handle_.group->word(); }
     /// Where ranks sleep at once they take turns on the processors.
     std::atomic<std::uint32_t>* taken() const noexcept {
-        return handle_.world->state(self()).spins.sleeps() ? &handle_.group->taken() : nullptr;
+        return handle_.thread->spins.sleeps() ? &handle_.group->taken() : nullptr;
     }
     template <class P>
     P* at(std::size_t /*rank*/, P* address) const noexcept {
@@ -47,14 +47,14 @@ class Seat {
 
     /// @throws PeerError when a peer cannot come any more
     void wait(const shardkit::Call& call, std::uint64_t sequence, std::uint32_t target) const {
-        handle_.world->wait_for_entry(self(), word(), target, waiting(call, sequence), handle_.group->world_ranks());
+        handle_.world->wait_for_entry(handle_, word(), target, waiting(call, sequence), handle_.group->world_ranks());
     }
     [[noreturn]] void refuse(const shardkit::Call& call, std::uint64_t sequence) const {
-        handle_.world->throw_peer_error(self(), waiting(call, sequence), handle_.group->world_ranks());
+        handle_.world->throw_peer_error(handle_, waiting(call, sequence), handle_.group->world_ranks());
     }
     /// A rank that has entered also leaves: nothing that it does meanwhile throws.
     void wait_for_exit(const shardkit::Call&, std::uint32_t target) const noexcept {
-        word().wait_for_exit(target, handle_.world->state(self()).spins);
+        word().wait_for_exit(target, handle_.thread->spins);
     }
     template <class Disagreement>
     std::string explain(const Disagreement& found) const {
@@ -86,7 +86,6 @@ class Seat {
     Waiting waiting(const shardkit::Call& call, std::uint64_t sequence) const noexcept {
         return {call.signature.verb, &handle_.axes(), sequence, call.where};
     }
-    std::size_t self() const noexcept { return handle_.world_rank(handle_.rank); }
 
     const GroupHandle& handle_;
 };
@@ -116,7 +115,7 @@ class Post {
           base_(channel_.base()),
           message_(message) {
         pending_ = channel_.post(base_, message_);
-        if (!pending_) { handle_.world->throw_peer_error(handle.world_rank(handle.rank), waiting(), needed()); }
+        if (!pending_) { handle_.world->throw_peer_error(handle, waiting(), needed()); }
     }
     Post(const Post&) = delete;
     Post& operator=(const Post&) = delete;
@@ -127,8 +126,7 @@ class Post {
     /// Waits until the receiver has the data.
     /// @throws PeerError when it cannot come any more; CommError when it expects another type or count
     void complete() {
-        handle_.world->wait_for_entry(handle_.world_rank(handle_.rank), channel_.word(), Channel::claimed(base_),
-                                      waiting(), needed());
+        handle_.world->wait_for_entry(handle_, channel_.word(), Channel::claimed(base_), waiting(), needed());
         channel_.word().wait_for_exit(Channel::consumed(base_), budget());
         pending_ = false;
         if (message_.refused) { throw_refused(handle_, Verb::send, message_, handle_.rank, to_, message_.where); }
@@ -136,7 +134,7 @@ class Post {
 
   private:
     Waiting waiting() const noexcept { return {Verb::send, &handle_.axes(), base_ / 4, message_.where}; }
-    SpinBudget& budget() const noexcept { return handle_.world->state(handle_.world_rank(handle_.rank)).spins; }
+    SpinBudget& budget() const noexcept { return handle_.thread->spins; }
     std::span<const std::size_t> needed() const noexcept { return handle_.group->world_ranks().subspan(to_, 1); }
 
     const GroupHandle& handle_;
@@ -152,17 +150,16 @@ class Post {
 inline void take(const GroupHandle& handle, std::size_t from, void* to, const shardkit::Call& call) {
     const Signature& expected = call.signature;
     Channel& channel = handle.group->channel(from, handle.rank);
-    const std::size_t self = handle.world_rank(handle.rank);
     const auto needed = handle.group->world_ranks().subspan(from, 1);
     Message* message = nullptr;
     std::uint32_t base = 0;
     while (message == nullptr) {  // again when a sender that cannot go on took its message back
         base = channel.base();
         const Waiting waiting{Verb::receive, &handle.axes(), base / 4, call.where};
-        handle.world->wait_for_entry(self, channel.word(), Channel::posted(base), waiting, needed);
+        handle.world->wait_for_entry(handle, channel.word(), Channel::posted(base), waiting, needed);
         message = channel.claim(base);
         if (message == nullptr && channel.word().poisoned()) {
-            handle.world->throw_peer_error(self, waiting, needed);
+            handle.world->throw_peer_error(handle, waiting, needed);
         }
     }
     if (message->signature.in != expected.in || message->signature.count != expected.count) {

@@ -13,6 +13,7 @@ namespace shardkit::threads {
 
 /// Runs `f(rank)` on one thread per rank of `mesh`, each with its own Rank, and waits for all.
 /// `f` is shared by the ranks: it is called on all threads at once.
+/// With LaunchOptions::overlap a rank has two streams beside its own thread: communication and reduction.
 /// @throws what the lowest rank that failed by itself threw, unchanged; PeerError when ranks only waited for each
 /// other
 template <class Mesh, class F>
@@ -20,7 +21,8 @@ void run(Mesh mesh, F&& f, RankOptions options = {}, const LaunchOptions& launch
          SourceLocation where = SourceLocation::current()) {
     if constexpr (shardkit::detail::MeshRules<Mesh>::is_mesh) {
         const auto body = [&](const Communicator& world) {
-            Rank<Engine, Mesh> rank{mesh, world, options, {}, where};
+            Rank<Engine, Mesh> rank{
+                mesh, world, options, {{}, world.communication_stream(), world.reduction_stream()}, where};
             f(rank);
         };
         launch(static_cast<std::size_t>(mesh.size()), body, launch_options, where);

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/processor.hpp>
 #include <shardkit/backend/threads/deadlock_watch.hpp>
 #include <shardkit/backend/threads/group.hpp>
@@ -23,36 +24,88 @@
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
+#include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::threads::detail {
 
 /// Everything that the ranks of one launch share: the groups, which live until every rank has ended, what each rank
-/// is doing, and the first failure. The launching thread owns it.
+/// is doing, the threads of its streams, and the first failure. The launching thread owns it.
 class World {
   public:
     /// @throws std::invalid_argument for zero ranks or a deadlock check without a positive interval
     World(std::size_t ranks, const LaunchOptions& options, SourceLocation where)
         : ranks_(checked_size(ranks, options, where)),
           options_(options),
-          world_group_(std::make_unique<Group>(everybody(ranks))),
+          world_group_(std::make_unique<Group>(everybody(ranks), meetings())),
           states_(std::make_unique<RankState[]>(ranks)),
           running_(ranks) {
-        const SpinBudget spins(spins_for(ranks, options.waiting));
-        for (std::size_t rank = 0; rank < ranks; ++rank) { states_[rank].spins = spins; }
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            RankState& state = states_[rank];
+            state.spins = SpinBudget(spins(ranks));
+            for (ThreadState& stream : state.streams) { stream.spins = SpinBudget(spins(all_threads())); }
+        }
     }
     World(const World&) = delete;
     World& operator=(const World&) = delete;
-    ~World() { groups_->close(); }
+    /// What streams were still given has run then, or was dropped. @pre every rank has ended
+    ~World() {
+        for (std::size_t rank = 0; rank < ranks_; ++rank) {
+            // Both before either ends: one may wait for the other.
+            shardkit::detail::settle_all(states_[rank].stream(Caller::communication),
+                                         states_[rank].stream(Caller::reduction));
+            states_[rank].queues = {};
+        }
+        groups_->close();
+    }
 
     std::size_t size() const noexcept { return ranks_; }
     Group& world_group() const noexcept { return *world_group_; }
     RankState& state(std::size_t rank) const noexcept { return states_[rank]; }
+    RankState& state(const GroupHandle& handle) const noexcept { return states_[handle.world_rank(handle.rank)]; }
+
+    /// Starts the threads of a rank's streams, with LaunchOptions::overlap; before the rank's own.
+    /// @throws std::system_error when a thread cannot be made
+    void start_streams(std::size_t rank) {
+        if (!options_.overlap) { return; }
+        for (auto& queue : states_[rank].queues) {
+            queue = std::make_unique<host::detail::CommandQueue>(spins(all_threads()));
+        }
+    }
+    /// Returns when all has run that the rank gave to its streams.
+    /// @throws what the first of them that failed threw
+    void drain(std::size_t rank) {
+        shardkit::detail::synchronize_all([](const host::HostStream& stream) { stream.synchronize(); },
+                                          states_[rank].stream(Caller::communication),
+                                          states_[rank].stream(Caller::reduction));
+    }
+    /// Runs `work` in the order of the stream, one of the rank's, with the handle of the stream's thread.
+    /// @throws UsageError when the stream is none of them
+    template <class Work>
+    void give(const host::HostStream& stream, const GroupHandle& handle, SourceLocation where, const Work& work) {
+        RankState& rank = state(handle);
+        for (const Caller caller : {Caller::communication, Caller::reduction}) {
+            const auto& queue = rank.queues[RankState::index(caller)];
+            if (!queue || !stream.runs_on(*queue)) { continue; }
+            GroupHandle of_stream = handle;
+            of_stream.group = &handle.group->of(caller);
+            of_stream.thread = &rank.thread(caller);
+            handle.group->begin_use();
+            queue->submit([of_stream, used = handle.group, work] {
+                const EndUse ends{*used};
+                work(of_stream);
+            });
+            return;
+        }
+        throw_usage_error(where,
+                          "threads: the stream is no stream of this rank's; pass a default one, or the "
+                          "communication_stream() or reduction_stream() of the rank");
+    }
 
     /// A group that its members take; it is born poisoned if a rank has failed already. Called by one of its members.
     Group& make_group(std::vector<std::size_t> world_ranks) {
-        auto group = std::make_unique<Group>(std::move(world_ranks));
+        auto group = std::make_unique<Group>(std::move(world_ranks), meetings());
         const std::lock_guard lock(mutex_);
         if (failure_) { group->poison(); }
         return GroupList::add(groups_, std::move(group));
@@ -60,24 +113,25 @@ class World {
     /// Called once by each member; the group lives as long as they hold what it returns.
     std::shared_ptr<Group> take_group(const Group& group) { return groups_->take(group); }
 
-    /// Waits on behalf of `rank` until `word` reaches `target`.
+    /// Waits on behalf of the handle's thread until `word` reaches `target`.
     /// @throws PeerError when that cannot happen any more, because one of `needed` has returned or any rank failed
-    void wait_for_entry(std::size_t rank, const WaitWord& word, std::uint32_t target, const Waiting& waiting,
+    void wait_for_entry(const GroupHandle& handle, const WaitWord& word, std::uint32_t target, const Waiting& waiting,
                         std::span<const std::size_t> needed) {
-        Progress progress = word.poll(target, states_[rank].spins);
+        Progress progress = word.poll(target, handle.thread->spins);
         if (progress == Progress::pending) {
-            WaitRecord& record = states_[rank].record;
+            WaitRecord& record = handle.thread->record;
             record.begin(word, target, waiting);
             progress = word.block(target);
             record.end();
         }
-        if (progress == Progress::poisoned) { throw_peer_error(rank, waiting, needed); }
+        if (progress == Progress::poisoned) { throw_peer_error(handle, waiting, needed); }
     }
 
-    [[noreturn]] void throw_peer_error(std::size_t rank, const Waiting& waiting,
+    [[noreturn]] void throw_peer_error(const GroupHandle& handle, const Waiting& waiting,
                                        std::span<const std::size_t> needed) {
         const std::lock_guard lock(mutex_);
-        const Failure& reason = states_[rank].stopped_by.emplace(why(rank, waiting, needed));
+        const Failure& reason =
+            handle.thread->stopped_by.emplace(why(handle.world_rank(handle.rank), waiting, needed));
         throw PeerError("threads", shardkit::detail::concat(name(waiting.verb), " over ", *waiting.axes), reason.rank,
                         reason.text, waiting.where);
     }
@@ -106,14 +160,16 @@ class World {
 
     /// The rank's function has ended because of a peer; the reason that others are told is that peer's.
     void rank_stopped(std::size_t rank, const PeerError& error) noexcept {
-        if (states_[rank].stopped_by && states_[rank].stopped_by->rank == error.rank()) {
+        {
             const std::lock_guard lock(mutex_);
-            if (!failure_) { failure_ = std::move(states_[rank].stopped_by); }
-            poison_all();
-            end(rank, Fate::failed);
-        } else {
-            rank_failed(rank, error.what());
+            if (std::optional<Failure>* const told = states_[rank].told_of(error.rank())) {
+                if (!failure_) { failure_ = std::move(*told); }
+                poison_all();
+                end(rank, Fate::failed);
+                return;
+            }
         }
+        rank_failed(rank, error.what());
     }
 
     /// Returns when every rank has ended; meanwhile looks for deadlocks.
@@ -147,11 +203,22 @@ class World {
         return all;
     }
 
-    static std::uint32_t spins_for(std::size_t ranks, WaitMode mode) noexcept {
-        constexpr std::uint32_t brief = shared::detail::brief_spins;
-        if (mode == WaitMode::automatic) { return ranks <= host::detail::allowed_cpus() ? brief : 0; }
-        return mode == WaitMode::spin_briefly ? brief : 0;
+    Meetings meetings() const noexcept {
+        return options_.overlap ? Meetings::of_ranks_and_streams : Meetings::of_ranks;
     }
+    std::size_t all_threads() const noexcept { return ranks_ * (options_.overlap ? 1 + stream_threads : 1); }
+    /// Looks of a thread that waits while so many want a processor: a rank waits for peers in calls of its own while
+    /// its streams mostly have nothing to do, and they wait, and a rank for them, while ranks compute.
+    std::uint32_t spins(std::size_t threads) const noexcept {
+        constexpr std::uint32_t brief = shared::detail::brief_spins;
+        if (options_.waiting == WaitMode::automatic) { return threads <= host::detail::allowed_cpus() ? brief : 0; }
+        return options_.waiting == WaitMode::spin_briefly ? brief : 0;
+    }
+
+    struct EndUse {
+        Group& group;
+        ~EndUse() { group.end_use(); }
+    };
 
     Failure why(std::size_t rank, const Waiting& waiting, std::span<const std::size_t> needed) const {
         if (failure_) {

@@ -146,6 +146,36 @@ TEST_CASE("HostStream: events order the work of streams") {
     }
 }
 
+TEST_CASE("HostStream: settling waits, and leaves a failure to the next wait") {
+    CommandQueue queue;
+    const HostStream stream(queue);
+    std::atomic<bool> go{false};
+    const auto fail = [&] {
+        stream.submit([&go] {
+            while (!go) { std::this_thread::yield(); }
+            throw Planted("planted");
+        });
+        return stream.record();
+    };
+    for (const bool by_event : {false, true}) {
+        go = false;
+        const auto failed = fail();
+        std::thread opener([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            go = true;
+        });
+        if (by_event) {
+            HostStream().settle(failed);
+        } else {
+            stream.settle();
+        }
+        CHECK(go);
+        opener.join();
+        CHECK_THROWS_AS(HostStream().wait(failed), Planted);
+        CHECK_NOTHROW(stream.synchronize());
+    }
+}
+
 TEST_CASE("HostStream: an inline stream that waits for an event is told of the failure before it") {
     CommandQueue queue;
     const HostStream stream(queue);
