@@ -124,7 +124,7 @@ void add_flags(program::Flags& flags) {
         "threads of the engine's own communicate meanwhile: with threads in the steps of all schedules but none, "
         "with mpi in all steps [off; on with mpi and prefetch:N]");
     flags.add("--slow", "P[,turns]",
-              "busy work of rank 0, or of another rank in each step, takes P percent longer [0]");
+              "busy work of rank 0, or of another rank for each group and pass, takes P percent longer [0]");
     flags.add("--compute-us", "T", "busy work of each group's forward pass; the backward pass takes 2 T [1000]");
     flags.add("--tokens", "N",
               "busy work from operations instead: 2 N for each element, 4 N backward; needs --gflops");

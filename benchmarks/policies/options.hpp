@@ -70,7 +70,7 @@ struct Options {
     std::optional<bool> overlap;
     std::vector<ScheduleChoice> schedules{{}};
     double slow_percent = 0;              ///< by which a rank's busy work takes longer
-    bool slow_in_turns = false;           ///< another rank in each step, else rank 0 in all
+    bool slow_in_turns = false;           ///< another rank in each piece of work, else rank 0 in all
     double compute_us = 1000;             ///< of a group's forward
     std::optional<std::uint64_t> tokens;  ///< then from floating-point operations at `gflops`
     double gflops = 0;

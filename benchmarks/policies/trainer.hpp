@@ -138,9 +138,9 @@ class Trainer {
 
     /// One step with busy work.
     void step() {
-        const std::size_t slow_rank = options_->slow_in_turns ? steps_++ % context_.world_size() : 0;
-        const double longer = context_.rank() == slow_rank ? 1 + options_->slow_percent / 100 : 1;
         const auto links = [&](std::size_t g) {
+            const std::size_t slow_rank = options_->slow_in_turns ? works_++ % context_.world_size() : 0;
+            const double longer = context_.rank() == slow_rank ? 1 + options_->slow_percent / 100 : 1;
             return static_cast<std::uint64_t>(longer * static_cast<double>(links_[g]));
         };
         const auto forward = [&](std::size_t g, std::span<const T>) { BusyWork::run(links(g)); };
@@ -304,7 +304,7 @@ class Trainer {
     std::optional<shardkit::SGD<Model>> sgd_;
     std::optional<shardkit::Schedule> schedule_;
     std::optional<shardkit::Following<Counting>> following_;
-    std::size_t steps_ = 0;
+    std::size_t works_ = 0;
 };
 
 }  // namespace benchmarks::policies
