@@ -135,7 +135,7 @@ void serve(const std::string& calls) {
     ProcessRelay relay;
     shardkit::mpi::Options options;
     options.shared_memory = calls == "compare";
-    options.compare_calls = options.shared_memory;
+    options.compare_calls = options.shared_memory ? shardkit::CompareCalls::each_call : shardkit::CompareCalls::off;
     using Engine = shardkit::mpi::Engine<>;
     shardkit::mpi::run(
         shardkit::DeviceMesh(shardkit::mpi::Environment::size()),

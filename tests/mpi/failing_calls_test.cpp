@@ -146,7 +146,8 @@ TEST_CASE("mpi: every MPI call that fails is a CommError with its name, MPI's te
     if (n == 1 || n > 3) { return; }
     interposed::Calls calls = check_each_call({}, false);
     // In pieces, in which collectives are messages; and without comparing calls, which makes a barrier one of MPI's.
-    calls.merge(check_each_call({.shared_memory = false, .compare_calls = false, .message_elements = 100}, true));
+    calls.merge(
+        check_each_call({.shared_memory = false, .compare_calls = CompareCalls::off, .message_elements = 100}, true));
     CHECK(calls.size() == 24);
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/comm/all_gather.hpp>
@@ -71,6 +72,19 @@ void read_for_ever(Rank& rank, bool reduces, bool kills) {
     }
 }
 
+/// Gathers from memory that `culprit`'s host sees, then from memory that it does not: every rank is its own host.
+template <class Rank>
+void hide(Rank& rank) {
+    static const sk::CallSubject parameters("'layer' parameters");
+    const auto seen = rank.template buffer<float>(3 * 1000);
+    std::vector<float> hidden(seen.size());
+    for (const std::span<float> full :
+         {seen.span(), rank.rank() == culprit ? std::span<float>(hidden) : seen.span()}) {
+        sk::all_gather_in_place(rank.world(), full, rank.compute_stream(),
+                                {sk::SourceLocation::current(), &parameters});
+    }
+}
+
 template <class Rank>
 void go_wrong(Rank& rank, std::string_view how) {
     for (int i = 0; i < 3; ++i) { reduce(rank); }
@@ -86,6 +100,7 @@ void go_wrong(Rank& rank, std::string_view how) {
     if (how == "exit" && mine) { std::_Exit(3); }
     if (how == "kill_a_reader" || how == "read_for_ever") { read_for_ever(rank, false, how == "kill_a_reader"); }
     if (how == "kill_a_reducer") { read_for_ever(rank, true, true); }
+    if (how == "hide") { hide(rank); }
     if (how == "no_message" && mine) { return; }
     if (how == "no_message" && rank.rank() == 0) {
         double value = 0;
@@ -164,8 +179,12 @@ int main(int count, char** arguments) {
     const bool overlap = given("overlap");
     try {
         const auto run = [&](std::size_t ranks) {
-            sk::mpi::run(sk::DeviceMesh<sk::dynamic>(ranks), [&](auto& rank) { go_wrong(rank, how); }, {},
-                         {.overlap = overlap, .timeout = std::chrono::milliseconds(how == "too_late" ? 300 : 20000)});
+            sk::mpi::run(
+                sk::DeviceMesh<sk::dynamic>(ranks), [&](auto& rank) { go_wrong(rank, how); }, {},
+                {.overlap = overlap,
+                 .ranks_per_host = how == "hide" ? std::size_t{2} : std::size_t{0},
+                 .compare_calls = given("each_step") ? sk::CompareCalls::each_step : sk::CompareCalls::each_call,
+                 .timeout = std::chrono::milliseconds(how == "too_late" ? 300 : 20000)});
         };
         if (how == "no_environment") {
             run(1);

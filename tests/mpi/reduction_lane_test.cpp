@@ -45,7 +45,8 @@ constexpr mpi::Options lanes[] = {
     {.overlap = true, .shared_memory = false},
     {.overlap = true, .ranks_per_host = 1},
     {.overlap = true, .ranks_per_host = 2, .staging_bytes = 4000, .message_elements = 100},
-    {.overlap = true, .shared_memory = false, .compare_calls = false},
+    {.overlap = true, .shared_memory = false, .compare_calls = CompareCalls::off},
+    {.overlap = true, .ranks_per_host = 1, .compare_calls = CompareCalls::each_step},
 };
 
 /// A rank that waits longer than this waits for ever: what a test here fails with.

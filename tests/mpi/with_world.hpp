@@ -44,7 +44,9 @@ inline constexpr sk::mpi::Options ways[] = {
     {.ranks_per_host = 1},
     {.ranks_per_host = 2},
     {.overlap = true, .ranks_per_host = 2, .staging_bytes = 4000, .message_elements = 100},
-    {.shared_memory = false, .compare_calls = false},
+    {.shared_memory = false, .compare_calls = sk::CompareCalls::off},
+    {.shared_memory = false, .compare_calls = sk::CompareCalls::each_step},
+    {.ranks_per_host = 2, .compare_calls = sk::CompareCalls::each_step},
     {.shared_memory = false, .staging_bytes = 4000, .message_elements = 100},
 };
 

@@ -16,6 +16,8 @@ Results train_mpi(const Job& job) {
     sk::mpi::Options options;
     options.ranks_per_host = job.options.ranks_per_host;
     options.overlap = job.chosen.ahead;
+    // Ranks that follow a schedule have compared it, and what it does not say they compare in each step.
+    if (job.chosen.schedule) { options.compare_calls = sk::CompareCalls::each_step; }
     sk::mpi::run(
         sk::DeviceMesh(mesh.dp, mesh.tp, mesh.cp),
         [&](auto& rank) {

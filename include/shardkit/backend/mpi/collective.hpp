@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -87,11 +89,11 @@ inline CallRecord record_of(const Call& call) noexcept {
         call.where);
 }
 
-/// The beginning of every collective by messages: returns when all ranks of the group have made the same call.
-/// Returns whether `flag` is true on all of them. @pre `call` has its sequence
+/// Returns when all ranks of the group have made a call in this place: whether `flag` is true on all of them; nothing
+/// when the calls disagree. @pre `call` has its sequence
 /// Cost:    an all-reduce of 24 bytes
-/// @throws  CommError, on all ranks, when the calls disagree; PeerError when a rank has returned
-inline bool compare(const Call& call, bool flag) {
+/// @throws  PeerError when a rank has returned
+inline std::optional<bool> agree(const Call& call, bool flag) {
     auto& digest = call.channel.digest;
     const std::uint64_t own = shardkit::detail::call_hash(call.signature, call.sequence);
     digest = {own, ~own, flag ? 1U : 0U};
@@ -100,8 +102,66 @@ inline bool compare(const Call& call, bool flag) {
                               call.channel.comm, request);
     });
     // A bit that differs between two ranks is zero in both conjunctions.
-    if ((digest[0] | digest[1]) != ~std::uint64_t{0}) { throw_disagreement(call); }
+    if ((digest[0] | digest[1]) != ~std::uint64_t{0}) { return std::nullopt; }
     return digest[2] != 0;
+}
+
+/// The same. @throws CommError, on all ranks, when the calls disagree
+inline bool compare(const Call& call, bool flag) {
+    const std::optional<bool> all = agree(call, flag);
+    if (!all) { throw_disagreement(call); }
+    return *all;
+}
+
+/// The beginning of every collective of ranks that would compare it by messages, as Options::compare_calls says.
+/// `sees`: whether this rank's host sees what it has to. Returns whether all do.
+/// @throws  CommError as compare, where they do; when this host no longer sees what all saw the first time
+inline bool begin(const Call& call, bool sees) {
+    Channel& channel = call.channel;
+    const CompareCalls when = call.world.options().compare_calls;
+    const bool shares = channel.block != nullptr;
+    if (when == CompareCalls::off && !shares) { return true; }
+    if (when != CompareCalls::each_step) { return compare(call, sees); }
+    channel.trace->add({call.signature, 0, call.where, call.subject});
+    if (!shares) { return true; }
+    if (call.subject == nullptr) { return compare(call, sees); }
+    if (const bool* const all = channel.seen.find(call.signature)) {
+        if (*all && !sees) {
+            throw CommError(
+                "mpi", call.doing(),
+                shardkit::detail::concat("this call for ", call.subject->text,
+                                         " is made with memory that the ranks of its host do not see, and "
+                                         "was not the first time: with CompareCalls::each_step no other "
+                                         "rank expects that"),
+                call.where);
+        }
+        return *all;
+    }
+    const bool all = compare(call, sees);
+    channel.seen.add(call.signature, all);
+    return all;
+}
+
+/// Compares what the ranks of the group have called over it since the last time, in every lane. No lane has work
+/// under way.
+/// @throws CommError, on all ranks, that names two of them and the first call in which they differ
+inline void compare_steps(Call& call) {
+    call.sequence = call.channel.calls++;
+    for (const Channel& channel : call.group.channels) {
+        const auto& state = channel.trace->state();
+        call.signature.argument = (call.signature.argument ^ state.hash) * 31 + state.count;
+    }
+    if (agree(call, true)) { return; }
+    for (Channel& channel : call.group.channels) {
+        const auto trace = std::exchange(channel.trace, std::make_unique<shardkit::detail::CallTrace>());
+        const auto differs =
+            shardkit::detail::find_disagreement(*trace, call.world.journal().statements(),
+                                                [&](const auto& value) { return call.lane.gather(call, value); });
+        if (differs) {
+            throw CommError("mpi", shardkit::detail::concat("compare_calls over ", call.axes), *differs, call.where);
+        }
+    }
+    throw_disagreement(call);
 }
 
 /// A rank's seat among the ranks of one host.
@@ -175,6 +235,16 @@ inline bool is_visible(const Seat& seat, const Round& round, std::size_t bytes, 
     return true;
 }
 
+/// Whether every rank of this host made a call of the same data; what differs else is found when calls are compared.
+inline bool agreed_but_for_statements(const Round& round) noexcept {
+    for (std::size_t q = 0; q < round.size(); ++q) {
+        Signature theirs = round.call(q).signature;
+        if (theirs.verb != Verb::broadcast) { theirs.argument = round.call(0).signature.argument; }
+        if (!(theirs == round.call(0).signature)) { return false; }
+    }
+    return true;
+}
+
 /// Whether a collective's body may move the data between ranks that see each other's memory.
 template <class Body>
 inline constexpr bool reads_peers = std::is_invocable_v<const Body&, const Round&>;
@@ -196,16 +266,16 @@ template <class Body>
 Way collective(Call& call, const void* input, std::size_t bytes, void* output, Body body) {
     call.sequence = call.channel.calls++;
     if (call.channel.block == nullptr) {
-        if (call.group.size() > 1 && call.world.options().compare_calls) { compare(call, true); }
+        if (call.group.size() > 1) { begin(call, true); }
     } else {
         const shardkit::Call shown{call.signature, 0, call.where, call.subject};
         const Seat seat(call);
         Round round(seat, shown, input, bytes, output);
         const bool spans = call.group.spans_hosts();
         if (!spans && !round.agreed()) { round.leave_and_throw(); }
-        bool visible = round.agreed() && reads_peers<Body> &&
+        bool visible = agreed_but_for_statements(round) && reads_peers<Body> &&
                        is_visible(seat, round, bytes, spans || call.signature.verb == Verb::all_reduce);
-        if (spans) { visible = compare(call, visible) && !round.carried(); }
+        if (spans) { visible = begin(call, visible) && !round.carried(); }
         if constexpr (reads_peers<Body>) {
             if (visible) {
                 if (spans) {

@@ -76,10 +76,23 @@ class Communicator {
         run(what, stream, nothing, [](const auto& way) {
             if constexpr (std::is_same_v<std::remove_cvref_t<decltype(way)>, detail::Call>) {
                 // To compare is a barrier already.
-                if (way.channel.block != nullptr || way.world.options().compare_calls) { return; }
+                if (way.channel.block != nullptr || way.world.options().compare_calls == CompareCalls::each_call) {
+                    return;
+                }
                 way.lane.complete(way, "MPI_Ibarrier",
                                   [&](MPI_Request* request) { return MPI_Ibarrier(way.channel.comm, request); });
             }
+        });
+    }
+
+    /// With Options::compare_calls at each_step, where it takes messages: compares what its ranks have called over
+    /// the group. Behind all that the streams were given. Collective; the host waits.
+    /// @throws CommError, on every rank, that names two of them and the first call in which they differ
+    void compare_calls(SourceLocation where) const {
+        if (world_->options().compare_calls != CompareCalls::each_step || !group_->compares_by_messages()) { return; }
+        world_->execute(Stream(), where, [world = world_, group = group_, label = label_, where](detail::Lane& lane) {
+            detail::Call call = world->call(lane, *group, label->axes, {{.verb = Verb::barrier}, 0, where});
+            detail::compare_steps(call);
         });
     }
 

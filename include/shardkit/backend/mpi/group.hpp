@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include <shardkit/backend/mpi/turns.hpp>
 #include <shardkit/backend/shared/idle_groups.hpp>
 #include <shardkit/comm/call.hpp>
+#include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 
@@ -50,6 +52,33 @@ class OwnedComm {
     MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
+/// Of calls that ranks do not compare each time, whether all of them saw their peers' memory when they did.
+class SeenMemory {
+  public:
+    /// Of the calls of that signature, whatever is stated; null before `add`. Quick in the order of the time before.
+    const bool* find(Signature signature) noexcept {
+        signature.argument = 0;
+        for (std::size_t looks = 0; looks < calls_.size(); ++looks) {
+            const Seen& each = calls_[next_];
+            next_ = (next_ + 1) % calls_.size();
+            if (each.signature == signature) { return &each.all; }
+        }
+        return nullptr;
+    }
+    void add(Signature signature, bool all) {
+        signature.argument = 0;
+        calls_.push_back({signature, all});
+    }
+
+  private:
+    struct Seen {
+        Signature signature;
+        bool all;
+    };
+    std::vector<Seen> calls_;
+    std::size_t next_ = 0;
+};
+
 /// What the collectives of one lane over one group have of their own, so that they wait for none of another lane's.
 struct Channel {
     std::uint64_t number = 0;  ///< the same on all members, and no other channel's
@@ -69,6 +98,10 @@ struct Channel {
         return {reinterpret_cast<Record*>(record_bytes.data()), count};
     }
     std::vector<std::byte> record_bytes;
+
+    /// Where calls are compared at each step, by messages: all of them, and what is known of their memory.
+    std::unique_ptr<shardkit::detail::CallTrace> trace;
+    SeenMemory seen;
 };
 
 /// What a rank keeps for one group of ranks, at an address that stays.
@@ -113,6 +146,13 @@ struct Group {
     }
     /// Whether the members of each host meet in its memory; in all lanes or in none.
     bool meets_in_memory() const noexcept { return channels.front().block != nullptr; }
+    /// Whether it takes messages to compare a call.
+    bool compares_by_messages() const noexcept { return size() > 1 && (!meets_in_memory() || spans_hosts()); }
+    /// From here on it compares what is called, at each step.
+    void trace_calls() {
+        if (!compares_by_messages()) { return; }
+        for (Channel& channel : channels) { channel.trace = std::make_unique<shardkit::detail::CallTrace>(); }
+    }
     shared::detail::GroupHandles handles;
 
     std::size_t size() const noexcept { return world_ranks.size(); }

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include <shardkit/backend/mpi/api.hpp>
+#include <shardkit/comm/compare_calls.hpp>
 
 namespace shardkit::mpi {
 
@@ -28,10 +29,13 @@ struct Options {
     std::size_t ranks_per_host = 0;
 
     /// Before any data moves, the ranks of a collective compare verb, type, count, operation, root and subject: calls
-    /// that disagree are named on every rank, and a rank that is gone is an error instead of a hang. Costs one
-    /// all-reduce of 24 bytes per collective, within a host nothing. Off, a call that a rank does not make hangs, as
-    /// in plain MPI, where memory is not shared; where it is, ranks always compare.
-    bool compare_calls = true;
+    /// that disagree are named on every rank. Costs one all-reduce of 24 bytes per collective, within a host nothing.
+    /// At each_step: one in all, when an optimizer steps or the program says so. Until then ranks that call different
+    /// things may get wrong bytes, or wait until the timeout. Where ranks of several hosts share memory within each,
+    /// it is calls with a subject, as those of containers are, that are not compared: of their memory ranks remember
+    /// from the first time whether their peers see it. Memory of theirs that no longer is what it was is an error.
+    /// Off: where memory is not shared, never; where it is, each call.
+    CompareCalls compare_calls = CompareCalls::each_call;
 
     /// How long a rank waits for its peers to make the same call.
     std::chrono::milliseconds timeout = std::chrono::minutes(10);

@@ -28,6 +28,7 @@
 #include <shardkit/backend/mpi/options.hpp>
 #include <shardkit/backend/shared/idle_groups.hpp>
 #include <shardkit/comm/call.hpp>
+#include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/memory/host_buffer.hpp>
@@ -159,9 +160,17 @@ class World {
         return HostBuffer<T>(size);
     }
 
-    /// Collective over the call's group, which is new: sorts its ranks by host, and makes the places where they meet,
-    /// one for each lane, if they share memory.
+    /// Collective over the call's group, which is new: finds out how its ranks reach each other.
     void meet(const detail::Call& call) {
+        meet_in_memory(call);
+        if (options().compare_calls == CompareCalls::each_step) { call.group.trace_calls(); }
+    }
+
+  private:
+    static constexpr const char* making = "World";
+
+    /// Sorts the ranks by host, and makes the places where they meet, one for each lane, if they share memory.
+    void meet_in_memory(const detail::Call& call) {
         detail::Group& group = call.group;
         detail::Host& host = job_.host;
         host.sort(group);
@@ -188,9 +197,6 @@ class World {
         }
     }
 
-  private:
-    static constexpr const char* making = "World";
-
     World(MPI_Comm comm, bool duplicate, const Options& options, SourceLocation where) : job_(options) {
         require_initialized(options, where);
         detail::Group everybody;
@@ -211,7 +217,6 @@ class World {
         everybody.rank = static_cast<std::size_t>(rank);
         everybody.world_ranks.resize(static_cast<std::size_t>(size));
         std::iota(everybody.world_ranks.begin(), everybody.world_ranks.end(), std::size_t{0});
-
         const std::size_t ranks = everybody.size();
         const std::size_t lanes = options.overlap && options.separate_reductions ? 2 : 1;
         for (std::size_t i = 0; i < lanes; ++i) { lanes_.add(job_, ranks); }
@@ -227,8 +232,7 @@ class World {
         const std::string axes = "world";
         const detail::Call call = this->call(lanes_.usual(), world_group(), axes, {{.verb = Verb::split}, 0, where});
         const std::size_t self = world_group().rank;
-        const std::size_t each = options().ranks_per_host;
-        const std::size_t part = each == 0 ? 0 : self / each + 1;
+        const std::size_t part = options().ranks_per_host == 0 ? 0 : self / options().ranks_per_host + 1;
         job_.host = detail::Host(call.lane.gather(call, detail::HostRecord::here(part)), self);
         if (options().shared_memory) { share_memory(call); }
         meet(call);
