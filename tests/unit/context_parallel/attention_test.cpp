@@ -237,6 +237,7 @@ TEST_CASE("cp: whoever leaves a ring by an exception has no block under way, bes
     struct Planted {};
     for (const bool backward : {false, true}) {
         std::atomic<bool> left = false;
+        std::atomic<bool> read = false;
         double received = 0;
         sk::threads::run(
             Mesh(1, 1, 2),
@@ -251,6 +252,7 @@ TEST_CASE("cp: whoever leaves a ring by an exception has no block under way, bes
                     if (source == 1) { return; }
                     while (!left) { std::this_thread::yield(); }
                     received = block[999];
+                    read = true;
                     throw Planted();
                 };
                 try {
@@ -261,7 +263,10 @@ TEST_CASE("cp: whoever leaves a ring by an exception has no block under way, bes
                     }
                 } catch (const Planted&) {}
                 own.assign(1000, 99.0);
-                if (rank.rank() == 0) { left = true; }
+                if (rank.rank() == 0) {
+                    left = true;
+                    while (!read) { std::this_thread::yield(); }  // a rank that is gone ends the other's ring
+                }
                 try {
                     rank.synchronize();
                 } catch (const sk::PeerError&) {}  // rank 0 is gone
