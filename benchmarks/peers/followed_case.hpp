@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -51,7 +51,10 @@ class FollowedCase final : public OverheadCase {
             const auto values = ours[Weight{}];
             wrong += values[0] == 1.0F ? 1U : 0U;  // every step changes them
             for (std::size_t i = 0; i < values.size(); ++i) {
-                wrong += std::memcmp(&values[i], &theirs[Weight{}][i], sizeof values[i]) == 0 ? 0U : 1U;
+                const auto bits = [i](const auto& window) {
+                    return std::bit_cast<std::uint32_t>(window[Weight{}][i]);
+                };
+                wrong += bits(ours) == bits(theirs) ? 0U : 1U;
             }
         }
         return wrong;
