@@ -17,31 +17,40 @@
 
 namespace shardkit::host::detail {
 
+/// The waits of one thread, for another that looks whether they end. What a wait is for is written down before its
+/// beginning is.
+class WaitCount {
+  public:
+    /// Odd while the thread waits; grows with every wait.
+    std::uint64_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
+    void end() noexcept { step(); }
+
+  protected:
+    bool is_waiting() const noexcept { return generation() % 2 == 1; }
+    void step() noexcept {
+        generation_.store(generation_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+
+  private:
+    std::atomic<std::uint64_t> generation_{0};
+};
+
 /// Where a thread that is about to sleep until a count of commands is reached says so, for who looks for waits that
 /// never end. Written by one thread, read by another.
-class QueueWait {
+class QueueWait : public WaitCount {
   public:
     void begin(const std::atomic<std::uint64_t>& count, std::uint64_t target) noexcept {
         count_.store(&count, std::memory_order_relaxed);
         target_.store(target, std::memory_order_relaxed);
         step();
     }
-    void end() noexcept { step(); }
-
-    /// Odd while the thread sleeps; grows with every wait.
-    std::uint64_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
     /// Whether it sleeps until something that has not come.
     bool stuck() const noexcept {
-        return generation() % 2 == 1 && count_.load(std::memory_order_relaxed)->load(std::memory_order_acquire) <
-                                            target_.load(std::memory_order_relaxed);
+        return is_waiting() && count_.load(std::memory_order_relaxed)->load(std::memory_order_acquire) <
+                                   target_.load(std::memory_order_relaxed);
     }
 
   private:
-    void step() noexcept {
-        generation_.store(generation_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    }
-
-    std::atomic<std::uint64_t> generation_{0};
     std::atomic<const std::atomic<std::uint64_t>*> count_{nullptr};
     std::atomic<std::uint64_t> target_{0};
 };
@@ -53,6 +62,9 @@ class CommandQueue {
   public:
     static constexpr std::size_t slots = 256;
     static constexpr std::size_t command_bytes = 320;
+
+    /// What a queue takes beside its thread.
+    static constexpr std::size_t ring_bytes() noexcept { return slots * sizeof(Slot); }
 
     /// `spins`: looks of an idle thread before it sleeps; 0 where threads outnumber processors.
     /// @throws std::system_error when no thread can be made
@@ -162,11 +174,6 @@ class CommandQueue {
         }
     }
 
-  public:
-    /// What a queue takes beside its thread.
-    static constexpr std::size_t ring_bytes = slots * sizeof(Slot);
-
-  private:
     std::unique_ptr<std::array<Slot, slots>> ring_;
     std::uint32_t spins_;
     std::atomic<std::uint64_t> submitted_{0};

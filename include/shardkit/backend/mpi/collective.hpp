@@ -237,10 +237,10 @@ inline bool is_visible(const Seat& seat, const Round& round, std::size_t bytes, 
 
 /// Whether every rank of this host made a call of the same data; what differs else is found when calls are compared.
 inline bool agreed_but_for_statements(const Round& round) noexcept {
+    const Signature& first = round.call(0).signature;
     for (std::size_t q = 0; q < round.size(); ++q) {
-        Signature theirs = round.call(q).signature;
-        if (theirs.verb != Verb::broadcast) { theirs.argument = round.call(0).signature.argument; }
-        if (!(theirs == round.call(0).signature)) { return false; }
+        const Signature& theirs = round.call(q).signature;
+        if (!(theirs == first) && !shardkit::detail::differ_in_statements(theirs, first)) { return false; }
     }
     return true;
 }
@@ -273,7 +273,7 @@ Way collective(Call& call, const void* input, std::size_t bytes, void* output, B
         Round round(seat, shown, input, bytes, output);
         const bool spans = call.group.spans_hosts();
         if (!spans && !round.agreed()) { round.leave_and_throw(); }
-        bool visible = agreed_but_for_statements(round) && reads_peers<Body> &&
+        bool visible = (round.agreed() || agreed_but_for_statements(round)) && reads_peers<Body> &&
                        is_visible(seat, round, bytes, spans || call.signature.verb == Verb::all_reduce);
         if (spans) { visible = begin(call, visible) && !round.carried(); }
         if constexpr (reads_peers<Body>) {

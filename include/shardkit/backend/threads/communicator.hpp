@@ -31,8 +31,7 @@ namespace shardkit::threads {
 /// made is freed with the last handles of its members. The verbs'
 /// contracts are those of the functions in comm/, which also check the sizes.
 /// Order:   calls over the same ranks meet in the order of the stream that they are given to: all ranks give a call
-/// to
-///          the same stream, and streams do not wait for each other.
+///          to the same stream, and streams do not wait for each other.
 /// Errors: PeerError when a rank failed, returned early or all ranks wait for each other; CommError, on every rank
 /// and before any output is written, when the ranks' calls disagree in verb, type, count, operation or root.
 class Communicator {

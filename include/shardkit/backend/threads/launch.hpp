@@ -112,7 +112,7 @@ inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
     }
     const auto bytes = [](std::size_t count) { return shardkit::detail::human_bytes(ByteCount(count)); };
     const std::size_t threads = options.overlap ? 1 + stream_threads : 1;
-    const std::size_t queues = (threads - 1) * host::detail::CommandQueue::ring_bytes;
+    const std::size_t queues = (threads - 1) * host::detail::CommandQueue::ring_bytes();
     const std::size_t memory = sizeof(RankState) + threads * sizeof(Member) + queues;
     const std::size_t channels = threads * sizeof(Channel);
     return shardkit::detail::concat(

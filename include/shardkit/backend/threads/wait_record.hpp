@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -22,7 +23,7 @@ struct Waiting {
 
 /// Where a rank that is about to sleep says what it waits for, so that the launching thread can tell when all
 /// ranks wait for each other. Written by one thread, read by another; touched only by waits that really block.
-class WaitRecord {
+class WaitRecord : public host::detail::WaitCount {
   public:
     void begin(const WaitWord& word, std::uint32_t target, const Waiting& waiting) noexcept {
         word_.store(&word, std::memory_order_relaxed);
@@ -34,13 +35,9 @@ class WaitRecord {
         line_.store(waiting.where.line, std::memory_order_relaxed);
         step();
     }
-    void end() noexcept { step(); }
-
-    /// Odd while the rank waits; grows with every wait.
-    std::uint64_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
     /// Whether the rank waits for something that has not come.
     bool stuck() const noexcept {
-        return generation() % 2 == 1 &&
+        return is_waiting() &&
                word_.load(std::memory_order_relaxed)->progress(target_.load(std::memory_order_relaxed)) ==
                    Progress::pending;
     }
@@ -53,11 +50,6 @@ class WaitRecord {
     }
 
   private:
-    void step() noexcept {
-        generation_.store(generation_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    }
-
-    std::atomic<std::uint64_t> generation_{0};
     std::atomic<const WaitWord*> word_{nullptr};
     std::atomic<std::uint32_t> target_{0};
     std::atomic<std::uint32_t> line_{0};
