@@ -27,7 +27,7 @@ def of_adamw(row):
 
 
 def of_overhead(row):
-    if row["target"] == BY_ID["operation_nanoseconds"].bound:
+    if row.get("case") == "followed_step":
         return "operation_nanoseconds"
     return "verb_instructions" if row["figure"] == "instructions_per_verb" else "verb_nanoseconds"
 

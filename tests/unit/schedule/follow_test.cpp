@@ -25,6 +25,8 @@ namespace follow_test {
 namespace {
 
 namespace sk = shardkit;
+using scheduled::Groups;
+using scheduled::Improve;
 using scheduled::Planted;
 using scheduled::Run;
 using Engine = sk::threads::Engine;
@@ -33,8 +35,6 @@ using Half = sk::Precision<sk::bf16>;  // reduced in fp32, with master weights
 template <class Precision>
 using Trainer = scheduled::Trainer<Engine, Precision>;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
-using Groups = std::span<const sk::GroupDescription>;
-using Improve = sk::Schedule (*)(const sk::Schedule&, Groups);
 
 /// f(rank) on every rank of a mesh.
 template <class F>
@@ -53,10 +53,8 @@ std::vector<double> trained(const Mesh& mesh, const Run& run, Improve improve) {
         if (improve == nullptr) {
             for (std::size_t s = 0; s < run.steps; ++s) { trainer.step(s); }
         } else {
-            const auto groups = sk::describe_groups(trainer.model());
-            const sk::Schedule recorded = sk::record(trainer.model(), [&] { trainer.step(0); });
             {
-                const auto following = sk::follow(trainer.model(), improve(recorded, groups));
+                const auto following = scheduled::follow_first_step(trainer, improve);
                 for (std::size_t s = 1; s + 1 < run.steps; ++s) { trainer.step(s); }
             }
             trainer.step(run.steps - 1);
@@ -68,11 +66,7 @@ std::vector<double> trained(const Mesh& mesh, const Run& run, Improve improve) {
 }
 
 const std::array<Improve, 4> improvements{
-    [](const sk::Schedule& s, Groups) { return s; },
-    [](const sk::Schedule& s, Groups g) { return sk::gather_after_update(sk::prefetch(s, g, 1), g); },
-    [](const sk::Schedule& s, Groups g) {
-        return sk::prefetch(sk::keep_gathered(s, g, sk::peak(s, g) + sk::ByteCount(2000)), g, 2);
-    },
+    [](const sk::Schedule& s, Groups) { return s; }, scheduled::gathers_ahead, scheduled::some_stay_gathered,
     [](const sk::Schedule& s, Groups g) {
         return sk::prefetch(sk::keep_gathered(s, g, sk::ByteCount(1U << 30U)), g, 5);
     }};

@@ -26,18 +26,13 @@ namespace {
 
 namespace sk = shardkit;
 using rank_checks::expect;
+using scheduled::Improve;
 using scheduled::Run;
 using Engine = sk::threads::Engine;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
-using Groups = std::span<const sk::GroupDescription>;
-using Improve = sk::Schedule (*)(const sk::Schedule&, Groups);
 
 /// Where steps follow no schedule; a schedule of gathers ahead; one in which groups stay gathered too.
-constexpr std::array<Improve, 3> improvements{
-    nullptr, [](const sk::Schedule& s, Groups g) { return sk::gather_after_update(sk::prefetch(s, g, 1), g); },
-    [](const sk::Schedule& s, Groups g) {
-        return sk::prefetch(sk::keep_gathered(s, g, sk::peak(s, g) + sk::ByteCount(2000)), g, 2);
-    }};
+constexpr std::array<Improve, 3> improvements{nullptr, scheduled::gathers_ahead, scheduled::some_stay_gathered};
 
 template <class Precision>
 std::vector<std::vector<double>> trained(const Mesh& mesh, const Run& run, Improve improve, bool overlap) {
@@ -48,9 +43,7 @@ std::vector<std::vector<double>> trained(const Mesh& mesh, const Run& run, Impro
         if (improve == nullptr) {
             for (std::size_t s = 0; s < run.steps; ++s) { trainer.step(s); }
         } else {
-            const auto groups = sk::describe_groups(trainer.model());
-            const sk::Schedule recorded = sk::record(trainer.model(), [&] { trainer.step(0); });
-            const auto following = sk::follow(trainer.model(), improve(recorded, groups));
+            const auto following = scheduled::follow_first_step(trainer, improve);
             for (std::size_t s = 1; s < run.steps; ++s) { trainer.step(s); }
         }
         values[rank.rank()] = trainer.values();

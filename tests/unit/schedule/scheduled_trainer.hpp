@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -50,6 +51,24 @@ enum class Planted {
     one_more,
     no_norm
 };
+
+using Groups = std::span<const sk::GroupDescription>;
+/// What a trainer's steps are to follow, made of what was recorded.
+using Improve = sk::Schedule (*)(const sk::Schedule&, Groups);
+inline sk::Schedule gathers_ahead(const sk::Schedule& s, Groups g) {
+    return sk::gather_after_update(sk::prefetch(s, g, 1), g);
+}
+inline sk::Schedule some_stay_gathered(const sk::Schedule& s, Groups g) {
+    return sk::prefetch(sk::keep_gathered(s, g, sk::peak(s, g) + sk::ByteCount(2000)), g, 2);
+}
+
+/// Makes the trainer's first step, and lets the others follow what `improve` makes of it.
+template <class Trainer>
+[[nodiscard]] auto follow_first_step(Trainer& trainer, Improve improve) {
+    const auto groups = sk::describe_groups(trainer.model());
+    const sk::Schedule recorded = sk::record(trainer.model(), [&] { trainer.step(0); });
+    return sk::follow(trainer.model(), improve(recorded, groups));
+}
 
 template <class Engine, class Precision>
 class Trainer {
