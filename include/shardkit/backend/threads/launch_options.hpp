@@ -20,8 +20,8 @@ struct LaunchOptions {
     std::chrono::milliseconds deadlock_check{50};
     /// Two more threads for each rank make its gathers and its reductions, so that they run while the rank computes,
     /// and a rank waits for slower ones only where it uses what they give.
-    /// Costs a hand-over (microseconds a call); worth it where processors are spare. Where ranks use all of them, these
-    /// threads wait until the system takes a processor from a rank for them, and steps may take longer.
+    /// Costs a hand-over (microseconds a call); worth it where processors are spare. Where ranks use all of them,
+    /// these threads wait until the system takes a processor from a rank for them, and steps may take longer.
     bool overlap = false;
 };
 
