@@ -70,14 +70,23 @@ using Number = std::optional<std::uint64_t>;
 /// Element i of a rank's buffer.
 using NumberAt = Number (*)(const Shape& shape, std::size_t i);
 
+/// What a rank gives a verb.
+template <class C, class T>
+struct Call {
+    const C& comm;
+    const Shape& shape;
+    std::span<const T> sent;  ///< empty where results lie in the input's place
+    std::span<T> received;
+    typename C::Stream stream;
+};
+
 /// What verbs have in common unless they say otherwise. Besides, a verb V has
 ///   offered<C, T>              whether an engine's communicator C has the verb for elements T
-///   bus_factor(ranks)          bus bandwidth over algorithm bandwidth, as nccl-tests defines them (its PERFORMANCE
-///   page) copied(placement, ranks)   what each rank has to copy at least, as a multiple of the size: half of the
-///   bytes that
-///                              have to be read and written
+///   bus_factor(ranks)          bus bandwidth over algorithm bandwidth, as the page PERFORMANCE of nccl-tests defines
+///   copied(placement, ranks)   what each rank has to copy at least, as a multiple of the size: half of what it has
+///                              to read and write
 ///   given, expected            element i of what this rank puts in, and of what it must receive
-///   call                       the verb itself
+///   call                       the verb itself, with a Call
 /// and, where in_place, the last three with the ending _in_place.
 struct Verb {
     static constexpr bool out_of_place = true;
@@ -114,15 +123,8 @@ struct AllGather : Verb {
     }
     static Number expected_in_place(const Shape& s, std::size_t i) { return expected(s, i); }
 
-    template <class C, class T>
-    static void call(const C& comm, const Shape&, std::span<const T> sent, std::span<T> received,
-                     typename C::Stream stream) {
-        shardkit::all_gather(comm, sent, received, stream);
-    }
-    template <class C, class T>
-    static void call_in_place(const C& comm, const Shape&, std::span<T> values, typename C::Stream stream) {
-        shardkit::all_gather_in_place(comm, values, stream);
-    }
+    static void call(const auto& c) { shardkit::all_gather(c.comm, c.sent, c.received, c.stream); }
+    static void call_in_place(const auto& c) { shardkit::all_gather_in_place(c.comm, c.received, c.stream); }
 };
 
 /// Every rank receives the whole sum.
@@ -143,14 +145,9 @@ struct AllReduce : Verb {
     static Number given_in_place(const Shape& s, std::size_t i) { return given(s, i); }
     static Number expected_in_place(const Shape& s, std::size_t i) { return expected(s, i); }
 
-    template <class C, class T>
-    static void call(const C& comm, const Shape& s, std::span<const T> sent, std::span<T> received,
-                     typename C::Stream stream) {
-        shardkit::all_reduce(comm, s.op, sent, received, stream);
-    }
-    template <class C, class T>
-    static void call_in_place(const C& comm, const Shape& s, std::span<T> values, typename C::Stream stream) {
-        shardkit::all_reduce_in_place(comm, s.op, values, stream);
+    static void call(const auto& c) { shardkit::all_reduce(c.comm, c.shape.op, c.sent, c.received, c.stream); }
+    static void call_in_place(const auto& c) {
+        shardkit::all_reduce_in_place(c.comm, c.shape.op, c.received, c.stream);
     }
 };
 
@@ -171,11 +168,7 @@ struct AllToAll : Verb {
         return s.value(i / s.piece, s.rank * s.piece + i % s.piece);
     }
 
-    template <class C, class T>
-    static void call(const C& comm, const Shape&, std::span<const T> sent, std::span<T> received,
-                     typename C::Stream stream) {
-        shardkit::all_to_all(comm, sent, received, stream);
-    }
+    static void call(const auto& c) { shardkit::all_to_all(c.comm, c.sent, c.received, c.stream); }
 };
 
 /// Every rank waits for every rank; no data, no bandwidth.
@@ -192,10 +185,7 @@ struct Barrier : Verb {
     static Number given(const Shape&, std::size_t) { return {}; }
     static Number expected(const Shape&, std::size_t) { return {}; }
 
-    template <class C, class T>
-    static void call(const C& comm, const Shape&, std::span<const T>, std::span<T>, typename C::Stream stream) {
-        shardkit::barrier(comm, stream);
-    }
+    static void call(const auto& c) { shardkit::barrier(c.comm, c.stream); }
 };
 
 /// Every rank receives the root's values, in place only.
@@ -215,10 +205,7 @@ struct Broadcast : Verb {
     }
     static Number expected_in_place(const Shape& s, std::size_t i) { return s.value(s.root, i); }
 
-    template <class C, class T>
-    static void call_in_place(const C& comm, const Shape& s, std::span<T> values, typename C::Stream stream) {
-        shardkit::broadcast(comm, values, s.root, stream);
-    }
+    static void call_in_place(const auto& c) { shardkit::broadcast(c.comm, c.received, c.shape.root, c.stream); }
 };
 
 /// Every rank receives its piece of the sum. Size: the whole; count: a piece.
@@ -245,14 +232,9 @@ struct ReduceScatter : Verb {
         return i / s.piece == s.rank ? s.reduced(i) : given(s, i);
     }
 
-    template <class C, class T>
-    static void call(const C& comm, const Shape& s, std::span<const T> sent, std::span<T> received,
-                     typename C::Stream stream) {
-        shardkit::reduce_scatter(comm, s.op, sent, received, stream);
-    }
-    template <class C, class T>
-    static void call_in_place(const C& comm, const Shape& s, std::span<T> values, typename C::Stream stream) {
-        shardkit::reduce_scatter_in_place(comm, s.op, values, stream);
+    static void call(const auto& c) { shardkit::reduce_scatter(c.comm, c.shape.op, c.sent, c.received, c.stream); }
+    static void call_in_place(const auto& c) {
+        shardkit::reduce_scatter_in_place(c.comm, c.shape.op, c.received, c.stream);
     }
 };
 
@@ -267,10 +249,8 @@ struct SendReceive : Verb {
     static Number given(const Shape& s, std::size_t i) { return s.value(s.rank, i); }
     static Number expected(const Shape& s, std::size_t i) { return s.value(s.previous(), i); }
 
-    template <class C, class T>
-    static void call(const C& comm, const Shape& s, std::span<const T> sent, std::span<T> received,
-                     typename C::Stream stream) {
-        shardkit::send_receive(comm, sent, s.next(), received, s.previous(), stream);
+    static void call(const auto& c) {
+        shardkit::send_receive(c.comm, c.sent, c.shape.next(), c.received, c.shape.previous(), c.stream);
     }
 };
 

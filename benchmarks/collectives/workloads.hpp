@@ -63,9 +63,10 @@ class OutOfPlace final : public TypedWorkload<Engine, T> {
         this->put(received_.span(), [](const Shape&, std::size_t) { return Number(); });
     }
     void call(std::size_t times) override {
+        const Call<typename Engine::Communicator, T> one{this->group_, this->shape_, sent_.span(), received_.span(),
+                                                         this->stream_};
         for (std::size_t i = 0; i < times; ++i) {
-            V::template call<typename Engine::Communicator, T>(this->group_, this->shape_, sent_.span(),
-                                                               received_.span(), this->stream_);
+            V::call(one);
             this->keep();
         }
         this->stream_.synchronize();
@@ -88,9 +89,10 @@ class InPlace final : public TypedWorkload<Engine, T> {
 
     void prepare() override { this->put(buffer_.span(), &V::given_in_place); }
     void call(std::size_t times) override {
+        const Call<typename Engine::Communicator, T> one{
+            this->group_, this->shape_, {}, buffer_.span(), this->stream_};
         for (std::size_t i = 0; i < times; ++i) {
-            V::template call_in_place<typename Engine::Communicator, T>(this->group_, this->shape_, buffer_.span(),
-                                                                        this->stream_);
+            V::call_in_place(one);
             this->keep();
         }
         this->stream_.synchronize();

@@ -18,25 +18,22 @@ enum class Fault : std::uint8_t { none, one_element, not_called };
 /// The verb V, but on rank 1 its result is spoiled. In memory that the host can write, the stand-in's as well.
 template <class V, Fault F>
 struct Planted : V {
-    template <class C, class T>
-    static void call(const C& comm, const Shape& shape, std::span<const T> sent, std::span<T> received,
-                     typename C::Stream stream) {
+    static void call(const auto& c) {
         if (F == Fault::not_called) { return; }
-        V::template call<C, T>(comm, shape, sent, received, stream);
-        spoil(comm, received, received.size() - 1, stream);
+        V::call(c);
+        spoil(c, c.received.size() - 1);
     }
-    template <class C, class T>
-    static void call_in_place(const C& comm, const Shape& shape, std::span<T> values, typename C::Stream stream) {
+    static void call_in_place(const auto& c) {
         if (F == Fault::not_called) { return; }
-        V::template call_in_place<C, T>(comm, shape, values, stream);
-        spoil(comm, values, 1, stream);
+        V::call_in_place(c);
+        spoil(c, 1);
     }
 
   private:
     template <class C, class T>
-    static void spoil(const C& comm, std::span<T> values, std::size_t index, typename C::Stream stream) {
-        stream.synchronize();
-        if (F == Fault::one_element && comm.rank() == 1) { values[index] = static_cast<T>(300.0F); }
+    static void spoil(const Call<C, T>& c, std::size_t index) {
+        c.stream.synchronize();
+        if (F == Fault::one_element && c.comm.rank() == 1) { c.received[index] = static_cast<T>(300.0F); }
     }
 };
 
