@@ -27,11 +27,11 @@ struct Prepared {
 /// whose ranks may be elsewhere, those of one rank count
 void require_memory_for(const Options& o) {
     const std::size_t here = o.engine == EngineKind::mpi ? 1 : o.mesh.world();
-    for (const PlannedRow& planned : plan_rows(o, o.group_size())) {
+    for (const Row& row : plan_rows(o, o.group_size())) {
         for (const Placement placement : {Placement::out_of_place, Placement::in_place}) {
-            if (!planned.facts.has(placement) || !o.wants(placement)) { continue; }
-            const double buffers = 1 + 2 * planned.facts.copied(placement);
-            require_memory(static_cast<double>(planned.row.bytes) * buffers * static_cast<double>(here),
+            if (!row.facts.has(placement) || !o.wants(placement)) { continue; }
+            const double buffers = 1 + 2 * row.facts.copied(placement);
+            require_memory(static_cast<double>(row.bytes) * buffers * static_cast<double>(here),
                            "--maxbytes, or fewer ranks");
         }
     }
@@ -39,9 +39,7 @@ void require_memory_for(const Options& o) {
 
 /// @throws InputError when the file of --peers has nothing that is measured with these options
 void require_peers_for(const Options& o) {
-    std::vector<Row> rows;
-    for (const PlannedRow& planned : plan_rows(o, o.group_size())) { rows.push_back(planned.row); }
-    require_peers(o.peers, json_report(o, Machine(), "", rows));
+    require_peers(o.peers, json_report(o, Machine(), "", plan_rows(o, o.group_size())));
 }
 
 std::optional<Prepared> prepare(int count, char** arguments, const program::Processes& processes) {

@@ -18,7 +18,7 @@ std::string figure_columns(const Row& row, const std::optional<Figure>& figure) 
     const auto bandwidth = [&](double value) {
         return Row::moves(*figure) ? four_digits(value / 1e9) : std::string("-");
     };
-    const std::string wrong = !row.moves_data ? "-" : figure->wrong ? std::to_string(*figure->wrong) : "N/A";
+    const std::string wrong = !row.facts.moves_data ? "-" : figure->wrong ? std::to_string(*figure->wrong) : "N/A";
     return program::formatted("  %9s %7s %7s %6s", four_digits(figure->time.median * 1e6).c_str(),
                               bandwidth(row.algorithm_bandwidth(*figure)).c_str(),
                               bandwidth(row.bus_bandwidth(*figure)).c_str(), wrong.c_str());
@@ -64,8 +64,8 @@ std::string table_end(const std::vector<Row>& rows) {
         wrong += row.wrong();
         for (const std::optional<Figure>& figure : {row.out_of_place, row.in_place}) {
             if (!figure) { continue; }
-            checked = checked || (row.moves_data && figure->wrong);
-            if (!Row::moves(*figure) || row.bus_factor == 0) { continue; }
+            checked = checked || (row.facts.moves_data && figure->wrong);
+            if (!Row::moves(*figure) || row.facts.bus_factor == 0) { continue; }
             sum[static_cast<std::size_t>(row.verb)] += row.bus_bandwidth(*figure) / 1e9;
             ++count[static_cast<std::size_t>(row.verb)];
         }
@@ -84,9 +84,9 @@ std::string table_end(const std::vector<Row>& rows) {
 }
 
 std::string table_row(const Row& row, const Options& o) {
-    const std::string type(row.moves_data ? type_names[static_cast<std::size_t>(row.type)] : "-");
-    const std::string op(row.reduces ? op_names[static_cast<std::size_t>(row.op)] : "-");
-    const std::string root = row.has_root ? std::to_string(o.root) : "-";
+    const std::string type(row.facts.moves_data ? type_names[static_cast<std::size_t>(row.type)] : "-");
+    const std::string op(row.facts.reduces ? op_names[static_cast<std::size_t>(row.op)] : "-");
+    const std::string root = row.facts.has_root ? std::to_string(o.root) : "-";
     return program::formatted("  %11llu %12llu %8s %6s %6s", static_cast<unsigned long long>(row.bytes),
                               static_cast<unsigned long long>(row.count), type.c_str(), op.c_str(), root.c_str()) +
            figure_columns(row, row.out_of_place) + figure_columns(row, row.in_place) +
@@ -100,7 +100,7 @@ using nlohmann::json;
 json to_json(const Row& row, const std::optional<Figure>& figure) {
     if (!figure) { return nullptr; }
     json object{{"time_us", to_json(figure->time)}, {"calls_per_round", figure->calls}};
-    object["wrong"] = row.moves_data && figure->wrong ? json(*figure->wrong) : json(nullptr);
+    object["wrong"] = row.facts.moves_data && figure->wrong ? json(*figure->wrong) : json(nullptr);
     object["algbw_gb_s"] = Row::moves(*figure) ? json(row.algorithm_bandwidth(*figure) / 1e9) : json(nullptr);
     object["busbw_gb_s"] = Row::moves(*figure) ? json(row.bus_bandwidth(*figure) / 1e9) : json(nullptr);
     if (figure->copy) {
@@ -118,10 +118,10 @@ json to_json(const Row& row, const std::optional<Figure>& figure) {
 
 json to_json(const Row& row, const Options& options) {
     json object{{"verb", verb_names[static_cast<std::size_t>(row.verb)]}, {"size", row.bytes}, {"count", row.count}};
-    object["type"] = row.moves_data ? json(type_names[static_cast<std::size_t>(row.type)]) : json(nullptr);
-    object["redop"] = row.reduces ? json(op_names[static_cast<std::size_t>(row.op)]) : json(nullptr);
-    object["root"] = row.has_root ? json(options.root) : json(nullptr);
-    object["bus_factor"] = row.moves_data ? json(row.bus_factor) : json(nullptr);
+    object["type"] = row.facts.moves_data ? json(type_names[static_cast<std::size_t>(row.type)]) : json(nullptr);
+    object["redop"] = row.facts.reduces ? json(op_names[static_cast<std::size_t>(row.op)]) : json(nullptr);
+    object["root"] = row.facts.has_root ? json(options.root) : json(nullptr);
+    object["bus_factor"] = row.facts.moves_data ? json(row.facts.bus_factor) : json(nullptr);
     object["out_of_place"] = to_json(row, row.out_of_place);
     object["in_place"] = to_json(row, row.in_place);
     return object;

@@ -21,31 +21,26 @@ std::vector<std::size_t> piece_sizes(const Options& options, std::size_t pieces,
 
 }  // namespace
 
-std::vector<PlannedRow> plan_rows(const Options& options, std::size_t group_size) {
-    std::vector<PlannedRow> rows;
+std::vector<Row> plan_rows(const Options& options, std::size_t group_size) {
+    std::vector<Row> rows;
     for (const VerbKind verb : options.verbs) {
-        const VerbFacts facts = VerbFacts::of(verb, group_size);
-        PlannedRow planned{{}, facts, 0};
-        Row& row = planned.row;
+        Row row;
         row.verb = verb;
-        row.reduces = facts.reduces;
-        row.has_root = facts.has_root;
-        row.moves_data = facts.moves_data;
-        row.bus_factor = facts.bus_factor;
-        if (!facts.moves_data) {
-            rows.push_back(planned);
+        row.facts = VerbFacts::of(verb, group_size);
+        if (!row.facts.moves_data) {
+            rows.push_back(row);
             continue;
         }
         for (const DataType type : options.types) {
             for (const shardkit::ReduceOp op : options.ops) {
                 row.type = type;
                 row.op = op;
-                for (const std::size_t piece : piece_sizes(options, facts.pieces, bytes_of(type))) {
-                    planned.piece = row.count = piece;
-                    row.bytes = facts.pieces * piece * bytes_of(type);
-                    rows.push_back(planned);
+                for (const std::size_t piece : piece_sizes(options, row.facts.pieces, bytes_of(type))) {
+                    row.count = piece;
+                    row.bytes = row.facts.pieces * piece * bytes_of(type);
+                    rows.push_back(row);
                 }
-                if (!facts.reduces) { break; }
+                if (!row.facts.reduces) { break; }
             }
         }
     }

@@ -15,46 +15,6 @@
 
 namespace benchmarks {
 
-/// One size of one collective, in both placements. Times are those of the slowest of all sub-meshes.
-struct Row {
-    VerbKind verb{};
-    DataType type{};
-    shardkit::ReduceOp op{};
-    bool reduces = false;
-    bool has_root = false;
-    bool moves_data = true;
-    std::uint64_t bytes = 0;  ///< size: the whole buffer
-    std::uint64_t count = 0;  ///< elements of a rank
-    double bus_factor = 0;
-    std::optional<Figure> out_of_place;  ///< none: not asked for, or the verb has no such form
-    std::optional<Figure> in_place;
-
-    /// Whether the figure has a bandwidth: a barrier has none, nor has what one rank alone leaves in place.
-    static bool moves(const Figure& figure) noexcept { return figure.copy.has_value(); }
-    /// Bytes per second.
-    double algorithm_bandwidth(const Figure& figure) const noexcept {
-        return static_cast<double>(bytes) / figure.time.median;
-    }
-    double bus_bandwidth(const Figure& figure) const noexcept { return algorithm_bandwidth(figure) * bus_factor; }
-    /// The bus bandwidth that this collective would have if it took as long as the copy.
-    double copy_bandwidth(const Figure& figure) const noexcept {
-        return static_cast<double>(bytes) / figure.copy->time.median * bus_factor;
-    }
-    std::uint64_t wrong() const noexcept {
-        return (out_of_place ? out_of_place->wrong.value_or(0) : 0) + (in_place ? in_place->wrong.value_or(0) : 0);
-    }
-};
-
-/// Takes each row as soon as it is measured; called by world rank 0.
-using RowSink = std::function<void(const Row&)>;
-
-/// Everything that the options ask for, on an engine each; `sink` is called where rank 0 is.
-/// @throws InputError when the program was built without the engine; what a rank throws
-void run_on_self(const Options& options, const RowSink& sink);
-void run_on_threads(const Options& options, const RowSink& sink);
-void run_on_mpi(const Options& options, const RowSink& sink);
-void run_on_nccl(const Options& options, const RowSink& sink);
-
 /// What a verb's struct says, for a group of a number of ranks.
 struct VerbFacts {
     bool out_of_place;
@@ -89,15 +49,47 @@ struct VerbFacts {
     }
 };
 
-/// A row before it is measured.
-struct PlannedRow {
-    Row row;
-    VerbFacts facts;
-    std::size_t piece = 0;  ///< elements
+/// One size of one collective, in both placements. Times are those of the slowest of all sub-meshes.
+struct Row {
+    VerbKind verb{};
+    DataType type{};
+    shardkit::ReduceOp op{};
+    VerbFacts facts{};
+    std::uint64_t bytes = 0;             ///< size: the whole buffer
+    std::uint64_t count = 0;             ///< elements of a rank: those of a piece
+    std::optional<Figure> out_of_place;  ///< none: not asked for, or the verb has no such form
+    std::optional<Figure> in_place;
+
+    /// Whether the figure has a bandwidth: a barrier has none, nor has what one rank alone leaves in place.
+    static bool moves(const Figure& figure) noexcept { return figure.copy.has_value(); }
+    /// Bytes per second.
+    double algorithm_bandwidth(const Figure& figure) const noexcept {
+        return static_cast<double>(bytes) / figure.time.median;
+    }
+    double bus_bandwidth(const Figure& figure) const noexcept {
+        return algorithm_bandwidth(figure) * facts.bus_factor;
+    }
+    /// The bus bandwidth that this collective would have if it took as long as the copy.
+    double copy_bandwidth(const Figure& figure) const noexcept {
+        return static_cast<double>(bytes) / figure.copy->time.median * facts.bus_factor;
+    }
+    std::uint64_t wrong() const noexcept {
+        return (out_of_place ? out_of_place->wrong.value_or(0) : 0) + (in_place ? in_place->wrong.value_or(0) : 0);
+    }
 };
 
-/// All rows that the options ask for: per verb, element type, operation and size. The size is rounded down to whole
-/// pieces, at least one element each; sizes that become equal are measured once.
-std::vector<PlannedRow> plan_rows(const Options& options, std::size_t group_size);
+/// Takes each row as soon as it is measured; called by world rank 0.
+using RowSink = std::function<void(const Row&)>;
+
+/// Everything that the options ask for, on an engine each; `sink` is called where rank 0 is.
+/// @throws InputError when the program was built without the engine; what a rank throws
+void run_on_self(const Options& options, const RowSink& sink);
+void run_on_threads(const Options& options, const RowSink& sink);
+void run_on_mpi(const Options& options, const RowSink& sink);
+void run_on_nccl(const Options& options, const RowSink& sink);
+
+/// All rows that the options ask for, without figures: per verb, element type, operation and size. The size is
+/// rounded down to whole pieces, at least one element each; sizes that become equal are measured once.
+std::vector<Row> plan_rows(const Options& options, std::size_t group_size);
 
 }  // namespace benchmarks

@@ -48,18 +48,17 @@ void run_rank(shardkit::Context<Engine>& context, const Options& options, const 
     if (options.pin) { pin_to(allowed_processors(), context.rank()); }
     Shape shape;
     const auto group = sub_mesh(context, options, shape);
-    const auto measured = [&](const Row& row, const VerbFacts& facts, Placement placement) {
-        if (!facts.has(placement) || !options.wants(placement)) { return std::optional<Figure>(); }
+    const auto measured = [&](const Row& row, Placement placement) {
+        if (!row.facts.has(placement) || !options.wants(placement)) { return std::optional<Figure>(); }
         const auto workload = make_workload(context, group, row.verb, row.type, placement, shape);
-        const auto copied = static_cast<std::uint64_t>(static_cast<double>(row.bytes) * facts.copied(placement));
+        const auto copied = static_cast<std::uint64_t>(static_cast<double>(row.bytes) * row.facts.copied(placement));
         return std::optional<Figure>(measure<Yardstick>(context, options, row.bytes, copied, *workload));
     };
-    for (const PlannedRow& planned : plan_rows(options, shape.ranks())) {
-        Row row = planned.row;
+    for (Row& row : plan_rows(options, shape.ranks())) {
         shape.op = row.op;
-        shape.piece = planned.piece;
-        row.out_of_place = measured(row, planned.facts, Placement::out_of_place);
-        row.in_place = measured(row, planned.facts, Placement::in_place);
+        shape.piece = row.count;
+        row.out_of_place = measured(row, Placement::out_of_place);
+        row.in_place = measured(row, Placement::in_place);
         if (context.rank() == 0) { sink(row); }
     }
 }

@@ -110,7 +110,7 @@ TEST_CASE("sizes are whole pieces, at least one element each, and none is measur
     options.max_bytes = 100;
     options.step_factor = 2;
     std::vector<std::size_t> pieces;
-    for (const PlannedRow& planned : plan_rows(options, 3)) { pieces.push_back(planned.piece); }
+    for (const Row& row : plan_rows(options, 3)) { pieces.push_back(row.count); }
     CHECK(pieces == std::vector<std::size_t>{1, 2, 5});
 }
 

@@ -19,11 +19,10 @@ void run_on_threads(const Options& options, const RowSink& sink) {
     using Engine = shardkit::threads::Engine;
     shardkit::threads::run(shardkit::DeviceMesh<2>{}, [&](auto& rank) {
         shardkit::Context<Engine>& context = rank;
-        for (const PlannedRow& planned : plan_rows(options, 2)) {
-            const Shape shape{{0, 1}, rank.rank(), planned.piece, 0, shardkit::ReduceOp::sum};
+        for (Row& row : plan_rows(options, 2)) {
+            const Shape shape{{0, 1}, rank.rank(), row.count, 0, shardkit::ReduceOp::sum};
             OutOfPlace<Engine, Planted<AllReduce, Fault::one_element>, float> workload(context, context.world(),
                                                                                        shape);
-            Row row = planned.row;
             row.out_of_place = measure<HostCopy>(context, options, row.bytes, row.bytes, workload);
             if (rank.rank() == 0) { sink(row); }
         }
