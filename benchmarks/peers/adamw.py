@@ -8,7 +8,7 @@ import tempfile
 import row
 from refusal import Unavailable, WrongData
 from targets import bound_of
-from worker import Worker, take_turns
+from worker import Worker, take_turns, torch_worker
 
 PART = "adamw"
 # 28 bytes an element are read and written: a core's cache, the machine's cache, and memory.
@@ -66,9 +66,7 @@ def by_hand(program, stack):
 def torch(options, stack):
     """@raise Unavailable where PyTorch cannot be had"""
     python = options.setup.torch_python()
-    script = pathlib.Path(__file__).with_name("torch_adamw.py")
-    return [stack.enter_context(Worker(f"PyTorch {form}", [[python, "-B", script, form]], [{"OMP_NUM_THREADS": "1"}]))
-            for form in FORMS]
+    return [stack.enter_context(torch_worker(f"PyTorch {form}", python, "torch_adamw.py", form)) for form in FORMS]
 
 
 def run(options, report):

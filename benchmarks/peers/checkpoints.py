@@ -10,7 +10,7 @@ import tempfile
 import row
 from refusal import Unavailable, WrongData
 from targets import bound_of
-from worker import Worker, take_turns
+from worker import Worker, take_turns, torch_worker
 
 PART = "checkpoints"
 # 12 bytes each: fp32 parameters and two moments of AdamW.
@@ -113,7 +113,6 @@ def run(options, report):
     except Unavailable as error:
         report.leave_out(PART, "PyTorch's checkpoints", str(error))
         return
-    script = pathlib.Path(__file__).with_name("torch_checkpoints.py")
     elements = QUICK_ELEMENTS if options.quick else ELEMENTS
     for ranks in options.ranks:
         with contextlib.ExitStack() as stack:
@@ -121,14 +120,11 @@ def run(options, report):
             try:
                 ours = stack.enter_context(Worker("shardkit", [[program, ranks, elements]], timeout=600))
                 check_ours(ours, folder)
-                commands = [[python, "-B", script, folder / "kept" / STEP, r, ranks, folder / "meeting"]
-                            for r in range(ranks)]
-                peer = stack.enter_context(Worker(
-                    "PyTorch", commands, [{"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}] * ranks, timeout=600))
+                peer = stack.enter_context(torch_worker(
+                    "PyTorch", python, "torch_checkpoints.py", folder / "kept" / STEP, ranks=ranks, meeting=folder / "meeting",
+                    timeout=600))
                 for side in (ours, peer):
-                    if side.facts.get("ranks") != ranks:
-                        raise WrongData(f"{side.name}: has {side.facts.get('ranks')} ranks, asked for {ranks}")
-                    report.record_side(f"{side.name} checkpoints", side.facts, ranks)
+                    report.record_side(f"{side.name} checkpoints", side.with_ranks(ranks).facts, ranks)
                 measure(ours, peer, ranks, folder, options, report)
             except WrongData as error:
                 report.fail(PART, f"{ranks} ranks", str(error))

@@ -8,7 +8,7 @@ import row
 from figures import size_text
 from refusal import Unavailable, WrongData
 from targets import bound_of
-from worker import Worker, take_turns
+from worker import Worker, take_turns, torch_worker
 
 PART = "collectives"
 MOST_CALLS = 20000
@@ -64,19 +64,13 @@ class Side:
         return self.worker.ask("go", self.variant, calls).get("seconds")
 
 
-def require_ranks(worker, ranks):
-    if worker.facts.get("ranks") != ranks:
-        raise WrongData(f"{worker.name}: has {worker.facts.get('ranks')} ranks, asked for {ranks}")
-    return worker
-
-
 def open_sides(stack, options, report, ranks):
     """Starts the workers of all sides; what cannot be had is left out. The first side is the threads engine."""
 
-    def opened(name, commands, environments=None):
-        return require_ranks(stack.enter_context(Worker(name, commands, environments)), ranks)
+    def opened(worker):
+        return stack.enter_context(worker).with_ranks(ranks)
 
-    threads = opened("threads engine", [[options.setup.program("peer_threads_collectives"), ranks]])
+    threads = opened(Worker("threads engine", [[options.setup.program("peer_threads_collectives"), ranks]]))
     report.record_side("shardkit threads", threads.facts, ranks)
     sides = [Side("shardkit threads", threads, "library"), Side("std::barrier", threads, "std")]
     for mpi in ("openmpi", "mpich"):
@@ -89,8 +83,8 @@ def open_sides(stack, options, report, ranks):
             report.leave_out(PART, f"{mpi}, {ranks} ranks", str(error))
             continue
         launch = [launcher, *MPI_FLAGS[mpi], "-n", ranks, program]
-        compares = opened(mpi, [[*launch, "compare"]])
-        trusts = opened(mpi, [[*launch, "trust"]])
+        compares = opened(Worker(mpi, [[*launch, "compare"]]))
+        trusts = opened(Worker(mpi, [[*launch, "trust"]]))
         report.record_side(mpi, {**compares.facts, "launch": " ".join(map(str, [mpi, *MPI_FLAGS[mpi]]))}, ranks)
         sides += [Side(mpi, compares, "raw"), Side(f"shardkit on {mpi}", compares, "library"),
                   Side(f"shardkit on {mpi}, trusting", trusts, "library")]
@@ -98,10 +92,8 @@ def open_sides(stack, options, report, ranks):
         try:
             python = options.setup.torch_python()
             folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            script = pathlib.Path(__file__).with_name("torch_collectives.py")
             for label, placing in GLOO.items():
-                commands = [[python, "-B", script, placing, r, ranks, folder / placing] for r in range(ranks)]
-                gloo = opened(label, commands, [{"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}] * ranks)
+                gloo = opened(torch_worker(label, python, "torch_collectives.py", placing, ranks=ranks, meeting=folder / placing))
                 report.record_side(label, gloo.facts, ranks)
                 sides.append(Side(label, gloo, "gloo"))
         except Unavailable as error:

@@ -5,12 +5,11 @@ CUDA."""
 import contextlib
 import json
 import pathlib
-import subprocess
 import tempfile
 
 import row
-from refusal import Unavailable, WrongData
-from worker import Worker
+from refusal import Unavailable
+from worker import Worker, finished
 
 PART = "gpu"
 BYTES_PER_ELEMENT = 32  # the library's figure for a step in fp32
@@ -31,12 +30,9 @@ def program_of(options):
 def ours_of(program, bytes_moved, graph, folder):
     """Seconds of a step and launches, by number of groups: one round of the library's program."""
     file = folder / "rows.json"
-    command = [str(program), "--device", "gpu", "--kernel", "step", "-d", "float", "-b", str(bytes_moved), "-e",
-               str(bytes_moved), "--groups", ",".join(str(groups) for groups in GROUPS), "--graph", graph, "--rounds",
-               "3", "--json", str(file)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode != 0:
-        raise WrongData(f"{' '.join(command)} ended with {done.returncode}: {done.stdout[-2000:]}")
+    flags = ["--device", "gpu", "--kernel", "step", "-d", "float", "-b", bytes_moved, "-e", bytes_moved, "--groups",
+             ",".join(str(groups) for groups in GROUPS), "--graph", graph, "--rounds", "3", "--json", file]
+    finished(f"{program} {' '.join(map(str, flags))}", [program, *flags])
     found = json.loads(file.read_text())
     file.unlink()
     return {each["groups"]: (each["time_us"]["median"] * 1e-6, each["launches"], each["count"])

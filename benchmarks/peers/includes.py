@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What it costs to include the library's headers, against standard headers and other libraries, and to compile a
 trainer, against one by hand: processor time of the compiler, its instructions, and lines after preprocessing."""
-import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -75,32 +75,31 @@ class Compiler:
         # clang has no wrapper.
         self.counts_instructions = not any(word in self.version for word in ("clang", "nvcc"))
 
+    def run(self, source, failed, *words):
+        """What it prints, and its errors.
+        @raise WrongData that says `failed` and how its errors begin"""
+        done = subprocess.run([self.command, *self.flags, *source.flags, *words, str(source.file)], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=1800, check=False)
+        log = done.stderr.decode(errors="replace")
+        if done.returncode != 0:
+            raise WrongData(f"{self.command}: {failed}: {log.strip()[:300]}")
+        return done.stdout, log
+
     def seconds(self, source, output):
         """Processor time of one compilation, of the compiler and what it starts."""
-        command = [self.command, *self.flags, *source.flags, "-c", str(source.file), "-o", str(output)]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.PIPE)
-        log = process.stderr.read()
-        process.stderr.close()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            raise WrongData(f"{self.command}: {source.name} does not compile: "
-                            f"{log.decode(errors='replace').strip()[:300]}")
-        return usage.ru_utime + usage.ru_stime
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.run(source, f"{source.name} does not compile", "-c", "-o", str(output))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     def instructions(self, source, output):
         """Of one compilation by g++ up to assembly: all of it is one process, and the count hardly varies."""
         counted = "valgrind,--tool=cachegrind,--cache-sim=no,--cachegrind-out-file=/dev/null"
-        command = [self.command, "-wrapper", counted, *self.flags, *source.flags, "-S", str(source.file), "-o",
-                   str(output)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              check=False)
-        log = done.stderr.decode(errors="replace")
+        failed = f"the instructions for {source.name} cannot be counted"
+        _, log = self.run(source, failed, "-wrapper", counted, "-S", "-o", str(output))
         found = re.search(r"I\s+refs:\s+([\d,]+)", log)
-        if done.returncode != 0 or not found:
-            raise WrongData(f"{self.command}: the instructions for {source.name} cannot be counted: "
-                            f"{log.strip()[:300]}")
+        if not found:
+            raise WrongData(f"{self.command}: {failed}: {log.strip()[:300]}")
         return int(found.group(1).replace(",", ""))
 
     def compiles(self, source, output):
@@ -112,13 +111,8 @@ class Compiler:
 
     def lines(self, source):
         """That are left after preprocessing, without empty ones."""
-        command = [self.command, *self.flags, *source.flags, "-E", str(source.file)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              timeout=120, check=False)
-        if done.returncode != 0:
-            raise WrongData(f"{self.command}: {source.name} cannot be preprocessed: "
-                            f"{done.stderr.decode(errors='replace').strip()[:300]}")
-        return sum(1 for line in done.stdout.splitlines() if line.strip() and not line.startswith(b"#"))
+        text, _ = self.run(source, f"{source.name} cannot be preprocessed", "-E")
+        return sum(1 for line in text.splitlines() if line.strip() and not line.startswith(b"#"))
 
 
 def light_headers(include):

@@ -2,13 +2,13 @@
 """What the verbs of a Sharded cost over the engine calls that they come down to: time, and instructions."""
 import json
 import re
-import subprocess
 
 import row
 from collectives import MPI_FLAGS
 from figures import size_text
 from refusal import Unavailable, WrongData
 from targets import bound_of
+from worker import finished
 
 PART = "overhead"
 NANOSECONDS = bound_of("verb_nanoseconds")
@@ -19,15 +19,6 @@ TITLES = {"full_shard_window": "FullShard window", "full_shard_reduce": "FullSha
           "no_shard_window": "NoShard window", "no_shard_reduce": "NoShard gradients",
           FOLLOWED: "step that follows a schedule"}
 COUNTED = (100, 600)  # passes of the two runs whose difference is counted
-
-
-def finished(name, command):
-    """What a program that has ended well prints on its standard output, and the rest."""
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=600, check=False)
-    if done.returncode != 0:
-        raise WrongData(f"{name}: {done.stderr.decode(errors='replace').strip()[-300:]}")
-    return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
 def sides_of(case, engine, verbs):

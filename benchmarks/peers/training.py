@@ -3,15 +3,13 @@
 against the step's matrix products alone."""
 import contextlib
 import json
-import os
 import pathlib
-import subprocess
 import tempfile
 
 import row
 from refusal import Unavailable, WrongData
 from targets import bound_of
-from worker import Worker, take_turns
+from worker import finished, take_turns, torch_worker
 
 PART = "training"
 POLICIES = ("no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard")
@@ -30,6 +28,7 @@ LARGE_ROUNDS = 5
 # train_gpt's own defaults, given to both sides all the same.
 TRAINING = {"seed": 1, "learning_rate": 1e-3, "weight_decay": 0.01, "clip": 1.0}
 PRODUCTS = "its matrix products alone"
+SCRIPT = "torch_training.py"
 CHECKED_STEPS = 6
 ALLOWED = 1e-3
 # FSDP2 and DDP on two ranks are what the project wants to beat.
@@ -59,14 +58,9 @@ def train_gpt_command(program, config, policy, ranks, steps, report):
 def train_gpt(program, config, policy, ranks, steps, folder, environment=()):
     """A run of its own; gives its JSON."""
     file = folder / "train_gpt.json"
-    command = train_gpt_command(program, config, policy, ranks, steps, file)
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **dict(environment)},
-                          timeout=600, check=False)
-    if done.returncode != 0:
-        raise WrongData(f"train_gpt {policy}: {done.stderr.decode(errors='replace').strip()[-300:]}")
-    with open(file, encoding="utf-8") as text:
-        found = json.load(text)
+    finished(f"train_gpt {policy}", train_gpt_command(program, config, policy, ranks, steps, file),
+             {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **dict(environment)})
+    found = json.loads(file.read_text(encoding="utf-8"))
     if found["world"] != ranks or found["policy"] != policy or len(found["losses"]) != steps:
         raise WrongData(f"train_gpt has run {found['policy']} on {found['world']} ranks for {len(found['losses'])} "
                         f"steps, asked for {policy}, {ranks} and {steps}")
@@ -121,23 +115,18 @@ class Files:
         self.config_file.write_text(json.dumps(self.config), encoding="utf-8")
         self.values = folder / "values.pt"
 
-    def make_values(self, python, script):
-        done = subprocess.run([str(python), "-B", str(script), "values", str(self.config_file), str(self.values)],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
-                              check=False)
-        if done.returncode != 0:
-            raise Unavailable("PyTorch's side cannot make its first values: "
-                              + done.stdout.decode(errors="replace").strip()[-300:])
+    def make_values(self, python):
+        script = pathlib.Path(__file__).with_name(SCRIPT)
+        finished("PyTorch's side cannot make its first values", [python, "-B", script, "values", self.config_file, self.values],
+                 failed=Unavailable)
 
 
 def measure(python, program, model, policy, ranks, files, options, report):
     """One policy: both forms of PyTorch's side checked, then all sides in turns."""
-    script = pathlib.Path(__file__).with_name("torch_training.py")
     steps = 5 if options.quick else STEPS[model]
     what = f"GPT step, {model}, {policy}, {ranks} ranks"
     peer_name = PEERS[policy.partition(":")[0]]
-    environment = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
-                   "TORCHINDUCTOR_CACHE_DIR": str(options.setup.folder / "inductor")}
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(options.setup.folder / "inductor")}
     details = {"ranks": ranks, "policy": policy, "steps": steps, "model": model, **MODELS[model], "dtype": "fp32"}
     found = train_gpt(program, files.config, policy, ranks, CHECKED_STEPS, files.folder)
     with contextlib.ExitStack() as stack:
@@ -145,12 +134,10 @@ def measure(python, program, model, policy, ranks, files, options, report):
         for form in options.compile if python else ():
             name = f"{peer_name}, compiled" if form == "compile" else peer_name
             meeting = files.folder / f"meeting_{policy.replace(':', '_')}_{ranks}_{form}"
-            commands = [[python, "-B", script, "train", files.config_file, files.values, policy, form, r, ranks,
-                         meeting] for r in range(ranks)]
             try:
-                peer = stack.enter_context(Worker(name, commands, [environment] * ranks, timeout=600))
-                if peer.facts.get("ranks") != ranks:
-                    raise WrongData(f"{name}: has {peer.facts.get('ranks')} ranks, asked for {ranks}")
+                peer = stack.enter_context(torch_worker(
+                    name, python, SCRIPT, "train", files.config_file, files.values, policy, form, ranks=ranks, meeting=meeting,
+                    environment=environment, timeout=600)).with_ranks(ranks)
                 checked = check(found, peer, what)
             except WrongData as error:
                 report.fail(PART, f"{what}, {name}", str(error))
@@ -199,12 +186,11 @@ def run(options, report):
     if not python and not options.setup.products():
         return
     program = options.setup.train_gpt()
-    script = pathlib.Path(__file__).with_name("torch_training.py")
     for model in options.models:
         with tempfile.TemporaryDirectory() as name:
             files = Files(pathlib.Path(name), options, MODELS[model])
             if python:
-                files.make_values(python, script)
+                files.make_values(python)
             report.record_side(f"train_gpt, {model}", {
                 "flags": options.setup.flags_of_train_gpt, "pinned": False, "threads": 1,
                 "command": " ".join(["train_gpt", *train_gpt_command("", {**files.config, "text": "TEXT"}, "POLICY",

@@ -6,6 +6,7 @@ consist of several processes that all get every command, as ranks that no launch
 """
 import json
 import os
+import pathlib
 import selectors
 import signal
 import subprocess
@@ -31,8 +32,8 @@ def merged(answers):
 class Worker:
     """One side of a comparison: one process or several, with the answers of the slowest."""
 
-    def __init__(self, name, commands, environments=None, timeout=120):
-        """commands: argument lists, a process each; environments: what each gets besides this process's own."""
+    def __init__(self, name, commands, environment=None, timeout=120):
+        """commands: argument lists, a process each; environment: what all get besides this process's own."""
         self.name = name
         self.commands = commands
         self.timeout = timeout
@@ -40,13 +41,12 @@ class Worker:
         self.errors = []
         self.unread = {}  # by file descriptor: what came after the last whole line
         try:
-            for i, command in enumerate(commands):
-                environment = {**os.environ, **(environments[i] if environments else {})}
+            for command in commands:
                 # Of its own session: a launcher's processes end with it.
                 self.errors.append(tempfile.TemporaryFile())
                 self.processes.append(subprocess.Popen(
                     [str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                    stderr=self.errors[-1], env=environment, start_new_session=True, bufsize=0))
+                    stderr=self.errors[-1], env={**os.environ, **(environment or {})}, start_new_session=True, bufsize=0))
                 self.unread[self.processes[-1].stdout.fileno()] = b""
             self.facts = self._answers()[0]
         except OSError as error:
@@ -66,6 +66,13 @@ class Worker:
             except OSError:
                 self._fail(f"did not take '{words[0]}'")
         return merged(self._answers())
+
+    def with_ranks(self, ranks):
+        """Itself.
+        @raise WrongData when it says that it has another number of ranks"""
+        if self.facts.get("ranks") != ranks:
+            raise WrongData(f"{self.name}: has {self.facts.get('ranks')} ranks, asked for {ranks}")
+        return self
 
     def close(self):
         """Ends all processes: kindly, then not."""
@@ -135,6 +142,24 @@ class Worker:
             lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
             text = text or " | ".join(lines[-3:])
         raise WrongData(f"{self.name}: {what}" + (f": {text}" if text else ""))
+
+
+def torch_worker(name, python, script, *words, ranks=1, meeting=None, environment=None, timeout=120):
+    """A script beside this file on a thread of each process; ranks that meet in a file are told who they are, and where."""
+    file = pathlib.Path(__file__).with_name(script)
+    commands = [[python, "-B", file, *words, *([rank, ranks, meeting] if meeting else ())] for rank in range(ranks)]
+    return Worker(name, commands, {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **(environment or {})}, timeout)
+
+
+def finished(what, command, environment=None, failed=WrongData):
+    """What a program that has ended well has printed on its standard output, and on the other one.
+    @raise failed, which says what it was and the end of its errors"""
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, env={**os.environ, **(environment or {})}, timeout=600, check=False)
+    errors = done.stderr.decode(errors="replace")
+    if done.returncode != 0:
+        raise failed(f"{what}: {errors.strip()[-300:]}")
+    return done.stdout.decode(errors="replace"), errors
 
 
 def take_turns(rounds, *sides):

@@ -143,7 +143,7 @@ def check_workers():
     expect(merged(turns) == {"seconds": 4.5, "wrong": 3}, "processes that took turns")
     with fake({"ranks": 2}) as worker:
         expect_raises(WrongData, ["has 2 ranks, asked for 4"], "fewer ranks than asked",
-                      lambda: collectives.require_ranks(worker, 4))
+                      lambda: worker.with_ranks(4))
 
 
 def check_products():
