@@ -76,10 +76,8 @@ def run(options, report):
         peers = []
         for name, start in ((BY_HAND, lambda: by_hand(program, stack)),
                             ("torch.optim.AdamW", lambda: torch(options, stack))):
-            try:
+            with report.attempt(PART, name):
                 peers += start()
-            except Unavailable as error:
-                report.leave_out(PART, name, str(error))
         if not peers:
             return
         ours = stack.enter_context(Worker("shardkit AdamW", [[program, "library"]]))

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 
 import row
-from refusal import Unavailable, WrongData
+from refusal import WrongData
 from targets import bound_of
 from worker import Worker, take_turns, torch_worker
 
@@ -108,16 +108,14 @@ def measure(ours, peer, ranks, folder, options, report):
 
 def run(options, report):
     program = options.setup.program("peer_checkpoints")
-    try:
-        python = options.setup.torch_python()
-    except Unavailable as error:
-        report.leave_out(PART, "PyTorch's checkpoints", str(error))
-        return
     elements = QUICK_ELEMENTS if options.quick else ELEMENTS
-    for ranks in options.ranks:
+    python = None
+    with report.attempt(PART, "PyTorch's checkpoints"):
+        python = options.setup.torch_python()
+    for ranks in options.ranks if python else ():
         with contextlib.ExitStack() as stack:
             folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            try:
+            with report.attempt(PART, f"{ranks} ranks"):
                 ours = stack.enter_context(Worker("shardkit", [[program, ranks, elements]], timeout=600))
                 check_ours(ours, folder)
                 peer = stack.enter_context(torch_worker(
@@ -126,5 +124,3 @@ def run(options, report):
                 for side in (ours, peer):
                     report.record_side(f"{side.name} checkpoints", side.with_ranks(ranks).facts, ranks)
                 measure(ours, peer, ranks, folder, options, report)
-            except WrongData as error:
-                report.fail(PART, f"{ranks} ranks", str(error))

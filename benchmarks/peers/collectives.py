@@ -6,7 +6,7 @@ import tempfile
 
 import row
 from figures import size_text
-from refusal import Unavailable, WrongData
+from refusal import WrongData
 from targets import bound_of
 from worker import Worker, take_turns, torch_worker
 
@@ -76,28 +76,22 @@ def open_sides(stack, options, report, ranks):
     for mpi in ("openmpi", "mpich"):
         if mpi not in options.peers:
             continue
-        try:
-            launcher = options.setup.launcher(mpi)
-            program = options.setup.program(f"peer_mpi_collectives_{mpi}")
-        except Unavailable as error:
-            report.leave_out(PART, f"{mpi}, {ranks} ranks", str(error))
-            continue
-        launch = [launcher, *MPI_FLAGS[mpi], "-n", ranks, program]
-        compares = opened(Worker(mpi, [[*launch, "compare"]]))
-        trusts = opened(Worker(mpi, [[*launch, "trust"]]))
-        report.record_side(mpi, {**compares.facts, "launch": " ".join(map(str, [mpi, *MPI_FLAGS[mpi]]))}, ranks)
-        sides += [Side(mpi, compares, "raw"), Side(f"shardkit on {mpi}", compares, "library"),
-                  Side(f"shardkit on {mpi}, trusting", trusts, "library")]
+        with report.attempt(PART, f"{mpi}, {ranks} ranks"):
+            launch = [options.setup.launcher(mpi), *MPI_FLAGS[mpi], "-n", ranks,
+                      options.setup.program(f"peer_mpi_collectives_{mpi}")]
+            compares = opened(Worker(mpi, [[*launch, "compare"]]))
+            trusts = opened(Worker(mpi, [[*launch, "trust"]]))
+            report.record_side(mpi, {**compares.facts, "launch": " ".join(map(str, [mpi, *MPI_FLAGS[mpi]]))}, ranks)
+            sides += [Side(mpi, compares, "raw"), Side(f"shardkit on {mpi}", compares, "library"),
+                      Side(f"shardkit on {mpi}, trusting", trusts, "library")]
     if "gloo" in options.peers:
-        try:
+        with report.attempt(PART, f"gloo, {ranks} ranks"):
             python = options.setup.torch_python()
             folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
             for label, placing in GLOO.items():
                 gloo = opened(torch_worker(label, python, "torch_collectives.py", placing, ranks=ranks, meeting=folder / placing))
                 report.record_side(label, gloo.facts, ranks)
                 sides.append(Side(label, gloo, "gloo"))
-        except Unavailable as error:
-            report.leave_out(PART, f"gloo, {ranks} ranks", str(error))
     return sides
 
 

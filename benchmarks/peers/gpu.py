@@ -12,7 +12,6 @@ from refusal import Unavailable
 from worker import Worker, finished
 
 PART = "gpu"
-BYTES_PER_ELEMENT = 32  # the library's figure for a step in fp32
 SIZES = (32 << 20, 1 << 30)
 QUICK_SIZES = (32 << 20,)
 GROUPS = (1, 10, 100, 300)

@@ -10,7 +10,7 @@ import tempfile
 
 import machine
 import row
-from refusal import Unavailable, WrongData
+from refusal import WrongData
 from targets import bound_of
 
 PART = "includes"
@@ -194,13 +194,10 @@ def measure(compiler, include, light, options, report):
 
 
 def count(compiler, include, headers, options, report):
-    """Instructions, once: they are the same on every machine."""
+    """Instructions, once: they are the same on every machine.
+    @raise Unavailable without what counts"""
     label = pathlib.Path(compiler.command).name
-    try:
-        options.setup.need("valgrind")
-    except Unavailable as error:
-        report.leave_out(PART, f"instructions, {label}", str(error))
-        return
+    options.setup.need("valgrind")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         sources = make_sources(include, folder, headers) | make_trainers()
@@ -227,4 +224,5 @@ def run(options, report):
         if compiler.counts_instructions and not options.quick:  # minutes
             counting.append(compiler)
     for compiler in counting:  # after all that wants a quiet machine
-        count(compiler, include, [header for headers in folders for header in headers], options, report)
+        with report.attempt(PART, f"instructions, {pathlib.Path(compiler.command).name}"):
+            count(compiler, include, [header for headers in folders for header in headers], options, report)

@@ -11,7 +11,7 @@ sys.path.append(str(ROOT / "benchmarks/common"))
 
 import machine  # noqa: E402
 import options as flags  # noqa: E402
-from refusal import BadFlag, Unavailable, WrongData  # noqa: E402
+from refusal import BadFlag  # noqa: E402
 from report import Report, ResultFile  # noqa: E402
 
 
@@ -37,12 +37,8 @@ def print_head(head):
 
 def measure(options, report):
     for part in options.parts:
-        try:
+        with report.attempt(part, "what was left"):
             flags.PARTS[part].run(options, report)
-        except Unavailable as error:
-            report.leave_out(part, "what was left", str(error))
-        except WrongData as error:
-            report.fail(part, "what was left", str(error))
 
 
 def main(arguments):

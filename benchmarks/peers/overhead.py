@@ -6,7 +6,7 @@ import re
 import row
 from collectives import MPI_FLAGS
 from figures import size_text
-from refusal import Unavailable, WrongData
+from refusal import WrongData
 from targets import bound_of
 from worker import finished
 
@@ -51,7 +51,7 @@ def rows_of(found, engine, ranks, rounds):
 
 def measure(engine, command, ranks, options, report):
     name = f"overhead on {engine}, {ranks} ranks"
-    try:
+    with report.attempt(PART, name):
         output, _ = finished(name, command)
         lines = [line for line in output.splitlines() if line.startswith("{")]
         if not lines:
@@ -61,8 +61,6 @@ def measure(engine, command, ranks, options, report):
             report.add(made)
         report.record_side(f"overhead on {engine}", {key: found[key] for key in found if key not in (
             "rows", "ranks")}, ranks)
-    except WrongData as error:
-        report.fail(PART, name, str(error))
 
 
 def instructions(program, case, side, elements):
@@ -80,26 +78,20 @@ def instructions(program, case, side, elements):
 
 
 def count(options, report):
-    try:
-        options.setup.need("valgrind")
-    except Unavailable as error:
-        report.leave_out(PART, "instructions", str(error))
-        return
+    """@raise Unavailable without what counts"""
+    options.setup.need("valgrind")
     program = options.setup.program("peer_overhead_counted")
     for case, title in list(TITLES.items())[:2 if options.quick else None]:
         for elements in (64,) if options.quick or case == FOLLOWED else (64, 1 << 18):
-            try:
+            with report.attempt(PART, f"{title}, instructions"):
                 wrapped, verbs = instructions(program, case, "wrapped", elements)
                 bare, _ = instructions(program, case, "bare", elements)
-            except WrongData as error:
-                report.fail(PART, f"{title}, instructions", str(error))
-                continue
-            ours, peer = sides_of(case, "self", verbs)
-            report.add(row.make_row(
-                PART, f"{title} {size_text(4 * elements)}, 1 rank", row.side(ours, instructions=wrapped),
-                row.side(peer, instructions=bare), "instructions_per_verb", [(wrapped - bare) / verbs],
-                None if case == FOLLOWED else INSTRUCTIONS, None, ranks=1, size=4 * elements, engine="self", case=case,
-                verbs=verbs))
+                ours, peer = sides_of(case, "self", verbs)
+                report.add(row.make_row(
+                    PART, f"{title} {size_text(4 * elements)}, 1 rank", row.side(ours, instructions=wrapped),
+                    row.side(peer, instructions=bare), "instructions_per_verb", [(wrapped - bare) / verbs],
+                    None if case == FOLLOWED else INSTRUCTIONS, None, ranks=1, size=4 * elements, engine="self", case=case,
+                    verbs=verbs))
 
 
 def run(options, report):
@@ -109,10 +101,9 @@ def run(options, report):
     for mpi in ("openmpi", "mpich"):
         if mpi not in options.peers:
             continue
-        try:
+        with report.attempt(PART, f"{mpi}, 2 ranks"):
             launch = [options.setup.launcher(mpi), *MPI_FLAGS[mpi], "-n", 2]
             measure(mpi, [*launch, options.setup.program(f"peer_overhead_mpi_{mpi}"), options.rounds],
                     2, options, report)
-        except Unavailable as error:
-            report.leave_out(PART, f"{mpi}, 2 ranks", str(error))
-    count(options, report)
+    with report.attempt(PART, "instructions"):
+        count(options, report)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run has found so far: printed as it comes, and as JSON at the end."""
+import contextlib
 import os
 import pathlib
 import sys
 
 import row
 from figures import json_text
-from refusal import BadFlag
+from refusal import BadFlag, Unavailable, WrongData
 
 FORMAT = 1
 
@@ -39,6 +40,16 @@ class Report:
     def fail(self, part, what, why):
         self.failed.append({"part": part, "what": what, "why": why})
         self._print(f"# FAILED: {part}, {what}: {why}")
+
+    @contextlib.contextmanager
+    def attempt(self, part, what):
+        """What cannot be had in its block is left out, and what goes wrong there has failed; the run goes on."""
+        try:
+            yield
+        except Unavailable as error:
+            self.leave_out(part, what, str(error))
+        except WrongData as error:
+            self.fail(part, what, str(error))
 
     def close(self):
         """The lines under the table."""

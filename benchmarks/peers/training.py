@@ -134,16 +134,13 @@ def measure(python, program, model, policy, ranks, files, options, report):
         for form in options.compile if python else ():
             name = f"{peer_name}, compiled" if form == "compile" else peer_name
             meeting = files.folder / f"meeting_{policy.replace(':', '_')}_{ranks}_{form}"
-            try:
+            with report.attempt(PART, f"{what}, {name}"):
                 peer = stack.enter_context(torch_worker(
                     name, python, SCRIPT, "train", files.config_file, files.values, policy, form, ranks=ranks, meeting=meeting,
                     environment=environment, timeout=600)).with_ranks(ranks)
                 checked = check(found, peer, what)
-            except WrongData as error:
-                report.fail(PART, f"{what}, {name}", str(error))
-                continue
-            report.record_side(f"PyTorch {name}", peer.facts, ranks)
-            peers.append((peer, checked))
+                report.record_side(f"PyTorch {name}", peer.facts, ranks)
+                peers.append((peer, checked))
         sides = [lambda peer=peer: peer.ask("go", steps).get("seconds") / steps for peer, _ in peers]
         library = options.setup.products() if ranks <= options.processors else None
         if library:
@@ -179,10 +176,8 @@ def policies_of(model, ranks, asked):
 
 def run(options, report):
     python = None
-    try:
+    with report.attempt(PART, "FSDP2 and DDP on gloo"):
         python = options.setup.torch_python()
-    except Unavailable as error:
-        report.leave_out(PART, "FSDP2 and DDP on gloo", str(error))
     if not python and not options.setup.products():
         return
     program = options.setup.train_gpt()
@@ -197,7 +192,5 @@ def run(options, report):
                                                                      "N", "STEPS", "FILE")[1:]])})
             for ranks in options.ranks:
                 for policy in policies_of(model, ranks, options.policies):
-                    try:
+                    with report.attempt(PART, f"{model}, {policy}, {ranks} ranks"):
                         measure(python, program, model, policy, ranks, files, options, report)
-                    except WrongData as error:
-                        report.fail(PART, f"{model}, {policy}, {ranks} ranks", str(error))
