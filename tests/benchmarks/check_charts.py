@@ -6,6 +6,8 @@ import re
 import shutil
 import sys
 
+import expectation
+
 ROOT = pathlib.Path(sys.argv[1])
 sys.path[:0] = [str(ROOT / "benchmarks" / name) for name in ("charts", "results_page", "peers", "common")]
 from chart import LOOKS, Bar, Panel, Series, bar_chart, line_chart, ratio_axis, x_axis, y_axis  # noqa: E402
@@ -17,14 +19,9 @@ from policies_charts import predicted_chart  # noqa: E402
 from picture_layout import boxes as boxes_of_texts, layout_problems  # noqa: E402
 from text import cell  # noqa: E402
 
-wrong = []
-
 
 def expect(found, right, what):
-    print(("ok: " if found == right else "WRONG: ") + what)
-    if found != right:
-        wrong.append(what)
-        print(f"{found!r}, expected {right!r}")
+    expectation.expect(found == right, what, f"{found!r}, expected {right!r}")
 
 
 def lines_of(*points, **more):
@@ -181,5 +178,4 @@ check_looks()
 check_predicted()
 check_peers()
 check_drawn()
-print(f"{len(wrong)} wrong")
-sys.exit(1 if wrong else 0)
+expectation.end()

@@ -25,21 +25,12 @@ import machine  # noqa: E402
 import overhead  # noqa: E402
 import row  # noqa: E402
 import training  # noqa: E402
+from expectation import end, expect  # noqa: E402
 from refusal import Unavailable, WrongData  # noqa: E402
 from report import Report  # noqa: E402
 from worker import Worker, merged, take_turns  # noqa: E402
 
 PAGE = (ROOT / "docs/benchmarks_peers.md").read_text(encoding="utf-8")
-wrong = []
-
-
-def expect(condition, what, text=""):
-    print(("ok: " if condition else "WRONG: ") + what)
-    if not condition:
-        wrong.append(what)
-        print(text)
-
-
 def expect_raises(kind, words, what, call):
     try:
         call()
@@ -460,8 +451,7 @@ def main():
     with tempfile.TemporaryDirectory() as name, contextlib.suppress(BrokenPipeError):
         check_adamw_left_out(pathlib.Path(name))
         check_runs(pathlib.Path(name))
-    print(f"{len(wrong)} wrong")
-    sys.exit(1 if wrong else 0)
+    end()
 
 
 main()

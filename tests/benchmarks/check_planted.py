@@ -7,8 +7,9 @@ import subprocess
 import sys
 import tempfile
 
+from expectation import end, expect
+
 COLLECTIVES, KERNELS, POLICIES, CHECKPOINTS = sys.argv[1:]
-wrong = []
 
 
 def check(program, flags, code, error, recorded):
@@ -21,11 +22,8 @@ def check(program, flags, code, error, recorded):
         found = json.loads(file.read_text(encoding="utf-8"))["wrong"] if file.exists() else None
     said = done.stderr == "" if error is None else \
         error in done.stderr and len(done.stderr.splitlines()) == 1
-    good = done.returncode == code and said and found == recorded
-    print(("ok: " if good else "WRONG: ") + f"{name} {' '.join(flags)} ends with {code}")
-    if not good:
-        wrong.append(name)
-        print(f"{done.returncode}, wrong {found!r}, expected {recorded!r}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    expect(done.returncode == code and said and found == recorded, f"{name} {' '.join(flags)} ends with {code}",
+           f"{done.returncode}, wrong {found!r}, expected {recorded!r}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 QUICK = ["--rounds", "1", "-n", "1", "-w", "0"]
@@ -39,5 +37,4 @@ check(POLICIES, ["--engine", "self", "--shapes", "100,50", "--policy", "full_sha
                  "0"], 1, f"policies: error: wrong data: {DIFFERS}", [DIFFERS])
 check(CHECKPOINTS, ["--elements", "5000", "--rounds", "1"], 1,
       "checkpoints: error: wrong data: 4 bytes differ after a load", 4)
-print(f"{len(wrong)} wrong")
-sys.exit(1 if wrong else 0)
+end()

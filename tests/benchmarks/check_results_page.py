@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 
+from expectation import end, expect
 from picture_layout import layout_problems
 from results_tree import Tree, changed
 
@@ -29,18 +30,10 @@ FLAGS = {"collectives": ["-b", "256", "-e", "1M", "-f", "4096", "-n", "1", "--ve
          "checkpoints": ["--elements", "5000"]}
 MACHINE = {"processor": "a | b", "processors": 2, "last_cache_bytes": 1 << 20, "memory_bytes": 1 << 34, "system": "s",
            "load_before": 0.1}
-wrong = []
 # What a step of full_shard moves: bytes, and by theory and plan.
 MOVED = "| 393248 | 393248 | 393248 |"
 NO_GPU = "no GPU was there to measure on"
 ON_GPU = "`benchmarks/run kernels --device gpu`, from 256 MiB on"
-
-
-def expect(condition, what, text=""):
-    print(("ok: " if condition else "WRONG: ") + what)
-    if not condition:
-        wrong.append(what)
-        print(text)
 
 
 def measured(folder, kind, *flags):
@@ -430,8 +423,7 @@ def main():
             check_kinds(tree, found)
             check_targets(tree, found)
             check_checks(tree, found)
-    print(f"{len(wrong)} wrong")
-    sys.exit(1 if wrong else 0)
+    end()
 
 
 main()

@@ -4,8 +4,9 @@ import pathlib
 import subprocess
 import sys
 
+from expectation import end, expect
+
 SCRIPT = pathlib.Path(sys.argv[1]) / "benchmarks/ranks_asked_for.sh"
-wrong = []
 for flags, expected in (
         ([], "2"), (["--ranks", "3"], "3"), (["--ranks=4"], "4"), (["--ranks", "08"], "8"), (["--ranks", "4096"], "4096"),
         (["--mesh", "2x3x4"], "24"), (["--mesh=2x1x1,8x1x1"], "2"), (["--pin", "on", "--mesh", "2x010x1"], "20"),
@@ -15,8 +16,5 @@ for flags, expected in (
         (["--mesh", "64x64x2"], ""), (["--mesh", "2xx2"], ""), (["--mesh", "9999x9999x9999x9999x9999x9999"], "")):
     done = subprocess.run(["bash", "-euc", '. "$0"; ranks_asked_for 2 --engine mpi "$@"', SCRIPT, *flags],
                           capture_output=True, text=True, timeout=60, check=False)
-    good = (done.returncode, done.stdout.strip(), done.stderr) == (0, expected, "")
-    print(("ok: " if good else "WRONG: ") + f"{flags}: {done.stdout.strip()!r} {done.stderr}")
-    wrong += [] if good else [flags]
-print(f"{len(wrong)} wrong")
-sys.exit(1 if wrong else 0)
+    expect((done.returncode, done.stdout.strip(), done.stderr) == (0, expected, ""), f"{flags}: {expected!r}", done)
+end()
