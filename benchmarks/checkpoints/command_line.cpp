@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 
-#include "../../examples/common/parse.hpp"
 #include "../../examples/common/read_flag.hpp"
 #include "options.hpp"
 

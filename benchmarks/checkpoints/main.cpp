@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
@@ -36,7 +35,5 @@ void measure_and_report(int count, char** arguments) {
 }  // namespace
 
 int main(int count, char** arguments) {
-    const program::Failure failed = program::attempt([&] { measure_and_report(count, arguments); });
-    if (failed.code != EXIT_SUCCESS) { program::print_failure("checkpoints", failed.text); }
-    return failed.code;
+    return program::run_program("checkpoints", [&] { measure_and_report(count, arguments); });
 }

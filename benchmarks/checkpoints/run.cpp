@@ -133,14 +133,9 @@ class RankRun {
     }
     /// On rank 0; the others wait.
     void alone(const std::function<void()>& work) {
-        wait();
+        meet(context_);
         if (context_.rank() == 0) { work(); }
-        wait();
-    }
-    void wait() {
-        const auto stream = context_.communication_stream();
-        shardkit::barrier(context_.world(), stream);
-        stream.synchronize();
+        meet(context_);
     }
     void make_plain() {
         alone([&] { plain_.make(model_.numel() * 4); });

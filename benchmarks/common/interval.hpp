@@ -55,12 +55,18 @@ inline std::int64_t nanoseconds_now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
 }
 
-/// When this rank was at work(), which no rank begins before all have come.
-template <class Engine, class Work>
-Interval timed(shardkit::Context<Engine>& context, Work work) {
+/// Returns when all ranks have come. Collective.
+template <class Engine>
+void meet(const shardkit::Context<Engine>& context) {
     const auto stream = context.communication_stream();
     shardkit::barrier(context.world(), stream);
     stream.synchronize();
+}
+
+/// When this rank was at work(), which no rank begins before all have come.
+template <class Engine, class Work>
+Interval timed(shardkit::Context<Engine>& context, Work work) {
+    meet(context);
     Interval interval;
     interval.begin = nanoseconds_now();
     work();
@@ -89,6 +95,13 @@ std::vector<double> world_seconds(shardkit::Context<Engine>& context, std::span<
         seconds.push_back(static_cast<double>(nanoseconds) * 1e-9);
     }
     return seconds;
+}
+
+/// Of one piece of work on all ranks at once, as world_seconds counts. Collective.
+template <class Engine, class Work>
+double world_seconds_of(shardkit::Context<Engine>& context, Work work) {
+    const Interval own = timed(context, work);
+    return world_seconds(context, std::span<const Interval>(&own, 1)).front();
 }
 
 }  // namespace benchmarks

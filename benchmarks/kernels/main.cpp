@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -49,7 +46,5 @@ void measure_and_report(int count, char** arguments) {
 }  // namespace
 
 int main(int count, char** arguments) {
-    const program::Failure failed = program::attempt([&] { measure_and_report(count, arguments); });
-    if (failed.code != EXIT_SUCCESS) { program::print_failure("kernels", failed.text); }
-    return failed.code;
+    return program::run_program("kernels", [&] { measure_and_report(count, arguments); });
 }

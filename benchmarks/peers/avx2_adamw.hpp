@@ -5,30 +5,14 @@
 
 #include <cmath>
 #include <cstddef>
-#include <memory>
-#include <new>
 #include <span>
 
+#include <shardkit/memory/host_buffer.hpp>
 #include <shardkit/optim/adamw.hpp>
 
 #include "library_adamw.hpp"
 
 namespace benchmarks::peers {
-
-/// Zeros on whole cache lines, as loops of vector instructions like them.
-class AlignedFloats {
-    static constexpr std::align_val_t line{64};
-    struct Free {
-        void operator()(float* data) const { ::operator delete[](data, line); }
-    };
-
-  public:
-    explicit AlignedFloats(std::size_t n) : data_(new (line) float[n]()) {}
-    float* data() const { return data_.get(); }
-
-  private:
-    std::unique_ptr<float[], Free> data_;
-};
 
 /// AdamW's loop as one writes it by hand for AVX2 and FMA: eight elements at a time, at any address, and the rest one
 /// by one. Roots and quotients are exact, as everywhere else; products are added without rounding in between.
@@ -75,7 +59,7 @@ struct Avx2AdamW {
     }
 };
 
-/// The hand-written loop on four arrays; nothing of the library but its options.
+/// The hand-written loop on four arrays; nothing of the library but its options and its memory.
 class AdamWByHand {
   public:
     explicit AdamWByHand(std::size_t n) : n_(n), parameter_(n), gradient_(n), exp_avg_(n), exp_avg_sq_(n) {
@@ -102,10 +86,10 @@ class AdamWByHand {
 
   private:
     std::size_t n_;
-    AlignedFloats parameter_;
-    AlignedFloats gradient_;
-    AlignedFloats exp_avg_;
-    AlignedFloats exp_avg_sq_;
+    shardkit::HostBuffer<float> parameter_;
+    shardkit::HostBuffer<float> gradient_;
+    shardkit::HostBuffer<float> exp_avg_;
+    shardkit::HostBuffer<float> exp_avg_sq_;
     double beta1_power_ = 1;
     double beta2_power_ = 1;
 };

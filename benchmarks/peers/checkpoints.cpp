@@ -8,7 +8,6 @@
 //     again STEP FOLDER                          another model loads the step and saves what it has
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -23,7 +22,6 @@
 #include "../checkpoints/model.hpp"
 #include "../checkpoints/options.hpp"
 #include "../common/interval.hpp"
-#include "../common/machine.hpp"
 #include "console.hpp"
 
 namespace {
@@ -66,17 +64,12 @@ class Rank {
 
     void serve() {
         if (context_.rank() == 0) {
-            const Machine machine = Machine::read();
-            answer({{"compiler", machine.compiler},
-                    {"flags", machine.flags},
-                    {"ranks", context_.world_size()},
-                    {"bytes", model_.numel() * 12},
-                    {"pinned", false}});
+            answer(facts({{"ranks", context_.world_size()}, {"bytes", model_.numel() * 12}, {"pinned", false}}));
         }
         for (;;) {
-            wait();
+            meet(context_);
             if (context_.rank() == 0) { shared_.command = words_of(read_line()); }
-            wait();
+            meet(context_);
             if (shared_.command.empty() || shared_.command.front() == "quit") { return; }
             const auto seconds = obey();
             if (context_.rank() == 0) {
@@ -90,22 +83,24 @@ class Rank {
         const Command& command = shared_.command;
         const std::string& verb = command.front();
         if (verb == "save") {
-            return seconds_of([&] { shardkit::save(context_, word_at(command, 3), 1, state(), options()); });
+            return world_seconds_of(context_,
+                                    [&] { shardkit::save(context_, word_at(command, 3), 1, state(), options()); });
         }
         if (verb == "begin_save" && !pending_) {
-            return seconds_of([&] {
+            return world_seconds_of(context_, [&] {
                 pending_ = std::make_unique<shardkit::PendingSave>(
                     shardkit::begin_save(context_, word_at(command, 3), 1, state(), options()));
             });
         }
         if (verb == "commit" && pending_) {
-            const auto seconds = seconds_of([&] { std::move(*pending_).commit(); });
+            const auto seconds = world_seconds_of(context_, [&] { std::move(*pending_).commit(); });
             pending_.reset();
             return seconds;
         }
         if (verb == "load") {
-            return seconds_of(
-                [&] { shardkit::load(context_, word_at(command, 3), state(), {.files = &shared_.files()}); });
+            return world_seconds_of(context_, [&] {
+                shardkit::load(context_, word_at(command, 3), state(), {.files = &shared_.files()});
+            });
         }
         if (verb == "again") {
             Model other(context_, checkpoints::Options{}.chosen_policy(), elements_);
@@ -120,15 +115,6 @@ class Rank {
         return shared_.one_of("state", "model", 2) ? model_.state() : parameters_;
     }
     shardkit::SaveOptions options() const { return {.files = &shared_.files()}; }
-    double seconds_of(const std::function<void()>& work) {
-        const Interval own = timed(context_, work);
-        return world_seconds(context_, std::span<const Interval>(&own, 1)).front();
-    }
-    void wait() {
-        const auto stream = context_.communication_stream();
-        shardkit::barrier(context_.world(), stream);
-        stream.synchronize();
-    }
 
     Context& context_;
     Shared& shared_;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <sstream>
@@ -13,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "../../examples/common/attempt.hpp"
+#include "../common/machine.hpp"
 
 namespace benchmarks::peers {
 
@@ -39,6 +39,13 @@ inline void answer(const nlohmann::json& reply) {
     std::fflush(stdout);
 }
 
+/// What a program says of itself first: how it was compiled, and more.
+inline nlohmann::json facts(nlohmann::json more) {
+    const Machine machine = Machine::read();
+    more.update({{"compiler", machine.compiler}, {"flags", machine.flags}});
+    return more;
+}
+
 /// @throws std::invalid_argument when the word is missing or no whole number
 inline std::size_t number_at(const Command& command, std::size_t index) {
     if (index >= command.size() || command[index].find_first_not_of("0123456789") != std::string::npos) {
@@ -59,9 +66,7 @@ inline const std::string& word_at(const Command& command, std::size_t index) {
 /// A program's main: serve(words of the command line), whose error stands in one line; its exit code.
 template <class Serve>
 int run_program(const char* name, int count, char** arguments, Serve serve) {
-    const program::Failure failed = program::attempt([&] { serve(Command(arguments, arguments + count)); });
-    if (failed.code != EXIT_SUCCESS) { program::print_failure(name, failed.text); }
-    return failed.code;
+    return program::run_program(name, [&] { serve(Command(arguments, arguments + count)); });
 }
 
 }  // namespace benchmarks::peers

@@ -5,14 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <shardkit/rank/context.hpp>
 
 #include "../common/figure.hpp"
 #include "../common/interval.hpp"
-#include "../common/machine.hpp"
 #include "../common/pin.hpp"
 #include "make_overhead_case.hpp"
 #include "serve_collectives.hpp"
@@ -71,13 +69,7 @@ void measure_overhead(shardkit::Context<Engine>& context, std::size_t rounds) {
         }
     }
     if (context.rank() != 0) { return; }
-    const Machine machine = Machine::read();
-    answer({{"engine", Engine::name},
-            {"ranks", context.world_size()},
-            {"compiler", machine.compiler},
-            {"flags", machine.flags},
-            {"pinned", true},
-            {"rows", rows}});
+    answer(facts({{"engine", Engine::name}, {"ranks", context.world_size()}, {"pinned", true}, {"rows", rows}}));
 }
 
 }  // namespace benchmarks::peers

@@ -22,7 +22,6 @@
 
 #include "../collectives/elements.hpp"
 #include "../collectives/verbs.hpp"
-#include "../common/machine.hpp"
 #include "../common/pin.hpp"
 #include "../common/workload.hpp"
 #include "serve_collectives.hpp"
@@ -143,12 +142,7 @@ void serve(const std::string& calls) {
             shardkit::Context<Engine>& context = rank;
             pin_to(allowed_processors(), context.rank());
             if (context.rank() == 0) {
-                const Machine machine = Machine::read();
-                answer({{"ranks", context.world_size()},
-                        {"compiler", machine.compiler},
-                        {"flags", machine.flags},
-                        {"mpi", library_version()},
-                        {"pinned", true}});
+                answer(facts({{"ranks", context.world_size()}, {"mpi", library_version()}, {"pinned", true}}));
             }
             serve_collectives(
                 context, [&] { return relay.next(); },

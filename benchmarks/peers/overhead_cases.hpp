@@ -11,8 +11,6 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
-#include <shardkit/policy/full_shard.hpp>
-#include <shardkit/policy/no_shard.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/step/accumulation.hpp>
 #include <shardkit/step/groups.hpp>

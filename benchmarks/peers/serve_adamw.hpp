@@ -6,14 +6,12 @@
 #include <cmath>
 #include <cstddef>
 #include <fstream>
-#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
 
-#include "../common/machine.hpp"
 #include "../common/pin.hpp"
 #include "console.hpp"
 
@@ -56,8 +54,7 @@ struct ParametersFile {
 template <class Make>
 void serve_adamw(Make make) {
     pin_to(allowed_processors(), 0);
-    const Machine machine = Machine::read();
-    answer({{"compiler", machine.compiler}, {"flags", machine.flags}, {"threads", 1}, {"pinned", true}});
+    answer(facts({{"threads", 1}, {"pinned", true}}));
     std::invoke_result_t<Make, std::size_t> run;
     const auto next = [] { return words_of(read_line()); };
     for (Command command = next(); !command.empty() && command.front() != "quit"; command = next()) {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -76,8 +75,7 @@ void serve_collectives(shardkit::Context<Engine>& context, Next next, Make make)
             if (found == workloads.end()) { throw std::invalid_argument("'" + command[1] + "' was not prepared"); }
             const std::size_t calls = number_at(command, 2);
             found->second->call(std::min(calls, warm_up));  // the peer has had the processors
-            const Interval own = timed(context, [&] { found->second->call(calls); });
-            reply({{"seconds", world_seconds(context, std::span<const Interval>(&own, 1)).front()}});
+            reply({{"seconds", world_seconds_of(context, [&] { found->second->call(calls); })}});
         } else {
             throw std::invalid_argument("command '" + command.front() + "': expected prepare, go or quit");
         }

@@ -9,7 +9,6 @@
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
-#include "../common/machine.hpp"
 #include "../common/pin.hpp"
 #include "../common/workload.hpp"
 #include "serve_collectives.hpp"
@@ -61,13 +60,7 @@ void serve(std::size_t ranks) {
         using Engine = shardkit::threads::Engine;
         shardkit::Context<Engine>& context = rank;
         pin_to(allowed, context.rank());
-        if (context.rank() == 0) {
-            const Machine machine = Machine::read();
-            answer({{"ranks", context.world_size()},
-                    {"compiler", machine.compiler},
-                    {"flags", machine.flags},
-                    {"pinned", true}});
-        }
+        if (context.rank() == 0) { answer(facts({{"ranks", context.world_size()}, {"pinned", true}})); }
         serve_collectives(
             context, [&] { return relay.next(context.rank()); },
             [&](const std::string& variant, const std::string& verb, std::size_t bytes) -> std::unique_ptr<Workload> {

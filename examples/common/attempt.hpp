@@ -42,4 +42,12 @@ inline void print_failure(const char* program, const std::string& text) {
     std::fprintf(stderr, "%s: error: %s\n", program, text.c_str());
 }
 
+/// f(), whose error stands in one line; its exit code.
+template <class F>
+int run_program(const char* program, F f) {
+    const Failure failed = attempt(f);
+    if (failed.code != EXIT_SUCCESS) { print_failure(program, failed.text); }
+    return failed.code;
+}
+
 }  // namespace program

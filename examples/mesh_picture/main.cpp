@@ -35,7 +35,5 @@ void draw(int count, const char* const* arguments) {
 }  // namespace
 
 int main(int count, char** arguments) {
-    const program::Failure failed = program::attempt([&] { draw(count, arguments); });
-    if (failed.code != EXIT_SUCCESS) { program::print_failure("mesh_picture", failed.text); }
-    return failed.code;
+    return program::run_program("mesh_picture", [&] { draw(count, arguments); });
 }
