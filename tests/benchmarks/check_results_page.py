@@ -84,7 +84,9 @@ def check_legible(pictures, what):
         expect(not problems, f"{what}: {path.name} can be read", str(problems))
 
 
-def check_written(tree, what):
+def check_written(tree, what, **found):
+    """Of these results."""
+    tree.put(**found)
     done = tree.table()
     expect(done.returncode == 0 and done.stdout + done.stderr == "", f"{what}: a page", done.stderr)
     expect(tree.linked() == tree.drawn(), f"{what}: pictures that the page shows are those that there are",
@@ -92,7 +94,8 @@ def check_written(tree, what):
     check_legible(tree.pictures, what)
 
 
-def check_refused(tree, what, *words):
+def check_refused(tree, what, *words, **found):
+    tree.put(**found)
     done = tree.table()
     lines = done.stderr.splitlines()
     expect(done.returncode == 1 and len(lines) == 1 and all(word in lines[0] for word in words),
@@ -110,7 +113,6 @@ def check_repository():
 
 
 def check_empty(tree):
-    tree.put()
     check_written(tree, "no results")
     expect("There are no results yet." in tree.page() and tree.target("peak_bytes")[1] == "not measured"
            and tree.target("gpu_adamw") == ["-", "not measured", ON_GPU, NO_GPU]
@@ -123,8 +125,7 @@ def check_kinds(tree, found):
                         [2, 2, 2], row.at_most(3), compiler="nvcc")
     peers = compared()
     peers["rows"].append(nvcc)
-    tree.put(**found, peers=peers)
-    check_written(tree, "every kind")
+    check_written(tree, "every kind", **found, peers=peers)
     page = tree.page()
     for words in ("### collectives.json: threads, 2 ranks", "| barrier | - | - |", "### kernels.json: host, 1 rank",
                   "### checkpoints.json: 2 ranks, full_shard, a state of ", "| begin_save | ", "| load, cold | ",
@@ -142,11 +143,9 @@ def check_kinds(tree, found):
     old = copy.deepcopy(found["kernels"])
     del old["build"]["shardkit"], old["build"]["commit"]
     rows = [{name: value for name, value in each.items() if name != "rounds"} for each in peers["rows"]]
-    tree.put(k=old, p=changed(peers, rows=rows))
-    check_written(tree, "results that do not say which library they are of")
+    check_written(tree, "results that do not say which library they are of", k=old, p=changed(peers, rows=rows))
     expect("commit" not in tree.page() and "In 3 rounds, not 15: nvcc." in tree.page(), "and nothing is said of it")
-    tree.put(**found, peers=peers)
-    check_written(tree, "every kind again")
+    check_written(tree, "every kind again", **found, peers=peers)
     expect("others used" not in page and "a quick run" not in page, "a quiet machine and enough rounds")
     for name, words in (("collectives_all_reduce", ["dashed: the copy", "openmpi: all_reduce", "1 MiB",
                                                     "time of a call (us)"]),
@@ -162,8 +161,7 @@ def check_kinds(tree, found):
     expect("openmpi" not in str(tree.texts("collectives_all_gather.svg")), "a verb that the peer was not timed with")
     for what, members in (("another machine", {"machine": {**MACHINE, "processor": "another"}}),
                           ("a quick run", {"quick": True})):
-        tree.put(**found, peers=changed(peers, **members))
-        check_written(tree, f"peers of {what}")
+        check_written(tree, f"peers of {what}", **found, peers=changed(peers, **members))
         expect("openmpi" not in str(tree.texts("collectives_all_reduce.svg")), "are in no picture beside ours")
 
 
@@ -180,60 +178,50 @@ def check_shares_of_copy(tree, collectives):
              ({"size": 16 << 20}, {"type": "half"}, {"verb": "broadcast", "redop": None}))):
         made = {**copy.deepcopy(base), **members}
         made["out_of_place"]["share_of_copy"] = 0.9
-        tree.put(a=changed(collectives, machine=machine, rows=[made]))
-        check_written(tree, name)
+        check_written(tree, name, a=changed(collectives, machine=machine, rows=[made]))
         expect(tree.target(name)[:2] == ["0.900", "met"], f"{name}: is met", str(tree.target(name)))
         for other in others:
-            tree.put(a=changed(collectives, machine=machine, rows=[{**made, **other}]))
-            check_written(tree, f"{name}: {other}")
+            check_written(tree, f"{name}: {other}", a=changed(collectives, machine=machine, rows=[{**made, **other}]))
             expect(tree.target(name)[1] == "not measured", f"{name}: {other} is no evidence", str(tree.target(name)))
     made = {**copy.deepcopy(base), "size": 64 << 20}
     made["in_place"] = {**made["out_of_place"], "share_of_copy": 0.1}
     made["out_of_place"]["share_of_copy"] = 0.9
-    tree.put(a=changed(collectives, machine=crowd, rows=[made]))
-    check_written(tree, "in place")
+    check_written(tree, "in place", a=changed(collectives, machine=crowd, rows=[made]))
     expect(tree.target("crowded_threads_of_copy")[1] == "met", "in place is no evidence of out of place")
 
 
 def check_targets(tree, found):
     """The worst row of a file, the best file; what counts."""
     name, collectives = "threads_all_reduce_1MiB_of_copy", found["collectives"]
-    tree.put(a=collectives)
-    check_written(tree, "a target that is met")
+    check_written(tree, "a target that is met", a=collectives)
     expect(tree.target(name)[:2] == ["0.900", "met"], "is met", tree.page())
     missed = share(collectives, "all_reduce", "in_place", 0.8)
-    tree.put(a=missed)
     check_refused(tree, "a missed target without a reason", "a.json", name, "0.800", "expected >= 0.85",
-                  "reasons.json")
+                  "reasons.json", a=missed)
     twice = share(missed, "all_gather", "in_place", 0.7)
     tree.put(a=twice)
     lines = tree.table().stderr.splitlines()
     expect(len(lines) == 2 and all(line.startswith("table: error: a.json: target '") for line in lines),
            "all missed targets are named at once", str(lines))
-    tree.put(a=twice, reasons={name: "the cache"})
-    check_refused(tree, "a reason for another target", "a.json", "threads_all_gather_1MiB_of_copy", "0.700")
+    check_refused(tree, "a reason for another target", "a.json", "threads_all_gather_1MiB_of_copy", "0.700",
+                  a=twice, reasons={name: "the cache"})
     other_type = copy.deepcopy(collectives)
     other_type["rows"] += [{**made, "type": "half"} for made in missed["rows"]]
-    tree.put(a=other_type)
-    check_written(tree, "another type")
+    check_written(tree, "another type", a=other_type)
     expect(tree.target(name)[:2] == ["0.900", "met"], "is not what the target speaks of", str(tree.target(name)))
-    tree.put(a=missed, reasons={name: "the | cache", "gpu_adamw": "no GPU"})
-    check_written(tree, "a missed target with a reason")
+    check_written(tree, "a missed target with a reason", a=missed, reasons={name: "the | cache", "gpu_adamw": "no GPU"})
     expect(tree.target(name) == ["0.800", "**missed**", "[a.json](../benchmarks/results/a.json): all_reduce 1 MiB, in place, 2 ranks",
                                  "the \\| cache"], "shows it", tree.page())
     expect(tree.target("gpu_adamw")[1:] == ["not measured", ON_GPU, "no GPU"], "why something was not measured")
-    tree.put(a=missed, b=share(collectives, "all_reduce", "out_of_place", 0.95))
-    check_written(tree, "of two files the better one")
+    check_written(tree, "of two files the better one", a=missed, b=share(collectives, "all_reduce", "out_of_place", 0.95))
     expect(tree.target(name)[:2] == ["0.900", "met (missed by 1 of 2 results)"], "counts", str(tree.target(name)))
     check_shares_of_copy(tree, collectives)
     busy = changed(collectives, machine={**MACHINE, "load_before": 1.5})
-    tree.put(a=busy)
-    check_written(tree, "a busy machine")
+    check_written(tree, "a busy machine", a=busy)
     expect("**(busy machine)**" in tree.target(name)[2] and "**others used the machine" in tree.page(), "is said")
     for what, members in (("few rounds", {"rounds": 14}), ("two groups", {"groups": 2}), ("MPI", {"engine": "mpi"}),
                           ("more processors", {"machine": {**MACHINE, "processors": 4}})):
-        tree.put(a=changed(missed, **members))
-        check_written(tree, f"a result with {what}")
+        check_written(tree, f"a result with {what}", a=changed(missed, **members))
         expect(tree.target(name)[1] == "not measured", "is no evidence", str(tree.target(name)))
         expect(("**a quick run" in tree.page()) == (what == "few rounds"), "and says why when it is quick")
         along = f"along {missed['axis']} of {missed['mesh']}, 2 groups at once"
@@ -242,8 +230,7 @@ def check_targets(tree, found):
     check_schedules(tree, found["policies"])
     policies = copy.deepcopy(found["policies"])
     policies["rows"][1]["peak_bytes"] = policies["rows"][1]["planned_peak_bytes"] * 0.97
-    tree.put(p=policies)
-    check_refused(tree, "memory that is 3 % off", "p.json", "peak_bytes", "0.030", "expected <= 0.02")
+    check_refused(tree, "memory that is 3 % off", "p.json", "peak_bytes", "0.030", "expected <= 0.02", p=policies)
     check_checkpoint_targets(tree, found["checkpoints"])
     gpu = changed(found["kernels"], engine="gpu",
                   rows=[each for each in found["kernels"]["rows"] if each["kernel"] not in ("pack", "unpack")])
@@ -251,36 +238,30 @@ def check_targets(tree, found):
         made |= {"share_of_copy": 0.95, "size": 256 << 20}
     gpu["rows"].append({**gpu["rows"][0], "kernel": "pack", "share_of_copy": 0.1, "size": 1 << 20, "tensors": 300,
                         "launches": 1})
-    tree.put(k=gpu)
-    check_written(tree, "kernels of a GPU")
+    check_written(tree, "kernels of a GPU", k=gpu)
     expect(tree.target("gpu_adamw")[:2] == ["0.950", "met"] and tree.target("gpu_pack")[1] == "not measured"
            and tree.target("gpu_launches")[:2] == ["1.000", "met"], "large ones and launches are evidence", tree.page())
     gpu["rows"][-1]["launches"] = 3
-    tree.put(k=gpu)
-    check_refused(tree, "more launches", "k.json", "gpu_launches", "3.000", "expected <= 2")
-    tree.put(p=compared(row.at_least(4), name="openmpi"))
-    check_written(tree, "a target that a row carries")
+    check_refused(tree, "more launches", "k.json", "gpu_launches", "3.000", "expected <= 2", k=gpu)
+    check_written(tree, "a target that a row carries", p=compared(row.at_least(4), name="openmpi"))
     expect(tree.target("all_reduce_openmpi")[:2] == ["4.000", "met"], "is judged", tree.page())
     small = {"ranks": 2, "size": 256, "verb": "all_reduce", "type": "float"}
-    tree.put(p=of_peers(*(row.make_row("collectives", "all_reduce", row.side(ours), row.side("openmpi"), "times_faster", [value],
-                                       row.at_least(1), **small)
-                          for ours, value in (("shardkit threads", 2), ("shardkit on openmpi", 1.25)))))
-    check_written(tree, "small all-reduces of two engines")
+    check_written(tree, "small all-reduces of two engines", p=of_peers(*(
+        row.make_row("collectives", "all_reduce", row.side(ours), row.side("openmpi"), "times_faster", [value], row.at_least(1),
+                     **small) for ours, value in (("shardkit threads", 2), ("shardkit on openmpi", 1.25)))))
     for target, value in (("small_all_reduce_openmpi", "2.000"), ("mpi_small_all_reduce_openmpi", "1.250")):
         expect(tree.target(target)[:2] == [value, "met"], f"{target} has its own row", str(tree.target(target)))
-    tree.put(p=of_peers(
+    check_written(tree, "AdamW and headers", p=of_peers(
         row.make_row("adamw", "AdamW", row.side("ours"), row.side("hand-written AVX2"), "times_faster", [0.98],
                      row.at_least(0.97)),
         row.make_row("adamw", "AdamW", row.side("ours"), row.side("PyTorch fused"), "times_faster", [1.5],
                      row.at_least(1)),
         *(row.make_row("includes", "a header", row.side("rank/rank.hpp"), row.side("<vector>"), "times_the_cost",
                        [value], row.at_most(3), compiler=compiler) for compiler, value in (("c++", 2), ("nvcc", 1.5)))))
-    check_written(tree, "AdamW and headers")
     for target, value in (("adamw_by_hand", "0.980"), ("adamw_pytorch", "1.500"), ("includes_light", "2.000"),
                           ("includes_light_nvcc", "1.500")):
         expect(tree.target(target)[:2] == [value, "met"], f"{target} has its own row", str(tree.target(target)))
-    tree.put(p=changed(compared(), quick=True))
-    check_written(tree, "a quick comparison")
+    check_written(tree, "a quick comparison", p=changed(compared(), quick=True))
     expect(tree.target("all_reduce_openmpi")[1] == "not measured", "is no evidence")
 
 
@@ -292,24 +273,21 @@ def check_schedules(tree, policies):
     keep = plain | {"schedule": "keep", "step_us": {"median": 900, "min": 1, "p99": 1}, "exposed_share": 1,
                     "simulated_step_us": 810, "simulation_error": -0.1}
     both = changed(policies, rows=[plain, keep], slow_percent=10, overlap=True)
-    tree.put(p=both)
-    check_written(tree, "steps with schedules")
+    check_written(tree, "steps with schedules", p=both)
     expect("With schedules, in turns:" in tree.page() and "| keep | " in tree.page() and "| 900.0 | 0.90 | 1.00 | 0.50 | 810.0 | -10 |"
            in tree.page(), "the page has a row for each", tree.page())
     expect(tree.target("simulated_step")[:2] == ["0.100", "met"] and tree.target("skew_hidden")[:2] == ["0.500", "met"]
            and tree.target("exposed_communication")[1] == "not measured", "are evidence", tree.page())
-    tree.put(p=changed(both, rows=[plain, keep | {"simulation_error": 0.2}]))
-    check_refused(tree, "a simulation that is 20 % off", "p.json", "simulated_step", "0.200", "expected <= 0.15")
-    tree.put(p=changed(both, rows=[plain, keep | {"step_us": {"median": 901, "min": 1, "p99": 1}}]))
-    check_refused(tree, "less than half is hidden", "p.json", "skew_hidden", "expected >= 0.5")
-    tree.put(p=changed(both, overlap=False))
-    check_written(tree, "collectives in the caller")
+    check_refused(tree, "a simulation that is 20 % off", "p.json", "simulated_step", "0.200", "expected <= 0.15",
+                  p=changed(both, rows=[plain, keep | {"simulation_error": 0.2}]))
+    check_refused(tree, "less than half is hidden", "p.json", "skew_hidden", "expected >= 0.5",
+                  p=changed(both, rows=[plain, keep | {"step_us": {"median": 901, "min": 1, "p99": 1}}]))
+    check_written(tree, "collectives in the caller", p=changed(both, overlap=False))
     expect(tree.target("skew_hidden")[1] == "not measured", "cannot hide that ranks wait for each other", tree.page())
     spare = changed(both, engine="mpi", overlap=True, machine={**MACHINE, "processors": 4})
-    tree.put(p=spare)
-    check_refused(tree, "all is exposed with processors to spare", "p.json", "exposed_communication", "1.000", "expected <= 0.05")
-    tree.put(p=changed(spare, machine=MACHINE))
-    check_written(tree, "without a processor to spare")
+    check_refused(tree, "all is exposed with processors to spare", "p.json", "exposed_communication", "1.000",
+                  "expected <= 0.05", p=spare)
+    check_written(tree, "without a processor to spare", p=changed(spare, machine=MACHINE))
     expect(tree.target("exposed_communication")[1] == "not measured", "nothing is expected of it", tree.page())
 
 
@@ -318,33 +296,28 @@ def check_engines_beside(tree, threads):
     mpi = copy.deepcopy(changed(threads, engine="mpi"))
     for row_of in mpi["rows"]:
         row_of["step_us"]["median"], row_of["communication_us"]["median"] = 4321, 1234
-    tree.put(p=threads, q=mpi)
-    check_written(tree, "two engines")
+    check_written(tree, "two engines", p=threads, q=mpi)
     expect("### threads beside mpi: GPT of 1 layers" in tree.page() and "Of p.json, q.json." in tree.page()
            and len(re.findall(r"^\| 2x1x1 \| \S+ \| (?!4321)\S+ \| 4321 \| (?!1234)\S+ \| 1234 \|$", tree.page(), re.MULTILINE))
            == len(mpi["rows"]), "stand beside each other", tree.page())
     for other in (changed(mpi, microbatches=2), changed(mpi, model={**mpi["model"], "description": "another"})):
-        tree.put(p=threads, q=other)
-        check_written(tree, "two engines of other steps")
+        check_written(tree, "two engines of other steps", p=threads, q=other)
         expect("### threads beside mpi" not in tree.page(), "stand apart", tree.page())
 
 
 def check_checkpoint_targets(tree, small):
-    tree.put(c=small)
-    check_written(tree, "a small checkpoint")
+    check_written(tree, "a small checkpoint", c=small)
     expect(tree.target("checkpoint_save")[1] == "not measured", "is no evidence")
     large = changed(small, state_bytes=1_500_000_000, digest_share=0.02)
     for made, share in zip(large["rows"], (0.95, 0.92, None, None, 1.2, 0.97)):
         made["share_of_limit"] = share
         made["time_us"]["median"] = 900
-    tree.put(c=large)
-    check_written(tree, "a large checkpoint")
+    check_written(tree, "a large checkpoint", c=large)
     for target, value in (("checkpoint_save", "0.920"), ("checkpoint_load", "0.970"), ("checkpoint_stall", "0.900"),
                           ("checkpoint_digest", "0.020")):
         expect(tree.target(target)[:2] == [value, "met"], f"{target} is judged by the worst row", str(tree.target(target)))
     large["rows"][2]["time_us"]["median"] = 2000
-    tree.put(c=large)
-    check_refused(tree, "a longer stall", "c.json", "checkpoint_stall", "2.000", "expected <= 1")
+    check_refused(tree, "a longer stall", "c.json", "checkpoint_stall", "2.000", "expected <= 1", c=large)
 
 
 def check_refusals(tree, found):
@@ -367,19 +340,17 @@ def check_refusals(tree, found):
              ["expected what benchmarks/run policies --json writes", "links"]),
             ("a target that the project does not have", compared(row.at_least(5)),
              ["openmpi", "has the target >= 5", "expected >= 4, as all_reduce_openmpi says"])):
-        tree.put(bad=content)
-        check_refused(tree, what, "bad.json", *words)
+        check_refused(tree, what, "bad.json", *words, bad=content)
     peers = compared(None)
     del peers["rows"][0]["verb"]
-    tree.put(a=collectives, bad=peers)
-    check_refused(tree, "a peer's row without its verb", "bad.json", "expected a peer's time, verb, type", "'verb'")
+    check_refused(tree, "a peer's row without its verb", "bad.json", "expected a peer's time, verb, type", "'verb'",
+                  a=collectives, bad=peers)
     for what, content, words in (
             ("a reason that names no target", {"speed": "x"}, ["'speed' is no target", "expected one of", "peak_"]),
             ("an empty reason", {"peak_bytes": " "}, ["'peak_bytes' has no reason", "expected a text"]),
             ("reasons in a list", ["peak_bytes"], ["expected an object"]),
             ("reasons that are no JSON", "peak_bytes", ["expected JSON"])):
-        tree.put(reasons=content)
-        check_refused(tree, what, "reasons.json", *words)
+        check_refused(tree, what, "reasons.json", *words, reasons=content)
 
 
 def check_checks(tree, found):
