@@ -37,15 +37,11 @@ void add_flags(program::Flags& flags) {
 
 /// --engine, --ranks, --mesh, --axis
 void read_ranks(const program::Flags& flags, Options& o, std::size_t processes) {
-    flags.use("--engine", [&](const std::string& flag, const std::string& given) {
-        o.engine = static_cast<EngineKind>(program::parse_name(flag, given, engine_names));
-    });
+    program::read_name(flags, "--engine", engine_names, o.engine);
     const bool are_processes = o.engine == EngineKind::mpi || o.engine == EngineKind::nccl;
     o.mesh.dp = o.engine == EngineKind::self ? 1 : are_processes ? processes : 2;
     if (o.engine == EngineKind::nccl) { o.for_gpu(); }
-    flags.use("--ranks", [&](const std::string& flag, const std::string& given) {
-        o.mesh.dp = program::parse_count(flag, given, 1, most_ranks);
-    });
+    program::read_count(flags, "--ranks", o.mesh.dp, 1, most_ranks);
     flags.use("--mesh", [&](const std::string& flag, const std::string& given) {
         if (flags.is_given("--ranks")) { throw program::InputError("--ranks and --mesh: expected one of the two"); }
         o.mesh = program::parse_mesh(flag, given, most_ranks);

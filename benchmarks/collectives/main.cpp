@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,20 +68,7 @@ std::vector<Row> measure_and_print(const Options& options) {
         print(table_row(row, options));
         rows.push_back(row);
     };
-    switch (options.engine) {
-        case EngineKind::self:
-            run_on_self(options, sink);
-            break;
-        case EngineKind::threads:
-            run_on_threads(options, sink);
-            break;
-        case EngineKind::mpi:
-            run_on_mpi(options, sink);
-            break;
-        case EngineKind::nccl:
-            run_on_nccl(options, sink);
-            break;
-    }
+    run_on[static_cast<std::size_t>(options.engine)](options, sink);
     return rows;
 }
 

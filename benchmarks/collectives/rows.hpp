@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -87,6 +88,8 @@ void run_on_self(const Options& options, const RowSink& sink);
 void run_on_threads(const Options& options, const RowSink& sink);
 void run_on_mpi(const Options& options, const RowSink& sink);
 void run_on_nccl(const Options& options, const RowSink& sink);
+/// In the order of EngineKind.
+inline constexpr std::array run_on{run_on_self, run_on_threads, run_on_mpi, run_on_nccl};
 
 /// All rows that the options ask for, without figures: per verb, element type, operation and size. The size is
 /// rounded down to whole pieces, at least one element each; sizes that become equal are measured once.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -35,10 +34,8 @@ void add_flags(program::Flags& flags) {
 void read_counts(const program::Flags& flags, const std::string& name, std::vector<std::size_t>& counts) {
     flags.use(name, [&](const std::string& flag, const std::string& given) {
         counts.clear();
-        for (std::size_t at = 0; at <= given.size();) {
-            const std::size_t comma = std::min(given.find(',', at), given.size());
-            counts.push_back(program::parse_count(flag, given.substr(at, comma - at), 1, 1'000'000));
-            at = comma + 1;
+        for (const std::string& part : program::split_list(given)) {
+            counts.push_back(program::parse_count(flag, part, 1, 1'000'000));
         }
     });
 }

@@ -63,8 +63,8 @@ void read_shapes(const std::string& flag, const std::string& given, Options& o) 
     o.model = "groups of " + given + " elements";
 }
 
-}  // namespace
-
+/// --layers, --width and --vocabulary, or --shapes: the model's groups and its description.
+/// @throws InputError for both ways at once, and for a model of more than most_elements
 void read_model(const program::Flags& flags, Options& o) {
     std::size_t layers = 4;
     std::size_t width = 256;
@@ -94,8 +94,6 @@ void read_model(const program::Flags& flags, Options& o) {
                                   " elements in all: expected at most 4096 groups, 2^44 elements");
     }
 }
-
-namespace {
 
 void add_flags(program::Flags& flags) {
     flags.add("--engine", "NAME", "self (one rank), threads (ranks in this process) or mpi (processes) [threads]");
@@ -158,13 +156,9 @@ std::vector<program::MeshExtents> parse_meshes(const std::string& flag, const st
 
 /// --engine, --ranks, --mesh
 void read_ranks(const program::Flags& flags, Options& o, std::size_t processes) {
-    flags.use("--engine", [&](const std::string& flag, const std::string& given) {
-        o.engine = static_cast<EngineKind>(program::parse_name(flag, given, host_engine_names));
-    });
+    program::read_name(flags, "--engine", host_engine_names, o.engine);
     o.meshes = {{o.engine == EngineKind::self ? 1 : o.engine == EngineKind::mpi ? processes : 2, 1, 1}};
-    flags.use("--ranks", [&](const std::string& flag, const std::string& given) {
-        o.meshes[0].dp = program::parse_count(flag, given, 1, most_ranks);
-    });
+    program::read_count(flags, "--ranks", o.meshes[0].dp, 1, most_ranks);
     flags.use("--mesh", [&](const std::string& flag, const std::string& given) {
         if (flags.is_given("--ranks")) { throw program::InputError("--ranks and --mesh: expected one of the two"); }
         o.meshes = parse_meshes(flag, given);
@@ -243,9 +237,7 @@ void read_compute(const program::Flags& flags, Options& o) {
     if (flags.is_given("--tokens") != flags.is_given("--gflops")) {
         throw program::InputError("--tokens and --gflops: expected both or none of the two");
     }
-    flags.use("--tokens", [&](const std::string& flag, const std::string& given) {
-        o.tokens = program::parse_count(flag, given, 1);
-    });
+    program::read_count(flags, "--tokens", o.tokens, 1);
     flags.use("--gflops", [&](const std::string& flag, const std::string& given) {
         o.gflops = parse_number(flag, given, 1e-3, 1e9);
     });

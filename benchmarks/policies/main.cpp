@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
-
-#include <shardkit/core/bf16.hpp>
 
 #include "../../examples/common/processes.hpp"
 #include "../../examples/common/run_together.hpp"

@@ -11,7 +11,6 @@
 
 #include <shardkit/plan/time_model.hpp>
 
-#include "../../examples/common/flags.hpp"
 #include "../../examples/common/mesh_extents.hpp"
 #include "../../examples/common/policy_choice.hpp"
 #include "../collectives/options.hpp"
@@ -29,6 +28,8 @@ enum class OptimizerKind : std::uint8_t { adamw, sgd };
 
 /// More could round sums of 16-bit gradients, which the check takes to be exact.
 inline constexpr std::size_t most_microbatches = 32;
+/// Of a model.
+inline constexpr std::size_t most_elements = std::size_t{1} << 44U;
 
 inline constexpr std::array<std::string_view, 3> element_names{"double", "float", "bfloat16"};
 inline constexpr std::array<std::size_t, 3> element_bytes{8, 4, 2};
@@ -120,13 +121,6 @@ struct Options {
         return program::PolicyChoice{kind, hybrid_group_of(mesh)}.policy();
     }
 };
-
-/// --layers, --width and --vocabulary, or --shapes
-inline constexpr std::size_t most_elements = std::size_t{1} << 44U;
-
-/// Fills in the groups of the model and its description.
-/// @throws InputError for both ways at once, and for a model of more than most_elements
-void read_model(const program::Flags& flags, Options& options);
 
 /// What the command line asks for; nothing when it was the help, which is then in `help`.
 /// `processes`: of this job, for --engine mpi.

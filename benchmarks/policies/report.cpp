@@ -172,7 +172,7 @@ namespace {
 
 using nlohmann::json;
 
-json to_json(const Spread& seconds) {
+json step_json(const Summary& seconds) {
     return {{"median", seconds.median * 1e6}, {"min", seconds.min * 1e6}, {"p99", seconds.p99 * 1e6}};
 }
 
@@ -197,9 +197,9 @@ json to_json(const Row& row) {
             {"policy", program::policy_names[static_cast<std::size_t>(row.policy)]},
             {"shard_group", row.shard_group},
             {"schedule", row.schedule},
-            {"step_us", to_json(row.step)},
-            {"compute_us", to_json(row.compute)},
-            {"communication_us", to_json(row.communication)},
+            {"step_us", step_json(row.step)},
+            {"compute_us", step_json(row.compute)},
+            {"communication_us", step_json(row.communication)},
             {"exposed", row.exposed()},
             {"exposed_share", row.exposed_share()},
             {"simulated_step_us", row.simulated ? json(*row.simulated * 1e6) : json(nullptr)},

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,24 +11,10 @@
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/verb.hpp>
 
+#include "../common/figure.hpp"
 #include "options.hpp"
 
 namespace benchmarks::policies {
-
-/// Of the rounds' times, in seconds.
-struct Spread {
-    double median = 0;
-    double min = 0;
-    double p99 = 0;  ///< the largest of fewer than 100
-};
-
-/// @pre at least one value
-inline Spread spread_of(std::vector<double> seconds) {
-    std::sort(seconds.begin(), seconds.end());
-    const std::size_t n = seconds.size();
-    const auto p99 = static_cast<std::size_t>(std::ceil(0.99 * static_cast<double>(n))) - 1;
-    return {(seconds[(n - 1) / 2] + seconds[n / 2]) / 2, seconds.front(), seconds[p99]};
-}
 
 /// Verbs of a training step.
 inline constexpr std::array<shardkit::Verb, 3> step_verbs{shardkit::Verb::all_gather, shardkit::Verb::reduce_scatter,
@@ -69,9 +53,9 @@ struct Row {
     program::PolicyKind policy{};
     std::string schedule = "none";
     std::size_t shard_group = 1;  ///< data-parallel ranks that share one copy
-    Spread step;
-    Spread compute;
-    Spread communication;
+    Summary step;
+    Summary compute;
+    Summary communication;
     std::array<VerbTraffic, step_verbs.size()> traffic;  ///< in the order of step_verbs
     std::uint64_t peak_bytes = 0;                        ///< the largest of all ranks
     std::uint64_t planned_bytes = 0;

@@ -83,7 +83,7 @@ void time_steps(shardkit::Context<Engine>& context, const Options& options,
     for (std::size_t p = 0; p < trainers.size(); ++p) {
         const auto spread = [&](std::size_t variant) {
             const auto begin = seconds.begin() + static_cast<std::ptrdiff_t>((3 * p + variant) * rounds);
-            return spread_of({begin, begin + static_cast<std::ptrdiff_t>(rounds)});
+            return summarise({begin, begin + static_cast<std::ptrdiff_t>(rounds)});
         };
         rows[p].step = spread(0);
         rows[p].compute = spread(1);

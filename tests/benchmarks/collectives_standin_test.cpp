@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of the engine nccl on the stand-in for GPUs: ranks are threads, and no figure says anything.
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 

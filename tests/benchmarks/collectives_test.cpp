@@ -2,7 +2,6 @@
 // The data check of the collectives: it passes what the engine does, and counts what is planted.
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include <doctest/doctest.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a round of several ranks took.
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Closed forms, fit and predictions in literals; a wrong value that is planted is found.
-#include <array>
 #include <cmath>
 #include <cstddef>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -212,9 +210,9 @@ TEST_CASE("predictions: ring costs over the given links, the step between its bo
 TEST_CASE("p99 is a value that was measured; busy work grows with what is asked for") {
     std::vector<double> seconds(200);
     for (std::size_t i = 0; i < seconds.size(); ++i) { seconds[i] = static_cast<double>(i + 1); }
-    CHECK(spread_of(seconds).p99 == 198);
-    CHECK(spread_of(seconds).median == 100.5);
-    CHECK(spread_of({3, 1, 2}).p99 == 3);
+    CHECK(benchmarks::summarise(seconds).p99 == 198);
+    CHECK(benchmarks::summarise(seconds).median == 100.5);
+    CHECK(benchmarks::summarise({3, 1, 2}).p99 == 3);
     CHECK(BusyWork(1e9).links_for(2e-6) == 2000);
     Options o = model(3);
     o.tokens = 10;
