@@ -140,10 +140,12 @@ def side_lines(results):
     yield ""
 
 
-def chart_of(title, rows, label, name):
+def chart_of(title, rows):
+    """Bars as the table has lines and columns."""
     groups = {}
     for row in rows:
-        groups.setdefault(label(row), []).append(Bar(((name(row), row["value"]["median"]),), row["met"] is False))
+        line, column = place(row)
+        groups.setdefault(line, []).append(Bar(((column, row["value"]["median"]),), row["met"] is False))
     return title, bar_chart(title, "times as fast, logarithmic: bars begin at 1", list(groups.items()), ratio=True)
 
 
@@ -158,9 +160,7 @@ def pictures(results):
             rows = [row for row in rows if row["ranks"] == min(each["ranks"] for each in rows)]
         if rows:
             what = titles.get(part) or f"{rows[0]['ranks']} ranks on threads"
-            yield (f"peers_{part}", *chart_of(f"{part}, {what}: times faster than", rows,
-                                              lambda row: row["what"] if part == "collectives" else place(row)[0],
-                                              lambda row: row["peer"]["name"] if part == "collectives" else place(row)[1]))
+            yield (f"peers_{part}", *chart_of(f"{part}, {what}: times faster than", rows))
 
 
 def section(results, _everything):
