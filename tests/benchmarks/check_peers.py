@@ -420,7 +420,7 @@ def check_checkpoints_rows():
 
 
 def check_adamw_left_out(folder):
-    """Each peer of AdamW that cannot be had is left out by itself, with the reason."""
+    """Each peer of AdamW that cannot be had is left out by itself, with the reason, and fails by itself."""
     program = folder / "no_avx2"
     program.write_text("#!/bin/sh\necho '{\"unavailable\": \"no AVX2\"}'\n", encoding="utf-8")
     program.chmod(0o755)
@@ -428,12 +428,19 @@ def check_adamw_left_out(folder):
     def torch_python():
         raise Unavailable("no network")
 
-    report = Report({}, io.StringIO())
-    adamw.run(types.SimpleNamespace(rounds=1, quick=True, setup=types.SimpleNamespace(
-        program=lambda name: program, torch_python=torch_python)), report)
+    def run(python):
+        report = Report({}, io.StringIO())
+        adamw.run(types.SimpleNamespace(rounds=1, quick=True, setup=types.SimpleNamespace(
+            program=lambda name: program, torch_python=python)), report)
+        return report
+
+    report = run(torch_python)
     expect([(entry["what"], entry["why"]) for entry in report.left_out]
            == [("hand-written AVX2", "no AVX2"), ("torch.optim.AdamW", "no network")] and report.rows == [],
            "peers of AdamW are left out one by one", str(report.left_out))
+    report = run(lambda: "/bin/false")
+    expect([(entry["what"], entry["why"]) for entry in report.failed] == [("torch.optim.AdamW", "PyTorch fused: ended")]
+           and len(report.left_out) == 1, "one that goes wrong fails alone", str(report.failed))
 
 
 def main():
