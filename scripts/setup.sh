@@ -55,6 +55,7 @@ needs_ci="$needs_tests
 $needs_train_gpt
 $needs_plot
 command clang++ clang
+command ld.lld lld
 command clang-format-14 clang-format-14
 command clang-tidy-14 clang-tidy-14
 clang_runtime libclang_rt.asan libclang-rt-14-dev
