@@ -27,6 +27,11 @@ struct Candidate {
     bool ahead;
 };
 
+/// Gathers so many windows ahead, and reductions beside the next backward pass.
+sk::Schedule overlapped(const sk::Schedule& step, std::span<const sk::GroupDescription> groups, std::size_t depth) {
+    return sk::overlap_reductions(sk::prefetch(step, groups, depth), groups);
+}
+
 /// Seconds of a step for which it waits for communication.
 double waited(const sk::Schedule& schedule, bool ahead, std::span<const sk::GroupDescription> groups,
               const sk::AxisGrid& mesh, const sk::StepCosts& costs) {
@@ -41,7 +46,7 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
         return sk::keep_gathered(s, groups, memory.most, memory.optimizer_states);
     };
     const auto ahead = [&](const sk::Schedule& s) {
-        return sk::memory_limit(sk::prefetch(s, groups, 1), groups, memory.most, memory.optimizer_states);
+        return sk::memory_limit(overlapped(s, groups, 1), groups, memory.most, memory.optimizer_states);
     };
     std::vector<Candidate> candidates{{keep(step), "keep_gathered", false}};
     if (options.spare_processor) {
@@ -88,7 +93,7 @@ ChosenSchedule choose_schedule(const Options& options, const sk::Schedule& step,
     if (options.schedule.kind == Kind::automatic) { return automatic(options, step, groups, mesh, engine, memory); }
     ChosenSchedule chosen;
     if (options.schedule.kind == Kind::none) { return chosen; }
-    sk::Schedule ahead = sk::prefetch(step, groups, options.schedule.depth);
+    sk::Schedule ahead = overlapped(step, groups, options.schedule.depth);
     if (memory.limited) { ahead = sk::memory_limit(std::move(ahead), groups, memory.most, memory.optimizer_states); }
     chosen.schedule = std::move(ahead);
     chosen.follows = options.schedule.text();

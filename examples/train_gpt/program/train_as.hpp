@@ -24,7 +24,9 @@ Results train_as(const Job& job) {
     if (job.options.engine == EngineKind::self) {
         sk::self::run(ranks, on_rank, rank_options(job));
     } else {
-        sk::threads::run(ranks, on_rank, rank_options(job), {.overlap = job.chosen.ahead});
+        using sk::threads::Overlap;
+        const Overlap beside = job.options.spare_processor ? Overlap::threads : Overlap::deferred;
+        sk::threads::run(ranks, on_rank, rank_options(job), {.overlap = job.chosen.ahead ? beside : Overlap::none});
     }
     return results;
 }

@@ -37,7 +37,7 @@ constexpr std::vector<std::size_t> next_of_group(const Schedule& schedule, std::
 }
 
 /// The stretches of a slot: of parameters before their first use and between windows, of gradients between
-/// microbatches.
+/// microbatches and before their reduction.
 constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot& slot,
                                   const std::vector<std::size_t>& next, std::vector<IdleStretch>& found) {
     std::size_t since = slot.begin;
@@ -67,6 +67,8 @@ constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot&
                                  {Act::reduce, op.group, op.microbatch, schedule[slot.end].lane},
                                  i + 1,
                                  no_op});
+            } else if (slot.end > i + 1) {
+                found.push_back({i + 1, slot.end, slot.bytes, schedule[slot.end], i + 1, slot.end});
             }
         }
     }

@@ -187,6 +187,37 @@ constexpr Schedule reduce_last(const Schedule& schedule, std::span<const GroupDe
     return made;
 }
 
+/// Each reduction starts behind the next group's gradient buffer, which then lies in memory of its own: that group's
+/// backward pass does not wait until the reduction is done.
+/// Memory:  one more full gradient; bits are unchanged
+/// Source:  FSDP, whose reduce-scatter runs beside the next layer's backward pass, arXiv 2304.11277, section 3.3
+constexpr Schedule overlap_reductions(Schedule schedule, std::span<const GroupDescription> /*groups*/) {
+    for (std::size_t i = schedule.size(); i-- > 0;) {
+        const Op op = schedule[i];
+        if (op.act != Act::reduce && op.act != Act::all_reduce) { continue; }
+        const auto passes = [&](const Op& next) {
+            switch (next.act) {
+                case Act::gather:
+                case Act::skip:
+                    return true;
+                case Act::use:
+                case Act::reduce:
+                case Act::all_reduce:
+                    return next.group != op.group;
+                case Act::close:
+                    return next.group == op.group;  // of another one, behind which its work is done: it is too late
+                default:
+                    return false;
+            }
+        };
+        std::size_t next = i + 1;
+        while (next < schedule.size() && passes(schedule[next])) { ++next; }
+        const bool found = next < schedule.size() && schedule[next].act == Act::zero;
+        if (found && schedule[next].group != op.group) { schedule.move(i, next); }
+    }
+    return schedule;
+}
+
 /// Each group is updated as soon as its gradient is reduced, where the costs say that the rank does not wait longer
 /// for that; a step with a norm stays as it is, because every update waits for that. For planning: an optimizer's
 /// step updates all groups in one call, so `follow` refuses the result.
@@ -216,7 +247,7 @@ constexpr Schedule update_early(Schedule schedule, std::span<const GroupDescript
 
 /// Undoes what does not fit `limit` bytes of the library's buffers, where most is held first: a prefetched gather
 /// starts right before its use, a group that stayed gathered is released and gathered again, unreduced microbatches
-/// are reduced.
+/// are reduced, a reduction starts right behind its last addend.
 /// @throws std::invalid_argument, with the bytes that are needed at least, where nothing is left to undo
 constexpr Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups, ByteCount limit,
                                 std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {

@@ -65,11 +65,12 @@ std::vector<double> trained(const Mesh& mesh, const Run& run, Improve improve) {
     return values;
 }
 
-const std::array<Improve, 4> improvements{
-    [](const sk::Schedule& s, Groups) { return s; }, scheduled::gathers_ahead, scheduled::some_stay_gathered,
-    [](const sk::Schedule& s, Groups g) {
-        return sk::prefetch(sk::keep_gathered(s, g, sk::ByteCount(1U << 30U)), g, 5);
-    }};
+const std::array<Improve, 5> improvements{[](const sk::Schedule& s, Groups) { return s; }, scheduled::gathers_ahead,
+                                          scheduled::some_stay_gathered, scheduled::all_overlaps,
+                                          [](const sk::Schedule& s, Groups g) {
+                                              return sk::prefetch(sk::keep_gathered(s, g, sk::ByteCount(1U << 30U)),
+                                                                  g, 5);
+                                          }};
 
 /// The policies as values.
 std::vector<sk::DynamicPolicy> policies() {

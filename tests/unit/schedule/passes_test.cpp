@@ -96,6 +96,8 @@ constexpr std::array passes{
     Pass{"gather_after_update", [](const sk::Schedule& s, Groups g) { return sk::gather_after_update(s, g); }, true,
          true, true},
     Pass{"reduce_last", [](const sk::Schedule& s, Groups g) { return sk::reduce_last(s, g); }, true, false, true},
+    Pass{"overlap_reductions", [](const sk::Schedule& s, Groups g) { return sk::overlap_reductions(s, g); }, true,
+         true, true},
     Pass{"update_early", with_early_updates, true, true, false, true},
 };
 
@@ -313,6 +315,32 @@ TEST_CASE("reduce_last leaves one reduction of each group, and the gradients in 
     constexpr std::size_t block = std::size_t{64} * 48 * 4 + 512;
     CHECK(sk::arena_bytes(step, groups) == sk::ByteCount(std::size_t{200} * 48 * 4 + 3 * block + 512));
     CHECK(sk::reduce_last(sk::layered_step(groups), groups) == sk::layered_step(groups));
+}
+
+TEST_CASE("overlap_reductions starts each reduction behind the next gradient buffer, which takes no other's memory") {
+    constexpr auto groups = described::transformer<sk::FullShard>(mesh);
+    const sk::Schedule plain = sk::layered_step(groups, {.microbatches = 2});
+    const sk::Schedule step = sk::overlap_reductions(plain, groups);
+    std::vector<std::uint32_t> reduced;
+    for (std::size_t i = 1; i < step.size(); ++i) {
+        if (step[i].act != Act::reduce) { continue; }
+        reduced.push_back(step[i].group);
+        // The pass ends with group 0: what comes next is another forward pass, or the norm.
+        CHECK(step[i - 1].act == (step[i].group == 0 ? Act::add : Act::zero));
+        if (step[i].group != 0) { CHECK(step[i - 1].group + 1 == step[i].group); }
+    }
+    CHECK(reduced == std::vector<std::uint32_t>{4, 3, 2, 1, 0, 4, 3, 2, 1, 0});
+    CHECK(sk::peak(step, groups) > sk::peak(plain, groups));
+    CHECK(sk::peak(sk::memory_limit(step, groups, sk::peak(plain, groups)), groups) <= sk::peak(plain, groups));
+    // A step whose every backward pass takes as long as a reduction: only the last two are waited for.
+    const std::vector<sk::GroupSeconds> seconds(groups.size(), sk::GroupSeconds{0, 1, 0});
+    const sk::StepCosts costs{seconds, {sk::TimeModel::links({1, 1e30})}};
+    const auto time = [&](const sk::Schedule& of) { return sk::simulate(of, groups, mesh, costs); };
+    const sk::Schedule ahead = sk::prefetch(plain, groups, 1);
+    CHECK(time(sk::overlap_reductions(ahead, groups)).exposed() < time(ahead).exposed());
+    // A buffer that a rank does not lease, or a group without gradients, is no place to wait for.
+    constexpr auto resting = described::transformer<sk::NoShard>(mesh);
+    CHECK(sk::check(sk::overlap_reductions(sk::layered_step(resting), resting), resting).empty());
 }
 
 TEST_CASE("update_early fills the wait for the last reductions with the updates of what is reduced") {

@@ -61,6 +61,9 @@ inline sk::Schedule gathers_ahead(const sk::Schedule& s, Groups g) {
 inline sk::Schedule some_stay_gathered(const sk::Schedule& s, Groups g) {
     return sk::prefetch(sk::keep_gathered(s, g, sk::peak(s, g) + sk::ByteCount(2000)), g, 2);
 }
+inline sk::Schedule all_overlaps(const sk::Schedule& s, Groups g) {
+    return sk::gather_after_update(sk::overlap_reductions(sk::prefetch(s, g, 1), g), g);
+}
 
 /// Makes the trainer's first step, and lets the others follow what `improve` makes of it.
 template <class Trainer>
