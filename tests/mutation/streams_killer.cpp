@@ -30,7 +30,7 @@ bool fails(const char* what, double expected, const F& f) {
     try {
         sk::threads::launch(
             2, [&](const Comm& world) { seen[world.rank()] = f(world, std::span<double>(values[world.rank()])); },
-            {.overlap = true});
+            {.overlap = sk::threads::Overlap::threads});
     } catch (const std::exception& error) {
         std::printf("%s: %s\n", what, error.what());
         return true;

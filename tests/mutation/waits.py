@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """waits.py [--compiler g++] [--jobs N] [--target NAME]: takes away every wait of a stream for another, one at a time, and builds and runs a
-trainer, ring attention, or sums on the NCCL engine over the CUDA stand-in, a measured step on lazy streams, or calls on
-the streams of threads, which must fail. Where Open MPI is found, takes away what keeps the lanes of two processes apart
+trainer, ring attention, or sums on the NCCL engine over the CUDA stand-in, a measured step on lazy streams, calls on
+the streams of threads, or calls that threads put off, which must fail. Where Open MPI is found, takes away what keeps the lanes of two processes apart
 and what they wait for, too.
 Prints site and what killed the mutant; fails on a survivor.
 """
@@ -26,8 +26,23 @@ WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))
 MEASURED_WAIT = re.compile(r"(?<=[\s{;])group<State>\(s\)\.\w+\(\)\.wait\((?P<event>)\);")
 
 # Of the host's streams, for each other and for their end.
-HOST_WAIT = re.compile(r"(?<=[\s{;])(?:world\.drain|queue->await|(?:event\.)?queue_->wait)"
+HOST_WAIT = re.compile(r"(?<=[\s{;])(?:world\.drain|queue->await|event\.wait|queue_->wait)"
                        r"\((?P<event>[^;]*)\);")
+
+# Of ranks that put calls off: file, name, statement, replacement.
+THREADS = "shardkit/backend/threads"
+NOTHING = "static_cast<void>(0);"
+DEFERRED = [
+    ("shardkit/backend/host/host_stream.hpp", "an event without its commands",
+     "if (deferred_ != nullptr) { deferred_->wait(position_); }", NOTHING),
+    (f"{THREADS}/on_stream.hpp", "a call before what it uses", "queue.make_way(used);", NOTHING),
+    (f"{THREADS}/on_stream.hpp", "a call in a meeting that this rank has not left", "queue.wait(turn.last_position);",
+     NOTHING),
+    (f"{THREADS}/on_stream.hpp", "a call in a meeting that a peer has not left", "seat.wait_for_turn(call);", NOTHING),
+    (f"{THREADS}/on_stream.hpp", "a message before what was put off", "stream.synchronize();", NOTHING),
+    ("shardkit/backend/shared/parts.hpp", "an end before the pieces of others", "await(parts * pieces);", NOTHING),
+    ("shardkit/backend/shared/round.hpp", "a rank that does not leave", "seat_.word().leave(own_.target);", NOTHING),
+]
 
 
 # Of the two lanes of a World of MPI's: file, name, statement, replacement; file, name, pattern, replacement.
@@ -94,7 +109,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--target", help="containers, ring, sums, host, measured or lanes; all of them if not given")
+    parser.add_argument("--target", help="containers, ring, sums, host, deferred, measured or lanes; all of them if not given")
     options = parser.parse_args()
     flags = [f"-I{TESTS}", f"-I{STANDIN}", f"-I{STANDIN / 'include'}", "-pthread"]
     with tempfile.TemporaryDirectory() as folder:
@@ -106,6 +121,7 @@ def main():
             Waits("sums", ROOT / "include", ["backend/nccl"], "sums_killer.cpp", objects, flags),
             Waits("host", ROOT / "include", ["backend/host", "backend/threads", "comm"], "streams_killer.cpp", [], flags,
                   pattern=HOST_WAIT),
+            Target("deferred", ROOT / "include", [], "deferred_killer.cpp", [], flags, statements=DEFERRED),
             Waits("measured", ROOT / "include", ["schedule"], "measured_killer.cpp", [], flags, pattern=MEASURED_WAIT),
         ]
         if shutil.which(Lanes.launch[0]):

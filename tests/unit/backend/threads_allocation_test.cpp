@@ -88,17 +88,20 @@ TEST_CASE("threads: verbs allocate nothing, not even on their first call, in the
         barrier(world, {});
     };
     threads::launch(3, [&](const threads::Communicator& world) { check(world, {}); });
-    threads::launch(3,
-                    [&](const threads::Communicator& world) {
-                        check(world, world.communication_stream());
-                        check(world, world.reduction_stream());
-                    },
-                    {.overlap = true});
+    for (const threads::Overlap overlap : {threads::Overlap::deferred, threads::Overlap::threads}) {
+        threads::launch(3,
+                        [&](const threads::Communicator& world) {
+                            check(world, world.communication_stream());
+                            check(world, world.reduction_stream());
+                        },
+                        {.overlap = overlap});
+    }
 }
 
 TEST_CASE("threads: what splits and ranks in a loop take is given back, and handles may live longer than a World") {
     using namespace shardkit;
-    for (const bool overlap : {false, true}) {
+    for (const threads::Overlap overlap :
+         {threads::Overlap::none, threads::Overlap::deferred, threads::Overlap::threads}) {
         std::vector<threads::Communicator> kept;
         std::ptrdiff_t after_few = 0;
         const auto on_rank = [&](const threads::Communicator& world) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,7 @@ using namespace shardkit;
 using namespace rank_checks;
 using Comm = threads::Communicator;
 using threads::launch_and_collect;
+using threads::Overlap;
 using threads::WaitMode;
 
 /// The same verbs, on a stream.
@@ -64,15 +66,23 @@ class Flag {
     std::atomic<int> count_{0};
 };
 
+/// The test case is run with each.
+Overlap every_overlap() {
+    Overlap overlap = Overlap::threads;
+    SUBCASE("threads") { overlap = Overlap::threads; }
+    SUBCASE("deferred") { overlap = Overlap::deferred; }
+    return overlap;
+}
+
 /// Rethrows the first error of a launch with overlap.
 template <class F>
-void launch_overlapped(std::size_t ranks, F f, WaitMode waiting = WaitMode::automatic) {
-    threads::launch(ranks, f, {.waiting = waiting, .overlap = true});
+void launch_overlapped(std::size_t ranks, Overlap overlap, F f, WaitMode waiting = WaitMode::automatic) {
+    threads::launch(ranks, f, {.waiting = waiting, .overlap = overlap});
 }
 template <class F>
-std::vector<Outcome> outcomes(std::size_t ranks, F f) {
+std::vector<Outcome> outcomes(std::size_t ranks, Overlap overlap, F f) {
     std::vector<Outcome> all;
-    for (const std::exception_ptr& error : launch_and_collect(ranks, f, {.overlap = true})) {
+    for (const std::exception_ptr& error : launch_and_collect(ranks, f, {.overlap = overlap})) {
         all.push_back(outcome(error));
     }
     return all;
@@ -115,10 +125,11 @@ struct Bench<threads_overlap_test::On<Of>> {
 namespace threads_overlap_test {
 
 TEST_CASE("overlap: every verb gives on a stream what it gives in the rank's own thread") {
+    const Overlap overlap = every_overlap();
     for (const WaitMode waiting : {WaitMode::block, WaitMode::spin_briefly}) {
         for (const std::size_t ranks : {1U, 2U, 3U}) {
             launch_overlapped(
-                ranks,
+                ranks, overlap,
                 [](const Comm& world) {
                     verb_suite::every_verb<float>(OnCommunication(world));
                     verb_suite::every_verb<float>(OnReduction(world));
@@ -131,6 +142,179 @@ TEST_CASE("overlap: every verb gives on a stream what it gives in the rank's own
     }
 }
 
+TEST_CASE(
+    "overlap: results too large for the caches, and in several pieces, have the bits of the rank's own thread") {
+    const Overlap overlap = every_overlap();
+    for (const std::size_t ranks : {2U, 3U}) {
+        launch_overlapped(ranks, overlap, [](const Comm& world) {
+            using namespace verb_checks;
+            constexpr std::size_t count = (std::size_t{7} << 19U) + 17;
+            static_assert(2 * 2 * count * sizeof(float) > host::detail::streaming_bytes);
+            for (const std::size_t n : {std::size_t{200'003}, count}) {
+                check_all_reduce<float, float>(OnReduction(world), n, 1);
+                check_all_gather<float>(OnCommunication(world), n / 2, 3);
+                check_reduce_scatter<float, float>(OnReduction(world), n, 1);
+                check_reduce_scatter<bf16, double>(OnReduction(world), n / 2, 1);
+                check_copies<double>(OnCommunication(world), n / 2, 1);
+            }
+        });
+    }
+}
+
+TEST_CASE("deferred: ranks that wait here and there, each elsewhere, get what calls in order give") {
+    // Gathers and sums of random sizes over the world and over pairs, on both streams; each rank waits for some of
+    // them, by its own dice, and for all at the end.
+    struct Call {
+        bool pair;
+        bool reduces;
+        std::size_t count;
+        double factor;
+    };
+    std::mt19937 random(7);
+    std::vector<Call> calls;
+    for (int i = 0; i < 400; ++i) {
+        calls.push_back({random() % 3 == 0, random() % 2 == 0,
+                         random() % 5 == 0 ? random() % 200'000 : random() % 500,
+                         static_cast<double>(random() % 100)});
+    }
+    for (const WaitMode waiting : {WaitMode::block, WaitMode::spin_briefly}) {
+        launch_overlapped(
+            4, Overlap::deferred,
+            [&](const Comm& world) {
+                const Comm pair = split(world, world.rank() / 2, 0, "pair");
+                std::mt19937 dice(static_cast<unsigned>(world.rank()));
+                std::vector<std::vector<double>> values(calls.size());
+                for (std::size_t c = 0; c < calls.size(); ++c) {
+                    const Call& call = calls[c];
+                    const Comm& comm = call.pair ? pair : world;
+                    const auto stream = c % 3 == 0 ? world.reduction_stream() : world.communication_stream();
+                    values[c].assign(call.count * comm.size(), call.factor + static_cast<double>(world.rank()));
+                    const std::span<double> all(values[c]);
+                    if (call.reduces) {
+                        all_reduce_in_place(comm, ReduceOp::sum, all, stream);
+                    } else {
+                        all_gather_in_place(comm, all, stream);
+                    }
+                    if (dice() % 7 == 0) { await(stream.record()); }
+                    if (dice() % 50 == 0) { std::this_thread::sleep_for(std::chrono::microseconds(300)); }
+                }
+                world.communication_stream().synchronize();
+                world.reduction_stream().synchronize();
+                for (std::size_t c = 0; c < calls.size(); ++c) {
+                    const std::size_t size = calls[c].pair ? 2 : 4;
+                    const std::size_t first = calls[c].pair ? world.rank() / 2 * 2 : 0;
+                    for (std::size_t i = 0; i < values[c].size(); ++i) {
+                        double expected = calls[c].factor + static_cast<double>(first + i / calls[c].count);
+                        if (calls[c].reduces) {
+                            expected = static_cast<double>(size) * (calls[c].factor + static_cast<double>(first)) +
+                                       static_cast<double>(size * (size - 1) / 2);
+                        }
+                        expect(values[c][i] == expected, "call ", c, " element ", i, ": ", values[c][i],
+                               ", expected ", expected);
+                    }
+                }
+            },
+            waiting);
+    }
+}
+
+TEST_CASE("deferred: a rank ends a call for peers that compute, and then does not wait for them") {
+    Flag begun;
+    Flag used;
+    launch_overlapped(3, Overlap::deferred, [&](const Comm& world) {
+        std::vector<float> full(300'000);
+        for (std::size_t i = 0; i < 100'000; ++i) {
+            full[100'000 * world.rank() + i] = static_cast<float>(world.rank() + 1);
+        }
+        std::vector<double> sums(30'000, 1.0);
+        all_gather_in_place(world, std::span<float>(full), world.communication_stream());
+        all_reduce_in_place(world, ReduceOp::sum, std::span<double>(sums), world.reduction_stream());
+        begun.set();
+        begun.await(3);
+        if (world.rank() == 1) {
+            await(world.communication_stream().record());
+            await(world.reduction_stream().record());
+            used.set();
+        }
+        used.await();
+        // Rank 1 has done it for all: no peer has waited yet.
+        expect(full[0] == 1 && full[299'999] == 3 && sums[29'999] == 3, "what rank 1 did");
+        world.communication_stream().synchronize();
+        world.reduction_stream().synchronize();
+    });
+}
+
+TEST_CASE("deferred: calls that use each other's results run one after the other") {
+    launch_overlapped(2, Overlap::deferred, [](const Comm& world) {
+        const auto check = [&](const Comm::Stream& stream) {
+            std::vector<double> values(1000, 1.0);
+            std::vector<double> wider(2000, 0.0);
+            for (int i = 0; i < 5; ++i) {
+                all_reduce_in_place(world, ReduceOp::sum, std::span<double>(values), stream);
+            }
+            all_gather(world, std::span<const double>(values), std::span<double>(wider), stream);
+            stream.submit([at = wider.data()] { *at = 7; });
+            all_reduce_in_place(world, ReduceOp::sum, std::span<double>(wider), stream);
+            stream.synchronize();
+            expect(values[999] == 32 && wider[0] == 14 && wider[1] == 64 && wider[1999] == 64, "got ", values[999],
+                   ", ", wider[0], ", ", wider[1], ", ", wider[1999]);
+        };
+        check(world.communication_stream());
+        check(world.reduction_stream());
+        std::vector<double> few(10, 1.0);  // which travel with the call
+        for (int i = 0; i < 3; ++i) {
+            all_reduce_in_place(world, ReduceOp::sum, std::span<double>(few), world.reduction_stream());
+        }
+        world.reduction_stream().synchronize();
+        expect(few == std::vector<double>(10, 8.0), "doubled three times, got ", few[0]);
+    });
+    // A rank that knows nothing of the first call works at the second for one that has not ended the first.
+    Flag begun;
+    launch_overlapped(3, Overlap::deferred, [&](const Comm& world) {
+        const Comm low = split(world, world.rank() == 2 ? 1 : 0, 0, "low");    // 0 1
+        const Comm high = split(world, world.rank() == 0 ? 1 : 0, 0, "high");  // 1 2
+        std::vector<double> values(1000, 1.0);
+        const auto add = [&](const Comm& comm) {
+            all_reduce_in_place(comm, ReduceOp::sum, std::span<double>(values), world.communication_stream());
+        };
+        if (world.rank() != 2) { add(low); }
+        if (world.rank() != 0) { add(high); }
+        if (world.rank() == 1) {
+            begun.set();
+        } else {
+            begun.await();
+        }
+        world.communication_stream().synchronize();
+        const double expected = world.rank() == 0 ? 2 : 3;
+        expect(values == std::vector<double>(1000, expected), expected, ", got ", values[0]);
+    });
+}
+
+TEST_CASE("deferred: ranks whose streams have calls in different orders are told what each waits for") {
+    for (const std::exception_ptr& error :
+         launch_and_collect(2,
+                            [](const Comm& world) {
+                                const Comm a = split(world, 0, 0, "a");
+                                const Comm b = split(world, 0, 0, "b");
+                                std::vector<float> values(2);
+                                const auto gather = [&](const Comm& comm) {
+                                    all_gather_in_place(comm, std::span<float>(values), world.communication_stream());
+                                    world.communication_stream().synchronize();
+                                };
+                                gather(world.rank() == 0 ? a : b);
+                                gather(world.rank() == 0 ? b : a);
+                            },
+                            {.overlap = Overlap::deferred})) {
+        const Outcome seen = outcome(error);
+        CAPTURE(seen.text);
+        CHECK(seen.kind == Kind::peer);
+        for (const char* part : {"deadlock: no rank can go on", "rank 0 waits in all_gather (call 0) over a at ",
+                                 "rank 1 waits in all_gather (call 0) over b at ", "threads_overlap_test.cpp:"}) {
+            CHECK(contains(seen.text, part));
+        }
+    }
+}
+
 TEST_CASE("overlap: without it both streams are the rank's own thread") {
     threads::launch(2, [](const Comm& world) {
         expect(world.communication_stream().is_inline() && world.reduction_stream().is_inline(), "no threads");
@@ -139,18 +323,20 @@ TEST_CASE("overlap: without it both streams are the rank's own thread") {
     threads::run(DeviceMesh<2>{}, [](auto& rank) {
         expect(rank.communication_stream().is_inline() && rank.reduction_stream().is_inline(), "no threads");
     });
+    const Overlap overlap = every_overlap();
     threads::run(DeviceMesh<2>{},
                  [](auto& rank) {
                      expect(rank.compute_stream().is_inline() && !rank.communication_stream().is_inline() &&
                                 !rank.reduction_stream().is_inline(),
-                            "two threads beside the rank's");
+                            "two streams beside the rank's");
                  },
-                 {}, {.overlap = true});
+                 {}, {.overlap = overlap});
 }
 
 TEST_CASE("overlap: a rank goes on while a peer has not come to the gather, and waits where it uses it") {
+    const Overlap overlap = every_overlap();
     Flag returned;
-    launch_overlapped(3, [&](const Comm& world) {
+    launch_overlapped(3, overlap, [&](const Comm& world) {
         std::vector<float> shard(1000, static_cast<float>(world.rank()));
         std::vector<float> full(3000);
         if (world.rank() == 0) { returned.await(2); }
@@ -167,9 +353,10 @@ TEST_CASE("overlap: a rank goes on while a peer has not come to the gather, and 
 
 TEST_CASE(
     "overlap: a sum passes a gather over the same ranks that a peer holds up, and a call in the rank's thread both") {
+    const Overlap overlap = every_overlap();
     Flag summed;
     Flag called;
-    launch_overlapped(3, [&](const Comm& world) {
+    launch_overlapped(3, overlap, [&](const Comm& world) {
         std::vector<double> full(300);
         const auto gather = [&] {
             full[100 * world.rank()] = static_cast<double>(world.rank() + 1);
@@ -201,7 +388,7 @@ TEST_CASE(
 
 TEST_CASE("overlap: a stream that waits for the other's event runs behind it") {
     Flag given;
-    launch_overlapped(2, [&](const Comm& world) {
+    launch_overlapped(2, Overlap::threads, [&](const Comm& world) {
         std::vector<double> values(100, 1.0);
         const std::span<double> all(values);
         if (world.rank() == 1) { given.await(); }
@@ -215,7 +402,8 @@ TEST_CASE("overlap: a stream that waits for the other's event runs behind it") {
 }
 
 TEST_CASE("overlap: calls on a stream keep their order, and more of them wait than its ring holds") {
-    launch_overlapped(3, [](const Comm& world) {
+    const Overlap overlap = every_overlap();
+    launch_overlapped(3, overlap, [](const Comm& world) {
         constexpr std::size_t calls = 3 * host::detail::CommandQueue::slots;
         std::vector<double> values(calls, 1.0);
         for (std::size_t i = 0; i < calls; ++i) {
@@ -232,9 +420,10 @@ TEST_CASE("overlap: calls on a stream keep their order, and more of them wait th
 
 TEST_CASE(
     "overlap: calls that disagree on a stream are named by the next wait of every rank, once, and write nothing") {
+    const Overlap overlap = every_overlap();
     static const CallSubject first("'blocks.0' gradients");
     static const CallSubject second("'blocks.1' gradients");
-    launch_overlapped(3, [](const Comm& world) {
+    launch_overlapped(3, overlap, [](const Comm& world) {
         for (const auto& stream : {world.communication_stream(), world.reduction_stream()}) {
             const std::vector<float> values(60, 1.0F);
             std::vector<float> out(60, 7.0F);
@@ -257,23 +446,32 @@ TEST_CASE("overlap: a stream of another rank's is refused with the user's line")
     constexpr const char* text =
         "threads: the stream is no stream of this rank's; pass a default one, or the communication_stream() or "
         "reduction_stream() of the rank";
-    for (const bool overlap : {false, true}) {
-        threads::launch(2,
-                        [&](const Comm& world) {
-                            host::detail::CommandQueue queue;
-                            const SourceLocation here = SourceLocation::current();
-                            const std::string message =
-                                thrown_message<UsageError>([&] { barrier(world, host::HostStream(queue), here); });
-                            expect(message == text_at(text, here), message);
-                        },
-                        {.overlap = overlap});
+    for (const Overlap overlap : {Overlap::none, Overlap::deferred, Overlap::threads}) {
+        threads::launch(
+            2,
+            [&](const Comm& world) {
+                host::detail::CommandQueue queue;
+                host::detail::DeferredQueue deferred;
+                std::vector<float> values(60);
+                for (const host::HostStream& stream : {host::HostStream(queue), host::HostStream(deferred)}) {
+                    const SourceLocation here = SourceLocation::current();
+                    const std::string message = thrown_message<UsageError>([&] { barrier(world, stream, here); });
+                    expect(message == text_at(text, here), message);
+                    expect(message == thrown_message<UsageError>([&] {
+                               all_gather_in_place(world, std::span<float>(values), stream, here);
+                           }),
+                           "the same of a collective");
+                }
+            },
+            {.overlap = overlap});
     }
 }
 
 TEST_CASE("overlap: what a rank gave to its streams runs before it has returned") {
+    const Overlap overlap = every_overlap();
     Flag ended;
     std::vector<std::vector<float>> values(2, std::vector<float>(1000, 1.0F));
-    const auto all = outcomes(2, [&](const Comm& world) {
+    const auto all = outcomes(2, overlap, [&](const Comm& world) {
         const std::span<float> mine(values[world.rank()]);
         if (world.rank() == 1) { ended.await(); }
         all_reduce_in_place(world, ReduceOp::sum, mine.subspan(500), world.communication_stream());
@@ -288,9 +486,10 @@ TEST_CASE("overlap: what a rank gave to its streams runs before it has returned"
 }
 
 TEST_CASE("overlap: peers that wait on their streams for a rank that throws or returns are told") {
+    const Overlap overlap = every_overlap();
     std::vector<std::vector<float>> values(3, std::vector<float>(301, 1.0F));  // of calls that outlive a function
     for (const bool throws : {true, false}) {
-        const auto all = outcomes(3, [&](const Comm& world) {
+        const auto all = outcomes(3, overlap, [&](const Comm& world) {
             if (world.rank() == 2) {
                 if (throws) { throw Planted("planted"); }
                 return;
@@ -314,7 +513,8 @@ TEST_CASE("overlap: peers that wait on their streams for a rank that throws or r
 }
 
 TEST_CASE("overlap: what a stream was told of a rank that returned is what others hear through its own rank") {
-    const auto all = outcomes(3, [](const Comm& world) {
+    const Overlap overlap = every_overlap();
+    const auto all = outcomes(3, overlap, [](const Comm& world) {
         const Comm low = split(world, world.rank() == 2 ? 1 : 0, 0, "low");    // 0 1
         const Comm high = split(world, world.rank() == 0 ? 1 : 0, 0, "high");  // 1 2
         if (world.rank() == 2) { return; }
@@ -333,9 +533,10 @@ TEST_CASE("overlap: what a stream was told of a rank that returned is what other
 }
 
 TEST_CASE("overlap: a rank that throws with calls under way ends itself and its peers") {
+    const Overlap overlap = every_overlap();
     std::vector<std::vector<float>> values(3, std::vector<float>(3000, 1.0F));  // of calls that outlive a function
     for (int way = 0; way < 2; ++way) {
-        const auto all = outcomes(3, [&](const Comm& world) {
+        const auto all = outcomes(3, overlap, [&](const Comm& world) {
             const std::span<float> mine(values[world.rank()]);
             if (world.rank() == 1) {
                 all_gather_in_place(world, mine.first(1500), world.communication_stream());
@@ -360,7 +561,8 @@ TEST_CASE("overlap: a rank that throws with calls under way ends itself and its 
 template <class F>
 void check_deadlock(std::size_t ranks, const std::vector<std::string>& parts, F f) {
     for (const WaitMode waiting : {WaitMode::block, WaitMode::spin_briefly}) {
-        for (const std::exception_ptr& error : launch_and_collect(ranks, f, {.waiting = waiting, .overlap = true})) {
+        for (const std::exception_ptr& error :
+             launch_and_collect(ranks, f, {.waiting = waiting, .overlap = Overlap::threads})) {
             const Outcome seen = outcome(error);
             CAPTURE(seen.text);
             CHECK(seen.kind == Kind::peer);
@@ -444,6 +646,7 @@ TEST_CASE("overlap: a deadlock of ranks' own calls, of full rings and of streams
 }
 
 TEST_CASE("overlap: a rank that computes while its streams and its peers wait is no deadlock") {
+    const Overlap overlap = every_overlap();
     threads::launch(3,
                     [](const Comm& world) {
                         for (int i = 0; i < 20; ++i) {
@@ -458,13 +661,14 @@ TEST_CASE("overlap: a rank that computes while its streams and its peers wait is
                             world.communication_stream().synchronize();
                         }
                     },
-                    {.deadlock_check = std::chrono::milliseconds(1), .overlap = true});
+                    {.deadlock_check = std::chrono::milliseconds(1), .overlap = overlap});
 }
 
 TEST_CASE("overlap: a communicator may end before its calls have run, and its group is freed after them") {
+    const Overlap overlap = every_overlap();
     Flag given;
     std::vector<std::vector<float>> values(2, std::vector<float>(100, 1.0F));
-    const auto all = outcomes(2, [&](const Comm& world) {
+    const auto all = outcomes(2, overlap, [&](const Comm& world) {
         const std::span<float> mine(values[world.rank()]);
         for (int i = 0; i < 50; ++i) {
             const Comm pair = split(world, 0, 0, "pair");

@@ -29,13 +29,16 @@ using rank_checks::expect;
 using scheduled::Improve;
 using scheduled::Run;
 using Engine = sk::threads::Engine;
+using sk::threads::Overlap;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
-/// Where steps follow no schedule; a schedule of gathers ahead; one in which groups stay gathered too.
-constexpr std::array<Improve, 3> improvements{nullptr, scheduled::gathers_ahead, scheduled::some_stay_gathered};
+/// Where steps follow no schedule; a schedule of gathers ahead; one in which groups stay gathered too; one whose
+/// reductions run beside the next group's work.
+constexpr std::array<Improve, 4> improvements{nullptr, scheduled::gathers_ahead, scheduled::some_stay_gathered,
+                                              scheduled::all_overlaps};
 
 template <class Precision>
-std::vector<std::vector<double>> trained(const Mesh& mesh, const Run& run, Improve improve, bool overlap) {
+std::vector<std::vector<double>> trained(const Mesh& mesh, const Run& run, Improve improve, Overlap overlap) {
     std::vector<std::vector<double>> values(mesh.size());
     const auto on_rank = [&](auto& mine) {
         sk::Context<Engine>& rank = mine;
@@ -71,9 +74,17 @@ class Flag {
 struct Weight : sk::Param<"weight", double, 500> {};
 using Layer = sk::Sharded<Weight, sk::FullShard, Engine>;
 
+/// The test case is run with each.
+Overlap every_overlap() {
+    Overlap overlap = Overlap::threads;
+    SUBCASE("threads") { overlap = Overlap::threads; }
+    SUBCASE("deferred") { overlap = Overlap::deferred; }
+    return overlap;
+}
+
 /// f(rank, layers) on two ranks with overlap, layers whose values are their number.
 template <class F>
-void with_layers(const F& f) {
+void with_layers(Overlap overlap, const F& f) {
     sk::threads::run(sk::DeviceMesh<2>{},
                      [&](auto& rank) {
                          std::vector<Layer> layers;
@@ -83,7 +94,7 @@ void with_layers(const F& f) {
                          }
                          f(rank, layers);
                      },
-                     {.in_flight = 3}, {.overlap = true});
+                     {.in_flight = 3}, {.overlap = overlap});
 }
 template <class Window>
 void expect_values(const Window& window, double expected) {
@@ -100,8 +111,9 @@ TEST_CASE("overlap: every policy trains to the bits of collectives in the caller
         for (std::size_t i = 0; i < improvements.size(); ++i) {
             CAPTURE(i);
             const auto check = [&]<class Precision>(Precision, const Mesh& mesh, const Run& run) {
-                const auto expected = trained<Precision>(mesh, run, improvements[i], false);
-                CHECK(trained<Precision>(mesh, run, improvements[i], true) == expected);
+                const auto expected = trained<Precision>(mesh, run, improvements[i], Overlap::none);
+                CHECK(trained<Precision>(mesh, run, improvements[i], Overlap::threads) == expected);
+                CHECK(trained<Precision>(mesh, run, improvements[i], Overlap::deferred) == expected);
                 CHECK(expected[0].size() > 1000);
             };
             check(sk::Precision<double>{}, Mesh(4, 1, 1), {.policy = policy, .microbatches = 2});
@@ -112,8 +124,9 @@ TEST_CASE("overlap: every policy trains to the bits of collectives in the caller
 }
 
 TEST_CASE("overlap: a rank computes in one window while its peer has not begun the next one's gather") {
+    const Overlap overlap = every_overlap();
     Flag computed;
-    with_layers([&](auto& rank, std::vector<Layer>& layers) {
+    with_layers(overlap, [&](auto& rank, std::vector<Layer>& layers) {
         auto first = layers[0].unshard();
         if (rank.rank() == 1) { computed.await(); }
         auto pending = layers[1].begin_unshard();
@@ -125,8 +138,9 @@ TEST_CASE("overlap: a rank computes in one window while its peer has not begun t
 }
 
 TEST_CASE("overlap: a rank finishes its next window while its peer has not come to a reduction") {
+    const Overlap overlap = every_overlap();
     Flag finished;
-    with_layers([&](auto& rank, std::vector<Layer>& layers) {
+    with_layers(overlap, [&](auto& rank, std::vector<Layer>& layers) {
         sk::Accumulation accumulation{sk::groups(layers)};
         auto gradients = accumulation.gradients(layers[2]);
         for (double& value : gradients[Weight{}]) { value = static_cast<double>(rank.rank() + 1); }
@@ -147,8 +161,9 @@ TEST_CASE("overlap: a rank finishes its next window while its peer has not come 
 }
 
 TEST_CASE("overlap: a norm passes a gather that a peer holds up") {
+    const Overlap overlap = every_overlap();
     Flag summed;
-    with_layers([&](auto& rank, std::vector<Layer>& layers) {
+    with_layers(overlap, [&](auto& rank, std::vector<Layer>& layers) {
         Layer held{rank, "held"};
         held.initialize([](auto, auto, std::uint64_t) { return 7; });
         sk::Accumulation accumulation{sk::groups(layers)};
@@ -173,14 +188,15 @@ TEST_CASE("overlap: a norm passes a gather that a peer holds up") {
 }
 
 TEST_CASE("overlap: a failed gather of a window that is dropped, or of a group that ends, is told by the next wait") {
+    const Overlap overlap = every_overlap();
     for (const bool group_ends : {false, true}) {
         std::string told;
         const auto train = [&] {
-            with_layers([&](auto& rank, std::vector<Layer>& layers) {
+            with_layers(overlap, [&](auto& rank, std::vector<Layer>& layers) {
                 if (rank.rank() == 1) { throw rank_checks::Planted("planted"); }
-                { const auto dropped = layers[1].begin_unshard(); }
-                if (group_ends) { layers.clear(); }
                 try {
+                    { const auto dropped = layers[1].begin_unshard(); }
+                    if (group_ends) { layers.clear(); }
                     rank.synchronize();
                 } catch (const sk::PeerError& error) {
                     told = error.what();
@@ -196,7 +212,7 @@ TEST_CASE("overlap: a failed gather of a window that is dropped, or of a group t
 }
 
 TEST_CASE("overlap: a step's traffic and journal are those of calls in the caller") {
-    const auto counted = [](bool overlap) {
+    const auto counted = [](Overlap overlap) {
         std::vector<std::string> all(2);
         sk::threads::run(
             sk::DeviceMesh<2>{},
@@ -217,9 +233,10 @@ TEST_CASE("overlap: a step's traffic and journal are those of calls in the calle
             {}, {.overlap = overlap});
         return all;
     };
-    const auto expected = counted(false);
+    const auto expected = counted(Overlap::none);
     CHECK(expected[0].size() > 100);
-    CHECK(counted(true) == expected);
+    CHECK(counted(Overlap::threads) == expected);
+    CHECK(counted(Overlap::deferred) == expected);
 }
 
 }  // namespace overlap_test

@@ -27,7 +27,8 @@ struct ReturnNow {};
 
 /// Collectives in the ranks' own threads, or in those of their streams.
 constexpr sk::threads::LaunchOptions called{};
-constexpr sk::threads::LaunchOptions overlapped{.overlap = true};
+constexpr sk::threads::LaunchOptions overlapped{.overlap = sk::threads::Overlap::threads};
+constexpr sk::threads::LaunchOptions deferred{.overlap = sk::threads::Overlap::deferred};
 
 /// Trains on `mesh`; rank `victim` ends at its `position`-th verb. Returns what each rank threw.
 std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, const sk::DynamicPolicy& policy, std::size_t victim,
@@ -109,6 +110,10 @@ TEST_CASE("a rank that throws or returns at any verb of a step ends all others w
     }
     SUBCASE("hybrid_shard on 4, overlapped") {
         check_every_position(4, 2, sk::DynamicPolicy(sk::HybridShard<2>{}), overlapped);
+    }
+    SUBCASE("full_shard on 3, deferred") { check_every_position(3, 3, sk::DynamicPolicy(sk::FullShard{}), deferred); }
+    SUBCASE("hybrid_shard on 4, deferred") {
+        check_every_position(4, 2, sk::DynamicPolicy(sk::HybridShard<2>{}), deferred);
     }
 }
 

@@ -154,10 +154,12 @@ TEST_CASE("a step allocates nothing once two steps are over") {
         check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::FullShard{});
     }
     SUBCASE("collectives beside the computation") {
-        const sk::threads::LaunchOptions overlapped{.overlap = true};
-        check_steady<sk::Precision<double>>(toy::Mesh(3, 1, 1), sk::NoShard{}, overlapped);
-        check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::ShardGradOp{}, overlapped);
-        check_steady<sk::Precision<sk::bf16>>(toy::Mesh(2, 1, 2), sk::FullShard{}, overlapped);
+        for (const auto overlap : {sk::threads::Overlap::deferred, sk::threads::Overlap::threads}) {
+            const sk::threads::LaunchOptions overlapped{.overlap = overlap};
+            check_steady<sk::Precision<double>>(toy::Mesh(3, 1, 1), sk::NoShard{}, overlapped);
+            check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::ShardGradOp{}, overlapped);
+            check_steady<sk::Precision<sk::bf16>>(toy::Mesh(2, 1, 2), sk::FullShard{}, overlapped);
+        }
     }
     SUBCASE("one rank in the caller's thread") {
         const auto check = [](auto policy) {

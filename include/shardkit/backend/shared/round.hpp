@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include <shardkit/backend/shared/parts.hpp>
 #include <shardkit/backend/shared/wait_word.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -52,6 +53,8 @@ struct Member {
 ///     Member, rank(), size(), members(), word()     the group's memory
 ///     taken()                                       the group's counter of taken pieces; null where every rank does
 ///                                                   its own part of the work. Alike on all ranks
+///     parts()                                       where ranks do each other's parts; null where they do not. Alike
+///                                                   on all ranks
 ///     wait(call, sequence, target)                  until the word reaches it. @throws when that cannot happen
 ///     refuse(call, sequence)                        throws: the word is poisoned
 ///     wait_for_exit(call, target)                   until all have left
@@ -65,22 +68,42 @@ class Round {
     /// @pre `seat` and `call` outlive the round   @throws what Seat::wait and Seat::refuse do
     Round(const Seat& seat, const shardkit::Call& call, const void* input, std::size_t input_bytes,
           void* output = nullptr)
+        : Round(seat, call, begin(seat, call, input, input_bytes, output)) {}
+
+    /// A call that the peers have been shown, and whose round comes later.
+    struct Begun {
+        std::uint64_t sequence;
+        bool carried;
+    };
+    /// Shows the peers this call, and does not wait. @pre the round of the seat's last call has ended, and, if it had
+    /// parts, all have left it   @throws what Seat::refuse does
+    static Begun begin(const Seat& seat, const shardkit::Call& call, const void* input, std::size_t input_bytes,
+                       void* output) {
+        auto& own = seat.members()[seat.rank()];
+        const Begun begun{own.sequence, input_bytes <= Seat::Member::carried_bytes};
+        auto& published = own.published[begun.sequence % 2];
+        published.call = {call.signature, input, output, call.where, call.subject};
+        if (begun.carried && input_bytes > 0) { std::memcpy(published.carried, input, input_bytes); }
+        if (auto* const taken = seat.taken(); taken != nullptr && !begun.carried && seat.rank() == 0) {
+            taken->store(0, std::memory_order_relaxed);
+        }
+        if (Parts* const parts = seat.parts(); parts != nullptr) { parts->begin(seat.rank()); }
+        if (!seat.word().enter(phase_after(own.target, seat))) { seat.refuse(call, begun.sequence); }
+        return begun;
+    }
+    /// What is left of it: waits until all have entered, as the first constructor.
+    Round(const Seat& seat, const shardkit::Call& call, const Begun& begun)
         : seat_(seat),
           call_(call),
           size_(seat.size()),
           members_(seat.members()),
           own_(seat.members()[seat.rank()]),
-          sequence_(own_.sequence),
-          carried_(input_bytes <= Seat::Member::carried_bytes),
-          taken_(carried_ ? nullptr : seat.taken()) {
-        auto& published = own_.published[parity()];
-        published.call = {call.signature, input, output, call.where, call.subject};
-        if (carried_ && input_bytes > 0) { std::memcpy(published.carried, input, input_bytes); }
-        if (taken_ != nullptr && seat.rank() == 0) { taken_->store(0, std::memory_order_relaxed); }
-        auto& word = seat.word();
+          sequence_(begun.sequence),
+          carried_(begun.carried),
+          taken_(carried_ ? nullptr : seat.taken()),
+          parts_(seat.parts()) {
         const std::uint32_t complete = next_phase();
-        if (!word.enter(complete)) { seat.refuse(call, sequence_); }
-        if (word.progress(complete) != Progress::reached) { seat.wait(call, sequence_, complete); }
+        if (seat.word().progress(complete) != Progress::reached) { seat.wait(call, sequence_, complete); }
         own_.target = complete;
         own_.sequence = sequence_ + 1;
         const Signature& first = this->call(0).signature;
@@ -121,9 +144,20 @@ class Round {
 
     /// Whether the ranks that have a processor take the work in pieces, instead of each its own part, for which all
     /// would wait until it has had its turn. Alike on all ranks.
-    bool takes_pieces() const noexcept { return taken_ != nullptr; }
-    /// The number of a piece that no rank has taken before. @pre agreed() and takes_pieces()
-    std::size_t take() const noexcept { return taken_->fetch_add(1, std::memory_order_relaxed); }
+    bool takes_pieces() const noexcept { return taken_ != nullptr || takes_parts(); }
+    /// Whether it is always so, since a peer may not come for long. Alike on all ranks.
+    bool takes_parts() const noexcept { return parts_ != nullptr && !carried_; }
+    /// Calls work(part, piece) of what no rank has taken before. With takes_parts() all is done when it returns, else
+    /// done or under way. @pre agreed() and takes_pieces()
+    template <class Work>
+    void do_pieces(std::size_t parts, std::size_t pieces, Work work) const noexcept {
+        if (parts_ != nullptr) {
+            parts_->do_pieces(rank(), parts, pieces, work);
+            return;
+        }
+        const auto take = [this] { return std::size_t{taken_->fetch_add(1, std::memory_order_relaxed)}; };
+        for (std::size_t i = take(); i < parts * pieces; i = take()) { work(i / pieces, i % pieces); }
+    }
 
     /// Returns when all have come so far: what they wrote before is there for all.
     void meet() {
@@ -134,7 +168,11 @@ class Round {
     }
     /// After this the peers no longer look at this rank's memory, nor this rank at theirs.
     void leave() {
-        if (!carried_) { meet(); }
+        if (parts_ != nullptr) {
+            leave_at_once();
+        } else if (!carried_) {
+            meet();
+        }
     }
 
     /// The first two ranks whose calls differ, and this one.
@@ -149,13 +187,23 @@ class Round {
     [[noreturn]] void leave_and_throw() {
         const Disagreement found{sequence_, other_, call(0), call(other_), call(seat_.rank())};
         const auto text = seat_.explain(found);
-        meet();
+        if (parts_ != nullptr) {
+            leave_at_once();
+        } else {
+            meet();
+        }
         seat_.throw_disagreement(found, text);
     }
 
   private:
-    std::uint32_t next_phase() const noexcept {
-        return Seat::Word::advanced(own_.target, static_cast<std::uint32_t>(size_));
+    static std::uint32_t phase_after(std::uint32_t target, const Seat& seat) noexcept {
+        return Seat::Word::advanced(target, static_cast<std::uint32_t>(seat.size()));
+    }
+    std::uint32_t next_phase() const noexcept { return phase_after(own_.target, seat_); }
+    /// Where all work is done then, whoever has left.
+    void leave_at_once() noexcept {
+        own_.target = next_phase();
+        seat_.word().leave(own_.target);
     }
     std::size_t parity() const noexcept { return sequence_ % 2; }
     const auto& published(std::size_t rank) const noexcept { return members_[rank].published[parity()]; }
@@ -168,6 +216,7 @@ class Round {
     std::uint64_t sequence_;
     bool carried_;
     std::atomic<std::uint32_t>* taken_;
+    Parts* parts_;
     std::size_t other_ = 1;  // the lowest rank whose call differs from rank 0's
 };
 

@@ -31,24 +31,28 @@ struct Piece {
 };
 
 /// Calls work(piece) of what no other rank has taken, until all is done or under way: of `count` elements of each of
-/// the first `parts` ranks, in order. @pre round.takes_pieces()
+/// the first `parts` ranks. @pre round.takes_pieces()
 template <class T, class Round, class Work>
-void take_pieces(const Round& round, std::size_t parts, std::size_t count, Work work) noexcept {
+void take_pieces(const Round& round, host::detail::Store store, std::size_t parts, std::size_t count,
+                 Work work) noexcept {
     // Some tens of microseconds of work: no more is left to whoever must give its processor away.
     constexpr std::size_t piece = std::max<std::size_t>(1, (std::size_t{256} << 10U) / sizeof(T));
     const std::size_t pieces = count / piece + (count % piece != 0 ? 1 : 0);
-    for (std::size_t i = round.take(); i < parts * pieces; i = round.take()) {
-        const std::size_t begin = i % pieces * piece;
-        work(Piece{i / pieces, begin, std::min(piece, count - begin)});
-    }
+    round.do_pieces(parts, pieces, [&](std::size_t part, std::size_t i) {
+        const std::size_t begin = i * piece;
+        work(Piece{part, begin, std::min(piece, count - begin)});
+        host::detail::finish(store);
+    });
 }
 
-/// Calls work(piece) of a rank's `own` piece; past the caches, where ranks take turns, as take_pieces.
+/// Calls work(piece) of a rank's `own` piece; or as take_pieces, past the caches, where ranks take turns, and where
+/// they do each other's parts.
 template <class T, class Round, class Work>
 void do_part(const Round& round, host::detail::Store store, const Piece& own, std::size_t parts, std::size_t count,
              Work work) noexcept {
-    if (store == host::detail::Store::streaming && round.takes_pieces()) {
-        take_pieces<T>(round, parts, count, work);
+    const bool past_caches = store == host::detail::Store::streaming;
+    if (round.takes_parts() || (past_caches && round.takes_pieces())) {
+        take_pieces<T>(round, store, parts, count, work);
     } else {
         work(own);
     }
@@ -107,11 +111,23 @@ void all_gather(const Round& round, const T* /*shard*/, std::span<T> full) noexc
             });
         });
     } else {
-        for_each_rank_from_next(round, [&](std::size_t q) {
-            T* const place = full.data() + q * k;
-            const T* const from = round.template input<T>(q);
-            if (place != from) { host::detail::copy_elements(from, place, k, store); }
-        });
+        // Of a rank's result, elements [begin, begin + count).
+        const auto read = [&](const Piece& piece) {
+            T* const to = piece.rank == round.rank() ? full.data() : round.template output<T>(piece.rank);
+            for_each_rank_from_next(round, [&](std::size_t q) {
+                const std::size_t begin = std::max(piece.begin, q * k);
+                const std::size_t end = std::min(piece.begin + piece.count, (q + 1) * k);
+                const T* const from = round.template input<T>(q);
+                if (begin < end && to + q * k != from) {
+                    host::detail::copy_elements(from + (begin - q * k), to + begin, end - begin, store);
+                }
+            });
+        };
+        if (round.takes_parts()) {
+            take_pieces<T>(round, store, round.size(), full.size(), read);
+        } else {
+            read({round.rank(), 0, full.size()});
+        }
     }
     host::detail::finish(store);
 }

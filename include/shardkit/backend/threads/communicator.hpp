@@ -12,6 +12,7 @@
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/shared/verbs.hpp>
+#include <shardkit/backend/threads/on_stream.hpp>
 #include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/backend/threads/split.hpp>
 #include <shardkit/backend/threads/world.hpp>
@@ -24,8 +25,8 @@ namespace shardkit::threads {
 
 /// A rank's end of a group of ranks that are threads of this process. Verbs publish pointers, read the peers' memory
 /// directly and reduce in rank order; no staging copy, no allocation. On a default stream they return when the data
-/// is there; on a stream of the rank's, with LaunchOptions::overlap, they run while the rank goes on, which keeps
-/// their memory until it has waited for them, and an error is thrown by the next wait.
+/// is there; on a stream of the rank's, with LaunchOptions::overlap, at once: the rank goes on, keeps their memory
+/// until it has waited for them, and an error is thrown by the next wait, or, deferred, by what cannot pass them.
 ///
 /// A cheap handle, valid until the function given to `launch` returns, used by its rank's thread only. What a split
 /// made is freed with the last handles of its members. The verbs'
@@ -103,7 +104,8 @@ class Communicator {
     template <Element In, Element Out>
     std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
                            const shardkit::Call& call) const {
-        collective(stream, call, {input.data(), input.size_bytes(), output.data()}, [=](const detail::Round& round) {
+        const Shown shown{input.data(), input.size_bytes(), output.data(), output.size_bytes()};
+        shareable(stream, call, shown, [=](const detail::Round& round) {
             shared::detail::all_reduce<In>(round, op, input.size(), output.data());
         });
         if (input.size_bytes() <= detail::carried_bytes) { return (size() - 1) * input.size_bytes(); }
@@ -120,14 +122,14 @@ class Communicator {
 
     template <Element T>
     void broadcast(std::span<T> values, std::size_t root, const Stream& stream, const shardkit::Call& call) const {
-        collective(stream, call, {values.data(), values.size_bytes(), values.data()},
-                   [=](const detail::Round& round) { shared::detail::broadcast(round, values, root); });
+        shareable(stream, call, {values.data(), values.size_bytes(), values.data(), values.size_bytes()},
+                  [=](const detail::Round& round) { shared::detail::broadcast(round, values, root); });
     }
 
     template <Element T>
     void all_to_all(std::span<const T> sent, std::span<T> received, const Stream& stream,
                     const shardkit::Call& call) const {
-        collective(stream, call, {sent.data(), sent.size_bytes(), nullptr},
+        collective(stream, call, {sent.data(), sent.size_bytes(), nullptr, 0},
                    [=](const detail::Round& round) { shared::detail::all_to_all(round, sent, received); });
     }
 
@@ -168,47 +170,53 @@ class Communicator {
         handle_.thread = &state;
     }
 
+    template <class Work>
+    void execute(const Stream& stream, const shardkit::Call& call, const Work& work) const {
+        detail::run_on_stream(stream, handle_, call, work);
+    }
+
     /// What peers read and write of this rank's memory.
     struct Shown {
         const void* input = nullptr;
-        std::size_t bytes = 0;
+        std::size_t input_bytes = 0;
         void* output = nullptr;
+        std::size_t output_bytes = 0;
     };
-
-    /// Runs work(handle, call) here, or on the stream's thread.
-    template <class Work>
-    void execute(const Stream& stream, const shardkit::Call& call, const Work& work) const {
-        if (stream.is_inline()) {
-            work(handle_, call);
-        } else {
-            handle_.world->give(stream, handle_, call.where,
-                                [call, work](const detail::GroupHandle& of_stream) { work(of_stream, call); });
-        }
-    }
 
     /// Everything that collectives have in common; `copy(round)` moves the data.
     template <class Copy>
     void collective(const Stream& stream, const shardkit::Call& call, const Shown& shown, const Copy& copy) const {
         execute(stream, call, [shown, copy](const detail::GroupHandle& handle, const shardkit::Call& made) {
             const detail::Seat seat(handle);
-            detail::Round round(seat, made, shown.input, shown.bytes, shown.output);
+            detail::Round round(seat, made, shown.input, shown.input_bytes, shown.output);
             if (!round.agreed()) { round.leave_and_throw(); }
             copy(static_cast<const detail::Round&>(round));
             round.leave();
         });
     }
 
+    /// The same of one whose work the ranks that come first can do for the others.
+    template <class Copy>
+    void shareable(const Stream& stream, const shardkit::Call& call, const Shown& shown, const Copy& copy) const {
+        if (!stream.is_inline() && handle_.world->overlap() == Overlap::deferred) {
+            detail::defer(stream, handle_, call, {shown.input, shown.input_bytes, shown.output, shown.output_bytes},
+                          shown.output, copy);
+        } else {
+            collective(stream, call, shown, copy);
+        }
+    }
+
     template <class T>
     void gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& call) const {
-        collective(stream, call, {shard, full.size() / size() * sizeof(T), full.data()},
-                   [=](const detail::Round& round) { shared::detail::all_gather(round, shard, full); });
+        shareable(stream, call, {shard, full.size() / size() * sizeof(T), full.data(), full.size_bytes()},
+                  [=](const detail::Round& round) { shared::detail::all_gather(round, shard, full); });
     }
 
     template <class In, class Out>
     std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const Stream& stream,
                         const shardkit::Call& call) const {
-        collective(stream, call, {full.data(), full.size_bytes(), shard},
-                   [=](const detail::Round& round) { shared::detail::reduce_scatter(round, op, full, shard); });
+        shareable(stream, call, {full.data(), full.size_bytes(), shard, full.size() / size() * sizeof(Out)},
+                  [=](const detail::Round& round) { shared::detail::reduce_scatter(round, op, full, shard); });
         return (size() - 1) * (full.size() / size()) * sizeof(In);
     }
 

@@ -12,8 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/shared/round.hpp>
 #include <shardkit/backend/threads/channel.hpp>
+#include <shardkit/backend/threads/launch_options.hpp>
+#include <shardkit/backend/threads/meeting.hpp>
 #include <shardkit/backend/threads/rank_state.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -22,48 +23,43 @@ namespace shardkit::threads::detail {
 
 class World;
 
-/// An input of at most so many bytes travels with the call: its rank need not wait until the peers have read it.
-inline constexpr std::size_t carried_bytes = 256;
-
-/// What one rank has in a group.
-using Member = shared::detail::Member<carried_bytes>;
-
-/// With LaunchOptions::overlap or without.
-enum class Meetings : std::uint8_t { of_ranks, of_ranks_and_streams };
-
 /// Ranks that communicate: the state behind every communicator over the same members. Owned by the World.
 /// What ranks give to streams meets in groups of its own, one for each stream, so that neither waits for the other's
-/// order.
+/// order; what they put off, in meetings of its own.
 class Group {
   public:
-    explicit Group(std::vector<std::size_t> world_ranks, Meetings meetings = Meetings::of_ranks)
+    explicit Group(std::vector<std::size_t> world_ranks, Overlap overlap = Overlap::none)
         : world_ranks_(std::move(world_ranks)),
           size_(world_ranks_.size()),
           channels_(std::make_unique<Channel[]>(size() * size())),
-          members_(std::make_unique<Member[]>(size())) {
-        if (meetings == Meetings::of_ranks) { return; }
-        for (auto& stream : streams_) { stream = std::make_unique<Group>(world_ranks_); }
+          meeting_(size()) {
+        for (std::size_t i = 0; i < stream_threads; ++i) {
+            if (overlap == Overlap::threads) { streams_[i] = std::make_unique<Group>(world_ranks_); }
+            if (overlap == Overlap::deferred) { deferred_[i] = std::make_unique<DeferredMeetings>(size()); }
+        }
     }
 
     std::size_t size() const noexcept { return size_; }
     /// The world's numbers of the members, in the group's order.
     std::span<const std::size_t> world_ranks() const noexcept { return {world_ranks_.data(), world_ranks_.size()}; }
-    WaitWord& word() noexcept { return word_; }
-    /// Pieces of the current collective that ranks have taken.
-    std::atomic<std::uint32_t>& taken() noexcept { return taken_; }
-    Member* members() noexcept { return members_.get(); }
+    Meeting& meeting() noexcept { return meeting_; }
     Channel& channel(std::size_t from, std::size_t to) noexcept { return channels_[from * size() + to]; }
-    /// Where calls meet that the callers of this kind make. @pre for streams: of_ranks_and_streams
+    /// Where calls meet that the callers of this kind make. @pre for streams: Overlap::threads
     Group& of(Caller caller) noexcept { return caller == Caller::rank ? *this : *streams_[RankState::index(caller)]; }
+    /// Where calls meet that were given to this stream. @pre Overlap::deferred
+    DeferredMeetings& deferred(Caller stream) noexcept { return *deferred_[RankState::index(stream)]; }
 
     /// A call that was given to a stream uses the group until it has run, whether anybody holds it or not.
     void begin_use() noexcept { uses_.fetch_add(1, std::memory_order_relaxed); }
-    void end_use() noexcept { uses_.fetch_sub(1, std::memory_order_release); }
+    struct EndUse {
+        Group& group;
+        ~EndUse() { group.uses_.fetch_sub(1, std::memory_order_release); }
+    };
     bool in_use() const noexcept { return uses_.load(std::memory_order_acquire) > 0; }
 
     /// Nothing that is incomplete will complete any more.
     void poison() noexcept {
-        word_.poison();
+        poison_meetings();
         for (std::size_t i = 0; i < size() * size(); ++i) { channels_[i].word().poison(); }
         for (const auto& stream : streams_) {
             if (stream) { stream->poison(); }
@@ -74,7 +70,7 @@ class Group {
     void poison_calls_with(std::size_t world_rank) noexcept {
         const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
         if (found == world_ranks_.end()) { return; }
-        word_.poison();
+        poison_meetings();
         const auto gone = static_cast<std::size_t>(found - world_ranks_.begin());
         for (std::size_t peer = 0; peer < size(); ++peer) {
             channel(gone, peer).word().poison();
@@ -86,14 +82,20 @@ class Group {
     }
 
   private:
-    alignas(padding) WaitWord word_;
-    alignas(padding) std::atomic<std::uint32_t> taken_{0};
-    alignas(padding) std::vector<std::size_t> world_ranks_;
+    void poison_meetings() noexcept {
+        meeting_.word().poison();
+        for (const auto& meetings : deferred_) {
+            if (meetings) { meetings->poison(); }
+        }
+    }
+
+    std::vector<std::size_t> world_ranks_;
     std::size_t size_;
     std::unique_ptr<Channel[]> channels_;  // before the members: the first that is too much for too many ranks
-    std::unique_ptr<Member[]> members_;
-    std::array<std::unique_ptr<Group>, stream_threads> streams_;  // null without overlap
-    std::atomic<std::uint32_t> uses_{0};                          // by streams
+    Meeting meeting_;
+    std::array<std::unique_ptr<Group>, stream_threads> streams_;              // null without such an overlap
+    std::array<std::unique_ptr<DeferredMeetings>, stream_threads> deferred_;  // likewise
+    std::atomic<std::uint32_t> uses_{0};                                      // by streams
 };
 
 /// One rank's end of a group, under one of its names, for one of its threads.

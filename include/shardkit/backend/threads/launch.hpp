@@ -111,8 +111,11 @@ inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
         pthread_attr_destroy(&attributes);
     }
     const auto bytes = [](std::size_t count) { return shardkit::detail::human_bytes(ByteCount(count)); };
-    const std::size_t threads = options.overlap ? 1 + stream_threads : 1;
-    const std::size_t queues = (threads - 1) * host::detail::CommandQueue::ring_bytes();
+    const std::size_t threads = threads_of_rank(options.overlap);
+    const std::size_t queues =
+        options.overlap == Overlap::deferred
+            ? stream_threads * (sizeof(host::detail::DeferredQueue) + DeferredMeetings::rank_bytes())
+            : (threads - 1) * host::detail::CommandQueue::ring_bytes();
     const std::size_t memory = sizeof(RankState) + threads * sizeof(Member) + queues;
     const std::size_t channels = threads * sizeof(Channel);
     return shardkit::detail::concat(

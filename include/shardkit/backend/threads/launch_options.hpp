@@ -13,16 +13,25 @@ enum class WaitMode : std::uint8_t {
     block          ///< sleep at once: right when ranks share processors
 };
 
+/// How a rank's gathers and reductions, on its communication and reduction stream, run beside its other work.
+enum class Overlap : std::uint8_t {
+    none,  ///< they do not: both streams run in the call
+    /// A call returns when the peers have been shown it. The first rank that waits for what it gives does the work of
+    /// all, so that none waits for one that still computes. No thread more, nothing to hand over; copying and summing
+    /// takes the time of ranks as before.
+    deferred,
+    /// Two more threads for each rank. Costs a hand-over (microseconds a call); worth it where processors are spare.
+    /// Where ranks use all of them, these threads wait until the system takes a processor from a rank for them, and
+    /// steps may take longer.
+    threads
+};
+
 /// How ranks as threads are run; results do not depend on it.
 struct LaunchOptions {
     WaitMode waiting = WaitMode::automatic;
     /// How often the launching thread looks whether all ranks wait for each other.
     std::chrono::milliseconds deadlock_check{50};
-    /// Two more threads for each rank make its gathers and its reductions, so that they run while the rank computes,
-    /// and a rank waits for slower ones only where it uses what they give.
-    /// Costs a hand-over (microseconds a call); worth it where processors are spare. Where ranks use all of them,
-    /// these threads wait until the system takes a processor from a rank for them, and steps may take longer.
-    bool overlap = false;
+    Overlap overlap = Overlap::none;
 };
 
 }  // namespace shardkit::threads

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/threads/launch_options.hpp>
 #include <shardkit/backend/threads/wait_record.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/journal.hpp>
@@ -29,8 +30,12 @@ enum class Fate : std::uint8_t { running, returned, failed };
 
 /// Which thread of a rank makes a call: the rank's own, or that of one of its streams.
 enum class Caller : std::uint8_t { rank, communication, reduction };
-/// How many streams of a rank have a thread, with LaunchOptions::overlap.
+/// How many streams a rank has beside its own, with LaunchOptions::overlap.
 inline constexpr std::size_t stream_threads = 2;
+/// A rank's threads, its own too.
+constexpr std::size_t threads_of_rank(Overlap overlap) noexcept {
+    return overlap == Overlap::threads ? 1 + stream_threads : 1;
+}
 
 /// What a World keeps for one thread that waits. `stopped_by` is guarded by the World's mutex, `record` is atomic,
 /// the rest belongs to the thread.
@@ -47,13 +52,15 @@ struct RankState : ThreadState {
     Fate fate = Fate::running;
     std::size_t ended_before = 0;  ///< ranks whose functions ended before this one's
     std::array<ThreadState, stream_threads> streams;
-    std::array<std::unique_ptr<host::detail::CommandQueue>, stream_threads> queues;  ///< null without overlap
+    std::array<std::unique_ptr<host::detail::CommandQueue>, stream_threads> queues;     ///< or null, as Overlap says
+    std::array<std::unique_ptr<host::detail::DeferredQueue>, stream_threads> deferred;  ///< likewise
 
     static constexpr std::size_t index(Caller caller) noexcept { return static_cast<std::size_t>(caller) - 1; }
     ThreadState& thread(Caller caller) noexcept { return caller == Caller::rank ? *this : streams[index(caller)]; }
     host::HostStream stream(Caller caller) const noexcept {
-        const auto& queue = queues[index(caller)];
-        return queue ? host::HostStream(*queue) : host::HostStream();
+        if (const auto& queue = queues[index(caller)]) { return host::HostStream(*queue); }
+        if (const auto& queue = deferred[index(caller)]) { return host::HostStream(*queue); }
+        return {};
     }
 
     /// Whether no thread of this rank can go on by itself: its own waits, for peers or for its streams, and the

@@ -38,7 +38,7 @@ class World {
     World(std::size_t ranks, const LaunchOptions& options, SourceLocation where)
         : ranks_(checked_size(ranks, options, where)),
           options_(options),
-          world_group_(std::make_unique<Group>(everybody(ranks), meetings())),
+          world_group_(std::make_unique<Group>(everybody(ranks), options.overlap)),
           states_(std::make_unique<RankState[]>(ranks)),
           running_(ranks) {
         for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -65,12 +65,17 @@ class World {
     RankState& state(std::size_t rank) const noexcept { return states_[rank]; }
     RankState& state(const GroupHandle& handle) const noexcept { return states_[handle.world_rank(handle.rank)]; }
 
-    /// Starts the threads of a rank's streams, with LaunchOptions::overlap; before the rank's own.
+    /// Makes a rank's streams, as LaunchOptions::overlap says; before the rank's own thread.
     /// @throws std::system_error when a thread cannot be made
     void start_streams(std::size_t rank) {
-        if (!options_.overlap) { return; }
-        for (auto& queue : states_[rank].queues) {
-            queue = std::make_unique<host::detail::CommandQueue>(spins(all_threads()));
+        RankState& state = states_[rank];
+        for (std::size_t i = 0; i < stream_threads; ++i) {
+            if (options_.overlap == Overlap::threads) {
+                state.queues[i] = std::make_unique<host::detail::CommandQueue>(spins(all_threads()));
+            }
+            if (options_.overlap == Overlap::deferred) {
+                state.deferred[i] = std::make_unique<host::detail::DeferredQueue>();
+            }
         }
     }
     /// Returns when all has run that the rank gave to its streams.
@@ -80,32 +85,23 @@ class World {
                                           states_[rank].stream(Caller::communication),
                                           states_[rank].stream(Caller::reduction));
     }
-    /// Runs `work` in the order of the stream, one of the rank's, with the handle of the stream's thread.
-    /// @throws UsageError when the stream is none of them
-    template <class Work>
-    void give(const host::HostStream& stream, const GroupHandle& handle, SourceLocation where, const Work& work) {
-        RankState& rank = state(handle);
+    /// Which of the rank's streams that is.
+    /// @throws UsageError when it is none of them
+    Caller owner(const host::HostStream& stream, const GroupHandle& handle, SourceLocation where) const {
         for (const Caller caller : {Caller::communication, Caller::reduction}) {
-            const auto& queue = rank.queues[RankState::index(caller)];
-            if (!queue || !stream.runs_on(*queue)) { continue; }
-            GroupHandle of_stream = handle;
-            of_stream.group = &handle.group->of(caller);
-            of_stream.thread = &rank.thread(caller);
-            handle.group->begin_use();
-            queue->submit([of_stream, used = handle.group, work] {
-                const EndUse ends{*used};
-                work(of_stream);
-            });
-            return;
+            const auto& queue = state(handle).queues[RankState::index(caller)];
+            const auto& deferred = state(handle).deferred[RankState::index(caller)];
+            if ((queue && stream.runs_on(*queue)) || (deferred && stream.runs_on(*deferred))) { return caller; }
         }
         throw_usage_error(where,
                           "threads: the stream is no stream of this rank's; pass a default one, or the "
                           "communication_stream() or reduction_stream() of the rank");
     }
+    Overlap overlap() const noexcept { return options_.overlap; }
 
     /// A group that its members take; it is born poisoned if a rank has failed already. Called by one of its members.
     Group& make_group(std::vector<std::size_t> world_ranks) {
-        auto group = std::make_unique<Group>(std::move(world_ranks), meetings());
+        auto group = std::make_unique<Group>(std::move(world_ranks), options_.overlap);
         const std::lock_guard lock(mutex_);
         if (failure_) { group->poison(); }
         return GroupList::add(groups_, std::move(group));
@@ -203,10 +199,7 @@ class World {
         return all;
     }
 
-    Meetings meetings() const noexcept {
-        return options_.overlap ? Meetings::of_ranks_and_streams : Meetings::of_ranks;
-    }
-    std::size_t all_threads() const noexcept { return ranks_ * (options_.overlap ? 1 + stream_threads : 1); }
+    std::size_t all_threads() const noexcept { return ranks_ * threads_of_rank(options_.overlap); }
     /// Looks of a thread that waits while so many want a processor: a rank waits for peers in calls of its own while
     /// its streams mostly have nothing to do, and they wait, and a rank for them, while ranks compute.
     std::uint32_t spins(std::size_t threads) const noexcept {
@@ -214,11 +207,6 @@ class World {
         if (options_.waiting == WaitMode::automatic) { return threads <= host::detail::allowed_cpus() ? brief : 0; }
         return options_.waiting == WaitMode::spin_briefly ? brief : 0;
     }
-
-    struct EndUse {
-        Group& group;
-        ~EndUse() { group.end_use(); }
-    };
 
     Failure why(std::size_t rank, const Waiting& waiting, std::span<const std::size_t> needed) const {
         if (failure_) {

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include <shardkit/backend/host/command.hpp>
+#include <shardkit/backend/host/processor.hpp>
+
+namespace shardkit::host::detail {
+
+/// The waits of one thread, for another that looks whether they end. What a wait is for is written down before its
+/// beginning is.
+class WaitCount {
+  public:
+    /// Odd while the thread waits; grows with every wait.
+    std::uint64_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
+    void end() noexcept { step(); }
+
+  protected:
+    bool is_waiting() const noexcept { return generation() % 2 == 1; }
+    void step() noexcept {
+        generation_.store(generation_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+
+  private:
+    std::atomic<std::uint64_t> generation_{0};
+};
+
+/// Where a thread that is about to sleep until a count of commands is reached says so, for who looks for waits that
+/// never end. Written by one thread, read by another.
+class QueueWait : public WaitCount {
+  public:
+    void begin(const std::atomic<std::uint64_t>& count, std::uint64_t target) noexcept {
+        count_.store(&count, std::memory_order_relaxed);
+        target_.store(target, std::memory_order_relaxed);
+        step();
+    }
+    /// Whether it sleeps until something that has not come.
+    bool stuck() const noexcept {
+        return is_waiting() && count_.load(std::memory_order_relaxed)->load(std::memory_order_acquire) <
+                                   target_.load(std::memory_order_relaxed);
+    }
+
+  private:
+    std::atomic<const std::atomic<std::uint64_t>*> count_{nullptr};
+    std::atomic<std::uint64_t> target_{0};
+};
+
+/// A thread that runs commands in the order in which one other thread submits them. A fixed ring: nothing is
+/// allocated after construction; `submit` waits while the ring is full.
+/// Errors:  what a command throws is kept; later commands are dropped, not run, until `wait` has thrown it.
+class CommandQueue {
+  public:
+    static constexpr std::size_t slots = 256;
+
+    /// What a queue takes beside its thread.
+    static constexpr std::size_t ring_bytes() noexcept { return slots * sizeof(Slot); }
+
+    /// `spins`: looks of an idle thread before it sleeps; 0 where threads outnumber processors.
+    /// @throws std::system_error when no thread can be made
+    explicit CommandQueue(std::uint32_t spins = 0)
+        : ring_(std::make_unique<std::array<Slot, slots>>()), spins_(spins), worker_([this] { work(); }) {}
+    CommandQueue(const CommandQueue&) = delete;
+    CommandQueue& operator=(const CommandQueue&) = delete;
+    /// Runs what was submitted, then ends the thread. An error that nobody waited for is dropped.
+    ~CommandQueue() {
+        submit([this] { ending_ = true; }, Kind::always);
+        worker_.join();
+    }
+
+    /// Position of the newest command: `wait` for it returns when everything submitted so far has run.
+    std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_relaxed); }
+
+    /// Returns the command's position.
+    template <class F>
+    std::uint64_t submit(const F& command) {
+        return submit(command, Kind::unless_failed);
+    }
+
+    /// For the submitting thread: returns when the command at `position` has run, or was dropped.
+    void await(std::uint64_t position) noexcept { wait_until(done_, position, &submitter_); }
+    /// For this queue's commands: the same of another queue's command.
+    void await(const CommandQueue& other, std::uint64_t position) noexcept {
+        wait_until(other.done_, position, &worker_waits_);
+    }
+
+    /// As `await`, and tells of failures.
+    /// @throws what the first failed command threw, once everything submitted has been dropped
+    void wait(std::uint64_t position) {
+        await(position);
+        if (!failed_.load(std::memory_order_acquire)) { return; }
+        await(submitted());
+        const std::exception_ptr failure = std::exchange(failure_, nullptr);
+        failed_.store(false, std::memory_order_release);
+        std::rethrow_exception(failure);
+    }
+
+    /// Whether the submitting thread sleeps until this queue has run what it has not.
+    bool submitter_is_stuck() const noexcept { return submitter_.stuck(); }
+    /// Whether this queue's thread has nothing to run, or sleeps until another queue has run what it has not.
+    bool rests() const noexcept {
+        const std::uint64_t submitted = submitted_.load(std::memory_order_acquire);
+        return done_.load(std::memory_order_acquire) >= submitted || worker_waits_.stuck();
+    }
+    /// Grows with every command that has run and with every such sleep.
+    std::uint64_t progress() const noexcept {
+        return done_.load(std::memory_order_acquire) + submitter_.generation() + worker_waits_.generation();
+    }
+
+  private:
+    enum class Kind : std::uint8_t { unless_failed, always };
+
+    struct Slot : Command {
+        Kind kind = Kind::unless_failed;
+    };
+
+    template <class F>
+    std::uint64_t submit(const F& command, Kind kind) {
+        const std::uint64_t position = submitted();
+        if (position >= slots) { await(position - slots + 1); }
+        Slot& slot = (*ring_)[position % slots];
+        slot.set(command);
+        slot.kind = kind;
+        submitted_.store(position + 1, std::memory_order_release);
+        submitted_.notify_one();
+        return position + 1;
+    }
+
+    /// `sleeper`: whose wait it is; null: this queue's thread waits for commands.
+    void wait_until(const std::atomic<std::uint64_t>& count, std::uint64_t target, QueueWait* sleeper) noexcept {
+        std::uint64_t seen = count.load(std::memory_order_acquire);
+        for (std::uint32_t left = spins_; seen < target && left > 0; --left) {
+            pause();
+            seen = count.load(std::memory_order_acquire);
+        }
+        if (seen >= target) { return; }
+        if (sleeper != nullptr) { sleeper->begin(count, target); }
+        while (seen < target) {
+            count.wait(seen, std::memory_order_acquire);
+            seen = count.load(std::memory_order_acquire);
+        }
+        if (sleeper != nullptr) { sleeper->end(); }
+    }
+
+    void work() noexcept {
+        for (std::uint64_t next = 0; !ending_; ++next) {
+            wait_until(submitted_, next + 1, nullptr);
+            Slot& slot = (*ring_)[next % slots];
+            if (slot.kind == Kind::always || !failed_.load(std::memory_order_relaxed)) {
+                try {
+                    slot();
+                } catch (...) {
+                    failure_ = std::current_exception();
+                    failed_.store(true, std::memory_order_release);
+                }
+            }
+            done_.store(next + 1, std::memory_order_release);
+            done_.notify_all();
+        }
+    }
+
+    std::unique_ptr<std::array<Slot, slots>> ring_;
+    std::uint32_t spins_;
+    std::atomic<std::uint64_t> submitted_{0};
+    std::atomic<std::uint64_t> done_{0};
+    std::atomic<bool> failed_{false};
+    std::exception_ptr failure_;  // written by the worker before failed_, taken by the submitter while it is idle
+    bool ending_ = false;         // the worker's own
+    QueueWait submitter_;
+    QueueWait worker_waits_;
+    std::thread worker_;
+};
+
+}  // namespace shardkit::host::detail

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <shardkit/backend/shared/parts.hpp>
+#include <shardkit/backend/shared/round.hpp>
+#include <shardkit/backend/threads/wait_word.hpp>
+
+namespace shardkit::threads::detail {
+
+/// An input of at most so many bytes travels with the call: its rank need not wait until the peers have read it.
+inline constexpr std::size_t carried_bytes = 256;
+
+/// What one rank has where ranks meet.
+using Member = shared::detail::Member<carried_bytes>;
+
+/// Where the calls of some ranks meet, one collective after the other.
+class Meeting {
+  public:
+    explicit Meeting(std::size_t ranks) : members_(std::make_unique<Member[]>(ranks)) {}
+    /// One of `stride` in which calls meet in turns, the first in that of index 0; ranks do each other's parts.
+    Meeting(std::size_t ranks, std::size_t index, std::size_t stride)
+        : members_(std::make_unique<Member[]>(ranks)),
+          parts_(std::make_unique<shared::detail::Parts>(ranks)),
+          first_(index),
+          stride_(stride) {}
+
+    WaitWord& word() noexcept { return word_; }
+    Member* members() noexcept { return members_.get(); }
+    /// Pieces of the current collective that ranks have taken.
+    std::atomic<std::uint32_t>& taken() noexcept { return taken_; }
+    /// Where ranks do each other's parts; null where they do not.
+    shared::detail::Parts* parts() noexcept { return parts_.get(); }
+
+    /// Of this meeting's collectives, the number among all of its group and stream.
+    std::uint64_t number(std::uint64_t sequence) const noexcept { return first_ + sequence * stride_; }
+
+  private:
+    alignas(padding) WaitWord word_;
+    alignas(padding) std::atomic<std::uint32_t> taken_{0};
+    alignas(padding) std::unique_ptr<Member[]> members_;
+    std::unique_ptr<shared::detail::Parts> parts_;
+    std::uint64_t first_ = 0;
+    std::uint64_t stride_ = 1;
+};
+
+/// Where calls meet that ranks have put off: each call's ranks in a meeting of their own, so that a rank comes to the
+/// next ones before its peers have left this one.
+class DeferredMeetings {
+  public:
+    /// Calls that a rank may have begun and its peers not ended.
+    static constexpr std::size_t depth = 4;
+
+    /// What one rank adds to it.
+    static constexpr std::size_t rank_bytes() noexcept {
+        return sizeof(Calls) + depth * (sizeof(Member) + shared::detail::Parts::rank_bytes());
+    }
+
+    explicit DeferredMeetings(std::size_t ranks) : calls_(std::make_unique<Calls[]>(ranks)) {
+        for (std::size_t i = 0; i < depth; ++i) { meetings_[i] = std::make_unique<Meeting>(ranks, i, depth); }
+    }
+
+    /// Where this rank's next call meets its peers'.
+    struct Turn {
+        Meeting& meeting;
+        std::uint64_t& last_position;  ///< in the stream's queue, of this rank's last call there
+    };
+    Turn next(std::size_t rank) noexcept {
+        Calls& calls = calls_[rank];
+        const std::size_t i = calls.begun++ % depth;
+        return {*meetings_[i], calls.last_positions[i]};
+    }
+
+    void poison() noexcept {
+        for (const auto& meeting : meetings_) { meeting->word().poison(); }
+    }
+
+  private:
+    struct alignas(padding) Calls {
+        std::uint64_t begun = 0;
+        std::array<std::uint64_t, depth> last_positions{};
+    };
+
+    std::array<std::unique_ptr<Meeting>, depth> meetings_;
+    std::unique_ptr<Calls[]> calls_;
+};
+
+}  // namespace shardkit::threads::detail

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardkit/backend/host/deferred_queue.hpp>
+#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/threads/group.hpp>
+#include <shardkit/backend/threads/meeting.hpp>
+#include <shardkit/backend/threads/rendezvous.hpp>
+#include <shardkit/backend/threads/world.hpp>
+#include <shardkit/comm/call.hpp>
+
+namespace shardkit::threads::detail {
+
+/// Runs work(handle, call) in the order of the stream, a default one or one of the rank's, with the handle of who
+/// runs it: a thread of the stream's, or this rank, which has then run what it put off there.
+/// @throws UsageError when the stream is none of them; what of that failed, and what the work throws in this thread
+template <class Work>
+void run_on_stream(const host::HostStream& stream, const GroupHandle& handle, const shardkit::Call& call,
+                   const Work& work) {
+    if (stream.is_inline()) {
+        work(handle, call);
+        return;
+    }
+    const Caller caller = handle.world->owner(stream, handle, call.where);
+    if (handle.world->overlap() == Overlap::deferred) {
+        stream.synchronize();
+        work(handle, call);
+        return;
+    }
+    GroupHandle of_stream = handle;
+    of_stream.group = &handle.group->of(caller);
+    of_stream.thread = &handle.world->state(handle).thread(caller);
+    handle.group->begin_use();
+    stream.submit([of_stream, used = handle.group, call, work] {
+        const Group::EndUse ends{*used};
+        work(of_stream, call);
+    });
+}
+
+/// Shows a call to the peers now, and ends it when the stream, one of the rank's, is waited for, or what this rank
+/// calls next cannot pass it: then copy(round) moves the data.
+/// @throws UsageError when the stream is none of them; PeerError when a peer cannot come any more; what of that
+/// failed
+template <class Copy>
+void defer(const host::HostStream& stream, const GroupHandle& handle, const shardkit::Call& call,
+           const host::detail::UsedMemory& used, void* output, const Copy& copy) {
+    const Caller caller = handle.world->owner(stream, handle, call.where);
+    host::detail::DeferredQueue& queue = *handle.world->state(handle).deferred[RankState::index(caller)];
+    queue.make_way(used);
+    DeferredMeetings::Turn turn = handle.group->deferred(caller).next(handle.rank);
+    queue.wait(turn.last_position);  // this rank has left the meeting
+    const Seat seat(handle, turn.meeting);
+    seat.wait_for_turn(call);  // and so have its peers
+    const Round::Begun begun = Round::begin(seat, call, used.read, used.read_bytes, output);
+    handle.group->begin_use();
+    queue.submit_begun(
+        [handle, meeting = &turn.meeting, call, begun, copy] {
+            const Group::EndUse ends{*handle.group};
+            const Seat later(handle, *meeting);
+            Round round(later, call, begun);
+            if (!round.agreed()) { round.leave_and_throw(); }
+            copy(static_cast<const Round&>(round));
+            round.leave();
+        },
+        used);
+    turn.last_position = queue.submitted();
+}
+
+}  // namespace shardkit::threads::detail

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls that two ranks as threads put off, of which one comes late: 1 when a result is wrong, or an error comes.
+// Built against headers in which one wait is missing.
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include <shardkit/backend/threads/launch.hpp>
+#include <shardkit/comm/all_gather.hpp>
+#include <shardkit/comm/all_reduce.hpp>
+#include <shardkit/comm/send_receive.hpp>
+
+namespace {
+
+namespace sk = shardkit;
+using Comm = sk::threads::Communicator;
+
+void come_late(const Comm& world) {
+    if (world.rank() == 1) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+}
+void add(const Comm& world, std::vector<double>& values) {
+    sk::all_reduce_in_place(world, sk::ReduceOp::sum, std::span<double>(values), world.reduction_stream());
+}
+
+/// f(world), which says whether all is well, on two ranks.
+template <class F>
+bool fails(const char* what, const F& f) {
+    std::vector<char> well(2);
+    try {
+        sk::threads::launch(2, [&](const Comm& world) { well[world.rank()] = f(world) ? 1 : 0; },
+                            {.overlap = sk::threads::Overlap::deferred});
+    } catch (const std::exception& error) {
+        std::printf("%s: %s\n", what, error.what());
+        return true;
+    }
+    if (well[0] == 0 || well[1] == 0) { std::printf("%s: wrong\n", what); }
+    return well[0] == 0 || well[1] == 0;
+}
+bool all_are(const std::vector<double>& values, double expected) {
+    for (const double value : values) {
+        if (value != expected) { return false; }
+    }
+    return true;
+}
+
+}  // namespace
+
+int main() {
+    std::thread([] {
+        std::this_thread::sleep_for(std::chrono::seconds(20));
+        std::puts("it does not end");
+        std::_Exit(1);
+    }).detach();
+    const bool event = fails("a rank waits for an event", [](const Comm& world) {
+        std::vector<double> values(1000, 1.0);
+        come_late(world);
+        add(world, values);
+        Comm::Stream().wait(world.reduction_stream().record());
+        const bool well = all_are(values, 2);
+        world.reduction_stream().synchronize();
+        return well;
+    });
+    const bool chain = fails("calls that use each other's results", [](const Comm& world) {
+        std::vector<double> values(10, 1.0);  // which travel with the call
+        for (int i = 0; i < 3; ++i) {
+            come_late(world);
+            add(world, values);
+        }
+        world.reduction_stream().synchronize();
+        return all_are(values, 8);
+    });
+    const bool many = fails("more calls than peers can be behind", [](const Comm& world) {
+        bool well = true;
+        for (int round = 0; round < 20; ++round) {
+            std::vector<std::vector<double>> values(12, std::vector<double>(1000, 1.0 + round));
+            for (auto& each : values) {
+                if (round % 3 == 0) { come_late(world); }
+                add(world, each);
+                if (world.rank() == 0) { world.reduction_stream().synchronize(); }
+            }
+            world.reduction_stream().synchronize();
+            for (const auto& each : values) { well = well && all_are(each, 2.0 + 2 * round); }
+        }
+        return well;
+    });
+    const bool pieces = fails("pieces that a peer has taken", [](const Comm& world) {
+        bool well = true;
+        for (int round = 0; round < 300; ++round) {
+            std::vector<double> values(200'000 + static_cast<std::size_t>(round) * 100, 1.0);
+            add(world, values);
+            world.reduction_stream().synchronize();
+            well = well && all_are(values, 2);
+        }
+        return well;
+    });
+    const bool message = fails("a message behind a sum", [](const Comm& world) {
+        std::vector<double> values(1000, 1.0);
+        std::vector<double> other(1000);
+        come_late(world);
+        add(world, values);
+        sk::send_receive(world, std::span<const double>(values), 1 - world.rank(), std::span<double>(other),
+                         1 - world.rank(), world.reduction_stream());
+        world.reduction_stream().synchronize();
+        return all_are(other, 2);
+    });
+    return event || chain || many || pieces || message ? 1 : 0;
+}
