@@ -115,12 +115,15 @@ void add_flags(program::Flags& flags) {
     flags.add(
         "--schedule", "LIST",
         "what the steps follow, each in turns with the others: none, prefetch:N (gathers start N windows ahead; "
-        "with mpi a thread communicates meanwhile), keep or keep:BYTES (groups stay gathered where a rank then "
+        "with mpi a thread communicates meanwhile), overlap:N (reductions run beside the next backward pass too), "
+        "keep or keep:BYTES (groups stay gathered where a rank then "
         "takes no more than that, or than none) [none]");
     flags.add(
-        "--overlap", "off|on",
-        "threads of the engine's own communicate meanwhile: with threads in the steps of all schedules but none, "
-        "with mpi in all steps [off; on with mpi and prefetch:N]");
+        "--overlap", "off|on|deferred",
+        "on: threads of the engine's own communicate meanwhile; deferred, for threads: ranks that come first to a "
+        "collective do it for all; with threads in the steps of all schedules but none, with mpi in all steps [off; "
+        "on "
+        "with mpi and prefetch:N]");
     flags.add("--slow", "P[,turns]",
               "busy work of rank 0, or of another rank for each group and pass, takes P percent longer [0]");
     flags.add("--compute-us", "T", "busy work of each group's forward pass; the backward pass takes 2 T [1000]");
@@ -203,14 +206,15 @@ void read_schedules(const program::Flags& flags, Options& o) {
             const std::string name = part.substr(0, colon);
             const std::string value = colon == std::string::npos ? "" : part.substr(colon + 1);
             ScheduleChoice choice{ScheduleChoice::Kind::none, 0, 0, part};
-            if (name == "prefetch" && !value.empty()) {
-                choice.kind = ScheduleChoice::Kind::prefetch;
+            if ((name == "prefetch" || name == "overlap") && !value.empty()) {
+                choice.kind = name == "prefetch" ? ScheduleChoice::Kind::prefetch : ScheduleChoice::Kind::overlap;
                 choice.depth = program::parse_count(flag, value, 1, 4096);
             } else if (name == "keep") {
                 choice.kind = ScheduleChoice::Kind::keep;
                 if (!value.empty()) { choice.limit = program::parse_bytes(flag, value); }
             } else if (part != "none") {
-                throw program::bad_flag(flag, given, "a list with commas of none, prefetch:N, keep and keep:BYTES");
+                throw program::bad_flag(flag, given,
+                                        "a list with commas of none, prefetch:N, overlap:N, keep and keep:BYTES");
             }
             for (const ScheduleChoice& earlier : o.schedules) {
                 if (earlier.text == part) { throw program::bad_flag(flag, given, "each schedule once"); }
@@ -297,12 +301,16 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_name(flags, "--optimizer", optimizer_names, o.optimizer);
     program::read_name(flags, "--prefetch", program::switch_names, o.prefetch);
     if (flags.is_given("--overlap")) {
-        bool overlap = false;
-        program::read_name(flags, "--overlap", program::switch_names, overlap);
-        if (overlap && o.engine == EngineKind::self) {
+        std::size_t given = 0;
+        program::read_name(flags, "--overlap", overlap_names, given);
+        o.overlap = given > 0;
+        o.deferred = given == 2;
+        if (o.deferred && o.engine != EngineKind::threads) {
+            throw program::bad_flag("--overlap", "deferred", "off or on, or the engine threads");
+        }
+        if (*o.overlap && o.engine == EngineKind::self) {
             throw program::bad_flag("--overlap", "on", "an engine with several ranks");
         }
-        o.overlap = overlap;
     }
     program::read_name(flags, "--pin", program::switch_names, o.pin);
     program::read_count(flags, "--microbatches", o.microbatches, 1, most_microbatches);

@@ -33,6 +33,8 @@ inline constexpr std::size_t most_elements = std::size_t{1} << 44U;
 
 inline constexpr std::array<std::string_view, 3> element_names{"double", "float", "bfloat16"};
 inline constexpr std::array<std::size_t, 3> element_bytes{8, 4, 2};
+/// Of --overlap.
+inline constexpr std::array<std::string_view, 3> overlap_names{"off", "on", "deferred"};
 inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"};
 
 /// What a policy's steps follow.
@@ -40,9 +42,10 @@ struct ScheduleChoice {
     enum class Kind : std::uint8_t {
         none,      ///< nothing: each verb communicates when it is called
         prefetch,  ///< gathers start `depth` windows ahead
+        overlap,   ///< and reductions run beside the next backward pass
         keep       ///< groups stay gathered where a rank then takes `limit` bytes at most
     } kind = Kind::none;
-    std::size_t depth = 0;
+    std::size_t depth = 0;    ///< of gathers ahead
     std::uint64_t limit = 0;  ///< 0: what the step takes without a schedule
     std::string text = "none";
 };
@@ -69,6 +72,7 @@ struct Options {
     std::size_t microbatches = 1;
     bool prefetch = true;
     std::optional<bool> overlap;
+    bool deferred = false;  ///< overlap without threads
     std::vector<ScheduleChoice> schedules{{}};
     double slow_percent = 0;              ///< by which a rank's busy work takes longer
     bool slow_in_turns = false;           ///< another rank in each piece of work, else rank 0 in all
@@ -83,11 +87,11 @@ struct Options {
     std::string json;
     std::string plot;
 
-    /// Whether communication is given to threads of the engine's own, where it has some.
+    /// Whether communication is given to streams of the engine's own, where it has some.
     bool overlaps() const noexcept {
         if (overlap || engine != EngineKind::mpi) { return overlap.value_or(false); }
         for (const ScheduleChoice& each : schedules) {
-            if (each.kind == ScheduleChoice::Kind::prefetch) { return true; }
+            if (each.depth > 0) { return true; }
         }
         return false;
     }

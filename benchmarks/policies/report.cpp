@@ -39,8 +39,9 @@ std::string slow_text(const Options& o) {
 
 std::string overlap_text(const Options& o) {
     if (!o.overlaps()) { return ""; }
-    return o.overlaps({}) ? ", threads communicate meanwhile"
-                          : ", threads communicate meanwhile where a schedule is followed";
+    const std::string how =
+        o.deferred ? ", ranks that come first communicate for all" : ", threads communicate meanwhile";
+    return o.overlaps({}) ? how : how + " where a schedule is followed";
 }
 
 std::string model_head(const Options& o) {
@@ -285,6 +286,7 @@ std::string json_report(const Options& o, const Machine& machine, const std::str
                 {"microbatches", o.microbatches},
                 {"prefetch", o.prefetch},
                 {"overlap", o.overlaps()},
+                {"deferred", o.deferred},
                 {"slow_percent", o.slow_percent},
                 {"slow_in_turns", o.slow_in_turns},
                 {"busy_work_us", o.busy_seconds() * 1e6},

@@ -29,7 +29,11 @@ void run_in_process(const Job& job, const RowSink& sink) {
     if (job.options.engine == EngineKind::self) {
         shardkit::self::run(mesh, on_rank);
     } else {
-        shardkit::threads::run(mesh, on_rank, {}, {.overlap = job.options.overlaps()});
+        using shardkit::threads::Overlap;
+        const Overlap overlap = !job.options.overlaps() ? Overlap::none
+                                : job.options.deferred  ? Overlap::deferred
+                                                        : Overlap::threads;
+        shardkit::threads::run(mesh, on_rank, {}, {.overlap = overlap});
     }
 }
 

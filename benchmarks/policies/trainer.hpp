@@ -108,7 +108,8 @@ class Trainer {
                  updates * static_cast<double>(options_->groups[g].numel) / static_cast<double>(options_->numel())});
         }
         using shardkit::CommunicationLanes;
-        const auto lanes = overlaps_ ? CommunicationLanes::two : CommunicationLanes::in_compute;
+        const bool beside = overlaps_ && !options_->deferred;  // what is deferred takes the ranks' own time
+        const auto lanes = beside ? CommunicationLanes::two : CommunicationLanes::in_compute;
         const shardkit::Schedule step = schedule_ ? *schedule_ : prefetched(dry_step(groups), groups);
         const shardkit::StepCosts costs{seconds, {links, links, 0}, shardkit::detail::engine_traits<Engine>()};
         return shardkit::simulate(shardkit::on_lanes(step, lanes), groups, context_.grid(), costs).seconds;
@@ -198,7 +199,11 @@ class Trainer {
     shardkit::Schedule made(const ScheduleChoice& choice) {
         const auto groups = shardkit::describe_groups(shardkit::groups(groups_));
         const shardkit::Schedule step = dry_step(groups);
-        if (choice.kind == ScheduleChoice::Kind::prefetch) { return shardkit::prefetch(step, groups, choice.depth); }
+        if (choice.depth > 0) {
+            const shardkit::Schedule ahead = shardkit::prefetch(step, groups, choice.depth);
+            const bool all = choice.kind == ScheduleChoice::Kind::overlap;
+            return all ? shardkit::overlap_reductions(ahead, groups) : ahead;
+        }
         const std::size_t states = options_->optimizer_states();
         const shardkit::ByteCount limit =
             choice.limit > 0 ? shardkit::ByteCount(choice.limit) : plan().memory.total();

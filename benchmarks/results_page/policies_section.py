@@ -9,7 +9,7 @@ HEADS = ("mesh", "policy", ">peak (MiB)", ">planned (MiB)", ">calls", ">moved (B
          ">step (us)", ">p99 (us)", ">exposed (%)", ">compute (us)", ">communication (us)", ">predicted (us)", ">error (%)",
          ">differs")
 SCHEDULE_HEADS = ("mesh", "policy", "schedule", ">peak (MiB)", ">step (us)", ">of the step without", ">exposed, of communication",
-                  ">hidden of what was exposed", ">simulated (us)", ">error (%)")
+                  ">hidden of ranks' waiting for each other", ">simulated (us)", ">error (%)")
 PREDICTED_HEADS = ("mesh", ">nodes", "policy", ">memory (MiB)", ">calls", ">moved (MiB)", ">communication (us)",
                    ">compute (us)", ">step, full overlap (us)", ">step, no overlap (us)", ">exposed (%)")
 
@@ -25,9 +25,9 @@ def evidence(result):
         spare = result["machine"]["processors"] > row["ranks"] and result["overlap"]
         if spare and row["communication_us"]["median"] < row["compute_us"]["median"] and follows(row) != "none":
             yield Evidence("exposed_communication", row["exposed_share"], what)
-        skewed = result["engine"] == "threads" and result["overlap"] and result["slow_percent"] > 0
-        less = hidden(row, plain)
-        if skewed and row is not plain and less is not None:
+        skewed = result["engine"] == "threads" and result["overlap"] and result["slow_in_turns"]
+        less = hidden(result, row, plain)
+        if skewed and row["schedule"].startswith("overlap:") and less is not None:
             yield Evidence("skew_hidden", less, what)
 
 
@@ -39,17 +39,20 @@ def scheduled(result):
 
 
 def waited(row):
-    """Microseconds of a step for which ranks wait for communication and for each other."""
-    return row["step_us"]["median"] - row["compute_us"]["median"]
+    """Microseconds of a step for which ranks wait for each other: what neither computing nor communicating takes."""
+    return row["step_us"]["median"] - row["compute_us"]["median"] - row["communication_us"]["median"]
 
 
-def hidden(row, plain):
-    """Of the waiting of the step without a schedule."""
-    return None if plain is None or waited(plain) <= 0 else 1 - waited(row) / waited(plain)
+def hidden(result, row, plain):
+    """Of the waiting of the step without a schedule, where a rank is slower; all where ranks that are ahead also do what
+    the slower one would."""
+    if result["slow_percent"] == 0 or plain is None or waited(plain) <= 0:
+        return None
+    return min(1, 1 - waited(row) / waited(plain))
 
 
-def schedule_row(row, plain):
-    error, less = row["simulation_error"], hidden(row, plain)
+def schedule_row(result, row, plain):
+    error, less = row["simulation_error"], hidden(result, row, plain)
     return (row["mesh"], policy_label(row), row["schedule"], mebibytes(row["peak_bytes"]), figure(row["step_us"]["median"]),
             "-" if plain is None else f"{row['step_us']['median'] / plain['step_us']['median']:.2f}",
             f"{row['exposed_share']:.2f}", "-" if less is None else f"{less:.2f}", figure(row["simulated_step_us"]),
@@ -102,7 +105,7 @@ def result_lines(result):
     yield ""
     if rows:
         yield from table(HEADS, [measured_row(row) for row in rows if follows(row) == "none"])
-        if with_schedules := [schedule_row(*pair) for pair in scheduled(result)]:
+        if with_schedules := [schedule_row(result, *pair) for pair in scheduled(result)]:
             yield from ("", "With schedules, in turns:", "", *table(SCHEDULE_HEADS, with_schedules))
     if result["predicted"] is not None:
         yield from ("Predicted, not measured:", "", *(f"- {cell(text)}" for text in result["predicted"]["assumptions"]), "",

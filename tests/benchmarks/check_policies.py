@@ -145,6 +145,12 @@ def check_schedules(folder):
             for r in overlapped["rows"]] == [
         {key: r[key] for key in ("policy", "schedule", "calls", "bytes", "peak_bytes", "difference")} for r in report["rows"]],
         "and changes no value, no call and no byte", done)
+    deferred, done = measured(folder, [*flags, "--overlap", "deferred", "--schedule", "none,overlap:2"])
+    expect(deferred["overlap"] and deferred["deferred"] and not overlapped["deferred"] and
+           "ranks that come first communicate for all where a schedule is followed" in done.stdout, "how is said", done)
+    expect([{key: r[key] for key in ("policy", "calls", "bytes", "difference")} for r in deferred["rows"]] == [
+        {key: r[key] for key in ("policy", "calls", "bytes", "difference")} for r in report["rows"]
+        if r["schedule"] in ("none", "prefetch:1")], "and changes nothing but memory", done)
     if LAUNCHER:
         report, _ = measured(folder, [*SMALL, *LINKS, "--engine", "mpi", "--schedule", "none,prefetch:1", "--policy",
                                       "full_shard"], [*LAUNCHER, "-n", "2"])
@@ -293,12 +299,13 @@ REFUSED = [
     (["--compute-us", "nan"], "--compute-us 'nan': expected a number from 0"),
     (["--compute-us", "1", "--tokens", "1", "--gflops", "1"], "--compute-us and --tokens: expected one of the two"),
     (["--tokens", "1"], "--tokens and --gflops: expected both or none of the two"),
-    (["--schedule", "prefetch"], "--schedule 'prefetch': expected a list with commas of none, prefetch:N, keep and keep:BYTES"),
+    (["--schedule", "prefetch"], "--schedule 'prefetch': expected a list with commas of none, prefetch:N, overlap:N, keep and keep:BYTES"),
     (["--schedule", "none,none"], "--schedule 'none,none': expected each schedule once"),
     (["--slow", "10,often"], "--slow '10,often': expected P or P,turns"),
     (["--prefetch", "deep"], "--prefetch 'deep': expected off or on"),
-    (["--overlap", "no"], "--overlap 'no': expected off or on"),
+    (["--overlap", "no"], "--overlap 'no': expected off, on or deferred"),
     (["--engine", "self", "--overlap", "on"], "--overlap 'on': expected an engine with several ranks"),
+    (["--engine", "self", "--overlap", "deferred"], "--overlap 'deferred': expected off or on, or the engine threads"),
     (["--ranks", "0"], "--ranks '0': expected a whole number from 1 to 4096"),
     (["--ranks", "2", "--mesh", "2x1x1"], "--ranks and --mesh: expected one of the two"),
     (["--mesh", "2x2"], "--mesh '2x2': expected DPxTPxCP, three whole numbers of at least 1"),

@@ -270,18 +270,20 @@ def check_schedules(tree, policies):
     plain = policies["rows"][0] | {"step_us": {"median": 1000, "min": 1, "p99": 1}, "compute_us": {"median": 800, "min": 1, "p99": 1},
                                    "communication_us": {"median": 100, "min": 1, "p99": 1}, "exposed_share": 2,
                                    "simulated_step_us": 1050, "simulation_error": 0.05}
-    keep = plain | {"schedule": "keep", "step_us": {"median": 900, "min": 1, "p99": 1}, "exposed_share": 1,
+    early = plain | {"schedule": "overlap:1", "step_us": {"median": 950, "min": 1, "p99": 1}, "exposed_share": 1,
                     "simulated_step_us": 810, "simulation_error": -0.1}
-    both = changed(policies, rows=[plain, keep], slow_percent=10, overlap=True)
+    both = changed(policies, rows=[plain, early], slow_percent=10, slow_in_turns=True, overlap=True)
     check_written(tree, "steps with schedules", p=both)
-    expect("With schedules, in turns:" in tree.page() and "| keep | " in tree.page() and "| 900.0 | 0.90 | 1.00 | 0.50 | 810.0 | -10 |"
-           in tree.page(), "the page has a row for each", tree.page())
+    expect("With schedules, in turns:" in tree.page() and "| overlap:1 | " in tree.page() and
+           "| 950.0 | 0.95 | 1.00 | 0.50 | 810.0 | -10 |" in tree.page(), "the page has a row for each", tree.page())
     expect(tree.target("simulated_step")[:2] == ["0.100", "met"] and tree.target("skew_hidden")[:2] == ["0.500", "met"]
            and tree.target("exposed_communication")[1] == "not measured", "are evidence", tree.page())
     check_refused(tree, "a simulation that is 20 % off", "p.json", "simulated_step", "0.200", "expected <= 0.15",
-                  p=changed(both, rows=[plain, keep | {"simulation_error": 0.2}]))
+                  p=changed(both, rows=[plain, early | {"simulation_error": 0.2}]))
     check_refused(tree, "less than half is hidden", "p.json", "skew_hidden", "expected >= 0.5",
-                  p=changed(both, rows=[plain, keep | {"step_us": {"median": 901, "min": 1, "p99": 1}}]))
+                  p=changed(both, rows=[plain, early | {"step_us": {"median": 951, "min": 1, "p99": 1}}]))
+    check_written(tree, "a schedule that starts nothing early", p=changed(both, rows=[plain, early | {"schedule": "keep"}]))
+    expect(tree.target("skew_hidden")[1] == "not measured", "is not asked to hide it", tree.page())
     check_written(tree, "collectives in the caller", p=changed(both, overlap=False))
     expect(tree.target("skew_hidden")[1] == "not measured", "cannot hide that ranks wait for each other", tree.page())
     spare = changed(both, engine="mpi", overlap=True, machine={**MACHINE, "processors": 4})
