@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 namespace benchmarks::policies {
 
@@ -12,6 +13,8 @@ void BusyWork::run(std::uint64_t links) noexcept {
     for (std::uint64_t i = 0; i < links; ++i) { x = x * 0.999 + 0.001; }
     seed = x;
 }
+
+void BusyWork::wait(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 BusyWork BusyWork::calibrate() {
     using Clock = std::chrono::steady_clock;

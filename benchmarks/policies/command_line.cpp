@@ -126,6 +126,8 @@ void add_flags(program::Flags& flags) {
         "with mpi and prefetch:N]");
     flags.add("--slow", "P[,turns]",
               "busy work of rank 0, or of another rank for each group and pass, takes P percent longer [0]");
+    flags.add("--work", "here|elsewhere",
+              "busy work takes the rank's processor, or leaves it free, as where an accelerator computes [here]");
     flags.add("--compute-us", "T", "busy work of each group's forward pass; the backward pass takes 2 T [1000]");
     flags.add("--tokens", "N",
               "busy work from operations instead: 2 N for each element, 4 N backward; needs --gflops");
@@ -312,6 +314,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
             throw program::bad_flag("--overlap", "on", "an engine with several ranks");
         }
     }
+    program::read_name(flags, "--work", work_names, o.work_elsewhere);
     program::read_name(flags, "--pin", program::switch_names, o.pin);
     program::read_count(flags, "--microbatches", o.microbatches, 1, most_microbatches);
     program::read_count(flags, "--warmup_iters", o.warmup, 0, 1'000'000);

@@ -29,6 +29,8 @@ class BusyWork {
     }
     /// Does the work; nothing of it is left out.
     static void run(std::uint64_t links) noexcept;
+    /// Returns when work that is done elsewhere has taken so long: the processor is free meanwhile.
+    static void wait(double seconds);
 
   private:
     double per_second_;

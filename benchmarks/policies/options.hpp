@@ -33,6 +33,8 @@ inline constexpr std::size_t most_elements = std::size_t{1} << 44U;
 
 inline constexpr std::array<std::string_view, 3> element_names{"double", "float", "bfloat16"};
 inline constexpr std::array<std::size_t, 3> element_bytes{8, 4, 2};
+/// Of --work.
+inline constexpr std::array<std::string_view, 2> work_names{"here", "elsewhere"};
 /// Of --overlap.
 inline constexpr std::array<std::string_view, 3> overlap_names{"off", "on", "deferred"};
 inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"};
@@ -76,6 +78,7 @@ struct Options {
     std::vector<ScheduleChoice> schedules{{}};
     double slow_percent = 0;              ///< by which a rank's busy work takes longer
     bool slow_in_turns = false;           ///< another rank in each piece of work, else rank 0 in all
+    bool work_elsewhere = false;          ///< busy work leaves the processor free, as an accelerator's does
     double compute_us = 1000;             ///< of a group's forward
     std::optional<std::uint64_t> tokens;  ///< then from floating-point operations at `gflops`
     double gflops = 0;

@@ -50,8 +50,8 @@ std::string model_head(const Options& o) {
            "\n# step:    " + std::to_string(o.microbatches) +
            (o.microbatches == 1 ? " microbatch" : " microbatches") + ", " +
            std::string(optimizer_names[static_cast<std::size_t>(o.optimizer)]) + ", prefetch " +
-           (o.prefetch ? "on" : "off") + overlap_text(o) + slow_text(o) + "\n# compute: busy work, " +
-           compute_text(o) + "\n";
+           (o.prefetch ? "on" : "off") + overlap_text(o) + slow_text(o) + "\n# compute: busy work" +
+           (o.work_elsewhere ? " that leaves the processor free, " : ", ") + compute_text(o) + "\n";
 }
 
 /// A policy with what its steps follow.
@@ -287,6 +287,7 @@ std::string json_report(const Options& o, const Machine& machine, const std::str
                 {"prefetch", o.prefetch},
                 {"overlap", o.overlaps()},
                 {"deferred", o.deferred},
+                {"work_elsewhere", o.work_elsewhere},
                 {"slow_percent", o.slow_percent},
                 {"slow_in_turns", o.slow_in_turns},
                 {"busy_work_us", o.busy_seconds() * 1e6},

@@ -139,14 +139,18 @@ class Trainer {
 
     /// One step with busy work.
     void step() {
-        const auto links = [&](std::size_t g) {
+        const auto work = [&](std::size_t g, std::uint64_t times) {
             const std::size_t slow_rank = options_->slow_in_turns ? works_++ % context_.world_size() : 0;
             const double longer = context_.rank() == slow_rank ? 1 + options_->slow_percent / 100 : 1;
-            return static_cast<std::uint64_t>(longer * static_cast<double>(links_[g]));
+            if (options_->work_elsewhere) {
+                BusyWork::wait(longer * static_cast<double>(times) * options_->forward_seconds(g));
+            } else {
+                BusyWork::run(times * static_cast<std::uint64_t>(longer * static_cast<double>(links_[g])));
+            }
         };
-        const auto forward = [&](std::size_t g, std::span<const T>) { BusyWork::run(links(g)); };
+        const auto forward = [&](std::size_t g, std::span<const T>) { work(g, 1); };
         const auto backward = [&](std::size_t g, std::size_t, std::span<const T>, std::span<T> gradient) {
-            BusyWork::run(2 * links(g));
+            work(g, 2);
             std::fill(gradient.begin(), gradient.end(), static_cast<T>(0.25F));
         };
         run_step(forward, backward);

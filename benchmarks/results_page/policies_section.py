@@ -22,7 +22,8 @@ def evidence(result):
         what = f"{row['mesh']} {policy_label(row)}, {row['schedule']}, engine {result['engine']}"
         if row["simulation_error"] is not None:
             yield Evidence("simulated_step", abs(row["simulation_error"]), what)
-        spare = result["machine"]["processors"] > row["ranks"] and result["overlap"]
+        free = result.get("work_elsewhere", False) or result["machine"]["processors"] > row["ranks"]
+        spare = free and result["overlap"]
         if spare and row["communication_us"]["median"] < row["compute_us"]["median"] and follows(row) != "none":
             yield Evidence("exposed_communication", row["exposed_share"], what)
         skewed = result["engine"] == "threads" and result["overlap"] and result["slow_in_turns"]

@@ -151,6 +151,10 @@ def check_schedules(folder):
     expect([{key: r[key] for key in ("policy", "calls", "bytes", "difference")} for r in deferred["rows"]] == [
         {key: r[key] for key in ("policy", "calls", "bytes", "difference")} for r in report["rows"]
         if r["schedule"] in ("none", "prefetch:1")], "and changes nothing but memory", done)
+    elsewhere, done = measured(folder, [*flags, "--overlap", "on", "--work", "elsewhere"])
+    expect(elsewhere["work_elsewhere"] and not report["work_elsewhere"] and "leaves the processor free" in done.stdout and
+           [r["difference"] for r in elsewhere["rows"]] == [r["difference"] for r in report["rows"]], "who computes", done)
+    expect(all(r["compute_us"]["median"] >= elsewhere["busy_work_us"] for r in elsewhere["rows"]), "computing takes its time", done)
     if LAUNCHER:
         report, _ = measured(folder, [*SMALL, *LINKS, "--engine", "mpi", "--schedule", "none,prefetch:1", "--policy",
                                       "full_shard"], [*LAUNCHER, "-n", "2"])
@@ -303,6 +307,7 @@ REFUSED = [
     (["--schedule", "none,none"], "--schedule 'none,none': expected each schedule once"),
     (["--slow", "10,often"], "--slow '10,often': expected P or P,turns"),
     (["--prefetch", "deep"], "--prefetch 'deep': expected off or on"),
+    (["--work", "there"], "--work 'there': expected here or elsewhere"),
     (["--overlap", "no"], "--overlap 'no': expected off, on or deferred"),
     (["--engine", "self", "--overlap", "on"], "--overlap 'on': expected an engine with several ranks"),
     (["--engine", "self", "--overlap", "deferred"], "--overlap 'deferred': expected off or on, or the engine threads"),

@@ -289,6 +289,8 @@ def check_schedules(tree, policies):
     spare = changed(both, engine="mpi", overlap=True, machine={**MACHINE, "processors": 4})
     check_refused(tree, "all is exposed with processors to spare", "p.json", "exposed_communication", "1.000",
                   "expected <= 0.05", p=spare)
+    check_refused(tree, "all is exposed while an accelerator computes", "p.json", "exposed_communication", "1.000",
+                  "expected <= 0.05", p=changed(spare, machine=MACHINE, work_elsewhere=True))
     check_written(tree, "without a processor to spare", p=changed(spare, machine=MACHINE))
     expect(tree.target("exposed_communication")[1] == "not measured", "nothing is expected of it", tree.page())
 
