@@ -18,6 +18,8 @@
 
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/backend/threads/run.hpp>
+#include <shardkit/comm/all_to_all.hpp>
+#include <shardkit/comm/send_receive.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
@@ -384,6 +386,51 @@ TEST_CASE(
         world.communication_stream().synchronize();
         expect(full[0] == 1 && full[100] == 2 && full[200] == 3, "what each gave");
     });
+}
+
+TEST_CASE("overlap: calls of a stream and of the rank's own thread do not meet, whatever they are") {
+    const Overlap overlap = every_overlap();
+    launch_overlapped(2, overlap, [](const Comm& world) {
+        const std::size_t peer = 1 - world.rank();
+        const double me = static_cast<double>(world.rank());
+        const auto exchange = [&](const Comm::Stream& stream, double base) {
+            const std::vector<double> sent{base + 10 * me, base + 10 * me + 1};
+            std::vector<double> received(2);
+            std::vector<double> message(1);
+            all_to_all(world, std::span<const double>(sent), std::span<double>(received), stream);
+            send_receive(world, std::span<const double>(sent).first(1), peer, std::span<double>(message), peer,
+                         stream);
+            barrier(world, stream);
+            stream.synchronize();
+            expect(received == std::vector<double>{base + me, base + 10 + me}, "all-to-all, got ", received[0]);
+            expect(message[0] == base + 10 * (1 - me), "a message, got ", message[0]);
+        };
+        for (int i = 0; i < 3; ++i) {
+            exchange(world.communication_stream(), 100);
+            exchange({}, 200);
+            exchange(world.reduction_stream(), 300);
+        }
+    });
+}
+
+TEST_CASE("deferred: what is not put off meets on its stream, and ranks that take another order are told") {
+    for (const std::exception_ptr& error : launch_and_collect(
+             2,
+             [](const Comm& world) {
+                 const std::vector<double> sent(2);
+                 std::vector<double> received(2);
+                 const auto exchange = [&](const Comm::Stream& stream) {
+                     all_to_all(world, std::span<const double>(sent), std::span<double>(received), stream);
+                 };
+                 exchange(world.rank() == 0 ? world.communication_stream() : Comm::Stream());
+                 exchange(world.rank() == 1 ? world.communication_stream() : Comm::Stream());
+             },
+             {.overlap = Overlap::deferred})) {
+        const Outcome seen = outcome(error);
+        CAPTURE(seen.text);
+        CHECK(seen.kind == Kind::peer);
+        CHECK(contains(seen.text, "deadlock: no rank can go on"));
+    }
 }
 
 TEST_CASE("overlap: a stream that waits for the other's event runs behind it") {

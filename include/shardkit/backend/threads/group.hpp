@@ -34,7 +34,7 @@ class Group {
           channels_(std::make_unique<Channel[]>(size() * size())),
           meeting_(size()) {
         for (std::size_t i = 0; i < stream_threads; ++i) {
-            if (overlap == Overlap::threads) { streams_[i] = std::make_unique<Group>(world_ranks_); }
+            if (overlap != Overlap::none) { streams_[i] = std::make_unique<Group>(world_ranks_); }
             if (overlap == Overlap::deferred) { deferred_[i] = std::make_unique<DeferredMeetings>(size()); }
         }
     }
@@ -44,9 +44,9 @@ class Group {
     std::span<const std::size_t> world_ranks() const noexcept { return {world_ranks_.data(), world_ranks_.size()}; }
     Meeting& meeting() noexcept { return meeting_; }
     Channel& channel(std::size_t from, std::size_t to) noexcept { return channels_[from * size() + to]; }
-    /// Where calls meet that the callers of this kind make. @pre for streams: Overlap::threads
+    /// Where calls meet that the callers of this kind make. @pre for streams: an overlap
     Group& of(Caller caller) noexcept { return caller == Caller::rank ? *this : *streams_[RankState::index(caller)]; }
-    /// Where calls meet that were given to this stream. @pre Overlap::deferred
+    /// Where those meet that were put off on this stream. @pre Overlap::deferred
     DeferredMeetings& deferred(Caller stream) noexcept { return *deferred_[RankState::index(stream)]; }
 
     /// A call that was given to a stream uses the group until it has run, whether anybody holds it or not.
@@ -93,8 +93,8 @@ class Group {
     std::size_t size_;
     std::unique_ptr<Channel[]> channels_;  // before the members: the first that is too much for too many ranks
     Meeting meeting_;
-    std::array<std::unique_ptr<Group>, stream_threads> streams_;              // null without such an overlap
-    std::array<std::unique_ptr<DeferredMeetings>, stream_threads> deferred_;  // likewise
+    std::array<std::unique_ptr<Group>, stream_threads> streams_;              // null without overlap
+    std::array<std::unique_ptr<DeferredMeetings>, stream_threads> deferred_;  // null unless deferred
     std::atomic<std::uint32_t> uses_{0};                                      // by streams
 };
 

@@ -116,8 +116,9 @@ inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
         options.overlap == Overlap::deferred
             ? stream_threads * (sizeof(host::detail::DeferredQueue) + DeferredMeetings::rank_bytes())
             : (threads - 1) * host::detail::CommandQueue::ring_bytes();
-    const std::size_t memory = sizeof(RankState) + threads * sizeof(Member) + queues;
-    const std::size_t channels = threads * sizeof(Channel);
+    const std::size_t groups = options.overlap == Overlap::none ? 1 : 1 + stream_threads;
+    const std::size_t memory = sizeof(RankState) + groups * sizeof(Member) + queues;
+    const std::size_t channels = groups * sizeof(Channel);
     return shardkit::detail::concat(
         ranks, " ranks: each takes ",
         threads == 1 ? "a thread with " : shardkit::detail::concat(threads, " threads, each with "), bytes(stack),

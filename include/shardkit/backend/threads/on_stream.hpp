@@ -22,13 +22,13 @@ void run_on_stream(const host::HostStream& stream, const GroupHandle& handle, co
         return;
     }
     const Caller caller = handle.world->owner(stream, handle, call.where);
-    if (handle.world->overlap() == Overlap::deferred) {
-        stream.synchronize();
-        work(handle, call);
-        return;
-    }
     GroupHandle of_stream = handle;
     of_stream.group = &handle.group->of(caller);
+    if (handle.world->overlap() == Overlap::deferred) {
+        stream.synchronize();
+        work(of_stream, call);
+        return;
+    }
     of_stream.thread = &handle.world->state(handle).thread(caller);
     handle.group->begin_use();
     stream.submit([of_stream, used = handle.group, call, work] {
