@@ -18,6 +18,7 @@ from run import ROOT, Mutant, Target, package_flags, report
 
 TESTS = ROOT / "tests"
 STANDIN = TESTS / "standin"
+NOTHING = "static_cast<void>(0);"
 # Of a stream, or of a store whose `wait` makes the compute stream wait; Window's own `wait` returns something.
 WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))\.wait\((?P<event>[^;]*)\);")
 
@@ -31,7 +32,6 @@ HOST_WAIT = re.compile(r"(?<=[\s{;])(?:world\.drain|queue->await|event\.wait|que
 
 # Of ranks that put calls off: file, name, statement, replacement.
 THREADS = "shardkit/backend/threads"
-NOTHING = "static_cast<void>(0);"
 DEFERRED = [
     ("shardkit/backend/host/host_stream.hpp", "an event without its commands",
      "if (deferred_ != nullptr) { deferred_->wait(position_); }", NOTHING),
@@ -55,9 +55,9 @@ LANES = [
     (f"{MPI}/world.hpp", "both lanes meet in one place",
      "group.channels[i].block = reinterpret_cast<detail::HostBlock*>(blocks + i * bytes);",
      "group.channels[i].block = reinterpret_cast<detail::HostBlock*>(blocks);"),
-    (f"{MPI}/world.hpp", "no turns", "job_.turns.require();", "static_cast<void>(0);"),
+    (f"{MPI}/world.hpp", "no turns", "job_.turns.require();", NOTHING),
     (f"{MPI}/world.hpp", "an inline verb before what the other lane was given", "lanes_.synchronize_beside(*lane);",
-     "static_cast<void>(0);"),
+     NOTHING),
     (f"{MPI}/world.hpp", "drain leaves the reductions out",
      "streams().synchronize();", "communication_stream().synchronize();"),
     (f"{MPI}/world.hpp", "drain leaves the gathers out",

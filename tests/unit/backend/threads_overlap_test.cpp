@@ -2,7 +2,6 @@
 // Verbs on a rank's streams, with LaunchOptions::overlap. What happens while what else is held up is said by flags
 // that ranks set and wait for; no time decides.
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +22,7 @@
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 
+#include "unit/backend/overlaps.hpp"
 #include "unit/thrown_message.hpp"
 #include "verb_suite.hpp"
 
@@ -50,31 +50,6 @@ struct On : Comm {
 };
 using OnCommunication = On<&Comm::communication_stream>;
 using OnReduction = On<&Comm::reduction_stream>;
-
-/// What ranks wait for that must not wait for each other in a call.
-class Flag {
-  public:
-    void set() noexcept { ++count_; }
-    /// Returns once so many have set it. @throws where they do not
-    void await(int count = 1) const {
-        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-        while (count_ < count) {
-            expect(std::chrono::steady_clock::now() < end, "the others come this far");
-            std::this_thread::sleep_for(std::chrono::microseconds(100));
-        }
-    }
-
-  private:
-    std::atomic<int> count_{0};
-};
-
-/// The test case is run with each.
-Overlap every_overlap() {
-    Overlap overlap = Overlap::threads;
-    SUBCASE("threads") { overlap = Overlap::threads; }
-    SUBCASE("deferred") { overlap = Overlap::deferred; }
-    return overlap;
-}
 
 /// Rethrows the first error of a launch with overlap.
 template <class F>

@@ -3,20 +3,18 @@
 // and what a rank goes on with while a peer has not come. Flags say who has come how far; no time decides.
 
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "unit/backend/overlaps.hpp"
 #include "unit/backend/rank_checks.hpp"
 #include "unit/schedule/scheduled_trainer.hpp"
 
@@ -25,7 +23,9 @@ namespace overlap_test {
 namespace {
 
 namespace sk = shardkit;
+using rank_checks::every_overlap;
 using rank_checks::expect;
+using rank_checks::Flag;
 using scheduled::Improve;
 using scheduled::Run;
 using Engine = sk::threads::Engine;
@@ -55,32 +55,8 @@ std::vector<std::vector<double>> trained(const Mesh& mesh, const Run& run, Impro
     return values;
 }
 
-/// What ranks wait for that must not wait for each other in a call.
-class Flag {
-  public:
-    void set() noexcept { set_ = true; }
-    void await() const {
-        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-        while (!set_) {
-            expect(std::chrono::steady_clock::now() < end, "the other rank comes this far");
-            std::this_thread::sleep_for(std::chrono::microseconds(100));
-        }
-    }
-
-  private:
-    std::atomic<bool> set_{false};
-};
-
 struct Weight : sk::Param<"weight", double, 500> {};
 using Layer = sk::Sharded<Weight, sk::FullShard, Engine>;
-
-/// The test case is run with each.
-Overlap every_overlap() {
-    Overlap overlap = Overlap::threads;
-    SUBCASE("threads") { overlap = Overlap::threads; }
-    SUBCASE("deferred") { overlap = Overlap::deferred; }
-    return overlap;
-}
 
 /// f(rank, layers) on two ranks with overlap, layers whose values are their number.
 template <class F>

@@ -16,7 +16,7 @@ namespace shardkit::host::detail {
 struct UsedMemory {
     const void* read = nullptr;
     std::size_t read_bytes = 0;
-    const void* written = nullptr;
+    void* written = nullptr;
     std::size_t written_bytes = 0;
 
     /// Whether one of the two must run before the other begins.

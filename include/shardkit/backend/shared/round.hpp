@@ -168,11 +168,7 @@ class Round {
     }
     /// After this the peers no longer look at this rank's memory, nor this rank at theirs.
     void leave() {
-        if (parts_ != nullptr) {
-            leave_at_once();
-        } else if (!carried_) {
-            meet();
-        }
+        if (parts_ != nullptr || !carried_) { exit(); }
     }
 
     /// The first two ranks whose calls differ, and this one.
@@ -187,11 +183,7 @@ class Round {
     [[noreturn]] void leave_and_throw() {
         const Disagreement found{sequence_, other_, call(0), call(other_), call(seat_.rank())};
         const auto text = seat_.explain(found);
-        if (parts_ != nullptr) {
-            leave_at_once();
-        } else {
-            meet();
-        }
+        exit();
         seat_.throw_disagreement(found, text);
     }
 
@@ -200,8 +192,12 @@ class Round {
         return Seat::Word::advanced(target, static_cast<std::uint32_t>(seat.size()));
     }
     std::uint32_t next_phase() const noexcept { return phase_after(own_.target, seat_); }
-    /// Where all work is done then, whoever has left.
-    void leave_at_once() noexcept {
+    /// With parts all work is done by now, whoever has left; else all leave together.
+    void exit() {
+        if (parts_ == nullptr) {
+            meet();
+            return;
+        }
         own_.target = next_phase();
         seat_.word().leave(own_.target);
     }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include <shardkit/backend/host/deferred_queue.hpp>
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/shared/verbs.hpp>
@@ -176,19 +177,14 @@ class Communicator {
     }
 
     /// What peers read and write of this rank's memory.
-    struct Shown {
-        const void* input = nullptr;
-        std::size_t input_bytes = 0;
-        void* output = nullptr;
-        std::size_t output_bytes = 0;
-    };
+    using Shown = host::detail::UsedMemory;
 
     /// Everything that collectives have in common; `copy(round)` moves the data.
     template <class Copy>
     void collective(const Stream& stream, const shardkit::Call& call, const Shown& shown, const Copy& copy) const {
         execute(stream, call, [shown, copy](const detail::GroupHandle& handle, const shardkit::Call& made) {
             const detail::Seat seat(handle);
-            detail::Round round(seat, made, shown.input, shown.input_bytes, shown.output);
+            detail::Round round(seat, made, shown.read, shown.read_bytes, shown.written);
             if (!round.agreed()) { round.leave_and_throw(); }
             copy(static_cast<const detail::Round&>(round));
             round.leave();
@@ -199,8 +195,7 @@ class Communicator {
     template <class Copy>
     void shareable(const Stream& stream, const shardkit::Call& call, const Shown& shown, const Copy& copy) const {
         if (!stream.is_inline() && handle_.world->overlap() == Overlap::deferred) {
-            detail::defer(stream, handle_, call, {shown.input, shown.input_bytes, shown.output, shown.output_bytes},
-                          shown.output, copy);
+            detail::defer(stream, handle_, call, shown, copy);
         } else {
             collective(stream, call, shown, copy);
         }

@@ -43,7 +43,7 @@ void run_on_stream(const host::HostStream& stream, const GroupHandle& handle, co
 /// failed
 template <class Copy>
 void defer(const host::HostStream& stream, const GroupHandle& handle, const shardkit::Call& call,
-           const host::detail::UsedMemory& used, void* output, const Copy& copy) {
+           const host::detail::UsedMemory& used, const Copy& copy) {
     const Caller caller = handle.world->owner(stream, handle, call.where);
     host::detail::DeferredQueue& queue = *handle.world->state(handle).deferred[RankState::index(caller)];
     queue.make_way(used);
@@ -51,7 +51,7 @@ void defer(const host::HostStream& stream, const GroupHandle& handle, const shar
     queue.wait(turn.last_position);  // this rank has left the meeting
     const Seat seat(handle, turn.meeting);
     seat.wait_for_turn(call);  // and so have its peers
-    const Round::Begun begun = Round::begin(seat, call, used.read, used.read_bytes, output);
+    const Round::Begun begun = Round::begin(seat, call, used.read, used.read_bytes, used.written);
     handle.group->begin_use();
     queue.submit_begun(
         [handle, meeting = &turn.meeting, call, begun, copy] {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include <shardkit/backend/host/host_stream.hpp>
+#include <shardkit/backend/host/command_queue.hpp>
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/source_location.hpp>
