@@ -21,7 +21,7 @@ namespace sk = shardkit;
 
 struct Weight : sk::Param<"weight", float, 64, 64> {};
 
-constexpr double margin = 16, left = 120, height = 26, row = 36, first_row = 54, slot_height = 20;
+constexpr double border = 16, left = 120, height = 26, row = 36, first_row = 54, slot_height = 20;
 // A gather or a reduction takes 1.5, a forward pass 2, a backward pass 4, an update 0.5 of the picture's seconds.
 constexpr sk::GroupSeconds computation{2, 4, 0.5};
 constexpr double transfer = 1.5;
@@ -63,12 +63,12 @@ std::string draw_step() {
     const auto x = [&](double at) { return left + unit * (at - earliest); };
 
     Svg svg;
-    svg.text(margin, 24, "A step of three FullShard layers: prefetch(step, groups, 1)", {13, ink, "start", true});
+    svg.text(border, 24, "A step of three FullShard layers: prefetch(step, groups, 1)", {13, ink, "start", true});
     const std::array<const char*, 2> streams{"compute stream", "communication"};
     for (std::size_t s = 0; s < streams.size(); ++s) {
         const double y = first_row + row * static_cast<double>(s);
         svg.rectangle({left, y, width, height}, fill(shade));
-        svg.text(margin, y + 17, streams[s], {12, ink});
+        svg.text(border, y + 17, streams[s], {12, ink});
     }
     std::vector<char> backward(groups.size(), 0);
     std::vector<std::size_t> windows(groups.size(), 0);
@@ -92,7 +92,7 @@ std::string draw_step() {
     const double slots_top = first_row + 2 * row + 10;
     const double rows = static_cast<double>(plan.arena_bytes) / slot_bytes;
     svg.rectangle({left, slots_top, width, slot_height * rows}, fill(shade));
-    svg.text(margin, slots_top + 17, "arena, " + Svg::number(static_cast<double>(plan.arena_bytes) / 1024) + " KiB",
+    svg.text(border, slots_top + 17, "arena, " + Svg::number(static_cast<double>(plan.arena_bytes) / 1024) + " KiB",
              {12, ink});
     for (const sk::detail::ScheduledSlot& slot : plan.slots) {
         const double begin = times.ops[slot.begin].begin, end = times.ops[slot.end].end;
@@ -107,10 +107,10 @@ std::string draw_step() {
              "stroke=\"" + std::string(grey) + "\" stroke-dasharray=\"3 3\"");
     svg.text(x(0), first_row - 10, "the step begins", {10, grey, "middle"});
     const double below = slots_top + slot_height * rows + 24;
-    svg.text(margin, below,
+    svg.text(border, below,
              "g: all-gather of parameters. r: reduce-scatter of gradients. u: update. Grey: the stream is idle.",
              {12, ink});
-    svg.text(margin, below + 18,
+    svg.text(border, below + 18,
              "The rank waits for " + Svg::number(times.exposed()) + " of " + Svg::number(times.communication) +
                  " seconds of communication: for g 0, r 2 and the last r 0.",
              {12, ink});
