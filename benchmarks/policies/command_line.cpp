@@ -119,11 +119,10 @@ void add_flags(program::Flags& flags) {
         "keep or keep:BYTES (groups stay gathered where a rank then "
         "takes no more than that, or than none) [none]");
     flags.add(
-        "--overlap", "off|on|deferred",
+        "--overlap", "off|on|deferred|deferred:N",
         "on: threads of the engine's own communicate meanwhile; deferred, for threads: ranks that come first to a "
-        "collective do it for all; with threads in the steps of all schedules but none, with mpi in all steps [off; "
-        "on "
-        "with mpi and prefetch:N]");
+        "collective do it for all, or one of N threads does that helps all ranks; with threads in the steps of all "
+        "schedules but none, with mpi in all steps [off; on with mpi and prefetch:N]");
     flags.add("--slow", "P[,turns]",
               "busy work of rank 0, or of another rank for each group and pass, takes P percent longer [0]");
     flags.add("--work", "here|elsewhere",
@@ -232,6 +231,30 @@ void read_schedules(const program::Flags& flags, Options& o) {
     });
 }
 
+void read_overlap(const program::Flags& flags, Options& o) {
+    flags.use("--overlap", [&](const std::string& flag, const std::string& given) {
+        using Kind = OverlapChoice::Kind;
+        constexpr std::string_view helped = "deferred:";
+        OverlapChoice choice{Kind::off, 0};
+        if (given == "on") {
+            choice.kind = Kind::threads;
+        } else if (given == "deferred") {
+            choice.kind = Kind::deferred;
+        } else if (given.starts_with(helped)) {
+            choice = {Kind::deferred, program::parse_count(flag, given.substr(helped.size()), 1, most_ranks)};
+        } else if (given != "off") {
+            throw program::bad_flag(flag, given, "off, on, deferred or deferred:N");
+        }
+        if (choice.kind == Kind::deferred && o.engine != EngineKind::threads) {
+            throw program::bad_flag(flag, given, "off or on, or the engine threads");
+        }
+        if (choice.kind == Kind::threads && o.engine == EngineKind::self) {
+            throw program::bad_flag(flag, given, "an engine with several ranks");
+        }
+        o.overlap = choice;
+    });
+}
+
 /// --compute-us, or --tokens and --gflops
 void read_compute(const program::Flags& flags, Options& o) {
     flags.use("--compute-us", [&](const std::string& flag, const std::string& given) {
@@ -297,23 +320,12 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     read_policies(flags, o);
     read_model(flags, o);
     read_schedules(flags, o);
+    read_overlap(flags, o);
     read_compute(flags, o);
     read_links(flags, o);
     program::read_name(flags, "--datatype", element_names, o.element);
     program::read_name(flags, "--optimizer", optimizer_names, o.optimizer);
     program::read_name(flags, "--prefetch", program::switch_names, o.prefetch);
-    if (flags.is_given("--overlap")) {
-        std::size_t given = 0;
-        program::read_name(flags, "--overlap", overlap_names, given);
-        o.overlap = given > 0;
-        o.deferred = given == 2;
-        if (o.deferred && o.engine != EngineKind::threads) {
-            throw program::bad_flag("--overlap", "deferred", "off or on, or the engine threads");
-        }
-        if (*o.overlap && o.engine == EngineKind::self) {
-            throw program::bad_flag("--overlap", "on", "an engine with several ranks");
-        }
-    }
     program::read_name(flags, "--work", work_names, o.work_elsewhere);
     program::read_name(flags, "--pin", program::switch_names, o.pin);
     program::read_count(flags, "--microbatches", o.microbatches, 1, most_microbatches);

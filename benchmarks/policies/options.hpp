@@ -35,8 +35,6 @@ inline constexpr std::array<std::string_view, 3> element_names{"double", "float"
 inline constexpr std::array<std::size_t, 3> element_bytes{8, 4, 2};
 /// Of --work.
 inline constexpr std::array<std::string_view, 2> work_names{"here", "elsewhere"};
-/// Of --overlap.
-inline constexpr std::array<std::string_view, 3> overlap_names{"off", "on", "deferred"};
 inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"};
 
 /// What a policy's steps follow.
@@ -50,6 +48,16 @@ struct ScheduleChoice {
     std::size_t depth = 0;    ///< of gathers ahead
     std::uint64_t limit = 0;  ///< 0: what the step takes without a schedule
     std::string text = "none";
+};
+
+/// How gathers and reductions run beside the ranks' work.
+struct OverlapChoice {
+    enum class Kind : std::uint8_t {
+        off,      ///< they do not
+        threads,  ///< in threads of the engine's own
+        deferred  ///< as much of them as ranks wait for, in the rank that comes first
+    } kind = Kind::off;
+    std::size_t helpers = 0;  ///< threads that do what is deferred, too
 };
 
 /// What the command line says of the links; what it does not say is fitted.
@@ -73,8 +81,7 @@ struct Options {
     OptimizerKind optimizer = OptimizerKind::adamw;
     std::size_t microbatches = 1;
     bool prefetch = true;
-    std::optional<bool> overlap;
-    bool deferred = false;  ///< overlap without threads
+    std::optional<OverlapChoice> overlap;  ///< none: as the engine and the schedules have it
     std::vector<ScheduleChoice> schedules{{}};
     double slow_percent = 0;              ///< by which a rank's busy work takes longer
     bool slow_in_turns = false;           ///< another rank in each piece of work, else rank 0 in all
@@ -90,14 +97,17 @@ struct Options {
     std::string json;
     std::string plot;
 
-    /// Whether communication is given to streams of the engine's own, where it has some.
-    bool overlaps() const noexcept {
-        if (overlap || engine != EngineKind::mpi) { return overlap.value_or(false); }
-        for (const ScheduleChoice& each : schedules) {
-            if (each.depth > 0) { return true; }
+    OverlapChoice overlapping() const noexcept {
+        OverlapChoice choice = overlap.value_or(OverlapChoice{});
+        if (!overlap && engine == EngineKind::mpi) {
+            for (const ScheduleChoice& each : schedules) {
+                if (each.depth > 0) { choice.kind = OverlapChoice::Kind::threads; }
+            }
         }
-        return false;
+        return choice;
     }
+    /// Whether communication is given to streams of the engine's own, where it has some.
+    bool overlaps() const noexcept { return overlapping().kind != OverlapChoice::Kind::off; }
     /// The same of one schedule's steps: on threads those of `none` communicate in the caller, to compare with.
     bool overlaps(const ScheduleChoice& choice) const noexcept {
         return overlaps() && (engine == EngineKind::mpi || choice.kind != ScheduleChoice::Kind::none);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstddef>
+
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -30,10 +33,11 @@ void run_in_process(const Job& job, const RowSink& sink) {
         shardkit::self::run(mesh, on_rank);
     } else {
         using shardkit::threads::Overlap;
-        const Overlap overlap = !job.options.overlaps() ? Overlap::none
-                                : job.options.deferred  ? Overlap::deferred
-                                                        : Overlap::threads;
-        shardkit::threads::run(mesh, on_rank, {}, {.overlap = overlap});
+        constexpr std::array<Overlap, 3> overlaps{Overlap::none, Overlap::threads, Overlap::deferred};
+        const OverlapChoice choice = job.options.overlapping();
+        shardkit::threads::run(
+            mesh, on_rank, {},
+            {.overlap = overlaps[static_cast<std::size_t>(choice.kind)], .helpers = choice.helpers});
     }
 }
 

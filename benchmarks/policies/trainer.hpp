@@ -108,7 +108,9 @@ class Trainer {
                  updates * static_cast<double>(options_->groups[g].numel) / static_cast<double>(options_->numel())});
         }
         using shardkit::CommunicationLanes;
-        const bool beside = overlaps_ && !options_->deferred;  // what is deferred takes the ranks' own time
+        // What is deferred takes the ranks' own time where nobody helps.
+        const OverlapChoice choice = options_->overlapping();
+        const bool beside = overlaps_ && (choice.kind == OverlapChoice::Kind::threads || choice.helpers > 0);
         const auto lanes = beside ? CommunicationLanes::two : CommunicationLanes::in_compute;
         const shardkit::Schedule step = schedule_ ? *schedule_ : prefetched(dry_step(groups), groups);
         const shardkit::StepCosts costs{seconds, {links, links, 0}, shardkit::detail::engine_traits<Engine>()};

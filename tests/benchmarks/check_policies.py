@@ -152,6 +152,12 @@ def check_schedules(folder):
     expect([{key: r[key] for key in ("policy", "calls", "bytes", "difference")} for r in deferred["rows"]] == [
         {key: r[key] for key in ("policy", "calls", "bytes", "difference")} for r in report["rows"]
         if r["schedule"] in ("none", "prefetch:1")], "and changes nothing but memory", done)
+    helped, done = measured(folder, [*early, "--overlap", "deferred:2"])
+    expect(helped["deferred"] and helped["helpers"] == 2 and deferred["helpers"] == 0 and
+           "2 helpers or ranks that come first communicate where a schedule is followed" in done.stdout, "who helps", done)
+    expect([{key: r[key] for key in ("policy", "calls", "bytes", "peak_bytes", "difference")} for r in helped["rows"]] == [
+        {key: r[key] for key in ("policy", "calls", "bytes", "peak_bytes", "difference")} for r in deferred["rows"]],
+        "helpers change nothing", done)
     elsewhere, done = measured(folder, [*flags, "--overlap", "on", "--work", "elsewhere"])
     expect(elsewhere["work_elsewhere"] and not report["work_elsewhere"] and "leaves the processor free" in done.stdout and
            [r["difference"] for r in elsewhere["rows"]] == [r["difference"] for r in report["rows"]], "who computes", done)
@@ -309,7 +315,8 @@ REFUSED = [
     (["--slow", "10,often"], "--slow '10,often': expected P or P,turns"),
     (["--prefetch", "deep"], "--prefetch 'deep': expected off or on"),
     (["--work", "there"], "--work 'there': expected here or elsewhere"),
-    (["--overlap", "no"], "--overlap 'no': expected off, on or deferred"),
+    (["--overlap", "no"], "--overlap 'no': expected off, on, deferred or deferred:N"),
+    (["--overlap", "deferred:0"], "--overlap '0': expected a whole number from 1 to 4096"),
     (["--engine", "self", "--overlap", "on"], "--overlap 'on': expected an engine with several ranks"),
     (["--engine", "self", "--overlap", "deferred"], "--overlap 'deferred': expected off or on, or the engine threads"),
     (["--ranks", "0"], "--ranks '0': expected a whole number from 1 to 4096"),

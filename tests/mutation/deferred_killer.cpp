@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include <shardkit/backend/host/deferred_queue.hpp>
+#include <shardkit/backend/host/helpers.hpp>
 #include <shardkit/backend/shared/parts.hpp>
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/comm/all_gather.hpp>
@@ -29,19 +31,23 @@ void add(const Comm& world, std::vector<double>& values) {
     sk::all_reduce_in_place(world, sk::ReduceOp::sum, std::span<double>(values), world.reduction_stream());
 }
 
-/// f(world), which says whether all is well, on two ranks.
+/// f(world), which says whether all is well, on two ranks, with helpers or without.
 template <class F>
-bool fails(const char* what, const F& f) {
+bool fails(const char* what, std::size_t helpers, const F& f) {
     std::vector<char> well(2);
     try {
         sk::threads::launch(2, [&](const Comm& world) { well[world.rank()] = f(world) ? 1 : 0; },
-                            {.overlap = sk::threads::Overlap::deferred});
+                            {.overlap = sk::threads::Overlap::deferred, .helpers = helpers});
     } catch (const std::exception& error) {
         std::printf("%s: %s\n", what, error.what());
         return true;
     }
     if (well[0] == 0 || well[1] == 0) { std::printf("%s: wrong\n", what); }
     return well[0] == 0 || well[1] == 0;
+}
+template <class F>
+bool fails(const char* what, const F& f) {
+    return fails(what, 0, f) || fails(what, 2, f);
 }
 bool all_are(const std::vector<double>& values, double expected) {
     for (const double value : values) {
@@ -73,6 +79,73 @@ bool a_rank_ends_before_a_piece() {
     slow.join();
     if (early) { std::puts("pieces that a peer has taken: returned before they were done"); }
     return early;
+}
+
+/// Whether a wait ends before a command that a helper is at, or that before who assists it.
+bool a_wait_or_a_helper_ends_early() {
+    using namespace sk::host::detail;
+    Helpers helpers;
+    DeferredQueue queue(&helpers.bell());
+    helpers.start(1, {&queue});
+    std::atomic<bool> begun{false};
+    std::atomic<bool> assisted{false};
+    std::atomic<bool> out{false};
+    std::atomic<bool> ended{false};
+    std::atomic<bool> early{false};
+    const auto sleep = [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
+    queue.make_way({});
+    queue.submit_begun(
+        [&](const Run& run) {
+            if (run.assists) {
+                assisted = true;
+                sleep();
+                out = true;
+                return;
+            }
+            begun = true;
+            for (int ms = 0; ms < 500 && !assisted; ++ms) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            }
+            run.door.close();
+            early = assisted && !out;
+            sleep();
+            ended = true;
+        },
+        {});
+    queue.may_run(1);
+    helpers.bell().ring();
+    while (!begun) { std::this_thread::yield(); }
+    queue.wait(1);
+    const bool before = !ended;
+    while (!ended) { sleep(); }
+    if (before) { std::puts("a wait ended before the helper's command"); }
+    if (early) { std::puts("a command ended before its assistant's part"); }
+    return before || early;
+}
+
+/// Whether a command is run twice, or out of turn, where helpers and who waits come to it.
+bool commands_run_twice() {
+    using namespace sk::host::detail;
+    Helpers helpers;
+    DeferredQueue queue(&helpers.bell(), 100);
+    helpers.start(3, {&queue});
+    std::atomic<int> runs{0};
+    std::atomic<bool> wrong{false};
+    for (int i = 0; i < 20000; ++i) {
+        queue.make_way({});
+        queue.submit_begun(
+            [&runs, &wrong, i](const Run& run) {
+                if (!run.assists && runs++ != i) { wrong = true; }
+            },
+            {});
+        queue.may_run(queue.submitted());
+        helpers.bell().ring();
+        if (i % 3 == 0) { queue.wait(queue.submitted()); }
+        if (wrong) { break; }
+    }
+    queue.wait(queue.submitted());
+    if (wrong) { std::puts("a command ran twice, or out of turn"); }
+    return wrong;
 }
 
 }  // namespace
@@ -126,5 +199,7 @@ int main() {
         world.reduction_stream().synchronize();
         return all_are(other, 2);
     });
-    return event || chain || many || pieces || message ? 1 : 0;
+    const bool early = a_wait_or_a_helper_ends_early();
+    const bool twice = commands_run_twice();
+    return event || chain || many || pieces || message || early || twice ? 1 : 0;
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <type_traits>
 
+#include <shardkit/backend/host/processor.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -24,9 +27,13 @@ Results train_as(const Job& job) {
     if (job.options.engine == EngineKind::self) {
         sk::self::run(ranks, on_rank, rank_options(job));
     } else {
-        using sk::threads::Overlap;
-        const Overlap beside = job.options.spare_processor ? Overlap::threads : Overlap::deferred;
-        sk::threads::run(ranks, on_rank, rank_options(job), {.overlap = job.chosen.ahead ? beside : Overlap::none});
+        sk::threads::LaunchOptions launch;
+        if (job.chosen.ahead) {
+            const std::size_t processors = shardkit::host::detail::allowed_cpus();
+            launch.overlap = sk::threads::Overlap::deferred;
+            launch.helpers = std::min(processors - std::min(processors, mesh.world()), mesh.world());
+        }
+        sk::threads::run(ranks, on_rank, rank_options(job), launch);
     }
     return results;
 }

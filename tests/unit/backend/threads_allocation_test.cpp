@@ -14,6 +14,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/rank/rank.hpp>
 
+#include "overlaps.hpp"
 #include "rank_checks.hpp"
 #include "verb_checks.hpp"
 
@@ -88,20 +89,21 @@ TEST_CASE("threads: verbs allocate nothing, not even on their first call, in the
         barrier(world, {});
     };
     threads::launch(3, [&](const threads::Communicator& world) { check(world, {}); });
-    for (const threads::Overlap overlap : {threads::Overlap::deferred, threads::Overlap::threads}) {
-        threads::launch(3,
-                        [&](const threads::Communicator& world) {
-                            check(world, world.communication_stream());
-                            check(world, world.reduction_stream());
-                        },
-                        {.overlap = overlap});
+    for (const threads::LaunchOptions& options : rank_checks::overlaps) {
+        threads::launch(
+            3,
+            [&](const threads::Communicator& world) {
+                check(world, world.communication_stream());
+                check(world, world.reduction_stream());
+            },
+            options);
     }
 }
 
 TEST_CASE("threads: what splits and ranks in a loop take is given back, and handles may live longer than a World") {
     using namespace shardkit;
-    for (const threads::Overlap overlap :
-         {threads::Overlap::none, threads::Overlap::deferred, threads::Overlap::threads}) {
+    for (const threads::LaunchOptions& options :
+         {threads::LaunchOptions{}, rank_checks::deferred, rank_checks::helped, rank_checks::on_threads}) {
         std::vector<threads::Communicator> kept;
         std::ptrdiff_t after_few = 0;
         const auto on_rank = [&](const threads::Communicator& world) {
@@ -131,7 +133,7 @@ TEST_CASE("threads: what splits and ranks in a loop take is given back, and hand
             }
             barrier(world, {});
         };
-        threads::launch(4, on_rank, {.overlap = overlap});
+        threads::launch(4, on_rank, options);
         kept.clear();
     }
 }

@@ -2,12 +2,14 @@
 // Verbs on a rank's streams, with LaunchOptions::overlap. What happens while what else is held up is said by flags
 // that ranks set and wait for; no time decides.
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -53,16 +55,20 @@ using OnReduction = On<&Comm::reduction_stream>;
 
 /// Rethrows the first error of a launch with overlap.
 template <class F>
-void launch_overlapped(std::size_t ranks, Overlap overlap, F f, WaitMode waiting = WaitMode::automatic) {
-    threads::launch(ranks, f, {.waiting = waiting, .overlap = overlap});
+void launch_overlapped(std::size_t ranks, const LaunchOptions& options, F f) {
+    threads::launch(ranks, f, options);
 }
 template <class F>
-std::vector<Outcome> outcomes(std::size_t ranks, Overlap overlap, F f) {
+std::vector<Outcome> outcomes(std::size_t ranks, const LaunchOptions& options, F f) {
     std::vector<Outcome> all;
-    for (const std::exception_ptr& error : launch_and_collect(ranks, f, {.overlap = overlap})) {
-        all.push_back(outcome(error));
-    }
+    for (const std::exception_ptr& error : launch_and_collect(ranks, f, options)) { all.push_back(outcome(error)); }
     return all;
+}
+
+/// What memory holds that another thread may write to just now.
+template <class T>
+[[gnu::no_sanitize_thread]] T peek(const volatile T& value) {
+    return value;
 }
 
 /// Waits as the rank's own work does.
@@ -102,22 +108,19 @@ struct Bench<threads_overlap_test::On<Of>> {
 namespace threads_overlap_test {
 
 TEST_CASE("overlap: every verb gives on a stream what it gives in the rank's own thread") {
-    const Overlap overlap = every_overlap();
+    LaunchOptions options = every_overlap();
     for (const WaitMode waiting : {WaitMode::block, WaitMode::spin_briefly}) {
-        if (overlap == Overlap::deferred && waiting == WaitMode::spin_briefly) {
-            continue;
-        }  // waits are those of ranks
+        options.waiting = waiting;
+        const bool own_waits = options.overlap == Overlap::deferred && options.helpers == 0;
+        if (own_waits && waiting == WaitMode::spin_briefly) { continue; }  // as without streams
         for (const std::size_t ranks : {1U, 2U, 3U}) {
-            launch_overlapped(
-                ranks, overlap,
-                [overlap](const Comm& world) {
-                    if (overlap == Overlap::threads) { verb_suite::every_verb<float>(OnCommunication(world)); }
-                    verb_suite::every_verb<float>(OnReduction(world));
-                    verb_suite::reductions_into_another_type(OnReduction(world));
-                    verb_suite::split_orders_members(OnCommunication(world), 0x1B);
-                    verb_suite::splits_run_at_once(OnReduction(world), 3);
-                },
-                waiting);
+            launch_overlapped(ranks, options, [&](const Comm& world) {
+                if (options.overlap == Overlap::threads) { verb_suite::every_verb<float>(OnCommunication(world)); }
+                verb_suite::every_verb<float>(OnReduction(world));
+                verb_suite::reductions_into_another_type(OnReduction(world));
+                verb_suite::split_orders_members(OnCommunication(world), 0x1B);
+                verb_suite::splits_run_at_once(OnReduction(world), 3);
+            });
         }
     }
 }
@@ -154,10 +157,11 @@ TEST_CASE("deferred: ranks that wait here and there, each elsewhere, get what ca
         calls.push_back({random() % 3 == 0, random() % 2 == 0, random() % 8 == 0 ? random() % 70'000 : random() % 500,
                          static_cast<double>(random() % 100)});
     }
-    for (const WaitMode waiting : {WaitMode::block, WaitMode::spin_briefly}) {
-        launch_overlapped(
-            4, Overlap::deferred,
-            [&](const Comm& world) {
+    for (const LaunchOptions& kind : {deferred, helped}) {
+        for (const WaitMode waiting : {WaitMode::block, WaitMode::spin_briefly}) {
+            LaunchOptions options = kind;
+            options.waiting = waiting;
+            launch_overlapped(4, options, [&](const Comm& world) {
                 const Comm pair = split(world, world.rank() / 2, 0, "pair");
                 std::mt19937 dice(static_cast<unsigned>(world.rank()));
                 std::vector<std::vector<double>> values(calls.size());
@@ -190,15 +194,49 @@ TEST_CASE("deferred: ranks that wait here and there, each elsewhere, get what ca
                                ", expected ", expected);
                     }
                 }
-            },
-            waiting);
+            });
+        }
+    }
+}
+
+TEST_CASE("helped: what every rank has called is done while all of them compute") {
+    launch_overlapped(3, helped, [&](const Comm& world) {
+        for (int round = 0; round < 20; ++round) {
+            std::vector<float> full(300'000);
+            std::vector<double> sums(30'000, 1.0);
+            const auto mine = static_cast<std::ptrdiff_t>(100'000 * world.rank());
+            std::fill_n(full.begin() + mine, 100'000, 1.0F);
+            all_gather_in_place(world, std::span<float>(full), world.communication_stream());
+            all_reduce_in_place(world, ReduceOp::sum, std::span<double>(sums), world.reduction_stream());
+            // Nobody waits for either before both are there.
+            const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+            while (peek(full.front()) + peek(full.back()) < 2 || peek(sums.front()) != 3) {
+                expect(std::chrono::steady_clock::now() < end, "helpers do it");
+                std::this_thread::sleep_for(std::chrono::microseconds(50));
+            }
+            world.communication_stream().synchronize();
+            world.reduction_stream().synchronize();
+            expect(std::all_of(full.begin(), full.end(), [](float x) { return x == 1; }), "all of the gather");
+            expect(std::all_of(sums.begin(), sums.end(), [](double x) { return x == 3; }), "all sums");
+        }
+    });
+}
+
+TEST_CASE("helped: helpers without calls that are put off are refused") {
+    for (const Overlap overlap : {Overlap::none, Overlap::threads}) {
+        const std::string text = thrown_message<std::invalid_argument>(
+            [&] { threads::launch(2, [](const Comm&) {}, {.overlap = overlap, .helpers = 3}); });
+        CHECK(contains(text, "threads: 3 helpers without Overlap::deferred"));
     }
 }
 
 TEST_CASE("deferred: a rank ends a call for peers that compute, and then does not wait for them") {
+    LaunchOptions options = deferred;
+    SUBCASE("alone") {}
+    SUBCASE("beside helpers") { options = helped; }
     Flag begun;
     Flag used;
-    launch_overlapped(3, Overlap::deferred, [&](const Comm& world) {
+    launch_overlapped(3, options, [&](const Comm& world) {
         std::vector<float> full(300'000);
         for (std::size_t i = 0; i < 100'000; ++i) {
             full[100'000 * world.rank() + i] = static_cast<float>(world.rank() + 1);
@@ -214,7 +252,7 @@ TEST_CASE("deferred: a rank ends a call for peers that compute, and then does no
             used.set();
         }
         used.await();
-        // Rank 1 has done it for all: no peer has waited yet.
+        // Rank 1, or a helper, has done it for all: no peer has waited yet.
         expect(full[0] == 1 && full[299'999] == 3 && sums[29'999] == 3, "what rank 1 did");
         world.communication_stream().synchronize();
         world.reduction_stream().synchronize();
@@ -222,7 +260,7 @@ TEST_CASE("deferred: a rank ends a call for peers that compute, and then does no
 }
 
 TEST_CASE("deferred: calls that use each other's results run one after the other") {
-    launch_overlapped(2, Overlap::deferred, [](const Comm& world) {
+    launch_overlapped(2, deferred, [](const Comm& world) {
         const auto check = [&](const Comm::Stream& stream) {
             std::vector<double> values(1000, 1.0);
             std::vector<double> wider(2000, 0.0);
@@ -247,7 +285,7 @@ TEST_CASE("deferred: calls that use each other's results run one after the other
     });
     // A rank that knows nothing of the first call works at the second for one that has not ended the first.
     Flag begun;
-    launch_overlapped(3, Overlap::deferred, [&](const Comm& world) {
+    launch_overlapped(3, deferred, [&](const Comm& world) {
         const Comm low = split(world, world.rank() == 2 ? 1 : 0, 0, "low");    // 0 1
         const Comm high = split(world, world.rank() == 0 ? 1 : 0, 0, "high");  // 1 2
         std::vector<double> values(1000, 1.0);
@@ -268,20 +306,20 @@ TEST_CASE("deferred: calls that use each other's results run one after the other
 }
 
 TEST_CASE("deferred: ranks whose streams have calls in different orders are told what each waits for") {
-    for (const std::exception_ptr& error :
-         launch_and_collect(2,
-                            [](const Comm& world) {
-                                const Comm a = split(world, 0, 0, "a");
-                                const Comm b = split(world, 0, 0, "b");
-                                std::vector<float> values(2);
-                                const auto gather = [&](const Comm& comm) {
-                                    all_gather_in_place(comm, std::span<float>(values), world.communication_stream());
-                                    world.communication_stream().synchronize();
-                                };
-                                gather(world.rank() == 0 ? a : b);
-                                gather(world.rank() == 0 ? b : a);
-                            },
-                            {.overlap = Overlap::deferred})) {
+    for (const std::exception_ptr& error : launch_and_collect(
+             2,
+             [](const Comm& world) {
+                 const Comm a = split(world, 0, 0, "a");
+                 const Comm b = split(world, 0, 0, "b");
+                 std::vector<float> values(2);
+                 const auto gather = [&](const Comm& comm) {
+                     all_gather_in_place(comm, std::span<float>(values), world.communication_stream());
+                     world.communication_stream().synchronize();
+                 };
+                 gather(world.rank() == 0 ? a : b);
+                 gather(world.rank() == 0 ? b : a);
+             },
+             deferred)) {
         const Outcome seen = outcome(error);
         CAPTURE(seen.text);
         CHECK(seen.kind == Kind::peer);
@@ -300,20 +338,21 @@ TEST_CASE("overlap: without it both streams are the rank's own thread") {
     threads::run(DeviceMesh<2>{}, [](auto& rank) {
         expect(rank.communication_stream().is_inline() && rank.reduction_stream().is_inline(), "no threads");
     });
-    const Overlap overlap = every_overlap();
-    threads::run(DeviceMesh<2>{},
-                 [](auto& rank) {
-                     expect(rank.compute_stream().is_inline() && !rank.communication_stream().is_inline() &&
-                                !rank.reduction_stream().is_inline(),
-                            "two streams beside the rank's");
-                 },
-                 {}, {.overlap = overlap});
+    const LaunchOptions options = every_overlap();
+    threads::run(
+        DeviceMesh<2>{},
+        [](auto& rank) {
+            expect(rank.compute_stream().is_inline() && !rank.communication_stream().is_inline() &&
+                       !rank.reduction_stream().is_inline(),
+                   "two streams beside the rank's");
+        },
+        {}, options);
 }
 
 TEST_CASE("overlap: a rank goes on while a peer has not come to the gather, and waits where it uses it") {
-    const Overlap overlap = every_overlap();
+    const LaunchOptions options = every_overlap();
     Flag returned;
-    launch_overlapped(3, overlap, [&](const Comm& world) {
+    launch_overlapped(3, options, [&](const Comm& world) {
         std::vector<float> shard(1000, static_cast<float>(world.rank()));
         std::vector<float> full(3000);
         if (world.rank() == 0) { returned.await(2); }
@@ -330,10 +369,10 @@ TEST_CASE("overlap: a rank goes on while a peer has not come to the gather, and 
 
 TEST_CASE(
     "overlap: a sum passes a gather over the same ranks that a peer holds up, and a call in the rank's thread both") {
-    const Overlap overlap = every_overlap();
+    const LaunchOptions options = every_overlap();
     Flag summed;
     Flag called;
-    launch_overlapped(3, overlap, [&](const Comm& world) {
+    launch_overlapped(3, options, [&](const Comm& world) {
         std::vector<double> full(300);
         const auto gather = [&] {
             full[100 * world.rank()] = static_cast<double>(world.rank() + 1);
@@ -364,8 +403,8 @@ TEST_CASE(
 }
 
 TEST_CASE("overlap: calls of a stream and of the rank's own thread do not meet, whatever they are") {
-    const Overlap overlap = every_overlap();
-    launch_overlapped(2, overlap, [](const Comm& world) {
+    const LaunchOptions options = every_overlap();
+    launch_overlapped(2, options, [](const Comm& world) {
         const std::size_t peer = 1 - world.rank();
         const double me = static_cast<double>(world.rank());
         const auto exchange = [&](const Comm::Stream& stream, double base) {
@@ -400,7 +439,7 @@ TEST_CASE("deferred: what is not put off meets on its stream, and ranks that tak
                  exchange(world.rank() == 0 ? world.communication_stream() : Comm::Stream());
                  exchange(world.rank() == 1 ? world.communication_stream() : Comm::Stream());
              },
-             {.overlap = Overlap::deferred})) {
+             deferred)) {
         const Outcome seen = outcome(error);
         CAPTURE(seen.text);
         CHECK(seen.kind == Kind::peer);
@@ -410,7 +449,7 @@ TEST_CASE("deferred: what is not put off meets on its stream, and ranks that tak
 
 TEST_CASE("overlap: a stream that waits for the other's event runs behind it") {
     Flag given;
-    launch_overlapped(2, Overlap::threads, [&](const Comm& world) {
+    launch_overlapped(2, on_threads, [&](const Comm& world) {
         std::vector<double> values(100, 1.0);
         const std::span<double> all(values);
         if (world.rank() == 1) { given.await(); }
@@ -424,8 +463,8 @@ TEST_CASE("overlap: a stream that waits for the other's event runs behind it") {
 }
 
 TEST_CASE("overlap: calls on a stream keep their order, and more of them wait than its ring holds") {
-    const Overlap overlap = every_overlap();
-    launch_overlapped(3, overlap, [](const Comm& world) {
+    const LaunchOptions options = every_overlap();
+    launch_overlapped(3, options, [](const Comm& world) {
         constexpr std::size_t calls = 3 * host::detail::CommandQueue::slots;
         std::vector<double> values(calls, 1.0);
         for (std::size_t i = 0; i < calls; ++i) {
@@ -442,10 +481,10 @@ TEST_CASE("overlap: calls on a stream keep their order, and more of them wait th
 
 TEST_CASE(
     "overlap: calls that disagree on a stream are named by the next wait of every rank, once, and write nothing") {
-    const Overlap overlap = every_overlap();
+    const LaunchOptions options = every_overlap();
     static const CallSubject first("'blocks.0' gradients");
     static const CallSubject second("'blocks.1' gradients");
-    launch_overlapped(3, overlap, [](const Comm& world) {
+    launch_overlapped(3, options, [](const Comm& world) {
         for (const auto& stream : {world.communication_stream(), world.reduction_stream()}) {
             const std::vector<float> values(60, 1.0F);
             std::vector<float> out(60, 7.0F);
@@ -468,7 +507,7 @@ TEST_CASE("overlap: a stream of another rank's is refused with the user's line")
     constexpr const char* text =
         "threads: the stream is no stream of this rank's; pass a default one, or the communication_stream() or "
         "reduction_stream() of the rank";
-    for (const Overlap overlap : {Overlap::none, Overlap::deferred, Overlap::threads}) {
+    for (const LaunchOptions& options : {LaunchOptions{}, deferred, helped, on_threads}) {
         threads::launch(
             2,
             [&](const Comm& world) {
@@ -485,15 +524,15 @@ TEST_CASE("overlap: a stream of another rank's is refused with the user's line")
                            "the same of a collective");
                 }
             },
-            {.overlap = overlap});
+            options);
     }
 }
 
 TEST_CASE("overlap: what a rank gave to its streams runs before it has returned") {
-    const Overlap overlap = every_overlap();
+    const LaunchOptions options = every_overlap();
     Flag ended;
     std::vector<std::vector<float>> values(2, std::vector<float>(1000, 1.0F));
-    const auto all = outcomes(2, overlap, [&](const Comm& world) {
+    const auto all = outcomes(2, options, [&](const Comm& world) {
         const std::span<float> mine(values[world.rank()]);
         if (world.rank() == 1) { ended.await(); }
         all_reduce_in_place(world, ReduceOp::sum, mine.subspan(500), world.communication_stream());
@@ -508,10 +547,10 @@ TEST_CASE("overlap: what a rank gave to its streams runs before it has returned"
 }
 
 TEST_CASE("overlap: peers that wait on their streams for a rank that throws or returns are told") {
-    const Overlap overlap = every_overlap();
+    const LaunchOptions options = every_overlap();
     std::vector<std::vector<float>> values(3, std::vector<float>(301, 1.0F));  // of calls that outlive a function
     for (const bool throws : {true, false}) {
-        const auto all = outcomes(3, overlap, [&](const Comm& world) {
+        const auto all = outcomes(3, options, [&](const Comm& world) {
             if (world.rank() == 2) {
                 if (throws) { throw Planted("planted"); }
                 return;
@@ -528,7 +567,7 @@ TEST_CASE("overlap: peers that wait on their streams for a rank that throws or r
             CHECK(all[rank].rank == 2);
             CHECK(contains(all[rank].text, throws ? "rank 2 failed: planted" : "rank 2 returned before rank "));
             const bool first = contains(all[rank].text, "all_gather over world at ");
-            if (overlap == Overlap::threads) { CHECK(first == (rank == 0)); }
+            if (options.overlap == Overlap::threads) { CHECK(first == (rank == 0)); }
             CHECK((first ||
                    contains(all[rank].text, "all_reduce over world at ")));  // deferred: already where it is called
             CHECK(contains(all[rank].text, "threads_overlap_test.cpp:"));
@@ -538,8 +577,8 @@ TEST_CASE("overlap: peers that wait on their streams for a rank that throws or r
 }
 
 TEST_CASE("overlap: what a stream was told of a rank that returned is what others hear through its own rank") {
-    const Overlap overlap = every_overlap();
-    const auto all = outcomes(3, overlap, [](const Comm& world) {
+    const LaunchOptions options = every_overlap();
+    const auto all = outcomes(3, options, [](const Comm& world) {
         const Comm low = split(world, world.rank() == 2 ? 1 : 0, 0, "low");    // 0 1
         const Comm high = split(world, world.rank() == 0 ? 1 : 0, 0, "high");  // 1 2
         if (world.rank() == 2) { return; }
@@ -558,10 +597,10 @@ TEST_CASE("overlap: what a stream was told of a rank that returned is what other
 }
 
 TEST_CASE("overlap: a rank that throws with calls under way ends itself and its peers") {
-    const Overlap overlap = every_overlap();
+    const LaunchOptions options = every_overlap();
     std::vector<std::vector<float>> values(3, std::vector<float>(3000, 1.0F));  // of calls that outlive a function
     for (int way = 0; way < 2; ++way) {
-        const auto all = outcomes(3, overlap, [&](const Comm& world) {
+        const auto all = outcomes(3, options, [&](const Comm& world) {
             const std::span<float> mine(values[world.rank()]);
             if (world.rank() == 1) {
                 all_gather_in_place(world, mine.first(1500), world.communication_stream());
@@ -671,29 +710,31 @@ TEST_CASE("overlap: a deadlock of ranks' own calls, of full rings and of streams
 }
 
 TEST_CASE("overlap: a rank that computes while its streams and its peers wait is no deadlock") {
-    const Overlap overlap = every_overlap();
-    threads::launch(3,
-                    [](const Comm& world) {
-                        for (int i = 0; i < 20; ++i) {
-                            std::vector<float> values(60, 1.0F);
-                            const std::span<float> all(values);
-                            all_reduce_in_place(world, ReduceOp::sum, all.first(30), world.communication_stream());
-                            if (static_cast<std::size_t>(i) % 3 == world.rank()) {
-                                std::this_thread::sleep_for(std::chrono::milliseconds(5));
-                            }
-                            all_gather_in_place(world, all.subspan(30), world.reduction_stream());
-                            world.reduction_stream().synchronize();
-                            world.communication_stream().synchronize();
-                        }
-                    },
-                    {.deadlock_check = std::chrono::milliseconds(1), .overlap = overlap});
+    LaunchOptions options = every_overlap();
+    options.deadlock_check = std::chrono::milliseconds(1);
+    threads::launch(
+        3,
+        [](const Comm& world) {
+            for (int i = 0; i < 20; ++i) {
+                std::vector<float> values(60, 1.0F);
+                const std::span<float> all(values);
+                all_reduce_in_place(world, ReduceOp::sum, all.first(30), world.communication_stream());
+                if (static_cast<std::size_t>(i) % 3 == world.rank()) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                }
+                all_gather_in_place(world, all.subspan(30), world.reduction_stream());
+                world.reduction_stream().synchronize();
+                world.communication_stream().synchronize();
+            }
+        },
+        options);
 }
 
 TEST_CASE("overlap: a communicator may end before its calls have run, and its group is freed after them") {
-    const Overlap overlap = every_overlap();
+    const LaunchOptions options = every_overlap();
     Flag given;
     std::vector<std::vector<float>> values(2, std::vector<float>(100, 1.0F));
-    const auto all = outcomes(2, overlap, [&](const Comm& world) {
+    const auto all = outcomes(2, options, [&](const Comm& world) {
         const std::span<float> mine(values[world.rank()]);
         for (int i = 0; i < 50; ++i) {
             const Comm pair = split(world, 0, 0, "pair");

@@ -29,7 +29,7 @@ using rank_checks::Flag;
 using scheduled::Improve;
 using scheduled::Run;
 using Engine = sk::threads::Engine;
-using sk::threads::Overlap;
+using sk::threads::LaunchOptions;
 using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 
 /// Where steps follow no schedule; a schedule of gathers ahead; one in which groups stay gathered too; one whose
@@ -38,7 +38,8 @@ constexpr std::array<Improve, 4> improvements{nullptr, scheduled::gathers_ahead,
                                               scheduled::all_overlaps};
 
 template <class Precision>
-std::vector<std::vector<double>> trained(const Mesh& mesh, const Run& run, Improve improve, Overlap overlap) {
+std::vector<std::vector<double>> trained(const Mesh& mesh, const Run& run, Improve improve,
+                                         const LaunchOptions& options) {
     std::vector<std::vector<double>> values(mesh.size());
     const auto on_rank = [&](auto& mine) {
         sk::Context<Engine>& rank = mine;
@@ -51,7 +52,7 @@ std::vector<std::vector<double>> trained(const Mesh& mesh, const Run& run, Impro
         }
         values[rank.rank()] = trainer.values();
     };
-    sk::threads::run(mesh, on_rank, {}, {.overlap = overlap});
+    sk::threads::run(mesh, on_rank, {}, options);
     return values;
 }
 
@@ -60,17 +61,18 @@ using Layer = sk::Sharded<Weight, sk::FullShard, Engine>;
 
 /// f(rank, layers) on two ranks with overlap, layers whose values are their number.
 template <class F>
-void with_layers(Overlap overlap, const F& f) {
-    sk::threads::run(sk::DeviceMesh<2>{},
-                     [&](auto& rank) {
-                         std::vector<Layer> layers;
-                         for (int i = 0; i < 3; ++i) {
-                             layers.emplace_back(rank, "layers." + std::to_string(i));
-                             layers.back().initialize([&](auto, auto, std::uint64_t) { return i + 1; });
-                         }
-                         f(rank, layers);
-                     },
-                     {.in_flight = 3}, {.overlap = overlap});
+void with_layers(const LaunchOptions& options, const F& f) {
+    sk::threads::run(
+        sk::DeviceMesh<2>{},
+        [&](auto& rank) {
+            std::vector<Layer> layers;
+            for (int i = 0; i < 3; ++i) {
+                layers.emplace_back(rank, "layers." + std::to_string(i));
+                layers.back().initialize([&](auto, auto, std::uint64_t) { return i + 1; });
+            }
+            f(rank, layers);
+        },
+        {.in_flight = 3}, options);
 }
 template <class Window>
 void expect_values(const Window& window, double expected) {
@@ -87,9 +89,10 @@ TEST_CASE("overlap: every policy trains to the bits of collectives in the caller
         for (std::size_t i = 0; i < improvements.size(); ++i) {
             CAPTURE(i);
             const auto check = [&]<class Precision>(Precision, const Mesh& mesh, const Run& run) {
-                const auto expected = trained<Precision>(mesh, run, improvements[i], Overlap::none);
-                CHECK(trained<Precision>(mesh, run, improvements[i], Overlap::threads) == expected);
-                CHECK(trained<Precision>(mesh, run, improvements[i], Overlap::deferred) == expected);
+                const auto expected = trained<Precision>(mesh, run, improvements[i], {});
+                for (const LaunchOptions& options : rank_checks::overlaps) {
+                    CHECK(trained<Precision>(mesh, run, improvements[i], options) == expected);
+                }
                 CHECK(expected[0].size() > 1000);
             };
             check(sk::Precision<double>{}, Mesh(4, 1, 1), {.policy = policy, .microbatches = 2});
@@ -100,9 +103,9 @@ TEST_CASE("overlap: every policy trains to the bits of collectives in the caller
 }
 
 TEST_CASE("overlap: a rank computes in one window while its peer has not begun the next one's gather") {
-    const Overlap overlap = every_overlap();
+    const LaunchOptions options = every_overlap();
     Flag computed;
-    with_layers(overlap, [&](auto& rank, std::vector<Layer>& layers) {
+    with_layers(options, [&](auto& rank, std::vector<Layer>& layers) {
         auto first = layers[0].unshard();
         if (rank.rank() == 1) { computed.await(); }
         auto pending = layers[1].begin_unshard();
@@ -114,9 +117,9 @@ TEST_CASE("overlap: a rank computes in one window while its peer has not begun t
 }
 
 TEST_CASE("overlap: a rank finishes its next window while its peer has not come to a reduction") {
-    const Overlap overlap = every_overlap();
+    const LaunchOptions options = every_overlap();
     Flag finished;
-    with_layers(overlap, [&](auto& rank, std::vector<Layer>& layers) {
+    with_layers(options, [&](auto& rank, std::vector<Layer>& layers) {
         sk::Accumulation accumulation{sk::groups(layers)};
         auto gradients = accumulation.gradients(layers[2]);
         for (double& value : gradients[Weight{}]) { value = static_cast<double>(rank.rank() + 1); }
@@ -137,9 +140,9 @@ TEST_CASE("overlap: a rank finishes its next window while its peer has not come 
 }
 
 TEST_CASE("overlap: a norm passes a gather that a peer holds up") {
-    const Overlap overlap = every_overlap();
+    const LaunchOptions options = every_overlap();
     Flag summed;
-    with_layers(overlap, [&](auto& rank, std::vector<Layer>& layers) {
+    with_layers(options, [&](auto& rank, std::vector<Layer>& layers) {
         Layer held{rank, "held"};
         held.initialize([](auto, auto, std::uint64_t) { return 7; });
         sk::Accumulation accumulation{sk::groups(layers)};
@@ -164,11 +167,11 @@ TEST_CASE("overlap: a norm passes a gather that a peer holds up") {
 }
 
 TEST_CASE("overlap: a failed gather of a window that is dropped, or of a group that ends, is told by the next wait") {
-    const Overlap overlap = every_overlap();
+    const LaunchOptions options = every_overlap();
     for (const bool group_ends : {false, true}) {
         std::string told;
         const auto train = [&] {
-            with_layers(overlap, [&](auto& rank, std::vector<Layer>& layers) {
+            with_layers(options, [&](auto& rank, std::vector<Layer>& layers) {
                 if (rank.rank() == 1) { throw rank_checks::Planted("planted"); }
                 try {
                     { const auto dropped = layers[1].begin_unshard(); }
@@ -188,7 +191,7 @@ TEST_CASE("overlap: a failed gather of a window that is dropped, or of a group t
 }
 
 TEST_CASE("overlap: a step's traffic and journal are those of calls in the caller") {
-    const auto counted = [](Overlap overlap) {
+    const auto counted = [](const LaunchOptions& options) {
         std::vector<std::string> all(2);
         sk::threads::run(
             sk::DeviceMesh<2>{},
@@ -206,13 +209,12 @@ TEST_CASE("overlap: a step's traffic and journal are those of calls in the calle
                     text += std::to_string(rank.traffic().total(verb).moved.value) + "\n";
                 }
             },
-            {}, {.overlap = overlap});
+            {}, options);
         return all;
     };
-    const auto expected = counted(Overlap::none);
+    const auto expected = counted({});
     CHECK(expected[0].size() > 100);
-    CHECK(counted(Overlap::threads) == expected);
-    CHECK(counted(Overlap::deferred) == expected);
+    for (const LaunchOptions& options : rank_checks::overlaps) { CHECK(counted(options) == expected); }
 }
 
 }  // namespace overlap_test

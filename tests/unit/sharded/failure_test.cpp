@@ -11,6 +11,7 @@
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 
+#include "unit/backend/overlaps.hpp"
 #include "unit/backend/rank_checks.hpp"
 #include "unit/sharded/trainer.hpp"
 
@@ -25,10 +26,8 @@ namespace {
 enum class Ending { exception, early_return };
 struct ReturnNow {};
 
-/// Collectives in the ranks' own threads, or in those of their streams.
+/// Collectives in the calls.
 constexpr sk::threads::LaunchOptions called{};
-constexpr sk::threads::LaunchOptions overlapped{.overlap = sk::threads::Overlap::threads};
-constexpr sk::threads::LaunchOptions deferred{.overlap = sk::threads::Overlap::deferred};
 
 /// Trains on `mesh`; rank `victim` ends at its `position`-th verb. Returns what each rank threw.
 std::vector<std::exception_ptr> train_and_fail(toy::Mesh mesh, const sk::DynamicPolicy& policy, std::size_t victim,
@@ -106,14 +105,12 @@ TEST_CASE("a rank that throws or returns at any verb of a step ends all others w
     SUBCASE("full_shard on 4") { check_every_position(4, 4, sk::DynamicPolicy(sk::FullShard{})); }
     SUBCASE("hybrid_shard on 4") { check_every_position(4, 2, sk::DynamicPolicy(sk::HybridShard<2>{})); }
     SUBCASE("full_shard on 3, overlapped") {
-        check_every_position(3, 3, sk::DynamicPolicy(sk::FullShard{}), overlapped);
+        const sk::threads::LaunchOptions options = rank_checks::every_overlap();
+        check_every_position(3, 3, sk::DynamicPolicy(sk::FullShard{}), options);
     }
     SUBCASE("hybrid_shard on 4, overlapped") {
-        check_every_position(4, 2, sk::DynamicPolicy(sk::HybridShard<2>{}), overlapped);
-    }
-    SUBCASE("full_shard on 3, deferred") { check_every_position(3, 3, sk::DynamicPolicy(sk::FullShard{}), deferred); }
-    SUBCASE("hybrid_shard on 4, deferred") {
-        check_every_position(4, 2, sk::DynamicPolicy(sk::HybridShard<2>{}), deferred);
+        const sk::threads::LaunchOptions options = rank_checks::every_overlap();
+        check_every_position(4, 2, sk::DynamicPolicy(sk::HybridShard<2>{}), options);
     }
 }
 

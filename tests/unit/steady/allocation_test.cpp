@@ -26,6 +26,7 @@
 #include <shardkit/schedule/passes.hpp>
 #include <shardkit/schedule/peak.hpp>
 
+#include "unit/backend/overlaps.hpp"
 #include "unit/optim/counting_engine.hpp"
 #include "unit/sharded/chosen.hpp"
 #include "unit/sharded/custom_policies.hpp"
@@ -154,8 +155,7 @@ TEST_CASE("a step allocates nothing once two steps are over") {
         check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::FullShard{});
     }
     SUBCASE("collectives beside the computation") {
-        for (const auto overlap : {sk::threads::Overlap::deferred, sk::threads::Overlap::threads}) {
-            const sk::threads::LaunchOptions overlapped{.overlap = overlap};
+        for (const sk::threads::LaunchOptions& overlapped : rank_checks::overlaps) {
             check_steady<sk::Precision<double>>(toy::Mesh(3, 1, 1), sk::NoShard{}, overlapped);
             check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::ShardGradOp{}, overlapped);
             check_steady<sk::Precision<sk::bf16>>(toy::Mesh(2, 1, 2), sk::FullShard{}, overlapped);

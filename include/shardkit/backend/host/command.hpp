@@ -9,6 +9,7 @@
 namespace shardkit::host::detail {
 
 /// A function to be called later, kept in place: nothing is allocated, and one that was never called may be dropped.
+template <class... Args>
 class Command {
   public:
     static constexpr std::size_t bytes = 320;
@@ -19,13 +20,13 @@ class Command {
         static_assert(sizeof(F) <= bytes, "the command captures more than a slot of a queue holds");
         static_assert(alignof(F) <= alignof(std::max_align_t) && std::is_trivially_destructible_v<F>);
         ::new (static_cast<void*>(function_.data())) F(function);
-        call_ = [](void* at) { (*std::launder(static_cast<F*>(at)))(); };
+        call_ = [](void* at, Args... args) { (*std::launder(static_cast<F*>(at)))(args...); };
     }
     /// @throws what the function does
-    void operator()() { call_(function_.data()); }
+    void operator()(Args... args) { call_(function_.data(), args...); }
 
   private:
-    void (*call_)(void*) = nullptr;
+    void (*call_)(void*, Args...) = nullptr;
     alignas(std::max_align_t) std::array<std::byte, bytes> function_;
 };
 

@@ -117,7 +117,7 @@ class CommandQueue {
   private:
     enum class Kind : std::uint8_t { unless_failed, always };
 
-    struct Slot : Command {
+    struct Slot : Command<> {
         Kind kind = Kind::unless_failed;
     };
 

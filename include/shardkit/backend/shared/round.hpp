@@ -68,19 +68,21 @@ class Round {
     /// @pre `seat` and `call` outlive the round   @throws what Seat::wait and Seat::refuse do
     Round(const Seat& seat, const shardkit::Call& call, const void* input, std::size_t input_bytes,
           void* output = nullptr)
-        : Round(seat, call, begin(seat, call, input, input_bytes, output)) {}
+        : Round(seat, call, begun(seat, call, input, input_bytes, output)) {}
 
-    /// A call that the peers have been shown, and whose round comes later.
+    /// A call that the peers are shown, and whose round comes later.
     struct Begun {
         std::uint64_t sequence;
         bool carried;
     };
-    /// Shows the peers this call, and does not wait. @pre the round of the seat's last call has ended, and, if it had
-    /// parts, all have left it   @throws what Seat::refuse does
-    static Begun begin(const Seat& seat, const shardkit::Call& call, const void* input, std::size_t input_bytes,
-                       void* output) {
+    /// The seat's next call. @pre the round of its last call has ended, and, if it had parts, all have left it
+    static Begun next(const Seat& seat, std::size_t input_bytes) noexcept {
+        return {seat.members()[seat.rank()].sequence, input_bytes <= Seat::Member::carried_bytes};
+    }
+    /// Shows the peers that call, and does not wait.
+    static Entry begin(const Seat& seat, const shardkit::Call& call, const Begun& begun, const void* input,
+                       std::size_t input_bytes, void* output) noexcept {
         auto& own = seat.members()[seat.rank()];
-        const Begun begun{own.sequence, input_bytes <= Seat::Member::carried_bytes};
         auto& published = own.published[begun.sequence % 2];
         published.call = {call.signature, input, output, call.where, call.subject};
         if (begun.carried && input_bytes > 0) { std::memcpy(published.carried, input, input_bytes); }
@@ -88,26 +90,21 @@ class Round {
             taken->store(0, std::memory_order_relaxed);
         }
         if (Parts* const parts = seat.parts(); parts != nullptr) { parts->begin(seat.rank()); }
-        if (!seat.word().enter(phase_after(own.target, seat))) { seat.refuse(call, begun.sequence); }
-        return begun;
+        return seat.word().enter(phase_after(own.target, seat));
+    }
+    /// For who takes part in the work of a rank's round, which another thread ends. @pre all have entered, and it
+    /// does not end before the work is done
+    struct Assists {};
+    Round(const Seat& seat, const shardkit::Call& call, const Begun& begun, Assists) : Round(begun, seat, call) {
+        find_other();
     }
     /// What is left of it: waits until all have entered, as the first constructor.
-    Round(const Seat& seat, const shardkit::Call& call, const Begun& begun)
-        : seat_(seat),
-          call_(call),
-          size_(seat.size()),
-          members_(seat.members()),
-          own_(seat.members()[seat.rank()]),
-          sequence_(begun.sequence),
-          carried_(begun.carried),
-          taken_(carried_ ? nullptr : seat.taken()),
-          parts_(seat.parts()) {
+    Round(const Seat& seat, const shardkit::Call& call, const Begun& begun) : Round(begun, seat, call) {
         const std::uint32_t complete = next_phase();
         if (seat.word().progress(complete) != Progress::reached) { seat.wait(call, sequence_, complete); }
         own_.target = complete;
         own_.sequence = sequence_ + 1;
-        const Signature& first = this->call(0).signature;
-        while (other_ < size_ && this->call(other_).signature == first) { ++other_; }
+        find_other();
     }
     Round(const Round&) = delete;
     Round& operator=(const Round&) = delete;
@@ -188,6 +185,29 @@ class Round {
     }
 
   private:
+    Round(const Begun& begun, const Seat& seat, const shardkit::Call& call)
+        : seat_(seat),
+          call_(call),
+          size_(seat.size()),
+          members_(seat.members()),
+          own_(seat.members()[seat.rank()]),
+          sequence_(begun.sequence),
+          carried_(begun.carried),
+          taken_(carried_ ? nullptr : seat.taken()),
+          parts_(seat.parts()) {}
+    void find_other() noexcept {
+        const Signature& first = call(0).signature;
+        while (other_ < size_ && call(other_).signature == first) { ++other_; }
+    }
+
+    static Begun begun(const Seat& seat, const shardkit::Call& call, const void* input, std::size_t input_bytes,
+                       void* output) {
+        const Begun next = Round::next(seat, input_bytes);
+        if (begin(seat, call, next, input, input_bytes, output) == Entry::refused) {
+            seat.refuse(call, next.sequence);
+        }
+        return next;
+    }
     static std::uint32_t phase_after(std::uint32_t target, const Seat& seat) noexcept {
         return Seat::Word::advanced(target, static_cast<std::uint32_t>(seat.size()));
     }

@@ -161,6 +161,7 @@ std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const Laun
                 if (gate.wait()) { errors[rank] = run_rank(world, rank, body); }
             });
         }
+        world.start_helpers();
     } catch (const std::system_error& error) {
         give_up();
         throw std::system_error(error.code(), shardkit::detail::concat("threads::launch: thread ", threads.size(),
@@ -193,7 +194,8 @@ void collect_and_throw(std::size_t ranks, Body body, const LaunchOptions& option
 /// all. Returns what each rank threw, null where it returned. `f` is shared by the ranks: it is called on all threads
 /// at once.
 /// A rank that throws, or returns while others wait for it, ends the others with a PeerError.
-/// @throws std::invalid_argument for zero ranks; std::system_error when a thread cannot be made and MemoryError when
+/// @throws std::invalid_argument for zero ranks and helpers without Overlap::deferred; std::system_error when a
+/// thread cannot be made and MemoryError when
 ///         there is no memory for so many, both with what a rank costs (`f` has not run then)
 template <class F>
 std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, const LaunchOptions& options = {},

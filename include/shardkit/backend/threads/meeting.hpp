@@ -65,15 +65,25 @@ class DeferredMeetings {
         for (std::size_t i = 0; i < depth; ++i) { meetings_[i] = std::make_unique<Meeting>(ranks, i, depth); }
     }
 
+    /// A rank's calls at one of the meetings: positions in the queue of its stream.
+    struct Positions {
+        std::uint64_t shown = 0;      ///< of the call that its peers see, or will
+        std::uint64_t submitted = 0;  ///< of the newest that is in the queue
+    };
     /// Where this rank's next call meets its peers'.
     struct Turn {
         Meeting& meeting;
-        std::uint64_t& last_position;  ///< in the stream's queue, of this rank's last call there
+        std::size_t index;
+        Positions& positions;
     };
     Turn next(std::size_t rank) noexcept {
         Calls& calls = calls_[rank];
         const std::size_t i = calls.begun++ % depth;
-        return {*meetings_[i], calls.last_positions[i]};
+        return {*meetings_[i], i, calls.positions[i]};
+    }
+    /// Where that rank's queue has the call that meets at `turn`. @pre all have entered, and this rank has not left
+    std::uint64_t shown(const Turn& turn, std::size_t rank) const noexcept {
+        return calls_[rank].positions[turn.index].shown;
     }
 
     void poison() noexcept {
@@ -83,7 +93,7 @@ class DeferredMeetings {
   private:
     struct alignas(padding) Calls {
         std::uint64_t begun = 0;
-        std::array<std::uint64_t, depth> last_positions{};
+        std::array<Positions, depth> positions{};
     };
 
     std::array<std::unique_ptr<Meeting>, depth> meetings_;

@@ -47,23 +47,39 @@ void defer(const host::HostStream& stream, const GroupHandle& handle, const shar
     const Caller caller = handle.world->owner(stream, handle, call.where);
     host::detail::DeferredQueue& queue = *handle.world->state(handle).deferred[RankState::index(caller)];
     queue.make_way(used);
-    DeferredMeetings::Turn turn = handle.group->deferred(caller).next(handle.rank);
-    queue.wait(turn.last_position);  // this rank has left the meeting
+    DeferredMeetings& meetings = handle.group->deferred(caller);
+    const DeferredMeetings::Turn turn = meetings.next(handle.rank);
+    queue.wait(turn.positions.submitted);  // this rank has left the meeting
     const Seat seat(handle, turn.meeting);
     seat.wait_for_turn(call);  // and so have its peers
-    const Round::Begun begun = Round::begin(seat, call, used.read, used.read_bytes, used.written);
+    const Round::Begun next = Round::next(seat, used.read_bytes);
+    turn.positions.shown = queue.submitted() + 1;
     handle.group->begin_use();
+    // In the queue before the last rank leaves it to helpers.
     queue.submit_begun(
-        [handle, meeting = &turn.meeting, call, begun, copy] {
-            const Group::EndUse ends{*handle.group};
+        [handle, meeting = &turn.meeting, call, next, copy](const host::detail::Run& run) {
             const Seat later(handle, *meeting);
-            Round round(later, call, begun);
+            if (run.assists) {
+                const Round round(later, call, next, Round::Assists{});
+                if (round.agreed() && round.takes_parts()) { copy(round); }
+                return;
+            }
+            const Group::EndUse ends{*handle.group};
+            Round round(later, call, next);
+            if (round.agreed()) { copy(static_cast<const Round&>(round)); }
+            run.door.close();
             if (!round.agreed()) { round.leave_and_throw(); }
-            copy(static_cast<const Round&>(round));
             round.leave();
         },
         used);
-    turn.last_position = queue.submitted();
+    const Entry entry = Round::begin(seat, call, next, used.read, used.read_bytes, used.written);
+    if (entry == Entry::refused) {
+        queue.take_back();
+        const Group::EndUse ends{*handle.group};
+        seat.refuse(call, next.sequence);
+    }
+    turn.positions.submitted = turn.positions.shown;
+    if (entry == Entry::last) { handle.world->leave_to_helpers(handle, caller, meetings, turn, next.carried); }
 }
 
 }  // namespace shardkit::threads::detail

@@ -37,8 +37,9 @@ class Seat {
     Member* members() const noexcept { return meeting_.members(); }
     Word& word() const noexcept { return meeting_.word(); }
     /// Where ranks sleep at once they take turns on the processors.
+    /// Nothing of the thread's is read where ranks do each other's parts: then whoever helps the rank may ask.
     std::atomic<std::uint32_t>* taken() const noexcept {
-        return handle_.thread->spins.sleeps() ? &meeting_.taken() : nullptr;
+        return parts() == nullptr && handle_.thread->spins.sleeps() ? &meeting_.taken() : nullptr;
     }
     shared::detail::Parts* parts() const noexcept { return meeting_.parts(); }
     template <class P>

@@ -8,6 +8,7 @@
 
 namespace shardkit::threads::detail {
 
+using shared::detail::Entry;
 using shared::detail::padding;
 using shared::detail::Progress;
 using shared::detail::SpinBudget;

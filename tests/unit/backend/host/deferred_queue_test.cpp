@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include <shardkit/backend/host/helpers.hpp>
 #include <shardkit/backend/host/host_stream.hpp>
 
 namespace deferred_queue_test {
@@ -14,6 +20,8 @@ namespace {
 
 using shardkit::host::HostStream;
 using shardkit::host::detail::DeferredQueue;
+using shardkit::host::detail::Helpers;
+using shardkit::host::detail::Run;
 using shardkit::host::detail::UsedMemory;
 
 struct Planted : std::runtime_error {
@@ -23,7 +31,7 @@ struct Planted : std::runtime_error {
 /// A command that has begun, and notes its number when it is run.
 void begin(DeferredQueue& queue, std::vector<int>& seen, int number, const UsedMemory& used = {}) {
     queue.make_way(used);
-    queue.submit_begun([&seen, number] { seen.push_back(number); }, used);
+    queue.submit_begun([&seen, number](const Run&) { seen.push_back(number); }, used);
 }
 
 }  // namespace
@@ -99,7 +107,7 @@ TEST_CASE("DeferredQueue: what a command throws comes at the next wait, once; un
     const HostStream stream(queue);
     std::vector<int> seen;
     queue.make_way({});
-    queue.submit_begun([] { throw Planted("planted"); }, {});
+    queue.submit_begun([](const Run&) { throw Planted("planted"); }, {});
     begin(queue, seen, 1);
     stream.submit([&] { seen.push_back(2); });
     const auto event = stream.record();
@@ -128,6 +136,126 @@ TEST_CASE("DeferredQueue: a stream that waits for another's event runs behind it
     CHECK(seen == std::vector<int>{0});
     HostStream(second).synchronize();
     CHECK(seen == std::vector<int>{0, 1});
+}
+
+TEST_CASE("DeferredQueue: others run the next commands that may run, and no others") {
+    DeferredQueue queue;
+    std::vector<int> seen;
+    CHECK_FALSE(queue.run_ready());
+    for (int i = 0; i < 4; ++i) { begin(queue, seen, i); }
+    CHECK_FALSE(queue.run_ready());
+    queue.may_run(2);
+    CHECK_FALSE(queue.run_ready());  // the first waits for something
+    queue.may_run(1);
+    CHECK(queue.run_ready());
+    CHECK(seen == std::vector<int>{0, 1});
+    queue.may_run(1);  // late
+    CHECK_FALSE(queue.run_ready());
+    queue.wait(3);
+    CHECK(seen == std::vector<int>{0, 1, 2});
+    queue.submit([&] { seen.push_back(9); });
+    queue.may_run(4);
+    CHECK(queue.run_ready());
+    CHECK_FALSE(queue.run_ready());
+    CHECK(seen == std::vector<int>{0, 1, 2, 3});
+    queue.wait(queue.submitted());
+    CHECK(seen == std::vector<int>{0, 1, 2, 3, 9});
+}
+
+TEST_CASE("DeferredQueue: a command that is taken back leaves its place to the next") {
+    DeferredQueue queue;
+    std::vector<int> seen;
+    begin(queue, seen, 0);
+    begin(queue, seen, 1);
+    queue.take_back();
+    CHECK(queue.submitted() == 1);
+    begin(queue, seen, 2);
+    queue.may_run(1);
+    queue.may_run(2);
+    CHECK(queue.run_ready());
+    CHECK(seen == std::vector<int>{0, 2});
+    queue.take_back();
+    CHECK(seen == std::vector<int>{0, 2});
+}
+
+TEST_CASE("DeferredQueue: who waits for a command that a helper is at assists it, and it ends after both") {
+    for (const std::uint32_t spins : {0U, 1000U}) {
+        Helpers helpers;
+        DeferredQueue queue(&helpers.bell(), spins);
+        helpers.start(1, {&queue});
+        const auto owner = std::this_thread::get_id();
+        std::atomic<bool> begun{false};
+        std::atomic<bool> assisted{false};
+        std::atomic<bool> out{false};
+        bool ended = false;
+        bool early = false;
+        queue.make_way({});
+        queue.submit_begun(
+            [&](const Run& run) {
+                if (run.assists) {
+                    assisted = std::this_thread::get_id() == owner;
+                    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                    out = true;
+                    return;
+                }
+                begun = true;
+                while (!assisted) { std::this_thread::yield(); }
+                run.door.close();
+                early = !out;
+                std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                ended = true;
+            },
+            {});
+        queue.may_run(1);
+        helpers.bell().ring();
+        while (!begun) { std::this_thread::yield(); }
+        queue.wait(1);
+        CHECK(ended);
+        CHECK_FALSE(early);
+    }
+}
+
+TEST_CASE("DeferredQueue: of many helpers and the one who waits, one runs each command, in order") {
+    Helpers helpers;
+    std::array<std::unique_ptr<DeferredQueue>, 2> queues;
+    for (auto& queue : queues) { queue = std::make_unique<DeferredQueue>(&helpers.bell(), 100U); }
+    helpers.start(3, {queues[0].get(), queues[1].get()});
+    std::array<std::vector<int>, 2> seen;
+    constexpr int count = 3000;
+    for (int i = 0; i < count; ++i) {
+        for (std::size_t q = 0; q < 2; ++q) {
+            begin(*queues[q], seen[q], i);
+            if (i % 5 != 0) {
+                queues[q]->may_run(queues[q]->submitted());
+                helpers.bell().ring();
+            }
+        }
+        if (i % 7 == 0) { queues[1]->wait(queues[1]->submitted()); }
+    }
+    for (std::size_t q = 0; q < 2; ++q) {
+        queues[q]->wait(queues[q]->submitted());
+        REQUIRE(seen[q].size() == count);
+        for (int i = 0; i < count; ++i) { REQUIRE(seen[q][static_cast<std::size_t>(i)] == i); }
+    }
+}
+
+TEST_CASE("DeferredQueue: what a command throws in a helper comes at the next wait, once") {
+    Helpers helpers;
+    DeferredQueue queue(&helpers.bell());
+    helpers.start(2, {&queue});
+    for (int round = 0; round < 50; ++round) {
+        std::atomic<bool> ran{false};
+        queue.make_way({});
+        queue.submit_begun([](const Run&) { throw Planted("planted"); }, {});
+        queue.make_way({});
+        queue.submit_begun([&ran](const Run&) { ran = true; }, {});
+        queue.may_run(queue.submitted() - 1);
+        queue.may_run(queue.submitted());
+        helpers.bell().ring();
+        while (!ran) { std::this_thread::yield(); }
+        CHECK_THROWS_AS(queue.wait(queue.submitted() - 1), Planted);
+        queue.wait(queue.submitted());
+    }
 }
 
 }  // namespace deferred_queue_test
