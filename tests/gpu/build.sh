@@ -24,15 +24,18 @@ object() {
     if uses_nccl "$source"; then flags+=("${nccl_flags[@]}"); fi
     # The host's code keeps products and sums apart, so that its bits are those of a device without fusing.
     if has_kernels "$source"; then
-        local -a codes=()
-        for architecture in $architectures; do
-            codes+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
-        done
+        # One pass over the source, for the oldest, and the machine code of each.
+        local -a each
+        # shellcheck disable=SC2086
+        mapfile -t each < <(printf '%s\n' $architectures | sort -nu)
+        local codes
+        codes=$(printf 'sm_%s,' "${each[@]}")
         # Kernels are compared bit by bit; a source may ask for something else in a line "// flags: ...".
         local fused
         fused=$(sed -n 's,^// flags: ,,p' "$source")
         # shellcheck disable=SC2086
-        "$nvcc" -ccbin "$cxx" "${flags[@]}" "${codes[@]}" --expt-relaxed-constexpr ${fused:--fmad=false} --no-compress \
+        "$nvcc" -ccbin "$cxx" "${flags[@]}" -gencode "arch=compute_${each[0]},code=[${codes%,}]" \
+            --expt-relaxed-constexpr ${fused:--fmad=false} --no-compress \
             -Werror all-warnings -Xcompiler -Wall,-Wextra,-ffp-contract=off $host_flags $device_flags \
             -c "$source" -o "$out/$name.o"
     else
