@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <shardkit/backend/host/processor.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -108,9 +109,11 @@ class Trainer {
                  updates * static_cast<double>(options_->groups[g].numel) / static_cast<double>(options_->numel())});
         }
         using shardkit::CommunicationLanes;
-        // What is deferred takes the ranks' own time where nobody helps.
+        // Threads that communicate need a processor; what is deferred takes the ranks' own time where nobody helps.
         const OverlapChoice choice = options_->overlapping();
-        const bool beside = overlaps_ && (choice.kind == OverlapChoice::Kind::threads || choice.helpers > 0);
+        const bool spare =
+            options_->work_elsewhere || shardkit::host::detail::allowed_cpus() > context_.grid().size();
+        const bool beside = overlaps_ && spare && (choice.kind == OverlapChoice::Kind::threads || choice.helpers > 0);
         const auto lanes = beside ? CommunicationLanes::two : CommunicationLanes::in_compute;
         const shardkit::Schedule step = schedule_ ? *schedule_ : prefetched(dry_step(groups), groups);
         const shardkit::StepCosts costs{seconds, {links, links, 0}, shardkit::detail::engine_traits<Engine>()};
