@@ -222,6 +222,44 @@ TEST_CASE("helped: what every rank has called is done while all of them compute"
     });
 }
 
+TEST_CASE("deferred: a call that throws what an earlier one failed with has not been made, and can be made again") {
+    LaunchOptions options = deferred;
+    SUBCASE("alone") {}
+    SUBCASE("beside helpers") { options = helped; }
+    launch_overlapped(2, options, [](const Comm& world) {
+        const auto stream = world.reduction_stream();
+        std::vector<std::vector<double>> values;
+        for (int i = 0; i < 8; ++i) { values.emplace_back(1000, i + 1.0); }
+        const auto fails = [](const auto& f) {
+            try {
+                f();
+            } catch (const CommError&) { return true; }
+            return false;
+        };
+        const bool first = world.rank() == 0;
+        all_reduce_in_place(world, first ? ReduceOp::sum : ReduceOp::max, std::span<double>(values[0]), stream);
+        // One rank hears of it where it waits, the other in the call that finds no place.
+        bool heard = !first && fails([&] { stream.synchronize(); });
+        for (std::size_t i = 1; i < values.size(); ++i) {
+            const auto call = [&] {
+                all_reduce_in_place(world, ReduceOp::sum, std::span<double>(values[i]), stream);
+            };
+            if (fails(call)) {
+                expect(first && !heard, "once");
+                heard = true;
+                call();
+            }
+        }
+        stream.synchronize();
+        expect(heard, "each rank hears of it");
+        for (std::size_t i = 1; i < values.size(); ++i) {
+            const auto expected = 2 * (static_cast<double>(i) + 1);
+            expect(values[i][999] == expected, "call ", i, ": ", values[i][999], ", expected ", expected);
+        }
+        expect(values[0][0] == 1, "nothing is written");
+    });
+}
+
 TEST_CASE("helped: helpers without calls that are put off are refused") {
     for (const Overlap overlap : {Overlap::none, Overlap::threads}) {
         const std::string text = thrown_message<std::invalid_argument>(

@@ -123,7 +123,8 @@ inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
         ranks, " ranks: each takes ",
         threads == 1 ? "a thread with " : shardkit::detail::concat(threads, " threads, each with "), bytes(stack),
         " of address space for its stack, ", bytes(memory), " of memory and ", channels, " B for each of the ranks, ",
-        bytes(channels * ranks + memory));
+        bytes(channels * ranks + memory),
+        options.helpers > 0 ? shardkit::detail::concat("; ", options.helpers, " helpers take a thread each") : "");
 }
 
 /// What a launch shares, or, where there is no memory for it, what its ranks cost.

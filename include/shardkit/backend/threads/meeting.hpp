@@ -75,11 +75,12 @@ class DeferredMeetings {
         Meeting& meeting;
         std::size_t index;
         Positions& positions;
+        std::uint64_t& begun;  ///< to be counted once the call has begun
     };
     Turn next(std::size_t rank) noexcept {
         Calls& calls = calls_[rank];
-        const std::size_t i = calls.begun++ % depth;
-        return {*meetings_[i], i, calls.positions[i]};
+        const std::size_t i = calls.begun % depth;
+        return {*meetings_[i], i, calls.positions[i], calls.begun};
     }
     /// Where that rank's queue has the call that meets at `turn`. @pre all have entered, and this rank has not left
     std::uint64_t shown(const Turn& turn, std::size_t rank) const noexcept {

@@ -38,7 +38,7 @@ void run_on_stream(const host::HostStream& stream, const GroupHandle& handle, co
 }
 
 /// Shows a call to the peers now, and ends it when the stream, one of the rank's, is waited for, or what this rank
-/// calls next cannot pass it: then copy(round) moves the data.
+/// calls next cannot pass it: then copy(round) moves the data. What throws has not been called.
 /// @throws UsageError when the stream is none of them; PeerError when a peer cannot come any more; what of that
 /// failed
 template <class Copy>
@@ -78,6 +78,7 @@ void defer(const host::HostStream& stream, const GroupHandle& handle, const shar
         const Group::EndUse ends{*handle.group};
         seat.refuse(call, next.sequence);
     }
+    ++turn.begun;
     turn.positions.submitted = turn.positions.shown;
     if (entry == Entry::last) { handle.world->leave_to_helpers(handle, caller, meetings, turn, next.carried); }
 }
