@@ -166,6 +166,38 @@ TEST_CASE("overlap: a norm passes a gather that a peer holds up") {
     });
 }
 
+TEST_CASE("overlap: what ranks state apart is said by each, though what the other stated is gone by then") {
+    const LaunchOptions options = every_overlap();
+    Flag begun;
+    Flag gone;
+    std::array<std::string, 2> said;
+    sk::threads::run(
+        sk::DeviceMesh<2>{},
+        [&](auto& rank) {
+            const std::size_t self = rank.rank();
+            try {
+                Layer layer{rank, "layer"};
+                sk::SGD sgd{sk::groups(layer), {.learning_rate = self == 0 ? 0.25 : 0.5}};
+                sk::Accumulation accumulation{sk::groups(layer)};
+                accumulation.add_zero(layer, sk::Microbatch::last);
+                sgd.step(sk::reduce(std::move(accumulation), sk::mean));
+                auto window = layer.begin_unshard();
+                begun.set();
+                begun.await(2);
+                if (self == 0 && options.overlap == sk::threads::Overlap::deferred) { gone.await(); }
+                expect_values(std::move(window).wait(), 0);
+            } catch (const sk::CommError& error) { said[self] = error.what(); }
+            if (self == 1) { gone.set(); }
+        },
+        {}, options);
+    for (const std::string& text : said) {
+        CAPTURE(text);
+        CHECK(rank_checks::contains(text, "rank 0 calls all_gather of 256 fp64"));
+        CHECK(rank_checks::contains(text, "with learning rate 0.25"));
+        CHECK(rank_checks::contains(text, "with learning rate 0.5"));
+    }
+}
+
 TEST_CASE("overlap: a failed gather of a window that is dropped, or of a group that ends, is told by the next wait") {
     const LaunchOptions options = every_overlap();
     for (const bool group_ends : {false, true}) {

@@ -58,7 +58,7 @@ struct Member {
 ///     wait(call, sequence, target)                  until the word reaches it. @throws when that cannot happen
 ///     refuse(call, sequence)                        throws: the word is poisoned
 ///     wait_for_exit(call, target)                   until all have left
-///     explain(Disagreement)                         what to say of it, while all ranks are there
+///     explain(Disagreement)                         what to say of it; no rank leaves before it was asked
 ///     throw_disagreement(Disagreement, said)        throws
 ///     at(rank, address)                             where this rank finds what lies at that rank's address
 ///     sees(rank, address)                           whether all others find it

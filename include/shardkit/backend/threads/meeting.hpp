@@ -6,6 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include <shardkit/backend/shared/parts.hpp>
 #include <shardkit/backend/shared/round.hpp>
@@ -37,6 +41,15 @@ class Meeting {
     /// Where ranks do each other's parts; null where they do not.
     shared::detail::Parts* parts() noexcept { return parts_.get(); }
 
+    /// What say() says of the ranks' disagreement in a collective, when the first of them asks. Until then none has
+    /// left it, so all that they stated is there.
+    template <class Say>
+    std::string say_once(std::uint64_t sequence, const Say& say) {
+        const std::lock_guard lock(saying_);
+        if (!said_ || said_->first != sequence) { said_.emplace(sequence, say()); }
+        return said_->second;
+    }
+
     /// Of this meeting's collectives, the number among all of its group and stream.
     std::uint64_t number(std::uint64_t sequence) const noexcept { return first_ + sequence * stride_; }
 
@@ -47,6 +60,8 @@ class Meeting {
     std::unique_ptr<shared::detail::Parts> parts_;
     std::uint64_t first_ = 0;
     std::uint64_t stride_ = 1;
+    std::mutex saying_;
+    std::optional<std::pair<std::uint64_t, std::string>> said_;  // guarded by saying_: of which collective, and what
 };
 
 /// Where calls meet that ranks have put off: each call's ranks in a meeting of their own, so that a rank comes to the

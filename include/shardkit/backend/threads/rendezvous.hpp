@@ -67,15 +67,17 @@ class Seat {
     }
     template <class Disagreement>
     std::string explain(const Disagreement& found) const {
-        std::pair<std::string, std::string> stated;
-        if (shardkit::detail::differ_in_statements(found.first.signature, found.second.signature)) {
-            stated = shardkit::detail::stated_apart(statements(0, found.first), statements(found.other, found.second),
-                                                    found.first.where);
-        }
-        return shardkit::detail::concat("the ranks disagree in call ", meeting_.number(found.sequence), ": rank ",
-                                        handle_.world_rank(0), " calls ", text(found.first, stated.first), ", rank ",
-                                        handle_.world_rank(found.other), " calls ",
-                                        text(found.second, stated.second));
+        return meeting_.say_once(found.sequence, [&] {
+            std::pair<std::string, std::string> stated;
+            if (shardkit::detail::differ_in_statements(found.first.signature, found.second.signature)) {
+                stated = shardkit::detail::stated_apart(statements(0, found.first),
+                                                        statements(found.other, found.second), found.first.where);
+            }
+            return shardkit::detail::concat("the ranks disagree in call ", meeting_.number(found.sequence), ": rank ",
+                                            handle_.world_rank(0), " calls ", text(found.first, stated.first),
+                                            ", rank ", handle_.world_rank(found.other), " calls ",
+                                            text(found.second, stated.second));
+        });
     }
     template <class Disagreement>
     [[noreturn]] void throw_disagreement(const Disagreement& found, const std::string& said) const {
