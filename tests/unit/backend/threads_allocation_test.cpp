@@ -119,9 +119,12 @@ TEST_CASE("threads: what splits and ranks in a loop take is given back, and hand
                 }
                 world.reduction_stream().synchronize();
                 barrier(world, {});
+                split(world, 0, 0, "after them");  // which frees groups that a stream used when their handles ended
+                barrier(world, {});
             };
             loop(3);
             const threads::Communicator last = split(world, 0, 0, "last");
+            barrier(world, {});  // each rank's part of it is there
             if (world.rank() == 0) {
                 kept.push_back(last);
                 after_few = living;
