@@ -84,8 +84,9 @@ bool a_rank_ends_before_a_piece() {
 /// Whether a wait ends before a command that a helper is at, or that before who assists it.
 bool a_wait_or_a_helper_ends_early() {
     using namespace sk::host::detail;
-    Helpers helpers;
-    DeferredQueue queue(&helpers.bell());
+    Bell bell;
+    DeferredQueue queue(&bell);
+    Helpers helpers(bell);
     helpers.start(1, {&queue});
     std::atomic<bool> begun{false};
     std::atomic<bool> assisted{false};
@@ -113,7 +114,7 @@ bool a_wait_or_a_helper_ends_early() {
         },
         {});
     queue.may_run(1);
-    helpers.bell().ring();
+    bell.ring();
     while (!begun) { std::this_thread::yield(); }
     queue.wait(1);
     const bool before = !ended;
@@ -126,8 +127,9 @@ bool a_wait_or_a_helper_ends_early() {
 /// Whether a command is run twice, or out of turn, where helpers and who waits come to it.
 bool commands_run_twice() {
     using namespace sk::host::detail;
-    Helpers helpers;
-    DeferredQueue queue(&helpers.bell(), 100);
+    Bell bell;
+    DeferredQueue queue(&bell, 100);
+    Helpers helpers(bell);
     helpers.start(3, {&queue});
     std::atomic<int> runs{0};
     std::atomic<bool> wrong{false};
@@ -139,7 +141,7 @@ bool commands_run_twice() {
             },
             {});
         queue.may_run(queue.submitted());
-        helpers.bell().ring();
+        bell.ring();
         if (i % 3 == 0) { queue.wait(queue.submitted()); }
         if (wrong) { break; }
     }

@@ -19,7 +19,8 @@ namespace shardkit::host::detail {
 /// They sleep where there is none.
 class Helpers {
   public:
-    Helpers() = default;
+    /// They wake when it is rung.
+    explicit Helpers(Bell& bell) noexcept : bell_(bell) {}
     Helpers(const Helpers&) = delete;
     Helpers& operator=(const Helpers&) = delete;
     /// Returns when each has run what it was at.
@@ -28,8 +29,6 @@ class Helpers {
         bell_.ring();
         for (std::thread& thread : threads_) { thread.join(); }
     }
-
-    Bell& bell() noexcept { return bell_; }
 
     /// @pre the queues outlive this, and ring its bell   @throws std::system_error when no thread can be made
     void start(std::size_t count, std::vector<DeferredQueue*> queues) {
@@ -61,7 +60,7 @@ class Helpers {
         }
     }
 
-    Bell bell_;
+    Bell& bell_;
     std::atomic<bool> ending_{false};
     std::vector<DeferredQueue*> queues_;
     std::vector<std::thread> threads_;

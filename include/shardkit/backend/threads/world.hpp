@@ -77,7 +77,7 @@ class World {
             }
             if (options_.overlap == Overlap::deferred) {
                 state.deferred[i] = std::make_unique<host::detail::DeferredQueue>(
-                    options_.helpers > 0 ? &helpers_.bell() : nullptr, spins(all_threads() + options_.helpers));
+                    options_.helpers > 0 ? &bell_ : nullptr, spins(all_threads() + options_.helpers));
             }
         }
     }
@@ -122,7 +122,7 @@ class World {
             const RankState& state = states_[handle.world_rank(rank)];
             state.deferred[RankState::index(stream)]->may_run(meetings.shown(turn, rank));
         }
-        if (!small) { helpers_.bell().ring(); }
+        if (!small) { bell_.ring(); }
     }
 
     /// A group that its members take; it is born poisoned if a rank has failed already. Called by one of its members.
@@ -280,7 +280,8 @@ class World {
     std::condition_variable ended_;
     std::optional<Failure> failure_;
     std::size_t running_;
-    host::detail::Helpers helpers_;  // last, so that they end before what they look at
+    host::detail::Bell bell_;
+    host::detail::Helpers helpers_{bell_};  // last, so that they end before what they look at
 };
 
 }  // namespace shardkit::threads::detail

@@ -19,6 +19,7 @@ namespace deferred_queue_test {
 namespace {
 
 using shardkit::host::HostStream;
+using shardkit::host::detail::Bell;
 using shardkit::host::detail::DeferredQueue;
 using shardkit::host::detail::Helpers;
 using shardkit::host::detail::Run;
@@ -180,8 +181,9 @@ TEST_CASE("DeferredQueue: a command that is taken back leaves its place to the n
 
 TEST_CASE("DeferredQueue: who waits for a command that a helper is at assists it, and it ends after both") {
     for (const std::uint32_t spins : {0U, 1000U}) {
-        Helpers helpers;
-        DeferredQueue queue(&helpers.bell(), spins);
+        Bell bell;
+        DeferredQueue queue(&bell, spins);
+        Helpers helpers(bell);
         helpers.start(1, {&queue});
         const auto owner = std::this_thread::get_id();
         std::atomic<bool> begun{false};
@@ -207,7 +209,7 @@ TEST_CASE("DeferredQueue: who waits for a command that a helper is at assists it
             },
             {});
         queue.may_run(1);
-        helpers.bell().ring();
+        bell.ring();
         while (!begun) { std::this_thread::yield(); }
         queue.wait(1);
         CHECK(ended);
@@ -216,9 +218,10 @@ TEST_CASE("DeferredQueue: who waits for a command that a helper is at assists it
 }
 
 TEST_CASE("DeferredQueue: of many helpers and the one who waits, one runs each command, in order") {
-    Helpers helpers;
+    Bell bell;
     std::array<std::unique_ptr<DeferredQueue>, 2> queues;
-    for (auto& queue : queues) { queue = std::make_unique<DeferredQueue>(&helpers.bell(), 100U); }
+    for (auto& queue : queues) { queue = std::make_unique<DeferredQueue>(&bell, 100U); }
+    Helpers helpers(bell);
     helpers.start(3, {queues[0].get(), queues[1].get()});
     std::array<std::vector<int>, 2> seen;
     constexpr int count = 3000;
@@ -227,7 +230,7 @@ TEST_CASE("DeferredQueue: of many helpers and the one who waits, one runs each c
             begin(*queues[q], seen[q], i);
             if (i % 5 != 0) {
                 queues[q]->may_run(queues[q]->submitted());
-                helpers.bell().ring();
+                bell.ring();
             }
         }
         if (i % 7 == 0) { queues[1]->wait(queues[1]->submitted()); }
@@ -240,8 +243,9 @@ TEST_CASE("DeferredQueue: of many helpers and the one who waits, one runs each c
 }
 
 TEST_CASE("DeferredQueue: what a command throws in a helper comes at the next wait, once") {
-    Helpers helpers;
-    DeferredQueue queue(&helpers.bell());
+    Bell bell;
+    DeferredQueue queue(&bell);
+    Helpers helpers(bell);
     helpers.start(2, {&queue});
     for (int round = 0; round < 50; ++round) {
         std::atomic<bool> ran{false};
@@ -251,7 +255,7 @@ TEST_CASE("DeferredQueue: what a command throws in a helper comes at the next wa
         queue.submit_begun([&ran](const Run&) { ran = true; }, {});
         queue.may_run(queue.submitted() - 1);
         queue.may_run(queue.submitted());
-        helpers.bell().ring();
+        bell.ring();
         while (!ran) { std::this_thread::yield(); }
         CHECK_THROWS_AS(queue.wait(queue.submitted() - 1), Planted);
         queue.wait(queue.submitted());
