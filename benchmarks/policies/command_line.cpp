@@ -309,13 +309,14 @@ void read_links(const program::Flags& flags, Options& o) {
 }  // namespace
 
 std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
-                                          std::size_t processes) {
+                                          std::size_t processes, bool spare_processor) {
     program::Flags flags(
         "Times training steps of a sharded model under each policy, or predicts them for other meshes.", "policies");
     add_flags(flags);
     if (!flags.parse(count, arguments, help)) { return std::nullopt; }
 
     Options o;
+    o.processes_spare_one = spare_processor;
     read_ranks(flags, o, processes);
     read_policies(flags, o);
     read_model(flags, o);

@@ -45,7 +45,8 @@ void require_plans(const policies::Options& o) {
 
 std::optional<Prepared> prepare(int count, char** arguments, const program::Processes& processes) {
     std::string help;
-    const auto options = policies::parse_command_line(count, arguments, help, processes.count());
+    const auto options =
+        policies::parse_command_line(count, arguments, help, processes.count(), processes.spare_processor());
     if (!options) {
         if (processes.reports()) { print(help); }
         return std::nullopt;

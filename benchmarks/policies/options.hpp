@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include <shardkit/backend/host/processor.hpp>
 #include <shardkit/plan/time_model.hpp>
 
 #include "../../examples/common/mesh_extents.hpp"
@@ -81,6 +82,7 @@ struct Options {
     OptimizerKind optimizer = OptimizerKind::adamw;
     std::size_t microbatches = 1;
     bool prefetch = true;
+    bool processes_spare_one = false;      ///< of an MPI job: program::Processes::spare_processor()
     std::optional<OverlapChoice> overlap;  ///< none: as the engine and the schedules have it
     std::vector<ScheduleChoice> schedules{{}};
     double slow_percent = 0;              ///< by which a rank's busy work takes longer
@@ -97,6 +99,10 @@ struct Options {
     std::string json;
     std::string plot;
 
+    /// Whether so many ranks leave a processor free, on every host.
+    bool spare_processor(std::size_t ranks) const noexcept {
+        return engine == EngineKind::mpi ? processes_spare_one : shardkit::host::detail::allowed_cpus() > ranks;
+    }
     OverlapChoice overlapping() const noexcept {
         OverlapChoice choice = overlap.value_or(OverlapChoice{});
         if (!overlap && engine == EngineKind::mpi) {
@@ -140,9 +146,9 @@ struct Options {
 };
 
 /// What the command line asks for; nothing when it was the help, which is then in `help`.
-/// `processes`: of this job, for --engine mpi.
+/// `processes`: of this job, for --engine mpi; `spare_processor`: what they say of it.
 /// @throws InputError that names the flag, what was given and what was expected
 std::optional<Options> parse_command_line(int count, const char* const* arguments, std::string& help,
-                                          std::size_t processes);
+                                          std::size_t processes, bool spare_processor);
 
 }  // namespace benchmarks::policies

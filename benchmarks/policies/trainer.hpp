@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/processor.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/norm.hpp>
@@ -111,8 +110,7 @@ class Trainer {
         using shardkit::CommunicationLanes;
         // Threads that communicate need a processor; what is deferred takes the ranks' own time where nobody helps.
         const OverlapChoice choice = options_->overlapping();
-        const bool spare =
-            options_->work_elsewhere || shardkit::host::detail::allowed_cpus() > context_.grid().size();
+        const bool spare = options_->work_elsewhere || options_->spare_processor(context_.grid().size());
         const bool beside = overlaps_ && spare && (choice.kind == OverlapChoice::Kind::threads || choice.helpers > 0);
         const auto lanes = beside ? CommunicationLanes::two : CommunicationLanes::in_compute;
         const shardkit::Schedule step = schedule_ ? *schedule_ : prefetched(dry_step(groups), groups);
