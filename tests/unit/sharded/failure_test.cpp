@@ -11,6 +11,7 @@
 #include <shardkit/policy/hybrid_shard.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 
+#include "test_size.hpp"
 #include "unit/backend/overlaps.hpp"
 #include "unit/backend/rank_checks.hpp"
 #include "unit/sharded/trainer.hpp"
@@ -91,6 +92,8 @@ void check_every_position(std::size_t world, std::size_t shard_group, const sk::
     };
     for (std::size_t victim = 0; victim < world; ++victim) {
         for (std::size_t position = 0; position < verbs; ++position) {
+            // Of slow builds every other place, each rank another.
+            if (test_size::reduced() && (position + victim) % 2 != 0 && position + 1 != verbs) { continue; }
             check(victim, position, Ending::exception);
             check(victim, position, Ending::early_return);
         }

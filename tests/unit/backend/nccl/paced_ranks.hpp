@@ -27,9 +27,13 @@ inline constexpr Paces all_paces[] = {{Pace::lazy, Pace::lazy, Pace::lazy},   {P
                                       {Pace::eager, Pace::lazy, Pace::eager}, {Pace::eager, Pace::eager, Pace::eager},
                                       {Pace::lazy, Pace::eager, Pace::eager}, {Pace::eager, Pace::lazy, Pace::lazy},
                                       {Pace::lazy, Pace::lazy, Pace::eager},  {Pace::eager, Pace::eager, Pace::lazy}};
-/// All of them; of slow builds the first half, in which every two streams that wait for each other differ both ways.
+/// Of every two streams each is once the late one.
+inline constexpr Paces one_lazy[] = {{Pace::lazy, Pace::eager, Pace::eager},
+                                     {Pace::eager, Pace::lazy, Pace::eager},
+                                     {Pace::eager, Pace::eager, Pace::lazy}};
+/// All of them; of slow builds the fewest in which a missing wait shows.
 inline std::span<const Paces> some_paces() {
-    return std::span(all_paces).first(test_size::reduced() ? std::size(all_paces) / 2 : std::size(all_paces));
+    return test_size::reduced() ? std::span<const Paces>(one_lazy) : std::span<const Paces>(all_paces);
 }
 
 /// f(rank, streams) on every rank of `mesh`. Empty when every rank ended well, and the stand-in saw nothing that
