@@ -5,15 +5,19 @@
 #include "../common/pin.hpp"
 #include "fit_here.hpp"
 #include "job.hpp"
+#include "mpi_world.hpp"
 
 namespace benchmarks::policies {
 
-FittedLinks fit_mpi(const program::MeshExtents& mesh, bool pin) {
+FittedLinks fit_mpi(const Options& options, const program::MeshExtents& mesh) {
     FittedLinks fitted;
-    shardkit::mpi::run(shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
-        if (pin) { pin_to(allowed_processors(), rank.rank()); }
-        fitted = fit_here<shardkit::mpi::Engine<>>(rank);
-    });
+    shardkit::mpi::run(
+        shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp),
+        [&](auto& rank) {
+            if (options.pin) { pin_to(allowed_processors(), rank.rank()); }
+            fitted = fit_here<shardkit::mpi::Engine<>>(rank);
+        },
+        {}, mpi_world(options));
     return fitted;
 }
 

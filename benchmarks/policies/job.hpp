@@ -54,8 +54,9 @@ void run_in_process(const Job& job, const RowSink& sink);
 template <class T>
 void run_on_mpi(const Job& job, const RowSink& sink);
 
-/// Links of the engine on a mesh, fitted to a few collectives; the same in every process.
-FittedLinks fit_threads(const program::MeshExtents& mesh, bool pin);
-FittedLinks fit_mpi(const program::MeshExtents& mesh, bool pin);
+/// Links of the engine on a mesh, fitted to a few collectives; the same in every process. On threads the ranks make
+/// them themselves, on MPI as in the steps that are measured.
+FittedLinks fit_threads(const Options& options, const program::MeshExtents& mesh);
+FittedLinks fit_mpi(const Options& options, const program::MeshExtents& mesh);
 
 }  // namespace benchmarks::policies

@@ -201,10 +201,10 @@ std::vector<PredictedRow> predict(const Options& o, const Links& links) {
     return rows;
 }
 
-FittedLinks fit_threads(const program::MeshExtents& mesh, bool pin) {
+FittedLinks fit_threads(const Options& options, const program::MeshExtents& mesh) {
     FittedLinks fitted;
     shardkit::threads::run(shardkit::DeviceMesh(mesh.dp, mesh.tp, mesh.cp), [&](auto& rank) {
-        if (pin) { pin_to(allowed_processors(), rank.rank()); }
+        if (options.pin) { pin_to(allowed_processors(), rank.rank()); }
         const FittedLinks found = fit_here<shardkit::threads::Engine>(rank);
         if (rank.rank() == 0) { fitted = found; }
     });

@@ -70,7 +70,7 @@ std::optional<Links> links_of(const Prepared& prepared) {
     const policies::Options& o = prepared.options;
     for (const program::MeshExtents& mesh : o.meshes) {
         if (mesh.world() < 2) { continue; }
-        return Links::of(o.engine == EngineKind::mpi ? fit_mpi(mesh, o.pin) : fit_threads(mesh, o.pin));
+        return Links::of(o.engine == EngineKind::mpi ? fit_mpi(o, mesh) : fit_threads(o, mesh));
     }
     return std::nullopt;
 }

@@ -16,7 +16,7 @@ template void run_on_mpi<double>(const Job&, const RowSink&);
 template void run_on_mpi<float>(const Job&, const RowSink&);
 template void run_on_mpi<shardkit::bf16>(const Job&, const RowSink&);
 
-FittedLinks fit_mpi(const program::MeshExtents& /*mesh*/, bool /*pin*/) {
+FittedLinks fit_mpi(const Options& /*options*/, const program::MeshExtents& /*mesh*/) {
     throw std::logic_error("fit_mpi: built without MPI");
 }
 

@@ -5,6 +5,7 @@
 #include <shardkit/mesh/device_mesh.hpp>
 
 #include "job.hpp"
+#include "mpi_world.hpp"
 #include "run_rank.hpp"
 
 namespace benchmarks::policies {
@@ -12,12 +13,10 @@ namespace benchmarks::policies {
 template <class T>
 void run_on_mpi(const Job& job, const RowSink& sink) {
     const Reference<T> reference = train_alone<T>(job);
-    shardkit::mpi::Options mpi;
-    mpi.overlap = job.options.overlaps();
     shardkit::mpi::run(
         shardkit::DeviceMesh(job.mesh.dp, job.mesh.tp, job.mesh.cp),
         [&]<class Engine>(shardkit::Context<Engine>& context) { run_rank<Engine, T>(context, job, reference, sink); },
-        {}, mpi);
+        {}, mpi_world(job.options));
 }
 
 }  // namespace benchmarks::policies

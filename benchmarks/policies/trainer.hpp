@@ -154,7 +154,8 @@ class Trainer {
         const auto forward = [&](std::size_t g, std::span<const T>) { work(g, 1); };
         const auto backward = [&](std::size_t g, std::size_t, std::span<const T>, std::span<T> gradient) {
             work(g, 2);
-            std::fill(gradient.begin(), gradient.end(), static_cast<T>(0.25F));
+            // What is computed elsewhere does not pass through this processor; the gradients are zero, then.
+            if (!options_->work_elsewhere) { std::fill(gradient.begin(), gradient.end(), static_cast<T>(0.25F)); }
         };
         run_step(forward, backward);
         context_.synchronize();
