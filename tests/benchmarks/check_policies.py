@@ -10,7 +10,7 @@ import re
 import sys
 
 from program_check import (LAUNCHER, check, check_one_file, check_page, check_picture, check_refused, check_refused_by_mpi, expect,
-                           near, printed_rows, report_of, run)
+                           near, near_sum, printed_rows, report_of, run)
 
 POLICIES = ["no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"]
 VERBS = ["all_gather", "reduce_scatter", "all_reduce"]
@@ -40,7 +40,7 @@ def check_row(row, report):
     what = f"{report['engine']} {row['mesh']} {row['policy']} {report['model']['type']}"
     step, compute, communication = (row[name]["median"] for name in ("step_us", "compute_us", "communication_us"))
     expect(all(check_spread(row[name]) for name in ("step_us", "compute_us", "communication_us")), f"{what}: times")
-    expect(step > 0 and near(1 - row["exposed"], compute / step), f"{what}: exposed is (step - compute) / step")
+    expect(step > 0 and near_sum(row["exposed"], 1, -compute / step), f"{what}: exposed is (step - compute) / step")
     dp, tp, cp = map(int, row["mesh"].split("x"))
     expect(row["ranks"] == dp * tp * cp, f"{what}: ranks")
     calls = expected_calls(row["policy"], len(report["model"]["groups"]), dp, cp, row["shard_group"],
@@ -49,12 +49,12 @@ def check_row(row, report):
         kept = row["collectives"][0]["calls"]
         expect(len(report["model"]["groups"]) * (row["shard_group"] > 1) <= kept <= calls[0], f"{what}: gathers are left out")
         calls[0] = kept
-    share = (step - compute) / communication if row["bytes"] > 0 else 0
-    expect(abs(row["exposed_share"] - share) <= 1e-2 * max(1, abs(share)), f"{what}: exposed share")
+    parts = (step / communication, -compute / communication) if row["bytes"] > 0 else (0,)
+    expect(near_sum(row["exposed_share"], *parts), f"{what}: exposed share")
     simulated = row["simulated_step_us"]
     expect((simulated is None) == (report["links"] is None), f"{what}: simulated with links")
     if simulated is not None:
-        expect(simulated > 0 and abs(row["simulation_error"] - (simulated / step - 1)) <= 1e-2 * max(1, simulated / step),
+        expect(simulated > 0 and near_sum(row["simulation_error"], simulated / step, -1),
                f"{what}: error of the simulation")
     if tp > 1 and dp * cp == 1:
         calls[2] += 1  # the norm's
@@ -74,7 +74,7 @@ def check_row(row, report):
     expect((predicted is None) == (report["links"] is None), f"{what}: predicted with links")
     if predicted is not None and communication > 0:
         right = predicted / communication
-        expect(abs(row["prediction_error"] - (right - 1)) <= 2e-3 * max(1, right), f"{what}: error of the prediction")
+        expect(near_sum(row["prediction_error"], right, -1), f"{what}: error of the prediction")
 
 
 def measured(folder, flags, launcher=()):

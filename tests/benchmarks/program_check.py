@@ -53,6 +53,11 @@ def near(a, b, share=2e-3):
     return abs(a - b) <= share * max(abs(a), abs(b))
 
 
+def near_sum(total, *terms):
+    """The same of a sum, whose terms may be far larger than it is; what each of them has lost adds up."""
+    return abs(total - sum(terms)) <= 3e-3 * max(abs(total), *map(abs, terms))
+
+
 def check_time(time):
     return set(time) == {"median", "min", "p95"} and 0 < time["min"] <= time["median"] <= time["p95"]
 
