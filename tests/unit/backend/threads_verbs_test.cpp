@@ -44,8 +44,9 @@ TEST_CASE(
         check_all_reduce<T, T>(world, count, 1);
         check_all_gather<T>(world, count / 2, 3);
         check_reduce_scatter<T, T>(world, count, 1);
-        check_reduce_scatter<bf16, double>(world, (std::size_t{28} << 17U) / 2, 1);
-        check_copies<double>(world, (std::size_t{28} << 17U) / 2, 1);
+        constexpr std::size_t of_doubles = (std::size_t{7} << 18U) + 8;
+        check_reduce_scatter<bf16, double>(world, of_doubles, 1);
+        check_copies<double>(world, of_doubles, 1);
     };
     // Of slow builds fewer elements of as many bytes, and one way to wait.
     if (test_size::reduced()) {
