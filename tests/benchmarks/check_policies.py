@@ -49,12 +49,12 @@ def check_row(row, report):
         kept = row["collectives"][0]["calls"]
         expect(len(report["model"]["groups"]) * (row["shard_group"] > 1) <= kept <= calls[0], f"{what}: gathers are left out")
         calls[0] = kept
-    parts = (step / communication, -compute / communication) if row["bytes"] > 0 else (0,)
-    expect(near_sum(row["exposed_share"], *parts), f"{what}: exposed share")
+    parts = (step / communication, -compute / communication) if row["bytes"] > 0 else ()
+    expect(near_sum(row["exposed_share"], 0, *parts), f"{what}: exposed share")
     simulated = row["simulated_step_us"]
     expect((simulated is None) == (report["links"] is None), f"{what}: simulated with links")
     if simulated is not None:
-        expect(simulated > 0 and near_sum(row["simulation_error"], simulated / step, -1),
+        expect(simulated > 0 and near_sum(row["simulation_error"], -1, simulated / step),
                f"{what}: error of the simulation")
     if tp > 1 and dp * cp == 1:
         calls[2] += 1  # the norm's
@@ -74,7 +74,7 @@ def check_row(row, report):
     expect((predicted is None) == (report["links"] is None), f"{what}: predicted with links")
     if predicted is not None and communication > 0:
         right = predicted / communication
-        expect(near_sum(row["prediction_error"], right, -1), f"{what}: error of the prediction")
+        expect(near_sum(row["prediction_error"], -1, right), f"{what}: error of the prediction")
 
 
 def measured(folder, flags, launcher=()):

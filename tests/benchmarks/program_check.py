@@ -53,9 +53,11 @@ def near(a, b, share=2e-3):
     return abs(a - b) <= share * max(abs(a), abs(b))
 
 
-def near_sum(total, *terms):
-    """The same of a sum, whose terms may be far larger than it is; what each of them has lost adds up."""
-    return abs(total - sum(terms)) <= 3e-3 * max(abs(total), *map(abs, terms))
+def near_sum(total, exact, *quotients):
+    """The same of a sum whose terms may be far larger than it is: a number has lost up to 5e-4 of itself, a quotient of
+    two of them twice as much, and what each has lost adds up."""
+    lost = 5e-4 * abs(total) + 1e-3 * sum(map(abs, quotients))
+    return abs(total - exact - sum(quotients)) <= 1.01 * lost
 
 
 def check_time(time):
