@@ -1,84 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
+#include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
+#include <shardkit/schedule/slot_plan.hpp>
+#include <shardkit/schedule/slots.hpp>
+#include <shardkit/schedule/step_rule.hpp>
 
 namespace shardkit {
-
-/// What every step keeps to; `check` says where a schedule does not.
-enum class StepRule : std::uint8_t {
-    group_exists,            ///< an operation is of one of the model's groups
-    gather_before_use,       ///< a window shows a copy that was gathered since the last update
-    gather_where_sharded,    ///< only a copy that can be out of date is gathered
-    gather_outside_windows,  ///< a copy is not gathered again under an open window
-    gather_is_used,          ///< a gathered copy is used before it is given back, gathered again or updated
-    window_open_at_close,    ///< a window that ends was open
-    windows_end_in_step,     ///< none is open at the group's update or at the end
-    gradients_of_trainable,  ///< a frozen group has none
-    gradients_of_step,       ///< a skipped group has none, nor one whose reduction is done
-    zero_before_add,         ///< a microbatch is added once, from a buffer that was taken for it
-    add_before_zero,         ///< one buffer of a group is out at a time
-    microbatches_in_order,   ///< a group's microbatches are numbered 0, 1, ...
-    add_before_reduce,       ///< a reduction comes behind what it reduces
-    added_or_skipped,        ///< every trainable group is, before the norm and the updates
-    reduced_before_read,     ///< all that was added is reduced, further too, before the norm and the updates
-    norm_before_updates,     ///< a norm comes before the first update
-    update_once              ///< a group is updated once at most, and every group that was added with any other
-};
-/// How many rules there are.
-inline constexpr std::size_t step_rule_count = 17;
-
-/// The rule's name, as errors give it.
-constexpr std::string_view name(StepRule rule) noexcept {
-    constexpr std::array<std::string_view, step_rule_count> names{
-        "group_exists",      "gather_before_use",    "gather_where_sharded", "gather_outside_windows",
-        "gather_is_used",    "window_open_at_close", "windows_end_in_step",  "gradients_of_trainable",
-        "gradients_of_step", "zero_before_add",      "add_before_zero",      "microbatches_in_order",
-        "add_before_reduce", "added_or_skipped",     "reduced_before_read",  "norm_before_updates",
-        "update_once"};
-    return names[static_cast<std::size_t>(rule)];
-}
-/// What it asks for, in a sentence.
-constexpr std::string_view sentence(StepRule rule) noexcept {
-    constexpr std::array<std::string_view, step_rule_count> sentences{
-        "expected one of the model's groups",
-        "expected a gather of the group between its last update or release and this use",
-        "expected no gather: the group's full copy is always current",
-        "expected the group's windows to be closed, or its copy to be out of date",
-        "expected a use of the gathered copy before it is given back, gathered again or updated",
-        "expected an open window of the group",
-        "expected every window of the group to be closed by now",
-        "expected no gradients of a group that is frozen",
-        "expected no gradients of a group that was skipped or whose reduction is done",
-        "expected a gradient buffer that was taken for this microbatch and not yet added",
-        "expected the last gradient buffer of the group to be added first",
-        "expected the group's next microbatch",
-        "expected a microbatch that was added and is not yet reduced",
-        "expected every trainable group to be added or skipped before",
-        "expected everything that was added to be reduced before",
-        "expected the norm before the first update",
-        "expected one update of the group, and updates of all groups that were added or of none"};
-    return sentences[static_cast<std::size_t>(rule)];
-}
-
-/// An operation that breaks a rule. What is missing at the end is told of an operation behind the last.
-struct Violation {
-    StepRule rule{};
-    std::size_t operation = 0;
-    std::uint32_t group = 0;
-
-    friend constexpr bool operator==(const Violation&, const Violation&) noexcept = default;
-};
 
 namespace detail {
 
@@ -246,6 +185,31 @@ class StepChecker {
     std::size_t at_ = 0;
 };
 
+/// Where what `peak` counts comes to more than `limit`, the arena counted up to the end of the highest buffer that
+/// exists: the first operation of each such stretch.
+constexpr std::vector<Violation> over_limit(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                            ByteCount limit, std::size_t optimizer_states) {
+    const ByteCount resting = resting_bytes(schedule, groups, optimizer_states);
+    const SlotPlan plan = place_slots(slots_of(schedule, groups));
+    const auto held_with = [&](const ScheduledSlot& slot) { return resting + ByteCount(slot.offset + slot.bytes); };
+    std::vector<Violation> found;
+    if (resting > limit) {
+        const bool takes = !plan.slots.empty() && plan.slots.front().begin == 0;
+        found.push_back({StepRule::within_limit, 0, schedule.size() > 0 ? schedule[0].group : 0,
+                         takes ? held_with(plan.slots.front()) : resting, limit});
+        return found;
+    }
+    std::size_t over_until = 0;  // behind the last operation of the last stretch
+    for (const ScheduledSlot& slot : plan.slots) {
+        if (held_with(slot) <= limit) { continue; }
+        if (found.empty() || slot.begin > over_until) {
+            found.push_back({StepRule::within_limit, slot.begin, slot.group, held_with(slot), limit});
+        }
+        over_until = std::max(over_until, slot.end + 1);
+    }
+    return found;
+}
+
 }  // namespace detail
 
 /// Every place where a schedule breaks a rule of a step, in its order; none where it can be followed. A step begins
@@ -255,27 +219,41 @@ class StepChecker {
 constexpr std::vector<Violation> check(const Schedule& schedule, std::span<const GroupDescription> groups) {
     return detail::StepChecker(schedule, groups).check();
 }
-
-/// "operation 4 (add of 'blocks.0', microbatch 0) breaks zero_before_add: expected ..."
-inline std::string describe(const Violation& violation, const Schedule& schedule,
-                            std::span<const GroupDescription> groups) {
-    const std::string group = violation.group < groups.size() ? detail::concat("'", groups[violation.group].path, "'")
-                                                              : detail::concat("group ", violation.group);
-    const std::string place = violation.operation < schedule.size()
-                                  ? detail::concat("operation ", violation.operation, " (",
-                                                   describe(schedule[violation.operation], groups), ")")
-                                  : std::string("the end of the step");
-    return detail::concat(place, " breaks ", name(violation.rule), " of ", group, ": ", sentence(violation.rule));
+/// The same, and every place from which on the library's buffers take more than `limit` bytes on a rank: those that
+/// `peak` counts, of the arena no more than the highest buffer in use needs. So the bytes are within the limit at
+/// every operation exactly where peak(schedule, groups, optimizer_states) <= limit.
+///     static_assert(check(schedule(), groups, ByteCount(80'000'000'000)).empty());
+/// Cost:    and that of peak
+constexpr std::vector<Violation> check(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                       ByteCount limit, std::size_t optimizer_states = 2) {
+    const std::vector<Violation> of_order = check(schedule, groups);
+    const std::vector<Violation> of_bytes = detail::over_limit(schedule, groups, limit, optimizer_states);
+    std::vector<Violation> all;
+    std::merge(of_order.begin(), of_order.end(), of_bytes.begin(), of_bytes.end(), std::back_inserter(all),
+               [](const Violation& a, const Violation& b) { return a.operation < b.operation; });
+    return all;
 }
+
+namespace detail {
+inline void throw_first(const std::vector<Violation>& found, const Schedule& schedule,
+                        std::span<const GroupDescription> groups, SourceLocation where) {
+    if (found.empty()) { return; }
+    throw_invalid_argument(where, "schedule: ", describe(found.front(), schedule, groups),
+                           found.size() > 1 ? concat("; and ", found.size() - 1, " more") : "");
+}
+}  // namespace detail
 
 /// Refuses a schedule that breaks a rule.
 /// @throws std::invalid_argument that names the first operation, the group and the rule
 inline void require_valid(const Schedule& schedule, std::span<const GroupDescription> groups,
                           SourceLocation where = SourceLocation::current()) {
-    const std::vector<Violation> found = check(schedule, groups);
-    if (found.empty()) { return; }
-    throw_invalid_argument(where, "schedule: ", describe(found.front(), schedule, groups),
-                           found.size() > 1 ? detail::concat("; and ", found.size() - 1, " more") : "");
+    detail::throw_first(check(schedule, groups), schedule, groups, where);
+}
+/// And one whose buffers take more than `limit` bytes.
+/// @throws std::invalid_argument likewise, of within_limit with the bytes that are held and the limit
+inline void require_valid(const Schedule& schedule, std::span<const GroupDescription> groups, ByteCount limit,
+                          std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
+    detail::throw_first(check(schedule, groups, limit, optimizer_states), schedule, groups, where);
 }
 
 }  // namespace shardkit

@@ -111,7 +111,7 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
         }
         return made;
     };
-    const std::size_t resting = (peak(schedule, groups, optimizer_states) - arena_bytes(schedule, groups)).value;
+    const std::size_t resting = detail::resting_bytes(schedule, groups, optimizer_states).value;
     detail::HeldBytes held(detail::bytes_held(schedule, detail::slots_of(schedule, groups)));
     // Where not even the bytes that are needed at one time fit, there is nothing to place.
     const auto has_room = [&](const Candidate& candidate) {

@@ -23,14 +23,22 @@ constexpr ByteCount arena_bytes(const Schedule& schedule, std::span<const GroupD
     return ByteCount(detail::place_slots(detail::slots_of(schedule, groups)).arena_bytes);
 }
 
+namespace detail {
+/// What groups, an optimizer with so many states and the norm hold all the time.
+constexpr ByteCount resting_bytes(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                  std::size_t optimizer_states) {
+    PlanOptions options{.optimizer_states = optimizer_states, .norms_per_step = 0};
+    for (const Op& op : schedule.ops()) { options.norms_per_step += op.act == Act::norm ? 1U : 0U; }
+    return resting_memory(groups, options).total();
+}
+}  // namespace detail
+
 /// Bytes of the library's buffers on one rank while it follows the schedule: what groups, an optimizer with so many
 /// states and the norm hold all the time, and the arena.
 /// @post equals what they allocate, to the byte
 constexpr ByteCount peak(const Schedule& schedule, std::span<const GroupDescription> groups,
                          std::size_t optimizer_states = 2) {
-    PlanOptions options{.optimizer_states = optimizer_states, .norms_per_step = 0};
-    for (const Op& op : schedule.ops()) { options.norms_per_step += op.act == Act::norm ? 1U : 0U; }
-    return detail::resting_memory(groups, options).total() + arena_bytes(schedule, groups);
+    return detail::resting_bytes(schedule, groups, optimizer_states) + arena_bytes(schedule, groups);
 }
 
 namespace detail {

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <shardkit/core/counts.hpp>
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/schedule/schedule.hpp>
+
+namespace shardkit {
+
+/// What every step keeps to; `check` says where a schedule does not.
+enum class StepRule : std::uint8_t {
+    group_exists,            ///< an operation is of one of the model's groups
+    gather_before_use,       ///< a window shows a copy that was gathered since the last update
+    gather_where_sharded,    ///< only a copy that can be out of date is gathered
+    gather_outside_windows,  ///< a copy is not gathered again under an open window
+    gather_is_used,          ///< a gathered copy is used before it is given back, gathered again or updated
+    window_open_at_close,    ///< a window that ends was open
+    windows_end_in_step,     ///< none is open at the group's update or at the end
+    gradients_of_trainable,  ///< a frozen group has none
+    gradients_of_step,       ///< a skipped group has none, nor one whose reduction is done
+    zero_before_add,         ///< a microbatch is added once, from a buffer that was taken for it
+    add_before_zero,         ///< one buffer of a group is out at a time
+    microbatches_in_order,   ///< a group's microbatches are numbered 0, 1, ...
+    add_before_reduce,       ///< a reduction comes behind what it reduces
+    added_or_skipped,        ///< every trainable group is, before the norm and the updates
+    reduced_before_read,     ///< all that was added is reduced, further too, before the norm and the updates
+    norm_before_updates,     ///< a norm comes before the first update
+    update_once,             ///< a group is updated once at most, and every group that was added with any other
+    within_limit             ///< the library's buffers fit the bytes that were given
+};
+/// How many rules there are.
+inline constexpr std::size_t step_rule_count = 18;
+
+/// The rule's name, as errors give it.
+constexpr std::string_view name(StepRule rule) noexcept {
+    constexpr std::array<std::string_view, step_rule_count> names{
+        "group_exists",      "gather_before_use",    "gather_where_sharded", "gather_outside_windows",
+        "gather_is_used",    "window_open_at_close", "windows_end_in_step",  "gradients_of_trainable",
+        "gradients_of_step", "zero_before_add",      "add_before_zero",      "microbatches_in_order",
+        "add_before_reduce", "added_or_skipped",     "reduced_before_read",  "norm_before_updates",
+        "update_once",       "within_limit"};
+    return names[static_cast<std::size_t>(rule)];
+}
+/// What it asks for, in a sentence.
+constexpr std::string_view sentence(StepRule rule) noexcept {
+    constexpr std::array<std::string_view, step_rule_count> sentences{
+        "expected one of the model's groups",
+        "expected a gather of the group between its last update or release and this use",
+        "expected no gather: the group's full copy is always current",
+        "expected the group's windows to be closed, or its copy to be out of date",
+        "expected a use of the gathered copy before it is given back, gathered again or updated",
+        "expected an open window of the group",
+        "expected every window of the group to be closed by now",
+        "expected no gradients of a group that is frozen",
+        "expected no gradients of a group that was skipped or whose reduction is done",
+        "expected a gradient buffer that was taken for this microbatch and not yet added",
+        "expected the last gradient buffer of the group to be added first",
+        "expected the group's next microbatch",
+        "expected a microbatch that was added and is not yet reduced",
+        "expected every trainable group to be added or skipped before",
+        "expected everything that was added to be reduced before",
+        "expected the norm before the first update",
+        "expected one update of the group, and updates of all groups that were added or of none",
+        "expected no more bytes of the library's buffers than the limit"};
+    return sentences[static_cast<std::size_t>(rule)];
+}
+
+/// An operation that breaks a rule. What is missing at the end is told of an operation behind the last.
+struct Violation {
+    StepRule rule{};
+    std::size_t operation = 0;
+    std::uint32_t group = 0;
+    ByteCount held{};   ///< of within_limit: the library's buffers, with the arena up to the last byte in use
+    ByteCount limit{};  ///< likewise: what was given
+
+    friend constexpr bool operator==(const Violation&, const Violation&) noexcept = default;
+};
+
+/// "operation 4 (add of 'blocks.0', microbatch 0) breaks zero_before_add: expected ..."
+inline std::string describe(const Violation& violation, const Schedule& schedule,
+                            std::span<const GroupDescription> groups) {
+    const std::string group = violation.group < groups.size() ? detail::concat("'", groups[violation.group].path, "'")
+                                                              : detail::concat("group ", violation.group);
+    const std::string place = violation.operation < schedule.size()
+                                  ? detail::concat("operation ", violation.operation, " (",
+                                                   describe(schedule[violation.operation], groups), ")")
+                                  : std::string("the end of the step");
+    const std::string bytes =
+        violation.rule == StepRule::within_limit
+            ? detail::concat(": ", violation.held.value, " bytes held, limit ", violation.limit.value)
+            : std::string();
+    return detail::concat(place, " breaks ", name(violation.rule), " of ", group, ": ", sentence(violation.rule),
+                          bytes);
+}
+
+}  // namespace shardkit
