@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <span>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -124,6 +125,21 @@ bool a_wait_or_a_helper_ends_early() {
     return before || early;
 }
 
+/// Whether what a rank has put off, which fails then, is dropped with its streams.
+bool drops_what_a_failed_rank_put_off() {
+    std::atomic<bool> ran{false};
+    try {
+        sk::threads::launch(1,
+                            [&](const Comm& world) {
+                                world.communication_stream().submit([&ran] { ran = true; });
+                                throw std::runtime_error("planted");
+                            },
+                            {.overlap = sk::threads::Overlap::deferred});
+    } catch (const std::runtime_error&) {}  // as it should be
+    if (!ran) { std::puts("what a failed rank has put off was dropped"); }
+    return !ran;
+}
+
 /// Whether a command is run twice, or out of turn, where helpers and who waits come to it.
 bool commands_run_twice() {
     using namespace sk::host::detail;
@@ -167,6 +183,15 @@ int main() {
         world.reduction_stream().synchronize();
         return well;
     });
+    const bool settled = fails("a rank settles an event", [](const Comm& world) {
+        std::vector<double> values(1000, 1.0);
+        come_late(world);
+        add(world, values);
+        Comm::Stream().settle(world.reduction_stream().record());
+        const bool well = all_are(values, 2);
+        world.reduction_stream().synchronize();
+        return well;
+    });
     const bool chain = fails("calls that use each other's results", [](const Comm& world) {
         std::vector<double> values(10, 1.0);  // which travel with the call
         for (int i = 0; i < 3; ++i) {
@@ -201,7 +226,8 @@ int main() {
         world.reduction_stream().synchronize();
         return all_are(other, 2);
     });
+    const bool dropped = drops_what_a_failed_rank_put_off();
     const bool early = a_wait_or_a_helper_ends_early();
     const bool twice = commands_run_twice();
-    return event || chain || many || pieces || message || early || twice ? 1 : 0;
+    return event || settled || dropped || chain || many || pieces || message || early || twice ? 1 : 0;
 }

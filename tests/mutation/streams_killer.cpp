@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls on the streams of two ranks as threads, of which one comes late: 1 when the other did not wait for it. Built
-// against headers in which one wait is missing.
+// Calls on the streams of two ranks as threads, of which one comes late, and queues that are full or have failed: 1
+// when one did not wait for the other. Built against headers in which one wait is missing.
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <numeric>
 #include <span>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include <shardkit/backend/host/command_queue.hpp>
+#include <shardkit/backend/host/deferred_queue.hpp>
 #include <shardkit/backend/threads/launch.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 
@@ -47,9 +51,55 @@ void doubled(const Comm& world, std::span<double> values, const Comm::Stream& st
     sk::all_reduce_in_place(world, sk::ReduceOp::sum, values, stream);
 }
 
+/// Whether commands are lost, or run out of turn, where more are submitted than the queue has room for.
+template <class Queue>
+bool loses_commands() {
+    constexpr std::size_t count = Queue::slots + 10;
+    std::vector<std::size_t> order;
+    order.reserve(count);
+    Queue queue;
+    queue.submit([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+    for (std::size_t i = 0; i < count; ++i) {
+        queue.submit([&order, i] { order.push_back(i); });
+    }
+    queue.wait(queue.submitted());
+    std::vector<std::size_t> expected(count);
+    std::iota(expected.begin(), expected.end(), 0U);
+    if (order != expected) { std::puts("a full queue lost a command"); }
+    return order != expected;
+}
+
+/// Whether commands run that were given behind one that failed, or the failure is not told.
+template <class Queue>
+bool goes_on_behind_a_failure() {
+    for (int round = 0; round < 20; ++round) {
+        std::atomic<bool> runs{false};
+        bool told = false;
+        Queue queue;
+        queue.submit([] { throw std::runtime_error("planted"); });
+        for (std::size_t i = 0; i + 2 < Queue::slots; ++i) {
+            queue.submit([&runs] { runs = true; });
+        }
+        try {
+            queue.wait(1);
+        } catch (const std::runtime_error&) { told = true; }
+        queue.wait(queue.submitted());
+        if (runs || !told) {
+            std::puts("a failure was not told, or a command ran behind it");
+            return true;
+        }
+    }
+    return false;
+}
+
 }  // namespace
 
 int main() {
+    using namespace sk::host::detail;
+    if (loses_commands<CommandQueue>() || loses_commands<DeferredQueue>() ||
+        goes_on_behind_a_failure<CommandQueue>() || goes_on_behind_a_failure<DeferredQueue>()) {
+        return 1;
+    }
     const bool event = fails("a rank waits for an event", 2, [](const Comm& world, std::span<double> values) {
         come_late(world);
         doubled(world, values, world.communication_stream());
@@ -71,6 +121,18 @@ int main() {
         world.reduction_stream().synchronize();
         return seen;
     });
+    const bool settled_event = fails("a rank settles an event", 2, [](const Comm& world, std::span<double> values) {
+        come_late(world);
+        doubled(world, values, world.communication_stream());
+        Comm::Stream().settle(world.communication_stream().record());
+        return values.back();
+    });
+    const bool settled = fails("a rank settles a stream", 2, [](const Comm& world, std::span<double> values) {
+        come_late(world);
+        doubled(world, values, world.reduction_stream());
+        world.reduction_stream().settle();
+        return values.back();
+    });
     std::atomic<bool> returns = false;
     const bool rest = fails("a rank has returned", 2, [&](const Comm& world, std::span<double> values) {
         while (world.rank() == 1 && !returns) { std::this_thread::yield(); }
@@ -79,5 +141,5 @@ int main() {
         returns = true;
         return 2.0;
     });
-    return event || end || other || rest ? 1 : 0;
+    return event || end || other || settled_event || settled || rest ? 1 : 0;
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every mutant of a wait in backend/nccl/ must fail: 16-bit sums, whole and in pieces that two streams work on,
-// over the CUDA stand-in, whose streams work as early or as late as their order allows.
+// What every mutant of a wait in backend/nccl/ and of a checkpoint's copies must fail: 16-bit sums, whole and in
+// pieces that two streams work on, and copies behind them, over the CUDA stand-in, whose streams work as early or as
+// late as their order allows.
 #include <barrier>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
 
+#include <shardkit/backend/cuda/pinned_copies.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 
@@ -104,6 +107,27 @@ std::size_t check_verbs_in_turn(const Comm& comm, std::barrier<>& others) {
     return wrong_sums(sums, n, 0);
 }
 
+/// A checkpoint's copy of what a kernel of the compute stream writes right before it.
+std::size_t check_copies(const Comm& comm, const Stream& compute) {
+    std::vector<float> host(k);
+    std::vector<bf16> none(k);
+    for (std::size_t i = 0; i < k; ++i) { host[i] = addend(comm.rank(), i); }
+    Memory<float> source(comm, host);
+    Memory<bf16> written(comm, none);
+    source.write(host);
+    comm.streams().communication.synchronize();
+    const std::span<bf16> values(written.data(), k);
+    convert(compute, std::span<const float>(source.data(), k), values);
+    gpu::detail::PinnedCopies copies(compute);
+    copies.begin_read(0, std::as_bytes(values));
+    std::vector<bf16> read(k);
+    std::memcpy(read.data(), copies.finish(0).data(), k * sizeof(bf16));
+    compute.synchronize();
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < k; ++i) { wrong += static_cast<float>(read[i]) == host[i] ? 0U : 1U; }
+    return wrong;
+}
+
 struct Paces {
     const char* text;
     standin::Pace verbs;
@@ -127,11 +151,12 @@ std::string first_wrong() {
             wrong[comm.rank()] += check_sums<float>(comm, world.streams().communication);
             standin::set_pace(world.streams().compute.native(), paces.verbs);
             wrong[comm.rank()] += check_verbs_in_turn(comm, others);
+            wrong[comm.rank()] += check_copies(comm, world.streams().compute);
         });
         if (const std::string error = gpu_ranks::first_error(outcomes); !error.empty()) { return error; }
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             if (wrong[rank] != 0) {
-                return std::to_string(wrong[rank]) + " wrong sums on rank " + std::to_string(rank) + ", " +
+                return std::to_string(wrong[rank]) + " wrong values on rank " + std::to_string(rank) + ", " +
                        paces.text;
             }
         }

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that were given to the compute stream may still use what an optimizer or a loss scale frees at its end: the
-// end waits for them.
+// What streams were given may still use what an optimizer, a loss scale, a group, a window or a schedule frees at its
+// end, and what the next step takes: they are waited for.
 
-#include <cstddef>
 #include <optional>
 #include <utility>
 
 #include <doctest/doctest.h>
 
-#include <shardkit/memory/host_buffer.hpp>
-#include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/step/loss_scale.hpp>
 
-#include "lazy_engine.hpp"
+#include "lifetimes.hpp"
 
 namespace lifetime_test {
 
@@ -24,41 +21,9 @@ namespace {
 
 namespace sk = shardkit;
 
-/// What was freed, and how much of it while the compute stream still had work.
-struct Freed {
-    std::optional<lazy::Stream> compute;
-    std::size_t buffers = 0;
-    std::size_t in_use = 0;
-};
-Freed freed;
-
-template <class T>
-class WatchedBuffer : public sk::HostBuffer<T> {
-  public:
-    using sk::HostBuffer<T>::HostBuffer;
-    WatchedBuffer() = default;
-    WatchedBuffer(WatchedBuffer&&) noexcept = default;
-    WatchedBuffer& operator=(WatchedBuffer&&) noexcept = default;
-    ~WatchedBuffer() {
-        if (this->data() == nullptr) { return; }
-        ++freed.buffers;
-        if (!freed.compute->idle()) { ++freed.in_use; }
-    }
-};
-
-struct Engine : lazy::Engine {
-    template <class T>
-    using Buffer = WatchedBuffer<T>;
-};
-static_assert(sk::Engine<Engine> && sk::StepKernels<Engine>);
-
-struct LazyRank : sk::Rank<Engine, sk::DeviceMesh<1>> {
-    LazyRank() : Rank({}, {}) {
-        compute_stream().set_pace(lazy::Pace::lazy);
-        communication_stream().set_pace(lazy::Pace::lazy);
-        freed = {.compute = compute_stream()};
-    }
-};
+using lifetimes::Engine;
+using lifetimes::freed;
+using lifetimes::LazyRank;
 
 struct Weight : sk::Param<"weight", float, 40> {};
 
@@ -87,6 +52,13 @@ void submit_read(const LazyRank& rank, const sk::LossScale<Engine>& loss_scale, 
 }
 
 }  // namespace
+
+TEST_CASE("what ends waits for what the streams were given with it, and so does what takes its memory") {
+    for (const lifetimes::Check& each : lifetimes::checks) {
+        CAPTURE(each.what);
+        CHECK(each.wrong() == "");
+    }
+}
 
 TEST_CASE("an optimizer's end waits for its steps") {
     check_optimizer<sk::NoShard>();

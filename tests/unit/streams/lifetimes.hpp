@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/checked.hpp>
+#include <shardkit/memory/host_buffer.hpp>
+#include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/sgd.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/rank/rank.hpp>
+#include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/passes.hpp>
+#include <shardkit/step/summon_full_params.hpp>
+
+#include "lazy_engine.hpp"
+
+/// One rank on streams that run as late as they may, whose memory says when it is freed while they have work. What
+/// the library's host waits for shows in what is freed too early, or used anew too early.
+namespace lifetimes {
+
+namespace sk = shardkit;
+using lazy::Pace;
+
+/// What was freed, and how much of it while one of the streams still had work.
+struct Freed {
+    std::vector<lazy::Stream> streams;
+    std::size_t buffers = 0;
+    std::size_t in_use = 0;
+
+    bool idle() const {
+        return std::all_of(streams.begin(), streams.end(), [](const lazy::Stream& each) { return each.idle(); });
+    }
+    /// From here on; they have work now.
+    void count() {
+        if (idle()) { throw std::logic_error("the streams have nothing to do"); }
+        buffers = in_use = 0;
+    }
+    std::string wrong(std::size_t at_least) const {
+        return buffers < at_least ? "nothing was freed" : in_use > 0 ? "freed while a stream had work" : "";
+    }
+};
+inline Freed freed;
+
+template <class T>
+class WatchedBuffer : public sk::HostBuffer<T> {
+  public:
+    using sk::HostBuffer<T>::HostBuffer;
+    WatchedBuffer() = default;
+    WatchedBuffer(WatchedBuffer&&) noexcept = default;
+    WatchedBuffer& operator=(WatchedBuffer&&) noexcept = default;
+    ~WatchedBuffer() {
+        if (this->data() == nullptr) { return; }
+        ++freed.buffers;
+        if (!freed.idle()) { ++freed.in_use; }
+    }
+};
+
+/// Its gathers may fail once they were given to their stream.
+class Communicator : public lazy::Communicator {
+  public:
+    inline static bool fails = false;
+
+    Communicator split(std::size_t, std::size_t, std::string_view, sk::SourceLocation) const { return *this; }
+    Communicator named(std::string_view) const { return *this; }
+    template <class T>
+    void all_gather(std::span<const T> shard, std::span<T> full, const Stream& stream,
+                    sk::SourceLocation where) const {
+        lazy::Communicator::all_gather(shard, full, stream, where);
+        if (fails) { throw std::runtime_error("planted"); }
+    }
+};
+
+struct Engine : lazy::Engine {
+    using Communicator = lifetimes::Communicator;
+    template <class T>
+    using Buffer = WatchedBuffer<T>;
+};
+static_assert(sk::Engine<Engine> && sk::StepKernels<Engine>);
+
+/// Its streams are the watched ones, late unless told otherwise.
+struct LazyRank : sk::Rank<Engine, sk::DeviceMesh<1>> {
+    explicit LazyRank(Pace compute = Pace::lazy, Pace communication = Pace::lazy)
+        : Rank({}, {}, {}, {lazy::Stream(), lazy::Stream(), lazy::Stream()}) {
+        compute_stream().set_pace(compute);
+        communication_stream().set_pace(communication);
+        reduction_stream().set_pace(Pace::lazy);
+        freed = {.streams = {compute_stream(), communication_stream(), reduction_stream()}};
+    }
+};
+
+inline constexpr std::size_t numel = 40;
+struct Weight : sk::Param<"weight", float, numel> {};
+using Layer = sk::Sharded<Weight, sk::FullShard, Engine>;
+
+/// Three layers whose values are 1, 2 and 3 at first.
+struct Model {
+    std::deque<Layer> layers;
+
+    explicit Model(LazyRank& rank) {
+        for (int l = 0; l < 3; ++l) {
+            layers.emplace_back(rank, "layers." + std::to_string(l));
+            layers.back().initialize([&](auto, auto, std::size_t) { return l + 1; });
+        }
+        rank.synchronize();
+    }
+    auto groups() { return sk::groups(layers); }
+};
+
+/// Forward and backward, whose gradients are the parameters.
+inline void step(const LazyRank& rank, Model& model, sk::SGD<std::deque<Layer>>& optimizer) {
+    sk::Accumulation accumulation{model.groups()};
+    for (auto& layer : model.layers) { const auto window = layer.unshard(); }
+    for (std::size_t l = model.layers.size(); l-- > 0;) {
+        auto window = model.layers[l].unshard();
+        auto gradients = accumulation.gradients(model.layers[l]);
+        rank.compute_stream().submit(
+            [from = window[Weight{}].data(), to = gradients[Weight{}].data()] { std::copy_n(from, numel, to); });
+        model.layers[l].reshard(std::move(window));
+        accumulation.add(std::move(gradients), sk::Microbatch::last);
+    }
+    optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
+}
+
+/// A group ends while work of the user's in one of the streams may use it.
+inline std::string group_ends(std::size_t stream) {
+    LazyRank rank;
+    std::optional<Layer> layer(std::in_place, rank, "layer");
+    rank.synchronize();
+    freed.streams[stream].submit([] {});
+    freed.count();
+    layer.reset();
+    return freed.wrong(1);
+}
+
+/// What is followed begins behind a step in slots, and ends behind one in its arena.
+inline std::string schedule_begins_and_ends() {
+    LazyRank rank;
+    Model model(rank);
+    const auto groups = model.groups();
+    sk::SGD optimizer{groups, {.learning_rate = 0.5}};
+    const sk::Schedule recorded = sk::record(groups, [&] { step(rank, model, optimizer); });
+    freed.count();
+    std::optional following(sk::follow(groups, sk::prefetch(recorded, sk::describe_groups(groups), 1)));
+    if (const std::string wrong = freed.wrong(2); !wrong.empty()) { return "slots: " + wrong; }
+    step(rank, model, optimizer);
+    freed.count();
+    following.reset();
+    const std::string wrong = freed.wrong(1);
+    return wrong.empty() ? wrong : "arena: " + wrong;
+}
+
+inline std::string measured_step_is_over() {
+    LazyRank rank;
+    Model model(rank);
+    const auto groups = model.groups();
+    sk::SGD optimizer{groups, {.learning_rate = 0.5}};
+    const sk::Schedule recorded = sk::record(groups, [&] { step(rank, model, optimizer); });
+    auto following = sk::follow(groups, recorded);
+    following.measure();
+    step(rank, model, optimizer);
+    return following.measured().communication > 0 ? "" : "its collectives have not run";
+}
+
+/// Gathers that a step was begun with and never used come to memory that the step of another schedule has taken.
+inline std::string schedule_is_chosen() {
+    LazyRank rank(Pace::eager);
+    Model model(rank);
+    const auto groups = model.groups();
+    const auto described = sk::describe_groups(groups);
+    sk::SGD optimizer{groups, {.learning_rate = 0.5}};
+    const sk::Schedule gathers =
+        sk::prefetch(sk::record(groups, [&] { step(rank, model, optimizer); }), described, 3);
+    const auto gradients_first = [&](std::vector<float>* seen) {
+        sk::Accumulation accumulation{groups};
+        auto gradients = accumulation.gradients(model.layers[0]);
+        std::fill_n(gradients[Weight{}].data(), numel, 7.0F);
+        { const auto window = model.layers[1].unshard(); }
+        if (seen != nullptr) { seen->assign(gradients[Weight{}].begin(), gradients[Weight{}].end()); }
+        accumulation.add(std::move(gradients), sk::Microbatch::last);
+        for (const std::size_t l : {1U, 2U}) { accumulation.add_zero(model.layers[l], sk::Microbatch::last); }
+        optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
+    };
+    const std::array<sk::Schedule, 2> schedules{gathers, sk::record(groups, [&] { gradients_first(nullptr); })};
+    auto following = sk::follow(groups, std::span<const sk::Schedule>(schedules));
+    { const sk::Accumulation given_up{groups}; }
+    following.choose(1);
+    std::vector<float> seen;
+    gradients_first(&seen);
+    return seen == std::vector<float>(numel, 7) ? "" : "a gather of the other schedule came into the gradients";
+}
+
+/// A kernel reads a window of a step that is given up; the next one's gathers come into the same memory.
+inline std::string step_is_given_up() {
+    LazyRank rank(Pace::lazy, Pace::eager);
+    Model model(rank);
+    const auto groups = model.groups();
+    sk::SGD optimizer{groups, {.learning_rate = 0.5}};
+    const sk::Schedule recorded = sk::record(groups, [&] { step(rank, model, optimizer); });
+    const auto following = sk::follow(groups, recorded);
+    rank.synchronize();
+    std::vector<float> seen;
+    {
+        sk::Accumulation given_up{groups};
+        for (auto& layer : model.layers) { const auto window = layer.unshard(); }
+        const auto window = model.layers[2].unshard();
+        const auto gradients = given_up.gradients(model.layers[2]);
+        rank.compute_stream().submit([from = window[Weight{}].data(), &seen] { seen.assign(from, from + numel); });
+    }
+    std::vector<float> next;
+    {
+        const sk::Accumulation given_up{groups};
+        const auto window = model.layers[0].unshard();
+        rank.compute_stream().submit([from = window[Weight{}].data(), &next] { next.assign(from, from + numel); });
+    }
+    rank.synchronize();
+    // The recorded step took half of the first values away.
+    if (seen != std::vector<float>(numel, 1.5F)) { return "its kernel read another window"; }
+    return next == std::vector<float>(numel, 0.5F) ? "" : "the next step's window differs";
+}
+
+/// The memory of parameters that were gathered for one rank's own work, once a kernel has read them.
+inline std::string summoned_window_ends() {
+    LazyRank rank;
+    Model model(rank);
+    {
+        const auto full = sk::summon_full_params(model.groups());
+        rank.compute_stream().submit([] {});
+        freed.count();
+    }
+    return freed.wrong(3);
+}
+/// The same where a gather fails that was given to its stream already.
+inline std::string summoning_fails() {
+    LazyRank rank;
+    Model model(rank);
+    rank.communication_stream().submit([] {});
+    freed.count();
+    Communicator::fails = true;
+    bool failed = false;
+    try {
+        const auto full = sk::summon_full_params(model.groups());
+    } catch (const std::runtime_error&) { failed = true; }
+    Communicator::fails = false;
+    return failed ? freed.wrong(1) : "nothing was thrown";
+}
+
+/// The buffer of a window that was begun and dropped is cleared in a checked build behind its gather, however late
+/// that comes.
+inline std::string window_is_dropped() {
+    LazyRank rank(Pace::eager);
+    Model model(rank);
+    const float* values = nullptr;
+    {
+        const auto window = model.layers[0].unshard();
+        values = window[Weight{}].data();
+    }
+    { const auto dropped = model.layers[0].begin_unshard(); }
+    rank.synchronize();
+    return std::isnan(values[0]) || !sk::checked ? "" : "its buffer has values";
+}
+
+/// An optimizer's memory, which its last step uses.
+inline std::string optimizer_ends() {
+    LazyRank rank;
+    Model model(rank);
+    {
+        sk::SGD optimizer{model.groups(), {.learning_rate = 0.5, .rule = sk::Momentum::classical, .momentum = 0.5}};
+        step(rank, model, optimizer);
+        freed.count();
+    }
+    return freed.wrong(3);
+}
+
+/// Streams that come after each other, each as late as it may: what the others were given before and behind it.
+inline std::string fork_and_join() {
+    const sk::Streams<lazy::Stream> streams{{}, {}, {}};
+    std::string log;
+    const auto give = [&](const lazy::Stream& stream, char what) { stream.submit([&log, what] { log += what; }); };
+    for (const auto* each : {&streams.communication, &streams.reduction}) {
+        log.clear();
+        for (const auto* stream : {&streams.compute, &streams.communication, &streams.reduction}) {
+            stream->set_pace(Pace::lazy);
+        }
+        give(streams.compute, '1');
+        streams.fork();
+        give(*each, '2');
+        each->synchronize();
+        if (log != "12") { return "fork: " + log; }
+        give(*each, '3');
+        streams.join();
+        give(streams.compute, '4');
+        streams.compute.synchronize();
+        if (log != "1234") { return "join: " + log; }
+    }
+    return {};
+}
+
+struct Check {
+    const char* what;
+    std::function<std::string()> wrong;  ///< empty where all is well
+};
+inline const Check checks[] = {
+    {"a group ends with work in the compute stream", [] { return group_ends(0); }},
+    {"a group ends with work in the communication stream", [] { return group_ends(1); }},
+    {"a group ends with work in the reduction stream", [] { return group_ends(2); }},
+    {"a schedule begins and ends", schedule_begins_and_ends},
+    {"a measured step", measured_step_is_over},
+    {"another schedule is chosen behind a step that was given up", schedule_is_chosen},
+    {"a step is given up", step_is_given_up},
+    {"a window of summoned parameters ends", summoned_window_ends},
+    {"summoning parameters fails", summoning_fails},
+    {"a window is begun and dropped", window_is_dropped},
+    {"an optimizer ends", optimizer_ends},
+    {"streams fork and join", fork_and_join},
+};
+
+}  // namespace lifetimes
