@@ -201,7 +201,8 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
             graph->launch();
         } else if (options.schedule && step == 0) {
             const auto groups = sk::describe_groups(model);
-            const sk::Schedule schedule = sk::prefetch(sk::record(model, train_step), groups);
+            const sk::Schedule ahead = sk::prefetch(sk::record(model, train_step), groups);
+            const sk::Schedule schedule = sk::overlap_reductions(ahead, groups);
             following.emplace(sk::follow(model, schedule));
             report.model_bytes(sk::plan(schedule, groups, rank.grid()).memory.total().value);
         } else {

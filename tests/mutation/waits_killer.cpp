@@ -81,10 +81,12 @@ int main() {
     static_assert(sk::checked);
     if (dropped_window_is_not_cleared() || different_groups_are_taken()) { return 1; }
     const Mesh mesh(2, 1, 1);
-    for (const Training& training : {Training{.microbatches = 3, .in_flight = 1}, Training{.microbatches = 3},
-                                     Training{.prefetch = true}, Training{.norm = false}, Training{.abandon = true},
-                                     Training{.microbatches = 3, .steps = 4, .abandon = true, .scheduled = true},
-                                     Training{.microbatches = 3, .scheduled = true, .keeps = false}}) {
+    for (const Training& training :
+         {Training{.microbatches = 3, .in_flight = 1}, Training{.microbatches = 3}, Training{.prefetch = true},
+          Training{.norm = false}, Training{.abandon = true},
+          Training{.microbatches = 3, .steps = 4, .abandon = true, .scheduled = true},
+          Training{.microbatches = 3, .scheduled = true, .keeps = false},
+          Training{.microbatches = 3, .scheduled = true, .keeps = false, .overlaps = true}}) {
         if (fails<float, sk::NoShard>(mesh, training) || fails<float, sk::ShardGradOp>(mesh, training) ||
             fails<float, sk::FullShard>(mesh, training) || fails<sk::bf16, sk::FullShard>(mesh, training)) {
             return 1;

@@ -82,7 +82,7 @@ enum class Look : unsigned char { never, norm, gradients };
 
 template <class Policy, class Precision>
 Outcome train(Pace compute, Pace communication, Pace reduction, std::size_t microbatches, std::size_t in_flight,
-              Look look, std::optional<std::size_t> prefetched = std::nullopt) {
+              Look look, std::optional<std::size_t> prefetched = std::nullopt, bool overlaps = false) {
     sk::Rank<lazy::Engine, sk::DeviceMesh<1>> rank({}, {}, {.in_flight = in_flight}, {{}, {}, {}});
     rank.compute_stream().set_pace(compute);
     rank.communication_stream().set_pace(communication);
@@ -139,8 +139,9 @@ Outcome train(Pace compute, Pace communication, Pace reduction, std::size_t micr
             const sk::Schedule recorded = sk::record(groups, step);
             const auto described = sk::describe_groups(groups);
             const sk::Schedule kept = sk::keep_gathered(recorded, described, sk::peak(recorded, described, 0));
-            following.emplace(
-                sk::follow(groups, sk::gather_after_update(sk::prefetch(kept, described, *prefetched), described)));
+            const sk::Schedule ahead = sk::prefetch(kept, described, *prefetched);
+            const sk::Schedule beside = overlaps ? sk::overlap_reductions(ahead, described) : ahead;
+            following.emplace(sk::follow(groups, sk::gather_after_update(beside, described)));
         } else {
             step();
         }
@@ -176,9 +177,13 @@ void check_policy(Pace compute, Pace communication, Pace reduction) {
                           compute, communication, reduction, microbatches, in_flight, look) == expected);
                 if (in_flight > 1) { continue; }  // a schedule has slots of its own
                 for (const std::size_t depth : {0U, 1U, 3U}) {
-                    CAPTURE(depth);
-                    CHECK(train<Policy, sk::Precision<double, float, double, double>>(
-                              compute, communication, reduction, microbatches, in_flight, look, depth) == expected);
+                    for (const bool overlaps : {false, true}) {
+                        CAPTURE(depth);
+                        CAPTURE(overlaps);
+                        CHECK(train<Policy, sk::Precision<double, float, double, double>>(
+                                  compute, communication, reduction, microbatches, in_flight, look, depth,
+                                  overlaps) == expected);
+                    }
                 }
             }
         }

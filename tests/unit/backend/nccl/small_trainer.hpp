@@ -5,6 +5,7 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct Training {
     bool abandon = false;     ///< the gradients of step 0 (where that is recorded, of step 1) are reduced and dropped
     bool scheduled = false;   ///< the steps behind step 0 follow its schedule, improved
     bool keeps = true;        ///< it keeps groups gathered: fewer gathers take the place of gradients
+    bool overlaps = false;    ///< its reductions run beside the next group's backward pass
 };
 
 struct Outcome {
@@ -131,8 +133,10 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
             const sk::Schedule recorded = sk::record(groups, [&] { one_step(step); });
             const sk::ByteCount limit = sk::peak(recorded, described) + sk::ByteCount(2048);
             const sk::Schedule kept = training.keeps ? sk::keep_gathered(recorded, described, limit) : recorded;
-            following.emplace(
-                sk::follow(groups, sk::gather_after_update(sk::prefetch(kept, described, 1), described)));
+            const sk::Schedule ahead = sk::prefetch(kept, described, 1);
+            const sk::Schedule beside = training.overlaps ? sk::overlap_reductions(ahead, described) : ahead;
+            if (training.overlaps && beside == ahead) { throw std::logic_error("no reduction begins later"); }
+            following.emplace(sk::follow(groups, sk::gather_after_update(beside, described)));
         } else {
             one_step(step);
         }

@@ -76,12 +76,26 @@ TEST_CASE("nccl: training with one buffer in flight, and with prefetch into two"
 }
 
 TEST_CASE("nccl: steps that follow a schedule, also behind one that was given up") {
-    check_policies<float>(Mesh(2, 1, 1), {.microbatches = 3, .steps = 4, .scheduled = true});
-    check<sk::bf16, sk::FullShard>(Mesh(3, 1, 1),
-                                   {.microbatches = 2, .steps = 4, .abandon = true, .scheduled = true});
     const sk::DynamicPolicy policy(sk::FullShard{});
-    CHECK(small_trainer::on_threads<float>(Mesh(3, 1, 1), policy, {.microbatches = 3, .scheduled = true}) ==
-          small_trainer::on_threads<float>(Mesh(3, 1, 1), policy, {.microbatches = 3}));
+    const Mesh mesh(3, 1, 1);
+    std::string error;
+    const auto plain = small_trainer::on_threads<float>(mesh, policy, {.microbatches = 3});
+    const auto plain_on_nccl =
+        small_trainer::on_nccl<float>(mesh, policy, {.microbatches = 3}, small_trainer::all_paces[0], error);
+    CHECK(error == "");
+    for (const bool overlaps : {false, true}) {
+        CAPTURE(overlaps);
+        check_policies<float>(Mesh(2, 1, 1),
+                              {.microbatches = 3, .steps = 4, .scheduled = true, .overlaps = overlaps});
+        check<sk::bf16, sk::FullShard>(
+            mesh, {.microbatches = 2, .steps = 4, .abandon = true, .scheduled = true, .overlaps = overlaps});
+        const Training scheduled{.microbatches = 3, .scheduled = true, .overlaps = overlaps};
+        CHECK(small_trainer::on_threads<float>(mesh, policy, scheduled) == plain);
+        for (const small_trainer::Paces paces : paced_ranks::some_paces()) {
+            CHECK(small_trainer::on_nccl<float>(mesh, policy, scheduled, paces, error) == plain_on_nccl);
+            CHECK(error == "");
+        }
+    }
 }
 
 TEST_CASE("nccl: training without a norm, and after a step whose gradients were dropped") {
