@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
+#include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "../../examples/common/parse.hpp"
 #include "../../examples/common/read_flag.hpp"
@@ -114,10 +116,12 @@ void add_flags(program::Flags& flags) {
     flags.add("--prefetch", "off|on", "begin the next group's window before the work of this one [on]");
     flags.add(
         "--schedule", "LIST",
-        "what the steps follow, each in turns with the others: none, prefetch:N (gathers start N windows ahead; "
+        "what the steps follow, each in turns with the others: none; hand (none, with --prefetch on and the overlap "
+        "of "
+        "those that follow one); or passes joined by +: prefetch:N (gathers start N windows ahead; "
         "with mpi a thread communicates meanwhile), overlap:N (reductions run beside the next backward pass too), "
-        "keep or keep:BYTES (groups stay gathered where a rank then "
-        "takes no more than that, or than none) [none]");
+        "keep or keep:BYTES (groups stay gathered where a rank then takes no more than that, or than none), "
+        "gather_after_update, reduce_last (microbatches are reduced once) [none]");
     flags.add(
         "--overlap", "off|on|deferred|deferred:N",
         "on: threads of the engine's own communicate meanwhile; deferred, for threads: ranks that come first to a "
@@ -133,6 +137,7 @@ void add_flags(program::Flags& flags) {
     flags.add("--gflops", "R", "10^9 operations a second for --tokens");
     flags.add("-w,--warmup_iters", "N", "steps before the timing [3]");
     flags.add("--rounds", "N", "rounds in which all policies and variants take turns [21]");
+    flags.add("--steps", "N", "of a turn, one behind the other: what the end of one gives the next is in them [1]");
     flags.add("--pin", "off|on", "bind rank r to the r-th processor that this process may use [off]");
     flags.add("--fit", "LIST",
               "files that collectives --json wrote: latency and bandwidth are fitted to them [to a few "
@@ -198,25 +203,51 @@ void read_policies(const program::Flags& flags, Options& o) {
     });
 }
 
+/// "none", "hand", or passes joined by +, each at most once.
+ScheduleChoice parse_schedule(const std::string& flag, const std::string& given, const std::string& text) {
+    using Kind = ScheduleChoice::Kind;
+    ScheduleChoice choice;
+    choice.text = text;
+    if (text == "none") { return choice; }
+    choice.kind = text == "hand" ? Kind::hand : Kind::passes;
+    if (text == "hand") { return choice; }
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find('+', begin), text.size());
+        const std::string pass = text.substr(begin, end - begin);
+        begin = end + 1;
+        const std::size_t colon = std::min(pass.find(':'), pass.size());
+        const std::string name = pass.substr(0, colon);
+        const std::string value = pass.substr(std::min(colon + 1, pass.size()));
+        const auto once = [&](bool& is_there) {
+            if (std::exchange(is_there, true)) { throw program::bad_flag(flag, given, "each pass once"); }
+        };
+        bool gathers_ahead = choice.depth > 0;
+        if ((name == "prefetch" || name == "overlap") && !value.empty()) {
+            once(gathers_ahead);
+            choice.depth = program::parse_count(flag, value, 1, 4096);
+            choice.overlaps_reductions = name == "overlap";
+        } else if (name == "keep") {
+            once(choice.keeps);
+            if (!value.empty()) { choice.limit = program::parse_bytes(flag, value); }
+        } else if (pass == "gather_after_update") {
+            once(choice.gathers_after_update);
+        } else if (pass == "reduce_last") {
+            once(choice.reduces_last);
+        } else {
+            throw program::bad_flag(flag, given,
+                                    "a list with commas of none, hand and passes joined by +: prefetch:N, overlap:N, "
+                                    "keep, keep:BYTES, gather_after_update, reduce_last");
+        }
+    }
+    return choice;
+}
+
 /// --schedule, --slow
 void read_schedules(const program::Flags& flags, Options& o) {
     flags.use("--schedule", [&](const std::string& flag, const std::string& given) {
         o.schedules.clear();
         for (const std::string& part : program::split_list(given)) {
-            const std::size_t colon = part.find(':');
-            const std::string name = part.substr(0, colon);
-            const std::string value = colon == std::string::npos ? "" : part.substr(colon + 1);
-            ScheduleChoice choice{ScheduleChoice::Kind::none, 0, 0, part};
-            if ((name == "prefetch" || name == "overlap") && !value.empty()) {
-                choice.kind = name == "prefetch" ? ScheduleChoice::Kind::prefetch : ScheduleChoice::Kind::overlap;
-                choice.depth = program::parse_count(flag, value, 1, 4096);
-            } else if (name == "keep") {
-                choice.kind = ScheduleChoice::Kind::keep;
-                if (!value.empty()) { choice.limit = program::parse_bytes(flag, value); }
-            } else if (part != "none") {
-                throw program::bad_flag(flag, given,
-                                        "a list with commas of none, prefetch:N, overlap:N, keep and keep:BYTES");
-            }
+            const ScheduleChoice choice = parse_schedule(flag, given, part);
             for (const ScheduleChoice& earlier : o.schedules) {
                 if (earlier.text == part) { throw program::bad_flag(flag, given, "each schedule once"); }
             }
@@ -332,6 +363,7 @@ std::optional<Options> parse_command_line(int count, const char* const* argument
     program::read_count(flags, "--microbatches", o.microbatches, 1, most_microbatches);
     program::read_count(flags, "--warmup_iters", o.warmup, 0, 1'000'000);
     program::read_count(flags, "--rounds", o.rounds, 1, 1'000'000);
+    program::read_count(flags, "--steps", o.steps, 1, 1000);
     program::read_file(flags, "--json", o.json);
     program::read_file(flags, "--plot", o.plot);
     return o;

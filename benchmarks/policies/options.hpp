@@ -41,13 +41,17 @@ inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"}
 /// What a policy's steps follow.
 struct ScheduleChoice {
     enum class Kind : std::uint8_t {
-        none,      ///< nothing: each verb communicates when it is called
-        prefetch,  ///< gathers start `depth` windows ahead
-        overlap,   ///< and reductions run beside the next backward pass
-        keep       ///< groups stay gathered where a rank then takes `limit` bytes at most
+        none,   ///< nothing; on threads each verb communicates when it is called
+        hand,   ///< nothing: the trainer begins windows ahead itself, and communication runs beside as in scheduled
+                ///< steps
+        passes  ///< a schedule: the step behind the passes below, in their order
     } kind = Kind::none;
-    std::size_t depth = 0;    ///< of gathers ahead
-    std::uint64_t limit = 0;  ///< 0: what the step takes without a schedule
+    bool reduces_last = false;  ///< microbatches are reduced once
+    bool keeps = false;         ///< groups stay gathered where a rank then takes `limit` bytes at most
+    std::uint64_t limit = 0;    ///< 0: what the step takes without a schedule
+    std::size_t depth = 0;      ///< gathers start so many windows ahead; 0: where they are needed
+    bool overlaps_reductions = false;
+    bool gathers_after_update = false;
     std::string text = "none";
 };
 
@@ -93,6 +97,7 @@ struct Options {
     double gflops = 0;
     std::size_t warmup = 3;
     std::size_t rounds = 21;
+    std::size_t steps = 1;  ///< of a turn, one behind the other
     bool pin = false;
     LinkOptions links;
     std::vector<program::MeshExtents> predict;  ///< not empty: nothing is trained
@@ -118,7 +123,13 @@ struct Options {
     bool overlaps(const ScheduleChoice& choice) const noexcept {
         return overlaps() && (engine == EngineKind::mpi || choice.kind != ScheduleChoice::Kind::none);
     }
-    std::size_t in_flight() const noexcept { return prefetch ? 2 : 1; }
+    /// Whether a trainer begins the next window before the work of this one by itself.
+    bool prefetches(const ScheduleChoice& choice) const noexcept {
+        return choice.kind == ScheduleChoice::Kind::hand || (prefetch && choice.kind == ScheduleChoice::Kind::none);
+    }
+    std::size_t in_flight(const ScheduleChoice& choice = {}) const noexcept {
+        return prefetch || prefetches(choice) ? 2 : 1;
+    }
     std::size_t optimizer_states() const noexcept { return optimizer == OptimizerKind::adamw ? 2 : 1; }
     std::size_t element_size() const noexcept { return element_bytes[static_cast<std::size_t>(element)]; }
     std::size_t numel() const noexcept {

@@ -114,9 +114,10 @@ std::string table_head(const Options& o, const Machine& machine, const std::stri
     if (!o.predict.empty()) { return "# shardkit policies: PREDICTED, nothing here was measured\n" + model_head(o); }
     return "# shardkit policies: engine " + engine + (mpi.empty() ? "" : " (" + mpi + ")") + "\n" + model_head(o) +
            machine_head(machine, o.pin, most) + "# method:  warm-up " + counted(o.warmup, "step") + ", " +
-           counted(o.rounds, "round") +
-           " in which all policies make a step, its computation and its communication in turns; median, all "
-           "ranks\n";
+           counted(o.rounds, "round") + " in which all policies make " +
+           (o.steps == 1 ? "a step, its computation and its communication"
+                         : counted(o.steps, "step") + ", their computation and their communication") +
+           " in turns; median, all ranks\n";
 }
 
 std::string links_head(const Links& links) {
@@ -285,6 +286,7 @@ std::string json_report(const Options& o, const Machine& machine, const std::str
                 {"pinned", o.pin},
                 {"warmup", o.warmup},
                 {"rounds", o.rounds},
+                {"steps", o.steps},
                 {"model", model_json(o)},
                 {"optimizer", optimizer_names[static_cast<std::size_t>(o.optimizer)]},
                 {"microbatches", o.microbatches},

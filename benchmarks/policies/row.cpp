@@ -26,7 +26,7 @@ void add(TheoryOfVerb& sum, double calls, double bytes, double ranks) {
 }  // namespace
 
 Theory theory(const Options& o, const program::MeshExtents& mesh, program::PolicyKind policy,
-              const shardkit::EngineTraits& engine, const std::vector<std::size_t>& times) {
+              const shardkit::EngineTraits& engine, const std::vector<std::size_t>& times, bool reduces_last) {
     Theory made{};
     auto& [gathers, scatters, reductions] = made;
     // Also no_shard's buffers are padded for as many shards, whose norms it sums one by one.
@@ -34,6 +34,7 @@ Theory theory(const Options& o, const program::MeshExtents& mesh, program::Polic
     const auto n = static_cast<double>(shards);
     const auto data_ranks = static_cast<double>(mesh.dp * mesh.cp);
     const auto m = static_cast<double>(o.microbatches);
+    const double reduced = reduces_last ? 1 : m;
     const auto element = static_cast<double>(o.element_size());
     const double sum = element < 4 ? 4 : element;
     const std::size_t unit = shards * 128 / o.element_size();
@@ -52,12 +53,12 @@ Theory theory(const Options& o, const program::MeshExtents& mesh, program::Polic
                 add(gathers, gathered(1), bytes, n);
                 break;
             case program::PolicyKind::shard_grad_op:
-                add(scatters, m, bytes, n);
+                add(scatters, reduced, bytes, n);
                 add(gathers, gathered(1), bytes, n);
                 break;
             case program::PolicyKind::full_shard:
             case program::PolicyKind::hybrid_shard:
-                add(scatters, m, bytes, n);
+                add(scatters, reduced, bytes, n);
                 add(gathers, gathered(2 * m), bytes, n);
                 break;
         }

@@ -32,10 +32,11 @@ using Theory = std::array<TheoryOfVerb, step_verbs.size()>;
 /// as FullShard with n = N; where a shard has replicas (over cp, or across hybrid groups) 2 R / n (r - 1) / r more;
 /// and the norm's 16 n bytes over the world. G and R are those of flat buffers whose shards are padded to 128 bytes.
 /// `engine`: whether small all-reduces are gathered by everybody; `times`: that each group is gathered in a step,
-/// where a schedule says.
+/// where a schedule says; `reduces_last`: R once, of all microbatches.
 /// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007
 Theory theory(const Options& options, const program::MeshExtents& mesh, program::PolicyKind policy,
-              const shardkit::EngineTraits& engine, const std::vector<std::size_t>& times = {});
+              const shardkit::EngineTraits& engine, const std::vector<std::size_t>& times = {},
+              bool reduces_last = false);
 
 /// Collectives of one verb in one step: as the engine counted them, by the closed form, and as planned. Bytes are
 /// those moved by a rank, the mean over ranks.

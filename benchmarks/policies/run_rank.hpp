@@ -36,7 +36,8 @@ constexpr double difference_bound() noexcept {
 
 /// One step's collectives by the log, the closed form and the plan.
 template <class Engine, class T>
-void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<Engine, T>& trainer, Row& row) {
+void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<Engine, T>& trainer,
+                   const ScheduleChoice& schedule, Row& row) {
     context.traffic().clear();
     trainer.record();
     std::array<std::uint64_t, 2 * step_verbs.size()> counted{};
@@ -48,8 +49,9 @@ void count_traffic(shardkit::Context<Engine>& context, const Job& job, Trainer<E
     reduce_over_world(context, shardkit::ReduceOp::sum, std::span<std::uint64_t>(counted));
     const auto ranks = static_cast<double>(context.world_size());
     const shardkit::Plan plan = trainer.plan();
-    const Theory expected = theory(job.options, job.mesh, row.policy, shardkit::detail::engine_traits<Engine>(),
-                                   trainer.follows() ? trainer.gathers() : std::vector<std::size_t>());
+    const Theory expected =
+        theory(job.options, job.mesh, row.policy, shardkit::detail::engine_traits<Engine>(),
+               trainer.follows() ? trainer.gathers() : std::vector<std::size_t>(), schedule.reduces_last);
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const auto planned = plan.traffic.total(step_verbs[i]);
         row.traffic[i] = {static_cast<double>(counted[2 * i]) / ranks,
@@ -74,12 +76,13 @@ void time_steps(shardkit::Context<Engine>& context, const Options& options,
     for (std::size_t round = 0; round < rounds; ++round) {
         for (std::size_t p = 0; p < trainers.size(); ++p) {
             Interval* const each = own.data() + 3 * p * rounds + round;
-            each[0] = timed(context, [&] { trainers[p]->step(); });
-            each[rounds] = timed(context, [&] { trainers[p]->compute(); });
-            each[2 * rounds] = timed(context, [&] { trainers[p]->communicate(); });
+            each[0] = timed(context, [&] { trainers[p]->step(options.steps); });
+            each[rounds] = timed(context, [&] { trainers[p]->compute(options.steps); });
+            each[2 * rounds] = timed(context, [&] { trainers[p]->communicate(options.steps); });
         }
     }
-    const std::vector<double> seconds = world_seconds(context, std::span<const Interval>(own));
+    std::vector<double> seconds = world_seconds(context, std::span<const Interval>(own));
+    for (double& each : seconds) { each /= static_cast<double>(options.steps); }
     for (std::size_t p = 0; p < trainers.size(); ++p) {
         const auto spread = [&](std::size_t variant) {
             const auto begin = seconds.begin() + static_cast<std::ptrdiff_t>((3 * p + variant) * rounds);
@@ -117,7 +120,7 @@ void run_rank(shardkit::Context<Engine>& context, const Job& job, const Referenc
             reduce_over_world(context, shardkit::ReduceOp::max, std::span<double>(&row.difference, 1));
             trainer.follow();
             for (std::size_t i = 0; i < job.options.warmup; ++i) { trainer.step(); }
-            count_traffic(context, job, trainer, row);
+            count_traffic(context, job, trainer, schedule, row);
             row.peak_bytes = trainer.peak_bytes();
             reduce_over_world(context, shardkit::ReduceOp::max, std::span<std::uint64_t>(&row.peak_bytes, 1));
             rows.push_back(row);

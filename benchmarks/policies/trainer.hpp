@@ -53,10 +53,11 @@ class Trainer {
     Trainer(shardkit::Context<Engine>& context, const Options& options, const BusyWork& busy,
             const shardkit::DynamicPolicy& policy, const ScheduleChoice& choice = {})
         : options_(&options),
-          prefetches_(options.prefetch && choice.kind == ScheduleChoice::Kind::none),
+          choice_(choice),
+          prefetches_(options.prefetches(choice)),
           overlaps_(options.overlaps(choice)),
           account_(std::make_shared<ByteAccount>()),
-          context_(context.grid(), context.world(), {.in_flight = options.in_flight()},
+          context_(context.grid(), context.world(), {.in_flight = options.in_flight(choice)},
                    overlaps_ ? context.streams() : shardkit::Streams<typename Engine::Stream>{}) {
         const AccountScope counts(account_);
         groups_.reserve(options.groups.size());
@@ -73,7 +74,7 @@ class Trainer {
                 shardkit::groups(groups_),
                 shardkit::SgdOptions{.learning_rate = 0.5, .rule = shardkit::Momentum::classical, .momentum = 0.5});
         }
-        if (choice.kind != ScheduleChoice::Kind::none) { schedule_ = made(choice); }
+        if (choice.kind == ScheduleChoice::Kind::passes) { schedule_ = made(); }
         follow();
     }
 
@@ -113,7 +114,7 @@ class Trainer {
         const bool spare = options_->work_elsewhere || options_->spare_processor(context_.grid().size());
         const bool beside = overlaps_ && spare && (choice.kind == OverlapChoice::Kind::threads || choice.helpers > 0);
         const auto lanes = beside ? CommunicationLanes::two : CommunicationLanes::in_compute;
-        const shardkit::Schedule step = schedule_ ? *schedule_ : prefetched(dry_step(groups), groups);
+        const shardkit::Schedule step = schedule_ ? *schedule_ : by_hand(dry_step(groups), groups);
         const shardkit::StepCosts costs{seconds, {links, links, 0}, shardkit::detail::engine_traits<Engine>()};
         return shardkit::simulate(shardkit::on_lanes(step, lanes), groups, context_.grid(), costs).seconds;
     }
@@ -140,8 +141,8 @@ class Trainer {
         return parameters;
     }
 
-    /// One step with busy work.
-    void step() {
+    /// So many steps with busy work, one behind the other.
+    void step(std::size_t steps = 1) {
         const auto work = [&](std::size_t g, std::uint64_t times) {
             const std::size_t slow_rank = options_->slow_in_turns ? works_++ % context_.world_size() : 0;
             const double longer = context_.rank() == slow_rank ? 1 + options_->slow_percent / 100 : 1;
@@ -157,20 +158,20 @@ class Trainer {
             // What is computed elsewhere does not pass through this processor; the gradients are zero, then.
             if (!options_->work_elsewhere) { std::fill(gradient.begin(), gradient.end(), static_cast<T>(0.25F)); }
         };
-        run_step(forward, backward);
+        for (std::size_t i = 0; i < steps; ++i) { run_step(forward, backward); }
         context_.synchronize();
     }
-    /// The same without its collectives.
-    void compute() {
-        log_.silently(journal(), [&] { step(); });
+    /// The same without their collectives.
+    void compute(std::size_t steps) {
+        log_.silently(journal(), [&] { step(steps); });
     }
     /// A step whose collectives are remembered.
     void record() {
         log_.record(journal(), [&] { step(); });
     }
-    /// These collectives alone, back to back.
-    void communicate() {
-        log_.replay(context_.communication_stream());
+    /// These collectives alone, back to back, of so many steps.
+    void communicate(std::size_t steps) {
+        for (std::size_t i = 0; i < steps; ++i) { log_.replay(context_.communication_stream()); }
         context_.communication_stream().synchronize();
     }
 
@@ -182,7 +183,7 @@ class Trainer {
                                    .engine = shardkit::detail::engine_traits<Engine>()});
         }
         return shardkit::plan(shardkit::groups(groups_), {.microbatches = options_->microbatches,
-                                                          .in_flight = options_->in_flight(),
+                                                          .in_flight = options_->in_flight(choice_),
                                                           .optimizer_states = options_->optimizer_states()});
     }
 
@@ -200,22 +201,23 @@ class Trainer {
         }
         return step.reduce().global_norm().step().schedule();
     }
-    /// As --prefetch does by hand.
-    shardkit::Schedule prefetched(const shardkit::Schedule& step, Groups groups) const {
-        return prefetches_ ? shardkit::prefetch(step, groups, 1) : step;
+    /// What a trainer that begins windows ahead does: groups that are alike take turns in two gradient buffers, too.
+    shardkit::Schedule by_hand(const shardkit::Schedule& step, Groups groups) const {
+        return prefetches_ ? shardkit::overlap_reductions(shardkit::prefetch(step, groups, 1), groups) : step;
     }
-    shardkit::Schedule made(const ScheduleChoice& choice) {
+    shardkit::Schedule made() {
         const auto groups = shardkit::describe_groups(shardkit::groups(groups_));
-        const shardkit::Schedule step = dry_step(groups);
-        if (choice.depth > 0) {
-            const shardkit::Schedule ahead = shardkit::prefetch(step, groups, choice.depth);
-            const bool all = choice.kind == ScheduleChoice::Kind::overlap;
-            return all ? shardkit::overlap_reductions(ahead, groups) : ahead;
+        shardkit::Schedule step = dry_step(groups);
+        if (choice_.reduces_last) { step = shardkit::reduce_last(step, groups); }
+        if (choice_.keeps) {
+            const shardkit::ByteCount limit =
+                choice_.limit > 0 ? shardkit::ByteCount(choice_.limit) : plan().memory.total();
+            step = shardkit::keep_gathered(step, groups, limit, options_->optimizer_states());
         }
-        const std::size_t states = options_->optimizer_states();
-        const shardkit::ByteCount limit =
-            choice.limit > 0 ? shardkit::ByteCount(choice.limit) : plan().memory.total();
-        return shardkit::keep_gathered(step, groups, limit, states);
+        step = shardkit::prefetch(step, groups, choice_.depth);
+        if (choice_.overlaps_reductions) { step = shardkit::overlap_reductions(step, groups); }
+        if (choice_.gathers_after_update) { step = shardkit::gather_after_update(step, groups); }
+        return step;
     }
 
     shardkit::Journal& journal() const { return context_.world().label().journal; }
@@ -228,7 +230,7 @@ class Trainer {
     }
 
     /// forward(group, parameters), then backward(group, microbatch, parameters, gradient) in reverse, for every
-    /// microbatch; with --prefetch and no schedule the next window begins before the work in this one.
+    /// microbatch; where the trainer prefetches by itself, the next window begins before the work in this one.
     template <class Forward, class Backward>
     void run_step(Forward forward, Backward backward) {
         using Pending = shardkit::PendingWindow<typename Group::State>;
@@ -306,6 +308,7 @@ class Trainer {
     }
 
     const Options* options_;
+    ScheduleChoice choice_;
     bool prefetches_;  // by hand
     bool overlaps_;
     CallLog<typename Engine::Communicator, T> log_;

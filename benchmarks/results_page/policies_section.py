@@ -10,6 +10,8 @@ HEADS = ("mesh", "policy", ">peak (MiB)", ">planned (MiB)", ">calls", ">moved (B
          ">differs")
 SCHEDULE_HEADS = ("mesh", "policy", "schedule", ">peak (MiB)", ">step (us)", ">of the step without", ">exposed, of communication",
                   ">hidden of ranks' waiting for each other", ">simulated (us)", ">error (%)")
+# Steps that follow no schedule.
+WITHOUT = ("none", "hand")
 PREDICTED_HEADS = ("mesh", ">nodes", "policy", ">memory (MiB)", ">calls", ">moved (MiB)", ">communication (us)",
                    ">compute (us)", ">step, full overlap (us)", ">step, no overlap (us)", ">exposed (%)")
 
@@ -24,7 +26,7 @@ def evidence(result):
             yield Evidence("simulated_step", abs(row["simulation_error"]), what)
         free = result.get("work_elsewhere", False) or result["machine"]["processors"] > row["ranks"]
         spare = free and result["overlap"]
-        if spare and row["communication_us"]["median"] < row["compute_us"]["median"] and follows(row) != "none":
+        if spare and row["communication_us"]["median"] < row["compute_us"]["median"] and follows(row) not in WITHOUT:
             yield Evidence("exposed_communication", row["exposed_share"], what)
         skewed = result["engine"] == "threads" and result["overlap"] and result["slow_in_turns"]
         less = hidden(result, row, plain)
@@ -45,9 +47,9 @@ def waited(row):
 
 
 def hidden(result, row, plain):
-    """Of the waiting of the step without a schedule, where a rank is slower; all where ranks that are ahead also do what
-    the slower one would."""
-    if result["slow_percent"] == 0 or plain is None or waited(plain) <= 0:
+    """Of the waiting of the step without a schedule, where ranks are slower in turns; all where ranks that are ahead also
+    do what the slower one would."""
+    if result["slow_percent"] == 0 or not result["slow_in_turns"] or plain is None or waited(plain) <= 0:
         return None
     return min(1, 1 - waited(row) / waited(plain))
 
@@ -108,6 +110,10 @@ def result_lines(result):
         yield from table(HEADS, [measured_row(row) for row in rows if follows(row) == "none"])
         if with_schedules := [schedule_row(result, *pair) for pair in scheduled(result)]:
             yield from ("", "With schedules, in turns:", "", *table(SCHEDULE_HEADS, with_schedules))
+            if result["slow_percent"] > 0 and not result["slow_in_turns"]:
+                yield from (f"Rank 0 computes {result['slow_percent']:g} % longer all the time, and that is the computation of "
+                            "these steps: whatever they follow, the others wait for it, and only what rank 0 itself waits "
+                            "for communication can be hidden.", "")
     if result["predicted"] is not None:
         yield from ("Predicted, not measured:", "", *(f"- {cell(text)}" for text in result["predicted"]["assumptions"]), "",
                     *table(PREDICTED_HEADS, [predicted_row(row) for row in result["predicted"]["rows"]]))
@@ -119,7 +125,7 @@ def beside(results):
     for result in results:
         if result["rows"]:
             alike = tuple(str(result.get(member)) for member in ("model", "optimizer", "microbatches", "prefetch", "busy_work_us",
-                                                                 "pinned", "slow_percent", "slow_in_turns"))
+                                                                 "pinned", "slow_percent", "slow_in_turns")) + (result.get("steps", 1),)
             machine = tuple(result["machine"][member] for member in ("processor", "processors"))
             found.setdefault((alike, machine), {}).setdefault(result["engine"], result)
     for engines in found.values():

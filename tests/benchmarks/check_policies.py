@@ -45,7 +45,9 @@ def check_row(row, report):
     expect(row["ranks"] == dp * tp * cp, f"{what}: ranks")
     calls = expected_calls(row["policy"], len(report["model"]["groups"]), dp, cp, row["shard_group"],
                            report["microbatches"])
-    if row["schedule"].startswith("keep"):
+    if "reduce_last" in row["schedule"].split("+") and row["policy"] != "no_shard":
+        calls[1] = len(report["model"]["groups"]) * (row["shard_group"] > 1)
+    if any(name.startswith("keep") for name in row["schedule"].split("+")):
         kept = row["collectives"][0]["calls"]
         expect(len(report["model"]["groups"]) * (row["shard_group"] > 1) <= kept <= calls[0], f"{what}: gathers are left out")
         calls[0] = kept
@@ -162,10 +164,51 @@ def check_schedules(folder):
     expect(elsewhere["work_elsewhere"] and not report["work_elsewhere"] and "leaves the processor free" in done.stdout and
            [r["difference"] for r in elsewhere["rows"]] == [r["difference"] for r in report["rows"]], "who computes", done)
     expect(all(r["compute_us"]["median"] >= elsewhere["busy_work_us"] for r in elsewhere["rows"]), "computing takes its time", done)
+    check_passes(folder)
+    check_slow_rank(folder)
     if LAUNCHER:
         report, _ = measured(folder, [*SMALL, *LINKS, "--engine", "mpi", "--schedule", "none,prefetch:1", "--policy",
                                       "full_shard"], [*LAUNCHER, "-n", "2"])
         expect(report["overlap"], "a thread communicates")
+
+
+def check_passes(folder):
+    """Every policy with every pass and with windows begun by hand: calls and bytes are those of the closed form, values
+    those of one rank; what is the same step takes the same memory."""
+    schedules = ["none", "hand", "overlap:1", "gather_after_update", "reduce_last",
+                 "reduce_last+keep:1G+overlap:1+gather_after_update"]
+    flags = [*LINKS, "--shapes", ",".join(["65536"] * 4), "--schedule", ",".join(schedules), "--microbatches", "3",
+             "--mesh", "4x1x1", "--hybrid-group", "2", "--overlap", "deferred:1"]
+    report, done = measured(folder, [*flags, "--steps", "2"])
+    expect([(r["policy"], r["schedule"]) for r in report["rows"]] == [(p, s) for p in POLICIES for s in schedules] and
+           report["steps"] == 2 and "make 2 steps, their computation and their communication in turns" in done.stdout,
+           "a row for each policy and list of passes", done)
+    of = {(r["policy"], r["schedule"]): r for r in report["rows"]}
+    for policy in POLICIES:
+        rows = {s: of[policy, s] for s in schedules}
+        expect(len({r["difference"] for r in rows.values()}) == 1, f"{policy}: the order of exact sums changes no value")
+        moved = {s: [c["bytes"] for c in r["collectives"]] for s, r in rows.items()}
+        expect(all(moved[s] == moved["none"] for s in ("hand", "overlap:1", "gather_after_update")),
+               f"{policy}: bytes move elsewhere, not more: {moved}")
+        expect(rows["hand"]["peak_bytes"] == rows["none"]["peak_bytes"], f"{policy}: two windows, as --prefetch on has")
+        once = policy in ("shard_grad_op", "full_shard", "hybrid_shard")
+        expect(near(moved["reduce_last"][1] * (3 if once else 1), moved["none"][1]) and
+               (rows["reduce_last"]["peak_bytes"] > rows["none"]["peak_bytes"]) == once,
+               f"{policy}: one reduction of three, and gradients in full until then: {moved}")
+    off, _ = measured(folder, [*flags, "--prefetch", "off", "--policy", "full_shard"])
+    off = {r["schedule"]: r["peak_bytes"] for r in off["rows"]}
+    expect(off["none"] < off["hand"] == of["full_shard", "hand"]["peak_bytes"], f"hand begins windows whatever is asked: {off}")
+
+
+def check_slow_rank(folder):
+    """A rank that is always slower: its computation is that of the step, whatever the step follows."""
+    flags = [*SMALL, *LINKS, "--policy", "full_shard", "--schedule", "none,overlap:1", "--overlap", "deferred:1", "--work",
+             "elsewhere", "--slow", "50"]
+    report, done = measured(folder, flags)
+    expect(report["slow_percent"] == 50 and not report["slow_in_turns"] and
+           "busy work of rank 0 50 % longer" in done.stdout, "who is slow", done)
+    expect(all(r[time]["min"] >= 1.5 * report["busy_work_us"] for r in report["rows"] for time in ("compute_us", "step_us")),
+           "no step is shorter than the slow rank's work", done)
 
 
 def write_collectives(path, ranks, links, sizes=(1024, 65536, 1 << 24), engine="threads", processors=4):
@@ -310,7 +353,12 @@ REFUSED = [
     (["--compute-us", "nan"], "--compute-us 'nan': expected a number from 0"),
     (["--compute-us", "1", "--tokens", "1", "--gflops", "1"], "--compute-us and --tokens: expected one of the two"),
     (["--tokens", "1"], "--tokens and --gflops: expected both or none of the two"),
-    (["--schedule", "prefetch"], "--schedule 'prefetch': expected a list with commas of none, prefetch:N, overlap:N, keep and keep:BYTES"),
+    (["--schedule", "prefetch"], "--schedule 'prefetch': expected a list with commas of none, hand and passes joined by +: prefetch:N, overlap:N, "
+     "keep, keep:BYTES, gather_after_update, reduce_last"),
+    (["--schedule", "hand+keep"], "--schedule 'hand+keep': expected a list with commas of none, hand and passes joined by +"),
+    (["--schedule", "keep+"], "--schedule 'keep+': expected a list with commas of none, hand and passes joined by +"),
+    (["--schedule", "overlap:1+prefetch:1"], "--schedule 'overlap:1+prefetch:1': expected each pass once"),
+    (["--steps", "0"], "--steps '0': expected a whole number from 1 to 1000"),
     (["--schedule", "none,none"], "--schedule 'none,none': expected each schedule once"),
     (["--slow", "10,often"], "--slow '10,often': expected P or P,turns"),
     (["--prefetch", "deep"], "--prefetch 'deep': expected off or on"),
