@@ -49,9 +49,9 @@ std::string draw_step() {
     for (const char* path : {"layers.0", "layers.1", "layers.2"}) {
         groups.push_back(sk::describe_group<Weight, sk::FullShard>(path, {}, mesh));
     }
-    // The compute stream, and one stream for all communication.
+    // The compute stream, and one stream each for gathers and for reductions.
     const sk::Schedule step =
-        sk::on_lanes(sk::prefetch(sk::layered_step(groups, {.norms = 0}), groups), sk::CommunicationLanes::one);
+        sk::on_lanes(sk::prefetch(sk::layered_step(groups, {.norms = 0}), groups), sk::CommunicationLanes::two);
     const std::vector<sk::GroupSeconds> seconds(groups.size(), computation);
     const double moved = 64.0 * 64 * sizeof(float) * 3 / 4;  // from three of four ranks
     const sk::StepTimes times =
@@ -64,7 +64,7 @@ std::string draw_step() {
 
     Svg svg;
     svg.text(border, 24, "A step of three FullShard layers: prefetch(step, groups, 1)", {13, ink, "start", true});
-    const std::array<const char*, 2> streams{"compute stream", "communication"};
+    const std::array<const char*, 3> streams{"compute stream", "gathers", "reductions"};
     for (std::size_t s = 0; s < streams.size(); ++s) {
         const double y = first_row + row * static_cast<double>(s);
         svg.rectangle({left, y, width, height}, fill(shade));
@@ -79,7 +79,7 @@ std::string draw_step() {
         const auto& [begin, end] = times.ops[i];
         if (end <= begin) { continue; }
         const bool computes = op.lane == sk::Lane::compute;
-        const double y = first_row + (computes ? 0 : row);
+        const double y = first_row + row * (computes ? 0 : op.lane == sk::Lane::gather ? 1 : 2);
         const bool pale = op.act == sk::Act::reduce || (computes && backward[op.group] == 0);
         svg.rectangle({x(begin), y, unit * (end - begin) - 1, height},
                       fill(colour_of_tp(op.group), pale ? "0.45" : "0.85"));
@@ -89,7 +89,7 @@ std::string draw_step() {
 
     const sk::detail::SlotPlan plan = sk::detail::plan_slots(step, groups);
     const double slot_bytes = 64.0 * 64 * sizeof(float);
-    const double slots_top = first_row + 2 * row + 10;
+    const double slots_top = first_row + row * static_cast<double>(streams.size()) + 10;
     const double rows = static_cast<double>(plan.arena_bytes) / slot_bytes;
     svg.rectangle({left, slots_top, width, slot_height * rows}, fill(shade));
     svg.text(border, slots_top + 17, "arena, " + Svg::number(static_cast<double>(plan.arena_bytes) / 1024) + " KiB",
@@ -114,7 +114,7 @@ std::string draw_step() {
              "The rank waits for " + Svg::number(times.exposed()) + " of " + Svg::number(times.communication) +
                  " seconds of communication: for g 0, r 2 and the last r 0.",
              {12, ink});
-    return svg.finish(600, below + 32, "A FullShard step on two streams, with its slots");
+    return svg.finish(600, below + 32, "A FullShard step on three streams, with its slots");
 }
 
 }  // namespace mesh_picture

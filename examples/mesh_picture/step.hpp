@@ -5,7 +5,7 @@
 
 namespace mesh_picture {
 
-/// A FullShard step of three layers on two streams: what runs when, what waits, and which bytes of the arena are
+/// A FullShard step of three layers on three streams: what runs when, what waits, and which bytes of the arena are
 /// whose.
 std::string draw_step();
 

@@ -225,7 +225,8 @@ CONCEPTS = {
     "split_layers": ["up [8, 4]", "down [4, 8]"],
     # Of five gathers and three reductions of 1.5 s: the first gather less two updates of 0.5 s, the reduction whose buffer
     # the next gradients take, and the last one; 3 buffers of 64 x 64.
-    "full_shard_step": [f"waits for {1.5 - 2 * 0.5 + 1.5 + 1.5:g} of {8 * 1.5:g} seconds", f"arena, {3 * 64 * 64 * 4 // 1024} KiB", "fwd, bwd 2", "bwd 0"],
+    "full_shard_step": [f"waits for {1.5 - 2 * 0.5 + 1.5 + 1.5:g} of {8 * 1.5:g} seconds", f"arena, {3 * 64 * 64 * 4 // 1024} KiB", "fwd, bwd 2", "bwd 0", ">gathers<",
+                        ">reductions<"],
 }
 
 
