@@ -33,8 +33,8 @@ WAIT = re.compile(r"(?<=[\s{;])(?:\w+|(?:context_|state_|state)(?:->|\.)\w+\(\))
 MEASURED_WAIT = re.compile(r"(?<=[\s{;])group<State>\(s\)\.\w+\(\)\.wait\((?P<event>)\);")
 
 # Of the host for the streams, and of what runs later for a gather that nobody waits for.
-END = re.compile(r"(?<=[\s{;])(?:(?:context_|streams_|stream|context_->compute_stream\(\))(?:->|\.))?(?:settle|synchronize)"
-                 r"\((?P<event>)[^;{]*\);")
+END = re.compile(r"(?<=[\s{;])(?:(?:context_|streams_|stream|context_(?:->|\.)compute_stream\(\))(?:->|\.))?"
+                 r"(?:settle|synchronize)\((?P<event>)[^;{]*\);")
 # Of a rank's streams for each other, around what captures and launches them.
 FORK = re.compile(r"(?<=[\s{;])(?:compute|communication|reduction)\.wait\((?P<event>[^;]*)\);")
 
