@@ -102,8 +102,8 @@ class Optimizer {
         check_type<X>();
         if constexpr (accepts<X>) {
             // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
-            check_step(reduced, where);
             const bool scaled = reduced.has_loss_scale();
+            check_step(reduced, scaled ? Act::norm : Act::update, where);
             update(std::forward<X>(reduced), scaled ? no_clip(global_norm(reduced, where), where) : ClipCoefficient{},
                    where);
         }
@@ -112,7 +112,7 @@ class Optimizer {
     void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
         if constexpr (accepts<X>) {
-            check_step(reduced, where);
+            check_step(reduced, Act::update, where);
             check_coefficient(coefficient, reduced, where);
             update(std::forward<X>(reduced), coefficient, where);
         }
@@ -181,13 +181,17 @@ class Optimizer {
     }
 
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
-    void check_step(const Reduced<T...>& reduced, SourceLocation where) const {
+    void check_step(const Reduced<T...>& reduced, Act first, SourceLocation where) const {
         if (!(reduced.groups(where) == groups_)) {
             detail::FirstState<T...>::refuse_use(
                 where, "optimizer step: these gradients belong to another model of the same type");
         }
         check_parts(std::index_sequence_for<T...>{}, where);
-        groups_.for_each_state([&](auto& state) { state.begin_update(where); });
+        bool expected = false;
+        groups_.for_each_state([&](auto& state) {
+            expected = expected || state.expect_update(first, where);
+            state.begin_update(where);
+        });
     }
     template <std::size_t... I>
     void check_parts(std::index_sequence<I...>, SourceLocation where) const {

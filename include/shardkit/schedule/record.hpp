@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <exception>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,7 @@ class StepRecorder final : public StepDirector {
     }
     void end_step() noexcept override { set_in_step(false); }
     void open(std::size_t group, SourceLocation /*where*/) override { step_.begin_unshard(group); }
+    void expect(Act /*act*/, std::size_t /*group*/, SourceLocation /*where*/, std::string_view /*verb*/) override {}
     void before(Act act, std::size_t group, SourceLocation /*where*/) override {
         switch (act) {
             case Act::use:

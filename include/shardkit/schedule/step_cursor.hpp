@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -137,13 +138,23 @@ class StepCursor final : public StepDirector {
     }
     void open(std::size_t /*group*/, SourceLocation /*where*/) override {}
 
-    void before(Act act, std::size_t group, SourceLocation where) override {
+    void expect(Act act, std::size_t group, SourceLocation where, std::string_view verb) override {
         if (failure_) { std::rethrow_exception(failure_); }
-        const auto arrived = stamps_.now();
         advance(where);
+        if (act == Act::reduce) {
+            if (added_[group] == program().microbatches[group]) { return; }
+            fail(where, verb, " of '", groups_[group].path, "' called for the last microbatch after ", added_[group],
+                 ", expected ", program().microbatches[group], "; the next operation is ",
+                 operation_text(program(), at_, groups_));
+        }
         const Step* const next = at_ < program().steps.size() ? &program().steps[at_] : nullptr;
         const bool expected = next != nullptr && next->op.act == act && (act == Act::norm || next->op.group == group);
-        if (!expected) { leave(act, group, where); }
+        if (!expected) { leave(verb, act, group, where); }
+    }
+    void before(Act act, std::size_t group, SourceLocation where) override {
+        const auto arrived = stamps_.now();
+        expect(act, group, where, verb_of(act));
+        const Step* const next = &program().steps[at_];
         stamps_.arrived(at_, arrived);
         // A step's updates are one call.
         const bool calls = act != Act::update || at_ == 0 || program().steps[at_ - 1].op.act != Act::update;
@@ -169,12 +180,7 @@ class StepCursor final : public StepDirector {
         advance(where);
         stamps_.left(called_++);
     }
-    void finish(std::size_t group, SourceLocation where) override {
-        if (failure_) { std::rethrow_exception(failure_); }
-        if (added_[group] == program().microbatches[group]) { return; }
-        fail(where, "'", groups_[group].path, "' has its last microbatch after ", added_[group], ", expected ",
-             program().microbatches[group]);
-    }
+    void finish(std::size_t /*group*/, SourceLocation /*where*/) override {}
     void closed(std::size_t group) noexcept override {
         if (failure_) { return; }
         try {
@@ -182,7 +188,7 @@ class StepCursor final : public StepDirector {
             advance(where_);
             const bool expected = at_ < program().steps.size() && program().steps[at_].op.act == Act::close &&
                                   program().steps[at_].op.group == group;
-            if (!expected) { leave(Act::close, group, where_); }
+            if (!expected) { leave(verb_of(Act::close), Act::close, group, where_); }
             const std::size_t slot = program().steps[at_].gives_back;
             const std::size_t op = at_++;
             stamps_.arrived(op, arrived);
@@ -271,8 +277,8 @@ class StepCursor final : public StepDirector {
             throw;
         }
     }
-    [[noreturn]] void leave(Act act, std::size_t group, SourceLocation where) {
-        fail(where, departure(program(), at_, groups_, act, group));
+    [[noreturn]] void leave(std::string_view verb, Act act, std::size_t group, SourceLocation where) {
+        fail(where, departure(program(), at_, groups_, verb, act, group));
     }
     Context<Engine>& context_;
     std::vector<GroupDescription> groups_;

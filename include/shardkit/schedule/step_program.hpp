@@ -74,7 +74,7 @@ struct StepProgram {
 };
 
 /// The verb as the program says it.
-constexpr std::string_view verb(Act act) noexcept {
+constexpr std::string_view verb_of(Act act) noexcept {
     switch (act) {
         case Act::use:
             return "unshard";
@@ -90,18 +90,20 @@ constexpr std::string_view verb(Act act) noexcept {
             return name(act);
     }
 }
+/// "reshard of 'b' in microbatch 0": operation `at` as the program says it.
+inline std::string operation_text(const StepProgram& program, std::size_t at,
+                                  std::span<const GroupDescription> groups) {
+    if (at >= program.steps.size()) { return "the end of the step"; }
+    const Op& op = program.steps[at].op;
+    if (op.act == Act::norm) { return std::string(verb_of(op.act)); }
+    const std::string text = concat(verb_of(op.act), " of '", groups[op.group].path, "'");
+    return op.act == Act::update ? text : concat(text, " in microbatch ", op.microbatch);
+}
 /// "add of 'a' called, expected reshard of 'b' in microbatch 0": a verb that is not operation `at`.
 inline std::string departure(const StepProgram& program, std::size_t at, std::span<const GroupDescription> groups,
-                             Act act, std::size_t group) {
-    const auto text = [&](Act of, std::size_t g) {
-        return of == Act::norm ? std::string(verb(of)) : concat(verb(of), " of '", groups[g].path, "'");
-    };
-    const std::string called = text(act, group) + " called, expected ";
-    if (at >= program.steps.size()) { return called + "the end of the step"; }
-    const Op& expected = program.steps[at].op;
-    const bool of_microbatch = expected.act != Act::norm && expected.act != Act::update;
-    return called + text(expected.act, expected.group) +
-           (of_microbatch ? concat(" in microbatch ", expected.microbatch) : std::string());
+                             std::string_view verb, Act act, std::size_t group) {
+    const std::string called = act == Act::norm ? std::string(verb) : concat(verb, " of '", groups[group].path, "'");
+    return concat(called, " called, expected ", operation_text(program, at, groups));
 }
 
 }  // namespace shardkit::detail

@@ -108,27 +108,32 @@ class GroupState {
     /// Closes one; local work only.
     void close_window() noexcept;
 
+    // Of those of a step `verb` is the one that was called.
+
     /// A step begins: nothing of an earlier one is left.
     /// @throws UsageError when another has not ended
     void begin_step(SourceLocation where);
     /// A gradient buffer for one microbatch goes to the user.
     /// @throws UsageError when the last one was not added, or the group is frozen or finished
-    void take_gradients(SourceLocation where);
+    void take_gradients(SourceLocation where, std::string_view verb);
     /// It was lost: given back without being added.
     void drop_gradients() noexcept;
     /// Takes the open microbatch's gradients in; collective over the data ranks where the policy reduces each.
-    void add_gradients(SourceLocation where);
+    void add_gradients(SourceLocation where, std::string_view verb);
     /// It has no gradient in this step.
     /// @throws UsageError when gradients were handed out
     void skip_step(SourceLocation where);
     /// Makes the reductions that are left; collective over the data ranks and tp.
-    void finish_gradients(SourceLocation where);
+    void finish_gradients(SourceLocation where, std::string_view verb);
 
     /// What ranks compare of the group beside everything that moves its values.
     GroupStatements& statements() noexcept { return statements_; }
     /// Before an optimizer's update. Waits for whoever still reads the group's memory beside the rank's work.
     /// @throws UsageError when a window is open
     void begin_update(SourceLocation where) const;
+    /// That `first` is what a step makes first of the group, where it makes anything: for who is told of its verbs.
+    /// @returns whether it does
+    bool expect_update(Act first, SourceLocation where) const;
     /// That the group's update begins, and that it was given to the compute stream, with what the ranks state of it:
     /// for who is told of its verbs and for its next calls. Nothing of a frozen or skipped group.
     void announce_update(SourceLocation where) const;

@@ -133,11 +133,12 @@ void GroupState<Engine, Precision>::begin_step(SourceLocation where) {
 }
 
 template <class Engine, class Precision>
-void GroupState<Engine, Precision>::take_gradients(SourceLocation where) {
+void GroupState<Engine, Precision>::take_gradients(SourceLocation where, std::string_view verb) {
+    directed_.expect(Act::zero, where, verb);
     if (!trainable()) {
-        throw_usage_error(where, "'", path(), "': gradients() of a group whose parameters are all frozen");
+        throw_usage_error(where, "'", path(), "': ", verb, "() of a group whose parameters are all frozen");
     }
-    step_.hand_out(path(), where);
+    step_.hand_out(path(), verb, where);
     try {
         directed_.before(Act::zero, where);
         gradients_.open(where);
@@ -156,10 +157,11 @@ void GroupState<Engine, Precision>::drop_gradients() noexcept {
 }
 
 template <class Engine, class Precision>
-void GroupState<Engine, Precision>::add_gradients(SourceLocation where) {
+void GroupState<Engine, Precision>::add_gradients(SourceLocation where, std::string_view verb) {
     step_.take_back();
     ++gradient_generation_;
     try {
+        directed_.expect(Act::add, where, verb);
         step_.check_add(path(), where);
         directed_.before(Act::add, where);
     } catch (...) {
@@ -172,7 +174,8 @@ void GroupState<Engine, Precision>::add_gradients(SourceLocation where) {
 }
 
 template <class Engine, class Precision>
-void GroupState<Engine, Precision>::finish_gradients(SourceLocation where) {
+void GroupState<Engine, Precision>::finish_gradients(SourceLocation where, std::string_view verb) {
+    directed_.expect(Act::reduce, where, verb);
     step_.finish(path(), gradients_.microbatches(), where);
     directed_.finish(where);
     if (!directed_.led()) { gradients_.finish(where); }
@@ -180,6 +183,7 @@ void GroupState<Engine, Precision>::finish_gradients(SourceLocation where) {
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::skip_step(SourceLocation where) {
+    directed_.expect(Act::skip, where, "skip");
     step_.check_skip(path(), gradients_.microbatches(), where);
     directed_.before(Act::skip, where);
     step_.skip();
@@ -196,6 +200,13 @@ template <class Engine, class Precision>
 void GroupState<Engine, Precision>::hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients,
                                          SourceLocation where) {
     adopted_ = std::make_unique<AdoptedRanges>(path(), parameters, gradients, where);
+}
+
+template <class Engine, class Precision>
+bool GroupState<Engine, Precision>::expect_update(Act first, SourceLocation where) const {
+    if (!trainable() || step_.skipped()) { return false; }
+    directed_.expect(first, where, first == Act::norm ? "global_norm" : "step");
+    return true;
 }
 
 template <class Engine, class Precision>

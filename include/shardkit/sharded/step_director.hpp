@@ -56,6 +56,10 @@ class StepDirector {
     virtual void end_step() noexcept = 0;
     /// A window is asked for, whose gather may start.
     virtual void open(std::size_t group, SourceLocation where) = 0;
+    /// `verb` is called, which is the act, or, of Act::reduce, takes the group's last microbatch: told before
+    /// anything else may refuse it.
+    /// @throws UsageError where it is not the next one
+    virtual void expect(Act act, std::size_t group, SourceLocation where, std::string_view verb) = 0;
     /// Before an act of the program: use, zero, add, skip, norm or update.
     /// @throws UsageError where it is not the next one
     virtual void before(Act act, std::size_t group, SourceLocation where) = 0;
@@ -98,6 +102,9 @@ class DirectedGroup {
     }
     void open(SourceLocation where) const {
         if (auto* const now = director(); now != nullptr) [[unlikely]] { now->open(number_, where); }
+    }
+    void expect(Act act, SourceLocation where, std::string_view verb) const {
+        if (auto* const now = director(); now != nullptr) [[unlikely]] { now->expect(act, number_, where, verb); }
     }
     void before(Act act, SourceLocation where) const {
         if (auto* const now = director(); now != nullptr) [[unlikely]] { now->before(act, number_, where); }

@@ -24,24 +24,24 @@ class StepState {
         phase_ = Phase::accumulating;
         dropped_ = false;
     }
-    void hand_out(std::string_view path, SourceLocation where) {
-        require_accumulating(path, "gradients()", where);
+    void hand_out(std::string_view path, std::string_view verb, SourceLocation where) {
+        require_accumulating(path, verb, where);
         if (out_) {
-            throw_usage_error(where, "'", path,
-                              "': gradients() again before the last handle was added; keep one handle");
+            throw_usage_error(where, "'", path, "': ", verb,
+                              "() again before the last handle was added; keep one handle");
         }
         out_ = true;
     }
     void take_back() noexcept { out_ = false; }
     /// @throws UsageError when the handle has outlived its accumulation
-    void check_add(std::string_view path, SourceLocation where) const { require_accumulating(path, "add()", where); }
+    void check_add(std::string_view path, SourceLocation where) const { require_accumulating(path, "add", where); }
     /// A handle went out of scope unadded: what it held is lost, and the step's sum with it.
     void drop() noexcept {
         out_ = false;
         dropped_ = true;
     }
     void finish(std::string_view path, std::size_t microbatches, SourceLocation where) {
-        require_accumulating(path, "reduce()", where);
+        require_accumulating(path, "reduce", where);
         if (out_) { throw_usage_error(where, "'", path, "': reduce() while a gradient handle is still out; add it"); }
         if (dropped_) { throw_usage_error(where, "'", path, "': a gradient handle was dropped without being added"); }
         if (microbatches == 0) {
@@ -51,7 +51,7 @@ class StepState {
         phase_ = Phase::reduced;
     }
     void check_skip(std::string_view path, std::size_t microbatches, SourceLocation where) const {
-        require_accumulating(path, "skip()", where);
+        require_accumulating(path, "skip", where);
         if (microbatches > 0 || out_ || dropped_) {
             throw_usage_error(where, "'", path, "': skip() after gradients were handed out in this step");
         }
@@ -71,9 +71,9 @@ class StepState {
     void require_accumulating(std::string_view path, std::string_view verb, SourceLocation where) const {
         if (phase_ == Phase::accumulating) { return; }
         throw_usage_error(where, "'", path, "': ", verb,
-                          phase_ == Phase::idle      ? " outside of an accumulation"
-                          : phase_ == Phase::skipped ? " after the group was skipped"
-                                                     : " after the last microbatch was reduced");
+                          phase_ == Phase::idle      ? "() outside of an accumulation"
+                          : phase_ == Phase::skipped ? "() after the group was skipped"
+                                                     : "() after the last microbatch was reduced");
     }
 
     Phase phase_ = Phase::idle;

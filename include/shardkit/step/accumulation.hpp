@@ -108,7 +108,7 @@ class Accumulation {
         static_assert(known, "Accumulation::gradients: this Sharded is not one of the accumulation's groups");
         if constexpr (known) {
             auto& state = detail::Access::state(layer, where);
-            state.take_gradients(where);
+            state.take_gradients(where, "gradients");
             return detail::Access::make<Gradients<typename Layer::State, Partial<DataAxes>>>(state, where);
         }
     }
@@ -123,15 +123,20 @@ class Accumulation {
         if (state == nullptr) {
             State::refuse_use(where, "Accumulation::add: this gradient handle was already added");
         }
-        state->add_gradients(where);
-        if (microbatch == Microbatch::last) { state->finish_gradients(where); }
+        state->add_gradients(where, "add");
+        if (microbatch == Microbatch::last) { state->finish_gradients(where, "add"); }
     }
 
     /// A microbatch in which this rank did not use `layer`: adds zeros, so that the collective still runs.
     template <class Layer>
     void add_zero(Layer& layer, Microbatch microbatch = Microbatch::more,
                   SourceLocation where = SourceLocation::current()) {
-        add(gradients(layer, where), microbatch, where);
+        static_assert(Groups<T...>::template contains<Layer>,
+                      "Accumulation::add_zero: this Sharded is not one of the accumulation's groups");
+        auto& state = detail::Access::state(layer, where);
+        state.take_gradients(where, "add_zero");
+        state.add_gradients(where, "add_zero");
+        if (microbatch == Microbatch::last) { state.finish_gradients(where, "add_zero"); }
     }
 
     /// `layer` has no gradient in this step on any rank: no collective, and the optimizer leaves its
@@ -155,7 +160,7 @@ class Accumulation {
     /// Runs what is left and gives the step away.
     detail::StepScope<T...> finish(SourceLocation where) && {
         groups(where).for_each_state([&](auto& state) {
-            if (state.trainable() && state.step().accumulating()) { state.finish_gradients(where); }
+            if (state.trainable() && state.step().accumulating()) { state.finish_gradients(where, "reduce"); }
         });
         return std::move(scope_);
     }

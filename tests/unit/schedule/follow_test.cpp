@@ -148,6 +148,7 @@ TEST_CASE("a verb that is not the next operation is refused with both, and every
     struct Case {
         Planted planted;
         std::string text;
+        std::size_t microbatches = 1;
     };
     for (const Case& each :
          {Case{Planted::late_gather,
@@ -160,7 +161,26 @@ TEST_CASE("a verb that is not the next operation is refused with both, and every
                "the step leaves its schedule at operation 23: unshard of 'blocks.0' called, expected add of "
                "'blocks.1' "
                "in microbatch 0"},
-          Case{Planted::double_add, "'blocks.1': gradients() after the last microbatch was reduced"},
+          Case{Planted::double_add,
+               "the step leaves its schedule at operation 25: add_zero of 'blocks.1' called, expected unshard of "
+               "'blocks.0' in microbatch 0"},
+          Case{Planted::zero_in_window,
+               "the step leaves its schedule at operation 22: add_zero of 'blocks.1' called, expected reshard of "
+               "'blocks.1' in microbatch 0"},
+          Case{Planted::late_skip,
+               "the step leaves its schedule at operation 25: skip of 'blocks.1' called, expected unshard of "
+               "'blocks.0' in microbatch 0"},
+          Case{Planted::two_handles,
+               "the step leaves its schedule at operation 23: gradients of 'blocks.1' called, expected add of "
+               "'blocks.1' in microbatch 0"},
+          Case{Planted::early_last,
+               "the step leaves its schedule at operation 25: add of 'blocks.1' called for the last microbatch after "
+               "1, "
+               "expected 2; the next operation is unshard of 'blocks.0' in microbatch 0",
+               2},
+          Case{Planted::forgotten_group,
+               "the step leaves its schedule at operation 36: add_zero of 'skipped' called, expected gradients of "
+               "'unused' in microbatch 0"},
           Case{Planted::wrong_group,
                "the step leaves its schedule at operation 19: unshard of 'blocks.0' called, expected unshard of "
                "'blocks.1' in microbatch 0"},
@@ -174,7 +194,8 @@ TEST_CASE("a verb that is not the next operation is refused with both, and every
         CAPTURE(each.text);
         for (const bool everyone : {true, false}) {
             const auto thrown = thrown_by_ranks(3, [&](sk::Context<Engine>& rank) {
-                Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
+                Trainer<Float> trainer(
+                    rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = each.microbatches});
                 const auto groups = sk::describe_groups(trainer.model());
                 const sk::Schedule step = sk::record(trainer.model(), [&] { trainer.step(0); });
                 const auto following = sk::follow(trainer.model(), sk::prefetch(step, groups, 1));
@@ -187,6 +208,48 @@ TEST_CASE("a verb that is not the next operation is refused with both, and every
             for (const std::string& message : thrown) { CHECK(!message.empty()); }
         }
     }
+}
+
+TEST_CASE("what ends a step is refused with the operation that comes before it") {
+    on(Mesh(1, 1, 1), [](sk::Context<Engine>& rank) {
+        Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
+        auto& layer = trainer.table;
+        const auto model = sk::groups(layer);
+        sk::SGD optimizer{model, {}};
+        enum class Order { right, early_reduce, window_at_step, window_at_scaled_step };
+        const auto step = [&](Order order) {
+            sk::Accumulation accumulation{model};
+            auto window = layer.unshard();
+            const auto close = [&] { layer.reshard(std::move(window)); };
+            if (order != Order::early_reduce) { accumulation.add_zero(layer); }
+            if (order == Order::window_at_scaled_step) {
+                sk::LossScale scale(rank, {});
+                optimizer.step(sk::reduce(std::move(accumulation), sk::mean, scale));
+                return;
+            }
+            auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+            if (order == Order::right) { close(); }
+            optimizer.step(std::move(reduced));
+        };
+        const sk::Schedule recorded = sk::record(model, [&] { step(Order::right); });
+        const auto following = sk::follow(model, recorded);
+        step(Order::right);
+        for (const auto& [order, text] :
+             {std::pair<Order, std::string>{Order::early_reduce,
+                                            "operation 2: reduce of 'table' called for the last microbatch after 0, "
+                                            "expected 1; the next operation "
+                                            "is gradients of 'table' in microbatch 0"},
+              {Order::window_at_step,
+               "operation 5: step of 'table' called, expected reshard of 'table' in microbatch 1"},
+              {Order::window_at_scaled_step,
+               "operation 5: global_norm called, expected reshard of 'table' in microbatch 1"}}) {
+            const std::string thrown = thrown_message<sk::UsageError>([&] { step(order); });
+            CAPTURE(thrown);
+            CHECK(says(thrown, "the step leaves its schedule at " + text));
+            CHECK(says(thrown, "follow_test.cpp:"));
+        }
+        step(Order::right);
+    });
 }
 
 TEST_CASE("ranks with different schedules are refused before the first collective of a step") {

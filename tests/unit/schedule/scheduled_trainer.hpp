@@ -49,7 +49,12 @@ enum class Planted {
     wrong_group,
     other_order,
     one_more,
-    no_norm
+    no_norm,
+    zero_in_window,
+    late_skip,
+    two_handles,
+    early_last,
+    forgotten_group
 };
 
 using Groups = std::span<const sk::GroupDescription>;
@@ -134,6 +139,7 @@ class Trainer {
                     values.push_back(static_cast<double>(static_cast<sk::Arithmetic<T>>(value)));
                 }
                 if (here == Planted::early_close) { layer.reshard(std::move(window)); }
+                if (here == Planted::zero_in_window) { accumulation.add_zero(layer, microbatch); }
                 auto gradients = accumulation.gradients(layer);
                 std::size_t i = 0;
                 for (auto& gradient : gradients[parameter]) {
@@ -144,8 +150,11 @@ class Trainer {
                 }
                 if (here != Planted::early_close) { layer.reshard(std::move(window)); }
                 if (here == Planted::forgotten_add) { return; }
-                accumulation.add(std::move(gradients), microbatch);
+                if (here == Planted::two_handles) { static_cast<void>(accumulation.gradients(layer)); }
+                accumulation.add(std::move(gradients),
+                                 here == Planted::early_last ? sk::Microbatch::last : microbatch);
                 if (here == Planted::double_add) { accumulation.add_zero(layer, microbatch); }
+                if (here == Planted::late_skip) { accumulation.skip(layer); }
             };
             if (run_.every_kind) { forward(table, Weight<T>{}); }  // tied: once more as the head
             if (planted == Planted::other_order) {
@@ -158,7 +167,7 @@ class Trainer {
             if (planted == Planted::one_more) { forward(blocks[0], Weight<T>{}); }
             backward(blocks[0], Weight<T>{});
             backward(table, Weight<T>{});
-            accumulation.add_zero(others[0], microbatch);
+            if (planted != Planted::forgotten_group) { accumulation.add_zero(others[0], microbatch); }
             if (!run_.every_kind) { accumulation.add_zero(others[1], microbatch); }
         }
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);

@@ -103,7 +103,7 @@ TEST_CASE("no gradients after the last microbatch, after skip, or outside of a s
         sk::Accumulation accumulation{model};
         toy::add(accumulation, a, 1);
         CHECK_USAGE_ERROR(accumulation.gradients(a), "'a': gradients() after the last microbatch was reduced");
-        CHECK_USAGE_ERROR(accumulation.add_zero(a), "'a': gradients() after the last microbatch was reduced");
+        CHECK_USAGE_ERROR(accumulation.add_zero(a), "'a': add_zero() after the last microbatch was reduced");
         CHECK_USAGE_ERROR(accumulation.skip(a), "'a': skip() after the last microbatch was reduced");
         accumulation.skip(b);
         CHECK_USAGE_ERROR(accumulation.gradients(b), "'b': gradients() after the group was skipped");
