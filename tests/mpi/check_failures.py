@@ -19,6 +19,8 @@ PATIENT = dict(os.environ, OMPI_MCA_odls_base_sigkill_timeout="1")
 ENDED = [] if "mpich" in LAUNCHER[0] else ["the process of rank 1 has ended"]
 FOUND_OUT = [*ENDED, "all_gather over world"] if ENDED else []
 FOUND_OUT_REDUCING = [*ENDED, "reduce_scatter over world"] if ENDED else []
+LEFT = ("rank 1 of 3 failed: the step leaves its schedule at operation 1: unshard of 'layers.2' called, expected unshard "
+        "of 'layers.0' in microbatch 0 ... failing_job.cpp:")
 # name, further arguments, expected in the output, whether the job succeeds. Every text is expected, with RANK in it
 # for each rank; its parts around ' ... ' in one line.
 CASES = [
@@ -32,6 +34,9 @@ CASES = [
     ("kill_a_reader", ["each_step"], FOUND_OUT, False),
     ("hide", ["each_step"], ["this call for 'layer' parameters is made with memory that the ranks of its host do not see"],
      False),
+    ("leave_schedule", [], [LEFT], False),
+    ("leave_schedule", ["overlap"], [LEFT], False),
+    ("leave_schedule", ["overlap", "multiple", "each_step"], [LEFT], False),
     ("throw_int", [], ["rank 1 of 3 failed: an exception that is no std::exception"], False),
     ("return", [], ["rank 1 returned before rank", "failing_job.cpp:"], False),
     ("return", ["overlap"], ["rank 1 returned before rank"], False),

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <shardkit/backend/mpi/run.hpp>
@@ -23,8 +24,11 @@
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/comm/send_receive.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/optim/sgd.hpp>
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/full_shard.hpp>
+#include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/passes.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 namespace {
@@ -85,6 +89,31 @@ void hide(Rank& rank) {
     }
 }
 
+/// Steps that follow a schedule; in the last one `culprit` uses the layers in another order.
+template <class Rank>
+void leave_schedule(Rank& rank) {
+    using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, typename Rank::Engine>;
+    std::vector<Layer> layers;
+    for (int i = 0; i < 3; ++i) {
+        layers.emplace_back(rank, "layers." + std::to_string(i), sk::TensorList<float>{{"w", {64}}});
+    }
+    const auto model = sk::groups(layers);
+    sk::SGD optimizer{model, {}};
+    const auto step = [&](bool leaves) {
+        sk::Accumulation accumulation{model};
+        for (std::size_t l = 0; l < layers.size(); ++l) {
+            const auto window = layers[leaves ? layers.size() - 1 - l : l].unshard();
+        }
+        for (auto& layer : layers) { accumulation.add_zero(layer, sk::Microbatch::last); }
+        optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+    };
+    const sk::Schedule recorded = sk::record(model, [&] { step(false); });
+    const auto following = sk::follow(model, sk::prefetch(recorded, sk::describe_groups(model)));
+    for (int s = 0; s < 3; ++s) { step(false); }
+    step(rank.rank() == culprit);
+    rank.synchronize();
+}
+
 template <class Rank>
 void go_wrong(Rank& rank, std::string_view how) {
     for (int i = 0; i < 3; ++i) { reduce(rank); }
@@ -101,6 +130,7 @@ void go_wrong(Rank& rank, std::string_view how) {
     if (how == "kill_a_reader" || how == "read_for_ever") { read_for_ever(rank, false, how == "kill_a_reader"); }
     if (how == "kill_a_reducer") { read_for_ever(rank, true, true); }
     if (how == "hide") { hide(rank); }
+    if (how == "leave_schedule") { leave_schedule(rank); }
     if (how == "no_message" && mine) { return; }
     if (how == "no_message" && rank.rank() == 0) {
         double value = 0;

@@ -11,6 +11,7 @@
 
 #include "paced_ranks.hpp"
 #include "unit/schedule/scheduled_trainer.hpp"
+#include "unit/thrown_message.hpp"
 
 namespace ranges_test {
 
@@ -47,6 +48,11 @@ std::vector<std::string> expected_of(const sk::Schedule& schedule, std::span<con
     }
     return calls;
 }
+
+/// What the rank that leaves is told.
+const std::string left =
+    "the step leaves its schedule at operation 12: unshard of 'layers.0' called, expected gradients of 'layers.2' in "
+    "microbatch 0";
 
 template <class Model, class Layers, class Optimizer>
 void step(const Model& model, Layers& layers, Optimizer& optimizer, bool leaves = false) {
@@ -87,13 +93,47 @@ TEST_CASE("nccl: a scheduled step names every gather, reduction, window, norm an
                 CHECK(calls[2] == "start use of 'layers.0', microbatch 0");
             }
             // Of a step that is refused half-way nothing stays open.
-            CHECK_THROWS_AS(step(model, layers, optimizer, true), sk::UsageError);
+            const std::string refused = thrown_message<sk::UsageError>([&] { step(model, layers, optimizer, true); });
+            CHECK(has(refused, left));
             const std::vector<std::string> calls = standin::recorded_ranges();
             CHECK(calls.back() == "end use of 'layers.2', microbatch 0");
             CHECK(standin::open_ranges() == 0);
         }
     });
     CHECK(error == "");
+}
+
+TEST_CASE("nccl: a rank that leaves its schedule is told both operations and its line, and no other one hangs") {
+    for (const standin::Pace pace : gpu_ranks::paces) {
+        gpu_ranks::restart(pace);
+        const Mesh mesh(3, 1, 1);
+        std::vector<gpu_ranks::Outcome> outcomes;
+        const auto duration = rank_checks::duration_of([&] {
+            const auto f = [&](const gpu_ranks::Comm& comm, sk::nccl::World& world) {
+                sk::Rank<Engine, Mesh> rank(mesh, comm, {}, world.streams());
+                std::vector<Layer> layers;
+                for (int i = 0; i < 3; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
+                auto model = sk::groups(layers);
+                sk::AdamW optimizer{model, {}};
+                const sk::Schedule recorded = sk::record(model, [&] { step(model, layers, optimizer); });
+                const auto following = sk::follow(model, sk::prefetch(recorded, sk::describe_groups(model), 1));
+                step(model, layers, optimizer);
+                step(model, layers, optimizer, rank.rank() == 1);
+                rank.synchronize();
+            };
+            outcomes = gpu_ranks::with_world(3, gpu_ranks::impatient(), f);
+        });
+        CHECK(duration < std::chrono::seconds(rank_checks::sanitized ? 30 : 10));
+        CAPTURE(outcomes[1].text);
+        CHECK(has(outcomes[1].text, left));
+        CHECK(has(outcomes[1].text, "ranges_test.cpp:"));
+        for (const std::size_t other : {0U, 2U}) {
+            CAPTURE(outcomes[other].text);
+            CHECK(outcomes[other].kind == gpu_ranks::Kind::comm);
+        }
+        CHECK(standin::hangs() == 0);
+        CHECK(standin::live().communicators == 0);
+    }
 }
 
 }  // namespace ranges_test
