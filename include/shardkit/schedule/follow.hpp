@@ -71,7 +71,7 @@ auto follow(const Groups<T...>& model, std::span<const Schedule> schedules, Sour
     using Engine = EngineOf<decltype(context)>;
     if (schedules.empty()) { throw_invalid_argument(where, "follow: no schedule given, expected at least one"); }
     std::vector<GroupDescription> groups = describe_groups(model);
-    for (const Schedule& schedule : schedules) { require_same_schedule(context, schedule, groups, where); }
+    require_same_schedules(context, schedules, groups, where);
     require_undirected(model, where);
     std::vector<LedGroup> led;
     model.for_each([&](auto& layer) { led.push_back(LedGroup::of(Access::state(layer))); });

@@ -278,6 +278,70 @@ TEST_CASE("ranks with different schedules are refused before the first collectiv
     }
 }
 
+TEST_CASE("ranks compare all schedules that they may follow in one collective") {
+    on(Mesh(3, 1, 1), [](sk::Context<Engine>& rank) {
+        Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
+        const auto model = trainer.model();
+        const auto groups = sk::describe_groups(model);
+        const sk::Schedule step = sk::record(model, [&] { trainer.step(0); });
+        std::vector<sk::Schedule> schedules;
+        for (std::size_t depth = 0; depth < 4; ++depth) {
+            schedules.push_back(sk::prefetch(step, groups, depth));
+            rank.traffic().clear();
+            const auto following = sk::follow(model, std::span<const sk::Schedule>(schedules));
+            CHECK(rank.traffic().total(sk::Verb::all_gather).calls == 1);
+            CHECK(rank.traffic().total(sk::Verb::reduce_scatter).calls == 0);
+            CHECK(rank.traffic().total(sk::Verb::all_reduce).calls == 0);
+        }
+        {
+            rank.traffic().clear();
+            const auto following = sk::follow(model, step);
+            CHECK(rank.traffic().total(sk::Verb::all_gather).calls == 1);
+        }
+        trainer.step(1);
+    });
+    // One more or less, another operation or another end in one of them: the same text on every rank.
+    struct Case {
+        std::string text;
+        void (*change)(std::vector<sk::Schedule>&);
+        std::size_t calls = 2;
+    };
+    for (const Case& each :
+         {Case{"follow: rank 0 has 2 schedules to choose from, rank 2 has 3",
+               [](std::vector<sk::Schedule>& all) { all.push_back(all.front()); }, 1},
+          Case{"follow: rank 0 has 2 schedules to choose from, rank 2 has 1",
+               [](std::vector<sk::Schedule>& all) { all.pop_back(); }, 1},
+          Case{"follow: the schedules of the ranks differ in operation 1 of schedule 1: rank 0 has gather of "
+               "'blocks.0', microbatch 0, rank 2 has use of 'table', microbatch 0",
+               [](std::vector<sk::Schedule>& all) { all[1].move(3, 1); }},
+          Case{
+              "follow: the schedules of the ranks differ in operation 0 of schedule 0: rank 0 has gather of 'table', "
+              "microbatch 0, rank 2 has the end",
+              [](std::vector<sk::Schedule>& all) { all[0] = sk::Schedule(); }}}) {
+        CAPTURE(each.text);
+        const auto thrown = thrown_by_ranks(3, [&](sk::Context<Engine>& rank) {
+            Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
+            const auto model = trainer.model();
+            const auto groups = sk::describe_groups(model);
+            const sk::Schedule step = sk::record(model, [&] { trainer.step(0); });
+            std::vector<sk::Schedule> schedules{step, sk::prefetch(step, groups, 3)};
+            if (rank.rank() == 2) { each.change(schedules); }
+            rank.traffic().clear();
+            try {
+                const auto following = sk::follow(model, std::span<const sk::Schedule>(schedules));
+            } catch (...) {
+                CHECK(rank.traffic().total(sk::Verb::all_gather).calls == each.calls);
+                throw;
+            }
+        });
+        for (const std::string& message : thrown) {
+            CAPTURE(message);
+            CHECK(says(message, each.text));
+            CHECK(says(message, "follow_test.cpp:"));
+        }
+    }
+}
+
 TEST_CASE("after a refused or abandoned step the next one begins anew") {
     const Run run{.policy = sk::DynamicPolicy(sk::FullShard{}), .microbatches = 2};
     const auto values = [&](bool follows) {
