@@ -4,16 +4,23 @@
 #include <cstdlib>
 #include <new>
 #include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/mpi/run.hpp>
 #include <shardkit/comm/split.hpp>
+#include <shardkit/optim/adamw.hpp>
+#include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+#include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/passes.hpp>
 
 #include "interposed.hpp"
 #include "unit/backend/verb_suite.hpp"
@@ -121,6 +128,52 @@ void check_steps_allocate_nothing(Policy policy) {
     CHECK(after == before);
 }
 
+/// Steps that follow a schedule, of all threads of this process.
+template <class Policy>
+void check_scheduled_steps_allocate_nothing(Policy policy, const mpi::Options& options) {
+    CAPTURE(Policy::name);
+    CAPTURE(options.overlap);
+    CAPTURE(options.separate_reductions);
+    mpi::run(
+        toy::Mesh(mpi::Environment::size(), 1, 1),
+        [&](auto& rank) {
+            using Layer =
+                Sharded<TensorList<float>, Policy, typename std::remove_reference_t<decltype(rank)>::Engine>;
+            std::vector<Layer> layers;
+            for (int i = 0; i < 3; ++i) {
+                layers.emplace_back(rank, "layers." + std::to_string(i), TensorList<float>{{"w", {1000}}},
+                                    typename Layer::Options{policy});
+            }
+            const auto model = groups(layers);
+            AdamW optimizer{model, {}};
+            const auto step = [&] {
+                Accumulation accumulation{model};
+                for (auto& layer : layers) { const auto window = layer.unshard(); }
+                for (std::size_t l = layers.size(); l > 0; --l) {
+                    const auto window = layers[l - 1].unshard();
+                    accumulation.add_zero(layers[l - 1], Microbatch::last);
+                }
+                auto reduced = reduce(std::move(accumulation), mean);
+                const auto norm = global_norm(reduced);
+                optimizer.step(std::move(reduced), clip(norm, 1));
+            };
+            const Schedule recorded = record(model, step);
+            const auto described = describe_groups(model);
+            const auto following = follow(
+                model, gather_after_update(overlap_reductions(prefetch(recorded, described), described), described));
+            for (int s = 0; s < 2; ++s) { step(); }
+            rank.synchronize();
+            const std::size_t before = allocations_seen;
+            for (int s = 0; s < 3; ++s) { step(); }
+            rank.synchronize();
+            const std::size_t after = allocations_seen;
+            CHECK(before > 0);
+            CHECK(after == before);
+            MPI_Barrier(MPI_COMM_WORLD);  // a rank that comes to the end tells the others, who keep what it says
+        },
+        {}, patient(options));
+}
+
 }  // namespace
 
 TEST_CASE("mpi: verbs allocate nothing, on a thread of the engine's own or not, not even on their first call") {
@@ -134,6 +187,17 @@ TEST_CASE("mpi: with overlap, training steps allocate nothing from the third on"
     check_steps_allocate_nothing<mpi::Exchange>(ShardOptimizer{});
     check_steps_allocate_nothing<mpi::Exchange>(ShardGradOp{});
     check_steps_allocate_nothing<mpi::Exchange>(FullShard{});
+}
+
+TEST_CASE("mpi: scheduled steps allocate nothing, with lanes of the engine's own, one or none") {
+    for (const mpi::Options& options :
+         {mpi::Options{.overlap = true}, mpi::Options{.overlap = true, .separate_reductions = false},
+          mpi::Options{}}) {
+        check_scheduled_steps_allocate_nothing(NoShard{}, options);
+        check_scheduled_steps_allocate_nothing(ShardOptimizer{}, options);
+        check_scheduled_steps_allocate_nothing(ShardGradOp{}, options);
+        check_scheduled_steps_allocate_nothing(FullShard{}, options);
+    }
 }
 
 }  // namespace allocation_test

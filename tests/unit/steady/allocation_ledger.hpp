@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
@@ -23,6 +24,8 @@ struct Account {
     std::size_t large_buffer_bytes = 0;
 };
 inline thread_local Account account;
+/// Of all threads.
+inline std::atomic<std::size_t> allocations_of_all{0};
 
 /// In front of each block.
 struct Header {
@@ -41,6 +44,7 @@ inline void* allocate(std::size_t bytes, std::size_t alignment) {
     ::new (static_cast<void*>(static_cast<std::byte*>(place) - sizeof(Header)))
         Header{bytes & (~std::size_t{0} >> 1U), alignment >= 128 ? 1U : 0U, base};
     ++account.allocations;
+    ++allocations_of_all;
     account.current += bytes;
     account.peak = std::max(account.peak, account.current);
     if (bytes >= Account::large) {

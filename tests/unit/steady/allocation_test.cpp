@@ -279,59 +279,80 @@ const std::array<std::vector<std::size_t>, 3> models{{{98, 98, 98, 98}, {400, 16
 /// A model and two microbatches, with `improve` of the recorded step: what is held is `peak` to the byte, and a step
 /// allocates nothing.
 template <class Precision, class Policy, class F>
-void check_scheduled(std::size_t world, Policy policy, const std::vector<std::size_t>& rows, const F& improve) {
+void check_scheduled(std::size_t world, Policy policy, const std::vector<std::size_t>& rows, const F& improve,
+                     const sk::threads::LaunchOptions& launch = {}) {
     CAPTURE(Policy::name);
     CAPTURE(rows.size());
-    sk::threads::run(toy::Mesh(world, 1, 1), [&](auto& rank) {
-        const std::size_t at_start = steady::account.large_buffer_bytes;
-        using Layer = sk::Sharded<sk::Params<Rows>, sk::DynamicPolicy,
-                                  typename std::remove_reference_t<decltype(rank)>::Engine, Precision>;
-        std::vector<Layer> layers;
-        for (const std::size_t each : rows) {
-            layers.emplace_back(rank, "layers." + std::to_string(layers.size()),
-                                sk::Shapes<sk::Params<Rows>>{sk::shape<Rows>(each, std::size_t{64})},
-                                typename Layer::Options{sk::DynamicPolicy(policy), {}, {}});
-        }
-        auto model = sk::groups(layers);
-        sk::AdamW optimizer{model, {}};
-        const auto step = [&] {
-            sk::Accumulation accumulation{model};
-            for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
-                for (auto& layer : layers) { const auto window = layer.unshard(); }
-                for (std::size_t l = layers.size(); l-- > 0;) {
-                    auto window = layers[l].unshard();
-                    auto handle = accumulation.gradients(layers[l]);
-                    handle[Rows{}][0] = typename Precision::Gradient(1);
-                    layers[l].reshard(std::move(window));
-                    accumulation.add(std::move(handle), microbatch);
-                }
+    CAPTURE(static_cast<int>(launch.overlap));
+    std::array<rank_checks::Flag, 4> points;
+    const auto meet = [&](std::size_t point) {
+        points[point].set();
+        points[point].await(static_cast<int>(world));
+    };
+    sk::threads::run(
+        toy::Mesh(world, 1, 1),
+        [&](auto& rank) {
+            const std::size_t at_start = steady::account.large_buffer_bytes;
+            using Layer = sk::Sharded<sk::Params<Rows>, sk::DynamicPolicy,
+                                      typename std::remove_reference_t<decltype(rank)>::Engine, Precision>;
+            std::vector<Layer> layers;
+            for (const std::size_t each : rows) {
+                layers.emplace_back(rank, "layers." + std::to_string(layers.size()),
+                                    sk::Shapes<sk::Params<Rows>>{sk::shape<Rows>(each, std::size_t{64})},
+                                    typename Layer::Options{sk::DynamicPolicy(policy), {}, {}});
             }
-            auto reduced = sk::reduce(std::move(accumulation), sk::mean);
-            const auto norm = sk::global_norm(reduced);
-            optimizer.step(std::move(reduced), sk::clip(norm, 1));
-        };
-        const std::vector<sk::GroupDescription> groups = sk::describe_groups(model);
-        const sk::Schedule schedule = improve(sk::record(model, step), groups);
-        auto following = sk::follow(model, schedule);
-        // The norm's doubles and the tables of launches are below the ledger's 4 KiB.
-        const std::size_t shards = std::is_same_v<Policy, sk::HybridShard<2>> ? 2 : world;
-        const std::size_t norm = (1 + 2 * shards + 2 * sk::detail::norm_slots) * sizeof(double);
-        const std::size_t expected = sk::peak(schedule, groups).value - norm;
-        step();
-        CHECK(steady::account.large_buffer_bytes - at_start == expected);
-        const std::size_t allocations = steady::account.allocations;
-        steady::account.peak = steady::account.current;
-        const std::size_t current = steady::account.current;
-        step();
-        CHECK(steady::account.allocations == allocations);
-        CHECK(steady::account.peak == current);
-        CHECK(steady::account.large_buffer_bytes - at_start == expected);
-        following.measure();
-        const std::size_t measuring = steady::account.allocations;
-        step();
-        CHECK(steady::account.allocations == measuring);
-        CHECK(following.measured().compute > 0);
-    });
+            auto model = sk::groups(layers);
+            sk::AdamW optimizer{model, {}};
+            const auto step = [&] {
+                sk::Accumulation accumulation{model};
+                for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
+                    for (auto& layer : layers) { const auto window = layer.unshard(); }
+                    for (std::size_t l = layers.size(); l-- > 0;) {
+                        auto window = layers[l].unshard();
+                        auto handle = accumulation.gradients(layers[l]);
+                        handle[Rows{}][0] = typename Precision::Gradient(1);
+                        layers[l].reshard(std::move(window));
+                        accumulation.add(std::move(handle), microbatch);
+                    }
+                }
+                auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+                const auto norm = sk::global_norm(reduced);
+                optimizer.step(std::move(reduced), sk::clip(norm, 1));
+            };
+            const std::vector<sk::GroupDescription> groups = sk::describe_groups(model);
+            const sk::Schedule schedule = improve(sk::record(model, step), groups);
+            auto following = sk::follow(model, schedule);
+            // The norm's doubles and the tables of launches are below the ledger's 4 KiB.
+            const std::size_t shards = std::is_same_v<Policy, sk::HybridShard<2>> ? 2 : world;
+            const std::size_t norm = (1 + 2 * shards + 2 * sk::detail::norm_slots) * sizeof(double);
+            const std::size_t expected = sk::peak(schedule, groups).value - norm;
+            step();
+            CHECK(steady::account.large_buffer_bytes - at_start == expected);
+            const std::size_t allocations = steady::account.allocations;
+            steady::account.peak = steady::account.current;
+            const std::size_t current = steady::account.current;
+            step();
+            CHECK(steady::account.allocations == allocations);
+            CHECK(steady::account.peak == current);
+            CHECK(steady::account.large_buffer_bytes - at_start == expected);
+            // Nor do threads that communicate for the ranks.
+            rank.synchronize();
+            meet(0);
+            const std::size_t of_all = steady::allocations_of_all;
+            meet(1);
+            step();
+            rank.synchronize();
+            meet(2);
+            const std::size_t of_all_then = steady::allocations_of_all;
+            meet(3);
+            CHECK(of_all_then == of_all);
+            following.measure();
+            const std::size_t measuring = steady::account.allocations;
+            step();
+            CHECK(steady::account.allocations == measuring);
+            CHECK(following.measured().compute > 0);
+        },
+        {}, launch);
 }
 
 }  // namespace
@@ -358,6 +379,22 @@ TEST_CASE(
         check(sk::HybridShard<2>{});
         check_scheduled<sk::Precision<double>>(3, sk::FullShard{}, rows, better);
         check_scheduled<sk::Precision<double>>(4, sk::HybridShard<2>{}, rows, better);
+    }
+}
+
+TEST_CASE("a scheduled step whose collectives run beside the computation allocates nothing, on any thread") {
+    const auto overlapped = [](const sk::Schedule& s, const auto& groups) {
+        return sk::gather_after_update(sk::overlap_reductions(sk::prefetch(s, groups, 1), groups), groups);
+    };
+    using Mixed = sk::Precision<sk::bf16, sk::bf16, float, double>;
+    for (const sk::threads::LaunchOptions& launch : rank_checks::overlaps) {
+        for (const std::vector<std::size_t>& rows : models) {
+            check_scheduled<Mixed>(2, sk::NoShard{}, rows, overlapped, launch);
+            check_scheduled<Mixed>(3, sk::ShardOptimizer{}, rows, overlapped, launch);
+            check_scheduled<sk::Precision<double>>(2, sk::ShardGradOp{}, rows, overlapped, launch);
+            check_scheduled<Mixed>(3, sk::FullShard{}, rows, overlapped, launch);
+            check_scheduled<sk::Precision<double>>(4, sk::HybridShard<2>{}, rows, overlapped, launch);
+        }
     }
 }
 
