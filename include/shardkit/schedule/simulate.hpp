@@ -263,9 +263,9 @@ constexpr StepTimes simulate(const Schedule& schedule, std::span<const GroupDesc
 
 /// In how many lanes an engine communicates beside the computation.
 enum class CommunicationLanes : std::uint8_t {
-    in_compute,  ///< a collective runs when it is called: threads and mpi without overlap
+    in_compute,  ///< they take the rank's own time: threads and mpi without overlap, or deferred without helpers
     one,         ///< gathers and reductions wait for each other: nccl and mpi where they are not to be separate
-    two          ///< nccl, and threads and mpi with overlap
+    two          ///< nccl, and threads and mpi with threads of the engine's own, or helpers, for them
 };
 /// The same operations in the lanes that an engine has.
 constexpr Schedule on_lanes(Schedule schedule, CommunicationLanes lanes) {

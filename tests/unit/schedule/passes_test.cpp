@@ -155,6 +155,57 @@ TEST_CASE("a pass keeps the program and the rules, and lowers the exposed time o
     });
 }
 
+TEST_CASE("two passes, one after the other, do not make a rank wait longer than the plain step") {
+    for_each_model([](const std::string& name, Groups groups) {
+        CAPTURE(name);
+        for (const std::size_t microbatches : {1U, 3U}) {
+            const sk::Schedule plain = sk::layered_step(groups, {microbatches, 1});
+            for (const Pass& first : passes) {
+                const sk::Schedule better = first.run(plain, groups);
+                for (const Pass& second : passes) {
+                    if (first.run == with_early_updates || second.run == with_early_updates) { continue; }
+                    CAPTURE(std::string(first.name));
+                    CAPTURE(std::string(second.name));
+                    const sk::Schedule both = second.run(better, groups);
+                    for (const double bandwidth : {1e5, 1e6, 4e6, 1e8}) {
+                        CAPTURE(bandwidth);
+                        check_time(plain, both, groups, bandwidth, 0);
+                        check_time(plain, both, groups, bandwidth, 1e-3);
+                    }
+                }
+            }
+        }
+    });
+}
+
+TEST_CASE("update_early makes no rank wait longer, for the costs and in the lanes that it is given") {
+    std::size_t shorter = 0;
+    for_each_model([&](const std::string& name, Groups groups) {
+        CAPTURE(name);
+        const auto seconds = seconds_of(groups);
+        for (const Pass& pass : passes) {
+            CAPTURE(std::string(pass.name));
+            const sk::Schedule step = pass.run(sk::layered_step(groups, {1, 0}), groups);
+            for (const double bandwidth : {1e5, 1e6, 4e6, 1e8}) {
+                for (const auto lanes :
+                     {sk::CommunicationLanes::two, sk::CommunicationLanes::one, sk::CommunicationLanes::in_compute}) {
+                    CAPTURE(bandwidth);
+                    CAPTURE(static_cast<int>(lanes));
+                    const sk::StepCosts costs{seconds, {sk::TimeModel::links({1e-4, bandwidth})}};
+                    const sk::Schedule before = sk::on_lanes(step, lanes);
+                    const sk::Schedule after = sk::update_early(before, groups, mesh, costs);
+                    CHECK(sk::check(after, groups).empty());
+                    const double plainly = sk::simulate(before, groups, mesh, costs).exposed();
+                    const double early = sk::simulate(after, groups, mesh, costs).exposed();
+                    CHECK(early <= plainly * (1 + 1e-12) + 1e-12);
+                    shorter += early < plainly * (1 - 1e-9) ? 1U : 0U;
+                }
+            }
+        }
+    });
+    CHECK(shorter > 0);
+}
+
 TEST_CASE("the plan of a schedule is that of the step that it is: its peak, its gathers and reductions") {
     constexpr sk::EngineTraits engine{};
     for_each_model([&](const std::string& name, Groups groups) {
