@@ -27,6 +27,7 @@ class StepChecker {
     constexpr StepChecker(const Schedule& schedule, std::span<const GroupDescription> groups)
         : schedule_(schedule), rows_(rows_of(groups)), states_(filled(groups.size(), State{})) {
         for (std::size_t g = 0; g < groups.size(); ++g) { states_[g].current = rows_[g].rests_current(); }
+        for (const Op& op : schedule.ops()) { updates_ = updates_ || op.act == Act::update; }
     }
 
     constexpr std::vector<Violation> check() {
@@ -52,9 +53,11 @@ class StepChecker {
 
     constexpr void pass() {
         bool updates = false;
-        for (State& its : states_) {
-            const bool current = its.current;
+        for (std::size_t g = 0; g < states_.size(); ++g) {
+            State& its = states_[g];
             const bool unused = its.unused;
+            // Between two steps that update nothing another one may have.
+            const bool current = updates_ ? its.current : rows_[g].rests_current();
             its = {};
             its.current = current;
             its.unused = unused;
@@ -183,6 +186,7 @@ class StepChecker {
     std::vector<State> states_;
     std::vector<Violation> found_;
     std::size_t at_ = 0;
+    bool updates_ = false;  // the schedule has some
 };
 
 /// Where what `peak` counts comes to more than `limit`, the arena counted up to the end of the highest buffer that
@@ -213,7 +217,8 @@ constexpr std::vector<Violation> over_limit(const Schedule& schedule, std::span<
 }  // namespace detail
 
 /// Every place where a schedule breaks a rule of a step, in its order; none where it can be followed. A step begins
-/// as the one before it ends: what a step gathers behind its updates is current in the next.
+/// as the one before it ends: what a step gathers behind its updates is current in the next. One without updates, an
+/// evaluation's, begins as a step that trains may have ended: what that updates is out of date.
 ///     static_assert(check(schedule(), groups).empty());
 /// Cost:    operations times groups at most; works in constant expressions
 constexpr std::vector<Violation> check(const Schedule& schedule, std::span<const GroupDescription> groups) {

@@ -530,7 +530,6 @@ TEST_CASE("a step that is forward only follows a schedule without updates, and o
         for (const sk::DynamicPolicy& policy :
              {sk::DynamicPolicy(sk::FullShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
               sk::DynamicPolicy(sk::ShardGradOp{})}) {
-            const bool whole = policy.name() != sk::FullShard::name;
             CAPTURE(std::string(policy.name()));
             Trainer<Float> trainer(rank, {.policy = policy});
             trainer.step(0);
@@ -540,21 +539,20 @@ TEST_CASE("a step that is forward only follows a schedule without updates, and o
                 const sk::Accumulation accumulation{model};
                 return trainer.evaluate();
             };
-            if (whole) {
-                // Its copies stay current where nothing is updated: the gathers of one step are not those of the
-                // next.
-                CHECK(says(
-                    thrown_message<std::invalid_argument>([&] { static_cast<void>(sk::record(model, forward)); }),
-                    "breaks gather_is_used of 'table'"));
-                continue;
-            }
             const double before = trainer.evaluate();
             const sk::Schedule step = sk::record(model, forward);
-            CHECK(step.size() == 3 * groups.size());
+            // Gather, use and close, but for a gather of what is frozen and whole.
+            const bool released = policy.name() == sk::FullShard::name;
+            CHECK(step.size() == 3 * groups.size() - (released ? 0 : 1));
+            sk::Schedule lost = step;
+            lost.erase(0);
+            CHECK(says(thrown_message<std::invalid_argument>([&] { sk::require_valid(lost, groups); }),
+                       "operation 0 (use of 'table', microbatch 0) breaks gather_before_use of 'table'"));
             auto following = sk::follow(model, sk::prefetch(step, groups, 2));
             following.measure();
             for (int s = 0; s < 3; ++s) { CHECK(forward() == before); }
-            CHECK(following.measured().communication > 0);
+            // Copies that rest are current: what is gathered again is what the policy has released.
+            CHECK((following.measured().communication > 0) >= released);
             const auto goes_on = [&] {
                 sk::Accumulation accumulation{model};
                 static_cast<void>(trainer.evaluate());
@@ -565,6 +563,60 @@ TEST_CASE("a step that is forward only follows a schedule without updates, and o
             CHECK(forward() == before);
         }
     });
+}
+
+TEST_CASE("an evaluation follows a schedule of its own beside that of the steps that train") {
+    const std::array<sk::DynamicPolicy, 4> of{
+        sk::DynamicPolicy(sk::FullShard{}), sk::DynamicPolicy(sk::HybridShard<2>{}),
+        sk::DynamicPolicy(sk::ShardOptimizer{}), sk::DynamicPolicy(sk::ShardGradOp{})};
+    enum class Way { no_evaluation, no_schedule, scheduled };
+    const auto run = [](const sk::DynamicPolicy& policy, Improve improve, Way way) {
+        std::vector<double> trained;
+        std::vector<double> evaluated;
+        on(Mesh(4, 1, 1), [&](sk::Context<Engine>& rank) {
+            Trainer<Float> trainer(rank, {.policy = policy, .microbatches = 2});
+            const auto model = trainer.model();
+            const auto groups = sk::describe_groups(model);
+            const auto evaluation = [&] {
+                const sk::Accumulation accumulation{model};
+                return trainer.evaluate();
+            };
+            std::vector<sk::Schedule> schedules{improve(sk::record(model, [&] { trainer.step(0); }), groups)};
+            schedules.push_back(sk::prefetch(sk::record(model, evaluation), groups, 2));
+            std::optional<sk::Following<Engine>> following;
+            if (way == Way::scheduled) {
+                following.emplace(sk::follow(model, std::span<const sk::Schedule>(schedules)));
+            }
+            // Copies are current, or not, where an evaluation begins: behind a step, and behind another evaluation.
+            for (std::size_t s = 1; s < 4; ++s) {
+                if (following) { CHECK(following->choose(0) == 0); }
+                trainer.step(s);
+                if (way == Way::no_evaluation) { continue; }
+                if (following) { CHECK(following->choose(1) == 1); }
+                for (int again = 0; again < 2; ++again) {
+                    const double value = evaluation();
+                    if (rank.rank() == 0) { evaluated.push_back(value); }
+                }
+            }
+            following.reset();
+            auto mine = trainer.values();
+            if (rank.rank() == 0) { trained = std::move(mine); }
+        });
+        return std::pair(std::move(trained), std::move(evaluated));
+    };
+    for (const sk::DynamicPolicy& policy : of) {
+        CAPTURE(std::string(policy.name()));
+        for (const Improve improve : {improvements[0], improvements[3]}) {
+            const auto plain = run(policy, improve, Way::no_schedule);
+            const auto scheduled = run(policy, improve, Way::scheduled);
+            REQUIRE(scheduled.second.size() == 6);
+            CHECK(scheduled.second == plain.second);
+            CHECK(scheduled.second[0] == scheduled.second[1]);
+            CHECK(scheduled.second[0] != scheduled.second[2]);
+            CHECK(scheduled.first == plain.first);
+            CHECK(scheduled.first == run(policy, improve, Way::no_evaluation).first);
+        }
+    }
 }
 
 TEST_CASE("what cannot be followed or recorded is refused with its reason") {
