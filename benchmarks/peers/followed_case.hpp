@@ -13,6 +13,7 @@
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/schedule/follow.hpp>
+#include <shardkit/schedule/passes.hpp>
 #include <shardkit/schedule/record.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
@@ -23,13 +24,19 @@
 
 namespace benchmarks::peers {
 
-/// A step of four groups that follows the schedule which was recorded of it, and the same step of as many groups
-/// beside them that follows none. A verb is an operation of the schedule.
+/// A step of four groups that follows the schedule which was recorded of it, as it is or `improved`: gathers a window
+/// ahead, reductions behind the next gradient buffer. And the same step of as many groups beside them that follows
+/// none. A verb is an operation of the schedule.
 template <class Engine>
 class FollowedCase final : public OverheadCase {
   public:
-    FollowedCase(shardkit::Context<Engine>& context, std::size_t n) : followed_(context, n), plain_(context, n) {
-        const shardkit::Schedule schedule = shardkit::record(followed_.model, [&] { followed_.step(); });
+    FollowedCase(shardkit::Context<Engine>& context, std::size_t n, bool improved)
+        : followed_(context, n), plain_(context, n) {
+        shardkit::Schedule schedule = shardkit::record(followed_.model, [&] { followed_.step(); });
+        if (improved) {
+            const auto groups = shardkit::describe_groups(followed_.model);
+            schedule = shardkit::overlap_reductions(shardkit::prefetch(schedule, groups), groups);
+        }
         plain_.step();
         operations_ = schedule.size();
         following_.emplace(shardkit::follow(followed_.model, schedule));

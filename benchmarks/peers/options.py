@@ -2,6 +2,7 @@
 """The flags of benchmarks/run peers, checked."""
 import argparse
 import os
+import re
 import pathlib
 
 import adamw
@@ -58,6 +59,8 @@ def make_parser():
     parser.add_argument("--policy", metavar="LIST", default=",".join(training.POLICIES), help="of training [all]")
     parser.add_argument("--model", metavar="LIST", help=f"of training: parameters [{','.join(training.MODELS)}; with "
                         "--quick 0.8M]")
+    parser.add_argument("--schedule", metavar="LIST", default=training.DEFAULT_SCHEDULE, help="of train_gpt in training, "
+                        f"all of them in turns: none, auto, prefetch:N [{training.DEFAULT_SCHEDULE}]")
     parser.add_argument("--compile", metavar="NAME", help="torch.compile in training: off, on or both [both; with "
                         "--quick off]")
     parser.add_argument("--compiler", metavar="LIST", help="of includes [those of c++, clang++ and nvcc that are "
@@ -100,6 +103,10 @@ def parse(arguments, root, which):
                 if training.policies_of(model, ranks, options.policies) and batch % ranks != 0:
                     raise BadFlag(f"--ranks '{ranks}': expected a divisor of the {batch} sequences of a step, for "
                                   "training")
+    options.schedules = options.schedule.split(",")
+    if not all(re.fullmatch(r"none|auto|prefetch:[1-9]\d{0,3}", name) for name in options.schedules) or \
+            len(set(options.schedules)) != len(options.schedules):
+        raise BadFlag(f"--schedule '{options.schedule}': expected a list with commas of none, auto and prefetch:N, each once")
     form = options.compile or ("off" if options.quick else "both")
     if form not in FORMS:
         raise BadFlag(f"--compile '{form}': expected off, on or both")

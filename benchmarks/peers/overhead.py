@@ -14,16 +14,17 @@ PART = "overhead"
 NANOSECONDS = bound_of("verb_nanoseconds")
 INSTRUCTIONS = bound_of("verb_instructions")
 OPERATION = bound_of("operation_nanoseconds")
-FOLLOWED = "followed_step"
+FOLLOWED = ("followed_step", "improved_step")
 TITLES = {"full_shard_window": "FullShard window", "full_shard_reduce": "FullShard gradients",
           "no_shard_window": "NoShard window", "no_shard_reduce": "NoShard gradients",
-          FOLLOWED: "step that follows a schedule"}
+          "followed_step": "step that follows a schedule", "improved_step": "step that follows one with gathers ahead and "
+          "reductions beside"}
 COUNTED = (100, 600)  # passes of the two runs whose difference is counted
 
 
 def sides_of(case, engine, verbs):
     """What the two sides of a case are called."""
-    if case == FOLLOWED:
+    if case in FOLLOWED:
         return f"followed, {verbs} operations", f"the step without, {engine}"
     return f"Sharded, {verbs} verbs", f"bare calls of {engine}"
 
@@ -44,7 +45,7 @@ def rows_of(found, engine, ranks, rounds):
         ours, peer = sides_of(case["case"], engine, case["verbs"])
         yield row.make_row(
             PART, name, row.side(ours, wrapped), row.side(peer, bare), "ns_per_verb", values,
-            OPERATION if case["case"] == FOLLOWED else NANOSECONDS,
+            OPERATION if case["case"] in FOLLOWED else NANOSECONDS,
             {"what": "every value that both leave, exactly", "wrong": 0}, ranks=ranks, size=case["bytes"],
             engine=engine, case=case["case"], verbs=case["verbs"])
 
@@ -82,7 +83,7 @@ def count(options, report):
     options.setup.need("valgrind")
     program = options.setup.program("peer_overhead_counted")
     for case, title in list(TITLES.items())[:2 if options.quick else None]:
-        for elements in (64,) if options.quick or case == FOLLOWED else (64, 1 << 18):
+        for elements in (64,) if options.quick or case in FOLLOWED else (64, 1 << 18):
             with report.attempt(PART, f"{title}, instructions"):
                 wrapped, verbs = instructions(program, case, "wrapped", elements)
                 bare, _ = instructions(program, case, "bare", elements)
@@ -90,7 +91,7 @@ def count(options, report):
                 report.add(row.make_row(
                     PART, f"{title} {size_text(4 * elements)}, 1 rank", row.side(ours, instructions=wrapped),
                     row.side(peer, instructions=bare), "instructions_per_verb", [(wrapped - bare) / verbs],
-                    None if case == FOLLOWED else INSTRUCTIONS, None, ranks=1, size=4 * elements, engine="self", case=case,
+                    None if case in FOLLOWED else INSTRUCTIONS, None, ranks=1, size=4 * elements, engine="self", case=case,
                     verbs=verbs))
 
 

@@ -29,6 +29,7 @@ LARGE_ROUNDS = 5
 TRAINING = {"seed": 1, "learning_rate": 1e-3, "weight_decay": 0.01, "clip": 1.0}
 PRODUCTS = "its matrix products alone"
 SCRIPT = "torch_training.py"
+DEFAULT_SCHEDULE = "auto"  # train_gpt's own
 CHECKED_STEPS = 6
 ALLOWED = 1e-3
 # FSDP2 and DDP on two ranks are what the project wants to beat.
@@ -46,19 +47,19 @@ def policies_for(ranks, asked):
             if policy != "hybrid_shard" or ranks >= 4 and ranks % 2 == 0]
 
 
-def train_gpt_command(program, config, policy, ranks, steps, report):
+def train_gpt_command(program, config, policy, ranks, steps, report, schedule):
     return [str(program), "--engine", "threads", "--mesh", f"{ranks}x1x1", "--policy", policy, "--dtype", "fp32",
             "--steps", str(steps), "--batch", str(config["batch"]), "--sequence", str(config["sequence"]),
             "--layers", str(config["layers"]), "--width", str(config["width"]), "--heads", str(config["heads"]),
             "--optimizer", "adamw", "--lr", repr(config["learning_rate"]),
             "--weight-decay", repr(config["weight_decay"]), "--clip", repr(config["clip"]),
-            "--schedule", "auto", "--seed", str(config["seed"]), "--text", config["text"], "--json", str(report)]
+            "--schedule", schedule, "--seed", str(config["seed"]), "--text", config["text"], "--json", str(report)]
 
 
-def train_gpt(program, config, policy, ranks, steps, folder, environment=()):
+def train_gpt(program, config, policy, ranks, steps, folder, schedule=DEFAULT_SCHEDULE, environment=()):
     """A run of its own; gives its JSON."""
     file = folder / "train_gpt.json"
-    finished(f"train_gpt {policy}", train_gpt_command(program, config, policy, ranks, steps, file),
+    finished(f"train_gpt {policy}", train_gpt_command(program, config, policy, ranks, steps, file, schedule),
              {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **dict(environment)})
     found = json.loads(file.read_text(encoding="utf-8"))
     if found["world"] != ranks or found["policy"] != policy or len(found["losses"]) != steps:
@@ -67,12 +68,24 @@ def train_gpt(program, config, policy, ranks, steps, folder, environment=()):
     return found
 
 
+def same_run(runs, what):
+    """The first of train_gpt's runs by their schedule.
+    @raise WrongData unless all of them have its losses and norms, to the bit"""
+    (first, right), *others = runs.items()
+    for schedule, found in others:
+        for member in ("losses", "grad_norms"):
+            if found[member] != right[member]:
+                raise WrongData(f"{what}: {member} of train_gpt with --schedule {schedule} are {found[member]}, with "
+                                f"--schedule {first} {right[member]}")
+    return right
+
+
 def products_alone(program, library, config, policy, ranks, folder):
     """Seconds of the products of one step, as the ranks made them, and of nothing else."""
     file = folder / "products.json"
     file.unlink(missing_ok=True)
     found = train_gpt(program, config, policy, ranks, 1, folder,
-                      {"LD_PRELOAD": str(library), "SHARDKIT_PRODUCTS": str(file)})
+                      environment={"LD_PRELOAD": str(library), "SHARDKIT_PRODUCTS": str(file)})
     if not file.exists():
         raise WrongData("train_gpt has ended without its matrix products alone")
     made = json.loads(file.read_text(encoding="utf-8"))
@@ -122,13 +135,14 @@ class Files:
 
 
 def measure(python, program, model, policy, ranks, files, options, report):
-    """One policy: both forms of PyTorch's side checked, then all sides in turns."""
+    """One policy: both forms of PyTorch's side checked, then all sides in turns, train_gpt with each schedule."""
     steps = 5 if options.quick else STEPS[model]
     what = f"GPT step, {model}, {policy}, {ranks} ranks"
     peer_name = PEERS[policy.partition(":")[0]]
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(options.setup.folder / "inductor")}
     details = {"ranks": ranks, "policy": policy, "steps": steps, "model": model, **MODELS[model], "dtype": "fp32"}
-    found = train_gpt(program, files.config, policy, ranks, CHECKED_STEPS, files.folder)
+    found = same_run({schedule: train_gpt(program, files.config, policy, ranks, CHECKED_STEPS, files.folder, schedule)
+                      for schedule in options.schedules}, what)
     with contextlib.ExitStack() as stack:
         peers = []
         for form in options.compile if python else ():
@@ -148,23 +162,27 @@ def measure(python, program, model, policy, ranks, files, options, report):
         if not sides:
             return
 
-        def ours():
+        def ours(schedule):
             tokens = files.config["batch"] * files.config["sequence"]
-            run_of = train_gpt(program, files.config, policy, ranks, steps + 1, files.folder)
+            run_of = train_gpt(program, files.config, policy, ranks, steps + 1, files.folder, schedule)
             return tokens / run_of["tokens_per_second"]
 
         rounds = min(options.rounds, LARGE_ROUNDS) if model in LARGE else options.rounds
-        mine, *others = take_turns(rounds, ours, *sides)
-        for (peer, checked), times in zip(peers, others):
-            aim = bound_of("training_fsdp2") if ranks == 2 and policy in BEATEN else None
-            report.add(row.make_row(
-                PART, what, row.side("train_gpt", mine), row.side(peer.name, times), "times_faster",
-                [b / a for a, b in zip(mine, times)], aim, checked, **details))
-        if library:
-            aim = bound_of("training_products") if ranks == 2 and model in LARGE else None
-            report.add(row.make_row(
-                PART, what, row.side("train_gpt", mine), row.side(PRODUCTS, others[-1]), "share",
-                [b / a for a, b in zip(mine, others[-1])], aim, None, **details))
+        times_of = take_turns(rounds, *(lambda schedule=schedule: ours(schedule) for schedule in options.schedules), *sides)
+        others = times_of[len(options.schedules):]
+        for schedule, mine in zip(options.schedules, times_of):
+            titled = what + ("" if schedule == DEFAULT_SCHEDULE else f", --schedule {schedule}")
+            of_row = {**details, "schedule": schedule}
+            for (peer, checked), times in zip(peers, others):
+                aim = bound_of("training_fsdp2") if ranks == 2 and policy in BEATEN else None
+                report.add(row.make_row(
+                    PART, titled, row.side("train_gpt", mine), row.side(peer.name, times), "times_faster",
+                    [b / a for a, b in zip(mine, times)], aim, checked, **of_row))
+            if library:
+                aim = bound_of("training_products") if ranks == 2 and model in LARGE else None
+                report.add(row.make_row(
+                    PART, titled, row.side("train_gpt", mine), row.side(PRODUCTS, others[-1]), "share",
+                    [b / a for a, b in zip(mine, others[-1])], aim, None, **of_row))
 
 
 def policies_of(model, ranks, asked):
@@ -189,7 +207,8 @@ def run(options, report):
             report.record_side(f"train_gpt, {model}", {
                 "flags": options.setup.flags_of_train_gpt, "pinned": False, "threads": 1,
                 "command": " ".join(["train_gpt", *train_gpt_command("", {**files.config, "text": "TEXT"}, "POLICY",
-                                                                     "N", "STEPS", "FILE")[1:]])})
+                                                                     "N", "STEPS", "FILE",
+                                                                     "SCHEDULE")[1:]])})
             for ranks in options.ranks:
                 for policy in policies_of(model, ranks, options.policies):
                     with report.attempt(PART, f"{model}, {policy}, {ranks} ranks"):

@@ -27,7 +27,7 @@ def of_adamw(row):
 
 
 def of_overhead(row):
-    if row.get("case") == "followed_step":
+    if row.get("case") in ("followed_step", "improved_step"):
         return "operation_nanoseconds"
     return "verb_instructions" if row["figure"] == "instructions_per_verb" else "verb_nanoseconds"
 

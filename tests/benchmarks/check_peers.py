@@ -68,6 +68,8 @@ REFUSED = [
     (["--peer", "gloo,gloo"], "--peer 'gloo,gloo': expected each name once"),
     (["--policy", "zero"], "--policy 'zero': expected a list with commas of no_shard"),
     (["--policy", "hybrid_shard", "--ranks", "2"], "--policy 'hybrid_shard': expected --ranks of at least 4"),
+    (["--schedule", "none,keep"], "--schedule 'none,keep': expected a list with commas of none, auto and prefetch:N, each once"),
+    (["--schedule", "auto,auto"], "--schedule 'auto,auto': expected a list with commas of none, auto and prefetch:N, each once"),
     (["--compile", "maybe"], "--compile 'maybe': expected off, on or both"),
     (["--compiler", "icc"], "--compiler 'icc': expected a list with commas of c++, clang++, nvcc"),
     (["--programs", "no/such"], "--programs 'no/such': expected a build folder"),
@@ -162,6 +164,25 @@ def check_products():
                                                                                   folder))
 
 
+def check_schedules_in_turns():
+    """Where train_gpt is built: a row for each schedule, beside the products that were measured in the same rounds."""
+    program, library = BUILD / "examples/train_gpt/train_gpt", BUILD / "benchmarks/peers/libpeer_products.so"
+    if not program.exists() or not library.exists():
+        return
+    report = Report({}, io.StringIO())
+    with tempfile.TemporaryDirectory() as name:
+        options = types.SimpleNamespace(
+            rounds=1, quick=True, compile=[], schedules=["none", "prefetch:1"], processors=2,
+            setup=types.SimpleNamespace(root=ROOT, products=lambda: library, folder=pathlib.Path(name)))
+        shape = {"sequence": 8, "layers": 2, "width": 16, "heads": 2, "batch": 4}
+        training.measure(None, program, "0.8M", "full_shard", 2, training.Files(pathlib.Path(name), options, shape), options,
+                         report)
+    expect(not report.failed and [(made["schedule"], made["what"].partition("2 ranks")[2]) for made in report.rows] == [
+        ("none", ", --schedule none"), ("prefetch:1", ", --schedule prefetch:1")], "a row for each schedule", str(report.failed))
+    none, ahead = (made["ours"]["time_us"] for made in report.rows)
+    expect(none != ahead and report.rows[0]["peer"] == report.rows[1]["peer"], "of its own run, beside the same peer")
+
+
 def check_planted():
     """A peer that computes something else must not get a row."""
     with fake(prepare={"wrong": 3}) as worker:
@@ -186,15 +207,21 @@ def check_planted():
         with fake(check={"losses": losses, "grad_norms": norms}) as peer:
             expect_raises(WrongData, ["of fake and train_gpt differ"], f"losses {losses} and norms {norms}",
                           lambda: training.check(found, peer, "x"))
+    runs = {"none": found, "auto": dict(found), "prefetch:1": {**found, "grad_norms": [2.0, 1.0 + 2**-52]}}
+    expect(training.same_run({"none": found, "auto": dict(found)}, "x") is found, "one run under several schedules")
+    expect_raises(WrongData, ["x: grad_norms of train_gpt with --schedule prefetch:1", "with --schedule none"],
+                  "a schedule that changes a bit", lambda: training.same_run(runs, "x"))
     check_products()
+    check_schedules_in_turns()
     case = {"case": "no_shard_window", "bytes": 256, "verbs": 2, "wrong": 0, "wrapped": [2e-7], "bare": [1e-7]}
     made = list(overhead.rows_of({"ranks": 2, "rows": [case]}, "fake", 2, 1))
     expect(abs(made[0]["value"]["median"] - 50) < 1e-9 and made[0]["met"], "50 ns a verb")
     for change, text in (({"wrong": 1}, "1 wrong values"), ({"bare": []}, "1 rounds, asked for 1")):
         expect_raises(WrongData, [text.split(",", maxsplit=1)[-1]], f"overhead with {change}", lambda change=change: list(
             overhead.rows_of({"ranks": 2, "rows": [{**case, **change}]}, "fake", 2, 1)))
-    made = list(overhead.rows_of({"ranks": 2, "rows": [{**case, "case": overhead.FOLLOWED}]}, "fake", 2, 1))[0]
-    expect(made["target"] == overhead.OPERATION and "2 operations" in made["ours"]["name"], "a followed step's aim")
+    for followed in overhead.FOLLOWED:
+        made = list(overhead.rows_of({"ranks": 2, "rows": [{**case, "case": followed}]}, "fake", 2, 1))[0]
+        expect(made["target"] == overhead.OPERATION and "2 operations" in made["ours"]["name"], f"aim of a {followed}")
     expect_raises(WrongData, ["has 1 ranks, asked for 2"], "overhead on fewer ranks",
                   lambda: list(overhead.rows_of({"ranks": 1, "rows": []}, "fake", 2, 1)))
 
