@@ -51,7 +51,8 @@ class Trainer {
 
   public:
     Trainer(shardkit::Context<Engine>& context, const Options& options, const BusyWork& busy,
-            const shardkit::DynamicPolicy& policy, const ScheduleChoice& choice = {})
+            const shardkit::DynamicPolicy& policy, const ScheduleChoice& choice = {},
+            const shardkit::TimeModel::Links* links = nullptr)
         : options_(&options),
           choice_(choice),
           prefetches_(options.prefetches(choice)),
@@ -74,7 +75,7 @@ class Trainer {
                 shardkit::groups(groups_),
                 shardkit::SgdOptions{.learning_rate = 0.5, .rule = shardkit::Momentum::classical, .momentum = 0.5});
         }
-        if (choice.kind == ScheduleChoice::Kind::passes) { schedule_ = made(); }
+        if (choice.kind == ScheduleChoice::Kind::passes) { schedule_ = made(links); }
         follow();
     }
 
@@ -100,14 +101,7 @@ class Trainer {
     /// by elements, updates.
     double simulated(double compute, const shardkit::TimeModel::Links& links) {
         const auto groups = shardkit::describe_groups(shardkit::groups(groups_));
-        const double updates = std::max(0.0, compute - options_->busy_seconds());
-        std::vector<shardkit::GroupSeconds> seconds;
-        for (std::size_t g = 0; g < groups.size(); ++g) {
-            const double forward = options_->forward_seconds(g);
-            seconds.push_back(
-                {forward, 2 * forward,
-                 updates * static_cast<double>(options_->groups[g].numel) / static_cast<double>(options_->numel())});
-        }
+        const auto seconds = group_seconds(std::max(0.0, compute - options_->busy_seconds()));
         using shardkit::CommunicationLanes;
         // Threads that communicate need a processor; what is deferred takes the ranks' own time where nobody helps.
         const OverlapChoice choice = options_->overlapping();
@@ -115,8 +109,8 @@ class Trainer {
         const bool beside = overlaps_ && spare && (choice.kind == OverlapChoice::Kind::threads || choice.helpers > 0);
         const auto lanes = beside ? CommunicationLanes::two : CommunicationLanes::in_compute;
         const shardkit::Schedule step = schedule_ ? *schedule_ : by_hand(dry_step(groups), groups);
-        const shardkit::StepCosts costs{seconds, {links, links, 0}, shardkit::detail::engine_traits<Engine>()};
-        return shardkit::simulate(shardkit::on_lanes(step, lanes), groups, context_.grid(), costs).seconds;
+        return shardkit::simulate(shardkit::on_lanes(step, lanes), groups, context_.grid(), costs(seconds, links))
+            .seconds;
     }
 
     /// Trains from the beginning with known gradients. The largest difference of any element that a window shows, or
@@ -190,6 +184,21 @@ class Trainer {
   private:
     using Groups = std::span<const shardkit::GroupDescription>;
 
+    /// Of each group's busy work, and its part of so many seconds for updates.
+    std::vector<shardkit::GroupSeconds> group_seconds(double updates) const {
+        std::vector<shardkit::GroupSeconds> seconds;
+        for (std::size_t g = 0; g < options_->groups.size(); ++g) {
+            const double forward = options_->forward_seconds(g);
+            seconds.push_back(
+                {forward, 2 * forward,
+                 updates * static_cast<double>(options_->groups[g].numel) / static_cast<double>(options_->numel())});
+        }
+        return seconds;
+    }
+    static shardkit::StepCosts costs(std::span<const shardkit::GroupSeconds> seconds,
+                                     const shardkit::TimeModel::Links& links) {
+        return {seconds, {links, links, 0}, shardkit::detail::engine_traits<Engine>()};
+    }
     /// The step as run_step makes it.
     shardkit::Schedule dry_step(Groups groups) const {
         shardkit::DryStep step(groups);
@@ -205,7 +214,8 @@ class Trainer {
     shardkit::Schedule by_hand(const shardkit::Schedule& step, Groups groups) const {
         return prefetches_ ? shardkit::overlap_reductions(shardkit::prefetch(step, groups, 1), groups) : step;
     }
-    shardkit::Schedule made() {
+    /// Without links communication counts as taking no time.
+    shardkit::Schedule made(const shardkit::TimeModel::Links* links) {
         const auto groups = shardkit::describe_groups(shardkit::groups(groups_));
         shardkit::Schedule step = dry_step(groups);
         if (choice_.reduces_last) { step = shardkit::reduce_last(step, groups); }
@@ -216,6 +226,12 @@ class Trainer {
         }
         step = shardkit::prefetch(step, groups, choice_.depth);
         if (choice_.overlaps_reductions) { step = shardkit::overlap_reductions(step, groups); }
+        if (choice_.gathers_after_zero) {
+            const auto instant = shardkit::TimeModel::links({0, std::numeric_limits<double>::infinity()});
+            const auto seconds = group_seconds(0);
+            step = shardkit::gather_after_zero(step, groups, context_.grid(),
+                                               costs(seconds, links != nullptr ? *links : instant));
+        }
         if (choice_.gathers_after_update) { step = shardkit::gather_after_update(step, groups); }
         return step;
     }

@@ -82,6 +82,10 @@ sk::Schedule with_early_updates(const sk::Schedule& schedule, Groups groups) {
     const auto seconds = seconds_of(groups);
     return sk::update_early(schedule, groups, mesh, {seconds, {sk::TimeModel::links({1e-4, 4e6})}});
 }
+sk::Schedule with_late_gathers(const sk::Schedule& schedule, Groups groups) {
+    const auto seconds = seconds_of(groups);
+    return sk::gather_after_zero(schedule, groups, mesh, {seconds, {sk::TimeModel::links({1e-4, 4e6})}});
+}
 constexpr std::array passes{
     Pass{"prefetch 1", [](const sk::Schedule& s, Groups g) { return sk::prefetch(s, g, 1); }, true, true, true},
     Pass{"prefetch 3", [](const sk::Schedule& s, Groups g) { return sk::prefetch(s, g, 3); }, true, true, true},
@@ -98,6 +102,7 @@ constexpr std::array passes{
     Pass{"reduce_last", [](const sk::Schedule& s, Groups g) { return sk::reduce_last(s, g); }, true, false, true},
     Pass{"overlap_reductions", [](const sk::Schedule& s, Groups g) { return sk::overlap_reductions(s, g); }, true,
          true, true},
+    Pass{"gather_after_zero", with_late_gathers, true, true, true},
     Pass{"update_early", with_early_updates, true, true, false, true},
 };
 
@@ -430,6 +435,57 @@ TEST_CASE("overlap_reductions starts each reduction behind the next gradient buf
     // A buffer that a rank does not lease, or a group without gradients, is no place to wait for.
     constexpr auto resting = described::transformer<sk::NoShard>(mesh);
     CHECK(sk::check(sk::overlap_reductions(sk::layered_step(resting), resting), resting).empty());
+}
+
+TEST_CASE("gather_after_zero starts gathers behind gradient buffers, unless a rank then waits longer") {
+    const auto gathers_before_zero = [](const sk::Schedule& schedule) {
+        std::size_t found = 0;
+        for (std::size_t i = 1; i < schedule.size(); ++i) {
+            found += schedule[i].act == Act::zero && schedule[i - 1].act == Act::gather ? 1U : 0U;
+        }
+        return found;
+    };
+    std::size_t refused = 0;
+    const auto check_case = [&](const sk::Schedule& step, Groups groups, const sk::StepCosts& costs) {
+        const sk::Schedule late = sk::gather_after_zero(step, groups, mesh, costs);
+        CHECK(sk::check(late, groups).empty());
+        CHECK(program_of(late) == program_of(step));
+        CHECK(late.size() == step.size());
+        CHECK(sk::peak(late, groups) == sk::peak(step, groups));
+        CHECK(sk::simulate(late, groups, mesh, costs).exposed() <= sk::simulate(step, groups, mesh, costs).exposed());
+        if (gathers_before_zero(late) == 0) { return; }
+        CHECK(late == step);
+        ++refused;
+    };
+    for_each_model([&](const std::string& name, Groups groups) {
+        for (const std::size_t microbatches : {1U, 3U}) {
+            for (const std::size_t depth : {1U, 2U}) {
+                const sk::Schedule ahead =
+                    sk::prefetch(sk::layered_step(groups, {.microbatches = microbatches}), groups, depth);
+                for (const double bandwidth : {1e5, 1e6, 4e6, 1e8}) {
+                    CAPTURE(name);
+                    CAPTURE(microbatches);
+                    CAPTURE(depth);
+                    CAPTURE(bandwidth);
+                    const auto seconds = seconds_of(groups);
+                    const sk::StepCosts costs{seconds, {sk::TimeModel::links({0, bandwidth})}};
+                    check_case(ahead, groups, costs);
+                    check_case(sk::overlap_reductions(ahead, groups), groups, costs);
+                }
+            }
+        }
+    });
+    CHECK(refused > 0);
+    // Block 3's backward pass: its gradient buffer, the gather of block 2, the reduction of what came before.
+    constexpr auto groups = described::transformer<sk::FullShard>(mesh);
+    const auto seconds = seconds_of(groups);
+    const sk::Schedule step =
+        sk::gather_after_zero(sk::overlap_reductions(sk::prefetch(sk::layered_step(groups), groups, 1), groups),
+                              groups, mesh, {seconds, {sk::TimeModel::links({0, 1e8})}});
+    const std::size_t zero = sk::detail::next_op(step, 0, Act::zero, 3);
+    REQUIRE(zero != sk::detail::no_op);
+    CHECK(step[zero + 1] == sk::Op{Act::gather, 2, 0});
+    CHECK(step[zero + 2] == sk::Op{Act::reduce, 4, 0});
 }
 
 TEST_CASE("update_early fills the wait for the last reductions with the updates of what is reduced") {
