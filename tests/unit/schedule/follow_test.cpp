@@ -246,7 +246,7 @@ TEST_CASE("what ends a step is refused with the operation that comes before it")
                "operation 5: step of 'table' called, expected reshard of 'table' in microbatch 1"},
               {Order::window_at_scaled_step,
                "operation 5: global_norm called, expected reshard of 'table' in microbatch 1"}}) {
-            const std::string thrown = thrown_message<sk::UsageError>([&] { step(order); });
+            const std::string thrown = thrown_message<sk::UsageError>([&, wrong = order] { step(wrong); });
             CAPTURE(thrown);
             CHECK(says(thrown, "the step leaves its schedule at " + text));
             CHECK(says(thrown, "follow_test.cpp:"));
