@@ -45,8 +45,8 @@ void hand_out(State& s, ncclComm& comm) {
 }
 
 /// Whether a rank that has ended its communicator, or its process, has not come to the division that is under way. It
-/// has closed the connections over which NCCL's bootstrap waits for it. Source:  socketProgress in NCCL's socket.cc,
-/// under bootstrapAllGather in commGetSplitInfo (init.cc)
+/// has closed the connections over which NCCL's bootstrap waits for it.
+/// Source:  socketProgress in NCCL's socket.cc, under bootstrapAllGather in commGetSplitInfo (init.cc)
 bool misses_a_peer(const State& s, const ncclComm& comm) {
     if (!comm.division || comm.division->complete()) { return false; }
     for (std::size_t rank = 0; rank < comm.clique->members.size(); ++rank) {

@@ -237,7 +237,9 @@ def sources(root):
 
 
 def check_words(root):
-    """Nothing is left over, and every C++ file says its licence."""
+    """Nothing is left over, every C++ file says its licence, and a docstring's label begins its line: the formatter
+    joins lines where one above is too long."""
+    label = re.compile(r"^\s*///.*[^/\s].* (Order|Cost|Memory|Errors|Source|Threads|Numbers|Rule):  ")
     left_over = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
     for path in sources(root):
         if not path.is_file():
@@ -246,6 +248,8 @@ def check_words(root):
         for number, line in enumerate(text.splitlines(), 1):
             if left_over.search(line):
                 yield f"{path.relative_to(root)}:{number}: left over: {line.strip()}"
+            if label.search(line):
+                yield f"{path.relative_to(root)}:{number}: a label within a line: {line.strip()}"
         if path.suffix in (".hpp", ".inc", ".cuh", ".cpp", ".cu"):
             beginning = text.splitlines()[:6]
             if not any(line.startswith("// SPDX-License-Identifier: Apache-2.0") for line in beginning):

@@ -60,6 +60,7 @@ PLANTS = [
     ("errors", "include/shardkit/core/planted.hpp", "throw std::invalid_argument(text);\n",
      "core/planted.hpp:1: use throw_invalid_argument(where, ...)"),
     ("words", "tests/planted.cpp", "// FIX" + "ME\n", "planted.cpp:1: left over"),
+    ("words", "tests/planted.cpp", "/// Works. Cost:    none\n", "planted.cpp:1: a label within a line"),
     ("words", "tests/planted.cpp", "int planted;\n", "no line '// SPDX-License-Identifier"),
     ("reference", "include/shardkit/core/planted.hpp", HEADER + PUBLIC,
      "lacks: | `Planted` | A planted name | `core/planted.hpp` |"),

@@ -30,7 +30,8 @@ concept KnowsHosts = requires(const C comm, std::size_t rank) {
 };
 
 /// PlanOptions::ranks_per_host of a communicator's ranks: how many each host has, where they lie on hosts in their
-/// order. 0 where all are on one, or in another order. Cost:    the square of the ranks at most; no communication
+/// order. 0 where all are on one, or in another order.
+/// Cost:    the square of the ranks at most; no communication
 template <class C>
 constexpr std::size_t ranks_per_host(const C& comm) {
     if constexpr (KnowsHosts<C>) {

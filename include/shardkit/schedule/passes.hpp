@@ -221,8 +221,9 @@ constexpr Schedule overlap_reductions(Schedule schedule, std::span<const GroupDe
 /// Gathers that would start right before a gradient buffer is taken start right behind it, so that copies and zeroing
 /// do not share the memory's speed; none of them where the costs say that the rank then waits longer. For engines
 /// whose ranks zero and copy by the same processors, and trainers that take a group's gradients when its backward
-/// pass begins: where one takes them later, the gather waits for that. Memory:  none; bits are unchanged Cost:    two
-/// simulations
+/// pass begins: where one takes them later, the gather waits for that.
+/// Memory:  none; bits are unchanged
+/// Cost:    two simulations
 constexpr Schedule gather_after_zero(const Schedule& schedule, std::span<const GroupDescription> groups,
                                      const AxisGrid& mesh, const StepCosts& costs) {
     Schedule moved = schedule;

@@ -54,8 +54,9 @@ inline Op unpacked(double value) noexcept {
 }
 
 /// Refuses schedules that are not the same on every rank, for groups in the same order. However many they are, they
-/// are compared at once. Order:   collective over the world; the host waits. Cost:    24 bytes of each rank; where
-/// they differ 8 bytes an operation more.
+/// are compared at once.
+/// Order:   collective over the world; the host waits.
+/// Cost:    24 bytes of each rank; where they differ 8 bytes an operation more.
 /// @throws  UsageError, the same on every rank: two ranks that differ, and the first operation in which they do
 template <class Engine>
 void require_same_schedules(Context<Engine>& context, std::span<const Schedule> schedules,

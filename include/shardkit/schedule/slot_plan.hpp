@@ -30,9 +30,9 @@ struct SlotPlan {
 
 /// Places slots, the largest first, each at the lowest place where it is alone as long as it exists. Slots of one
 /// size are placed in the order of time, and what one scan from the bottom has found holds for the next one until a
-/// slot below begins or ends: where sizes repeat, most scans start where the one before ended. Cost:    slots times
-/// places in the arena at most; close to a sort of the slots where sizes repeat Source:  greedy by size, as in
-/// Pisarchyk and Lee, arXiv 2001.03288
+/// slot below begins or ends: where sizes repeat, most scans start where the one before ended.
+/// Cost:    slots times places in the arena at most; close to a sort of the slots where sizes repeat
+/// Source:  greedy by size, as in Pisarchyk and Lee, arXiv 2001.03288
 class SlotPlacement {
   public:
     constexpr explicit SlotPlacement(std::vector<ScheduledSlot>& slots)
