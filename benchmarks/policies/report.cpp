@@ -63,10 +63,17 @@ std::string label_of(const Row& row) {
     return name_of(row.policy, row.shard_group) + (row.schedule == "none" ? "" : "," + row.schedule);
 }
 
-std::string policy_line(const Row& row) {
+/// Characters of the widest text, or of the least column.
+template <class Text>
+int width_of(const std::vector<Row>& rows, std::size_t least, const Text& text) {
+    for (const Row& row : rows) { least = std::max(least, text(row).size()); }
+    return static_cast<int>(least);
+}
+
+std::string policy_line(const Row& row, int width) {
     const VerbTraffic all = row.total();
     const auto error = row.prediction_error();
-    return program::formatted("  %16s %9s %9s %7.0f %9s %9s %9s %7s %9s %9s %7s", label_of(row).c_str(),
+    return program::formatted("  %*s %9s %9s %7.0f %9s %9s %9s %7s %9s %9s %7s", width, label_of(row).c_str(),
                               mib(static_cast<double>(row.peak_bytes)).c_str(),
                               mib(static_cast<double>(row.planned_bytes)).c_str(), all.calls, mib(all.bytes).c_str(),
                               us(row.step.median).c_str(), us(row.step.p99).c_str(), percent(row.exposed()).c_str(),
@@ -76,12 +83,12 @@ std::string policy_line(const Row& row) {
                               error ? program::formatted("%+.0f", 100 * *error).c_str() : "-");
 }
 
-std::string verb_lines(const Row& row) {
+std::string verb_lines(const Row& row, int width) {
     std::string text;
     for (std::size_t i = 0; i < step_verbs.size(); ++i) {
         const VerbTraffic& t = row.traffic[i];
         if (t.calls == 0 && t.theory.calls == 0 && t.planned_calls == 0) { continue; }
-        text += program::formatted("#%17s %15s %7.0f %14.0f %14.0f %14.0f\n", label_of(row).c_str(),
+        text += program::formatted("# %*s %15s %7.0f %14.0f %14.0f %14.0f\n", width, label_of(row).c_str(),
                                    std::string(shardkit::name(step_verbs[i])).c_str(), t.calls, t.bytes,
                                    t.theory.bytes, t.planned_bytes);
     }
@@ -91,14 +98,15 @@ std::string verb_lines(const Row& row) {
 /// Of schedules, beside the step without; empty where there are none.
 std::string schedule_table(const std::vector<Row>& rows) {
     if (std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.schedule == "none"; })) { return ""; }
-    std::string text = program::formatted("#\n#%17s %15s %9s %9s %9s %9s %7s\n#%17s %15s %9s %9s %9s %9s %7s\n",
-                                          "policy", "schedule", "peak", "step", "exposed", "simulated", "error", "",
-                                          "", "(MiB)", "(us)", "of comm", "(us)", "(%)");
+    const int width = width_of(rows, 15, [](const Row& row) { return row.schedule; });
+    std::string text = program::formatted("#\n#%17s %*s %9s %9s %9s %9s %7s\n#%17s %*s %9s %9s %9s %9s %7s\n",
+                                          "policy", width, "schedule", "peak", "step", "exposed", "simulated",
+                                          "error", "", width, "", "(MiB)", "(us)", "of comm", "(us)", "(%)");
     for (const Row& row : rows) {
         const auto error = row.simulation_error();
         text += program::formatted(
-            "#%17s %15s %9s %9s %9s %9s %7s\n", name_of(row.policy, row.shard_group).c_str(), row.schedule.c_str(),
-            mib(static_cast<double>(row.peak_bytes)).c_str(), us(row.step.median).c_str(),
+            "#%17s %*s %9s %9s %9s %9s %7s\n", name_of(row.policy, row.shard_group).c_str(), width,
+            row.schedule.c_str(), mib(static_cast<double>(row.peak_bytes)).c_str(), us(row.step.median).c_str(),
             program::formatted("%.2f", row.exposed_share()).c_str(), row.simulated ? us(*row.simulated).c_str() : "-",
             error ? program::formatted("%+.0f", 100 * *error).c_str() : "-");
     }
@@ -143,16 +151,17 @@ std::string links_head(const Links& links) {
 std::string mesh_table(const std::vector<Row>& rows) {
     const program::MeshExtents mesh = rows.front().mesh;
     std::string text = "#\n# mesh " + mesh.describe() + ", " + counted(mesh.world(), "rank") + "\n";
-    text += program::formatted("# %16s %9s %9s %7s %9s %9s %9s %7s %9s %9s %7s %9s %7s\n", "policy", "peak",
+    const int width = width_of(rows, 16, label_of);
+    text += program::formatted("# %*s %9s %9s %7s %9s %9s %9s %7s %9s %9s %7s %9s %7s\n", width, "policy", "peak",
                                "planned", "calls", "moved", "step", "p99", "exposed", "compute", "comm", "differs",
                                "predicted", "error");
-    text += program::formatted("# %16s %9s %9s %7s %9s %9s %9s %7s %9s %9s %7s %9s %7s\n", "", "(MiB)", "(MiB)", "",
-                               "(MiB)", "(us)", "(us)", "(%)", "(us)", "(us)", "", "comm (us)", "(%)");
-    for (const Row& row : rows) { text += policy_line(row); }
+    text += program::formatted("# %*s %9s %9s %7s %9s %9s %9s %7s %9s %9s %7s %9s %7s\n", width, "", "(MiB)", "(MiB)",
+                               "", "(MiB)", "(us)", "(us)", "(%)", "(us)", "(us)", "", "comm (us)", "(%)");
+    for (const Row& row : rows) { text += policy_line(row, width); }
     if (mesh.world() < 2) { return text + "# one rank: no collectives\n"; }
-    text += "#\n" + program::formatted("#%17s %15s %7s %14s %14s %14s\n", "policy", "collective", "calls",
+    text += "#\n" + program::formatted("# %*s %15s %7s %14s %14s %14s\n", width, "policy", "collective", "calls",
                                        "moved (B)", "theory (B)", "planned (B)");
-    for (const Row& row : rows) { text += verb_lines(row); }
+    for (const Row& row : rows) { text += verb_lines(row, width); }
     return text + schedule_table(rows);
 }
 
