@@ -155,7 +155,7 @@ std::string summary_of_steps(const PlanSummary& plan, const Results& results) {
         << program::formatted(" (%+.2f %%)\n", 100 * (measured / planned - 1));
     out << "collectives of a rank in one step, mean over the ranks, measured and planned:\n"
         << table(results.collectives, plan.collectives);
-    if (results.timed.steps > 0) {
+    if (results.timed.communication > 0) {
         const TimedSteps& timed = results.timed;
         out << program::formatted("a step: %.3g ms, %.3g ms of them without computation; communication %.3g ms\n",
                                   1e3 * timed.seconds, 1e3 * timed.exposed(), 1e3 * timed.communication);

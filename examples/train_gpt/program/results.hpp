@@ -37,7 +37,7 @@ struct Work {
     std::uint64_t attention_most = 0;
 };
 
-/// Steps that followed a schedule, as they were timed: seconds of one, the mean over steps and ranks.
+/// Steps as they were timed: seconds of one, the mean over steps and ranks.
 struct TimedSteps {
     std::size_t steps = 0;
     double seconds = 0;
@@ -66,7 +66,7 @@ struct Results {
     std::uint64_t peak_bytes_per_rank = 0;          // the largest of all ranks
     std::uint64_t allocations_per_steady_step = 0;  // rounded up
     Work work;
-    TimedSteps timed;                          // the last ones; without a schedule none
+    TimedSteps timed;                          // the last ones
     std::vector<CollectiveCount> collectives;  // of the last step, the mean over the ranks, as the plan has it
     std::vector<FinalParameter> parameters;    // where asked for
     std::string sample;

@@ -195,12 +195,11 @@ class RankSteps {
     }
 
     void add_times() {
-        const auto step = trainer_.measured();
-        if (!step) { return; }
+        const sk::MeasuredStep step = trainer_.measured();
         ++timed_.steps;
-        timed_.seconds += step->seconds;
-        timed_.compute += step->compute;
-        timed_.communication += step->communication;
+        timed_.seconds += step.seconds;
+        timed_.compute += step.compute;
+        timed_.communication += step.communication;
     }
     /// Of a step, over steps and ranks. Collective over the world.
     TimedSteps mean_times() {

@@ -24,6 +24,7 @@
 #include <shardkit/step/reduce.hpp>
 
 #include "../model/initialise.hpp"
+#include "call_times.hpp"
 #include "data_order.hpp"
 #include "engine_links.hpp"
 #include "forward_backward.hpp"
@@ -68,6 +69,9 @@ class Trainer {
     Step step(std::size_t number) {
         const std::size_t first =
             context_.grid().coordinate(sk::Dp::name, context_.rank()) * options_.sequences_per_rank();
+        std::optional<CallTimes::Scope> timed;
+        if (times_calls_ && context_.world_size() > 1) { timed.emplace(context_.world().label().journal, calls_); }
+        unled_.began = std::chrono::steady_clock::now();
         sk::Accumulation accumulation{model_.groups()};
         SummedLoss loss;
         for (std::size_t m = 0; m < options_.microbatches; ++m) {
@@ -83,20 +87,25 @@ class Trainer {
         const auto norm = sk::global_norm(reduced);
         const double max_norm = options_.clip;
         optimizer_.step(std::move(reduced), max_norm > 0 ? sk::clip(norm, max_norm) : sk::no_clip(norm));
+        unled_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - unled_.began).count();
+        unled_.communication = calls_.seconds();
+        unled_.compute = unled_.seconds - unled_.communication;
         sk::all_reduce_in_place(data_ranks_, sk::ReduceOp::sum, std::span<double>(&loss.sum, 1),
                                 context_.compute_stream());
         return {loss.sum / all_tokens, norm.value()};
     }
 
-    /// Times the steps to come, where they follow a schedule.
+    /// Times the steps to come. Where they follow no schedule each call is made when it is needed, and the rank waits
+    /// for all of it.
     void measure() {
-        if (following_) { following_->measure(); }
+        if (following_) {
+            following_->measure();
+        } else {
+            times_calls_ = true;
+        }
     }
-    /// The last step's times, where it was timed.
-    std::optional<sk::MeasuredStep> measured() const {
-        if (!following_) { return std::nullopt; }
-        return following_->measured();
-    }
+    /// The last step's times, behind measure(); without a schedule they have no spans.
+    sk::MeasuredStep measured() const { return following_ ? following_->measured() : unled_; }
 
     /// That step's timeline on every rank, on rank 0; `start`: a moment that is the same on all ranks. Collective
     /// over the world.
@@ -218,6 +227,9 @@ class Trainer {
     typename OptimizerOf<decltype(std::declval<Model&>().groups())>::type optimizer_;
     EngineLinks<Engine, Arithmetic<T>> links_;
     Workspace<T> work_;
+    bool times_calls_ = false;
+    CallTimes calls_;
+    sk::MeasuredStep unled_;  // the last step that followed no schedule
 };
 
 }  // namespace train_gpt
