@@ -21,6 +21,8 @@ inline constexpr std::string_view followed_step = "followed_step";
 inline constexpr std::string_view improved_step = "improved_step";
 inline constexpr std::array<std::string_view, 6> overhead_names{
     "full_shard_window", "full_shard_reduce", "no_shard_window", "no_shard_reduce", followed_step, improved_step};
+/// Whether the case is a step that follows a schedule.
+constexpr bool follows(std::string_view name) noexcept { return name == followed_step || name == improved_step; }
 
 /// @throws std::invalid_argument for another name
 template <class Engine>
@@ -32,9 +34,7 @@ std::unique_ptr<OverheadCase> make_overhead_case(shardkit::Context<Engine>& cont
     if (name == overhead_names[1]) { return std::make_unique<ReduceCase<Engine, FullShard>>(context, n); }
     if (name == overhead_names[2]) { return std::make_unique<WindowCase<Engine, NoShard>>(context, n); }
     if (name == overhead_names[3]) { return std::make_unique<ReduceCase<Engine, NoShard>>(context, n); }
-    if (name == followed_step || name == improved_step) {
-        return std::make_unique<FollowedCase<Engine>>(context, n, name == improved_step);
-    }
+    if (follows(name)) { return std::make_unique<FollowedCase<Engine>>(context, n, name == improved_step); }
     throw std::invalid_argument("case '" + std::string(name) + "': unknown");
 }
 

@@ -2,8 +2,8 @@
 """The flags of benchmarks/run peers, checked."""
 import argparse
 import os
-import re
 import pathlib
+import re
 
 import adamw
 import checkpoints

@@ -55,11 +55,9 @@ class Trainer {
             const shardkit::TimeModel::Links* links = nullptr)
         : options_(&options),
           choice_(choice),
-          prefetches_(options.prefetches(choice)),
-          overlaps_(options.overlaps(choice)),
           account_(std::make_shared<ByteAccount>()),
           context_(context.grid(), context.world(), {.in_flight = options.in_flight(choice)},
-                   overlaps_ ? context.streams() : shardkit::Streams<typename Engine::Stream>{}) {
+                   options.overlaps(choice) ? context.streams() : shardkit::Streams<typename Engine::Stream>{}) {
         const AccountScope counts(account_);
         groups_.reserve(options.groups.size());
         for (std::size_t g = 0; g < options.groups.size(); ++g) {
@@ -106,7 +104,8 @@ class Trainer {
         // Threads that communicate need a processor; what is deferred takes the ranks' own time where nobody helps.
         const OverlapChoice choice = options_->overlapping();
         const bool spare = options_->work_elsewhere || options_->spare_processor(context_.grid().size());
-        const bool beside = overlaps_ && spare && (choice.kind == OverlapChoice::Kind::threads || choice.helpers > 0);
+        const bool beside = options_->overlaps(choice_) && spare &&
+                            (choice.kind == OverlapChoice::Kind::threads || choice.helpers > 0);
         const auto lanes = beside ? CommunicationLanes::two : CommunicationLanes::in_compute;
         const shardkit::Schedule step = schedule_ ? *schedule_ : by_hand(dry_step(groups), groups);
         return shardkit::simulate(shardkit::on_lanes(step, lanes), groups, context_.grid(), costs(seconds, links))
@@ -210,9 +209,11 @@ class Trainer {
         }
         return step.reduce().global_norm().step().schedule();
     }
+    /// By hand.
+    bool prefetches() const noexcept { return options_->prefetches(choice_); }
     /// What a trainer that begins windows ahead does: groups that are alike take turns in two gradient buffers, too.
     shardkit::Schedule by_hand(const shardkit::Schedule& step, Groups groups) const {
-        return prefetches_ ? shardkit::overlap_reductions(shardkit::prefetch(step, groups, 1), groups) : step;
+        return prefetches() ? shardkit::overlap_reductions(shardkit::prefetch(step, groups, 1), groups) : step;
     }
     /// Without links communication counts as taking no time.
     shardkit::Schedule made(const shardkit::TimeModel::Links* links) {
@@ -263,7 +264,7 @@ class Trainer {
                     Group& group = groups_[group_at(i)];
                     auto window = next ? std::move(*next).wait() : group.unshard();
                     next.reset();
-                    if (prefetches_ && i + 1 < n) { next.emplace(groups_[group_at(i + 1)].begin_unshard()); }
+                    if (prefetches() && i + 1 < n) { next.emplace(groups_[group_at(i + 1)].begin_unshard()); }
                     const auto values = window[Elements<T>{}];
                     work(group, group_at(i), std::span<const T>(values.data(), values.size()));
                     group.reshard(std::move(window));
@@ -325,8 +326,6 @@ class Trainer {
 
     const Options* options_;
     ScheduleChoice choice_;
-    bool prefetches_;  // by hand
-    bool overlaps_;
     CallLog<typename Engine::Communicator, T> log_;
     std::shared_ptr<ByteAccount> account_;
     shardkit::Context<Counting> context_;

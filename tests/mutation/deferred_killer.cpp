@@ -174,24 +174,22 @@ int main() {
         std::puts("it does not end");
         std::_Exit(1);
     }).detach();
-    const bool event = fails("a rank waits for an event", [](const Comm& world) {
-        std::vector<double> values(1000, 1.0);
-        come_late(world);
-        add(world, values);
-        Comm::Stream().wait(world.reduction_stream().record());
-        const bool well = all_are(values, 2);
-        world.reduction_stream().synchronize();
-        return well;
-    });
-    const bool settled = fails("a rank settles an event", [](const Comm& world) {
-        std::vector<double> values(1000, 1.0);
-        come_late(world);
-        add(world, values);
-        Comm::Stream().settle(world.reduction_stream().record());
-        const bool well = all_are(values, 2);
-        world.reduction_stream().synchronize();
-        return well;
-    });
+    const auto sees_early = [](const char* what, const auto& wait) {
+        return fails(what, [&](const Comm& world) {
+            std::vector<double> values(1000, 1.0);
+            come_late(world);
+            add(world, values);
+            wait(world.reduction_stream().record());
+            const bool well = all_are(values, 2);
+            world.reduction_stream().synchronize();
+            return well;
+        });
+    };
+    using Stream = Comm::Stream;
+    const bool event =
+        sees_early("a rank waits for an event", [](const Stream::Event& given) { Stream().wait(given); });
+    const bool settled =
+        sees_early("a rank settles an event", [](const Stream::Event& given) { Stream().settle(given); });
     const bool chain = fails("calls that use each other's results", [](const Comm& world) {
         std::vector<double> values(10, 1.0);  // which travel with the call
         for (int i = 0; i < 3; ++i) {

@@ -106,18 +106,25 @@ int main() {
         goes_on_behind_a_failure<CommandQueue>(1U << 20U) || goes_on_behind_a_failure<DeferredQueue>()) {
         return 1;
     }
-    const bool event = fails("a rank waits for an event", 2, [](const Comm& world, std::span<double> values) {
-        come_late(world);
-        doubled(world, values, world.communication_stream());
-        Comm::Stream().wait(world.communication_stream().record());
-        return values.back();
-    });
-    const bool end = fails("a rank waits for a stream", 2, [](const Comm& world, std::span<double> values) {
-        come_late(world);
-        doubled(world, values, world.reduction_stream());
-        world.reduction_stream().synchronize();
-        return values.back();
-    });
+    const auto sees_early = [](const char* what, const auto& stream_of, const auto& wait) {
+        return fails(what, 2, [&](const Comm& world, std::span<double> values) {
+            come_late(world);
+            doubled(world, values, stream_of(world));
+            wait(stream_of(world));
+            return values.back();
+        });
+    };
+    const auto communication = [](const Comm& world) { return world.communication_stream(); };
+    const auto reduction = [](const Comm& world) { return world.reduction_stream(); };
+    using Stream = Comm::Stream;
+    const bool event = sees_early("a rank waits for an event", communication,
+                                  [](const Stream& stream) { Stream().wait(stream.record()); });
+    const bool end =
+        sees_early("a rank waits for a stream", reduction, [](const Stream& stream) { stream.synchronize(); });
+    const bool settled_event = sees_early("a rank settles an event", communication,
+                                          [](const Stream& stream) { Stream().settle(stream.record()); });
+    const bool settled =
+        sees_early("a rank settles a stream", reduction, [](const Stream& stream) { stream.settle(); });
     const bool other = fails("a stream waits for the other", 2, [](const Comm& world, std::span<double> values) {
         come_late(world);
         doubled(world, values, world.communication_stream());
@@ -126,18 +133,6 @@ int main() {
         world.reduction_stream().submit([at = &values.back(), to = &seen] { *to = *at; });
         world.reduction_stream().synchronize();
         return seen;
-    });
-    const bool settled_event = fails("a rank settles an event", 2, [](const Comm& world, std::span<double> values) {
-        come_late(world);
-        doubled(world, values, world.communication_stream());
-        Comm::Stream().settle(world.communication_stream().record());
-        return values.back();
-    });
-    const bool settled = fails("a rank settles a stream", 2, [](const Comm& world, std::span<double> values) {
-        come_late(world);
-        doubled(world, values, world.reduction_stream());
-        world.reduction_stream().settle();
-        return values.back();
     });
     std::atomic<bool> returns = false;
     const bool rest = fails("a rank has returned", 2, [&](const Comm& world, std::span<double> values) {

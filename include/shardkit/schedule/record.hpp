@@ -78,7 +78,9 @@ class StepRecorder final : public StepDirector {
     }
     void communicates(Act /*act*/) override {}
     void after(Act /*act*/, std::size_t /*group*/, SourceLocation /*where*/) override {}
-    void finish(std::size_t group, SourceLocation /*where*/) override { step_.finish(group); }
+    void finish(std::size_t group, SourceLocation /*where*/, std::string_view /*verb*/) override {
+        step_.finish(group);
+    }
     void closed(std::size_t group) noexcept override {
         try {
             step_.reshard(group);

@@ -139,17 +139,10 @@ class StepCursor final : public StepDirector {
     void open(std::size_t /*group*/, SourceLocation /*where*/) override {}
 
     void expect(Act act, std::size_t group, SourceLocation where, std::string_view verb) override {
-        if (failure_) { std::rethrow_exception(failure_); }
-        advance(where);
-        if (act == Act::reduce) {
-            if (added_[group] == program().microbatches[group]) { return; }
-            fail(where, verb, " of '", groups_[group].path, "' called for the last microbatch after ", added_[group],
-                 ", expected ", program().microbatches[group], "; the next operation is ",
-                 operation_text(program(), at_, groups_));
-        }
+        go_on(where);
         const Step* const next = at_ < program().steps.size() ? &program().steps[at_] : nullptr;
         const bool expected = next != nullptr && next->op.act == act && (act == Act::norm || next->op.group == group);
-        if (!expected) { leave(verb, act, group, where); }
+        if (!expected) { fail(where, departure(program(), at_, groups_, verb, act, group)); }
     }
     void before(Act act, std::size_t group, SourceLocation where) override {
         const auto arrived = stamps_.now();
@@ -180,15 +173,18 @@ class StepCursor final : public StepDirector {
         advance(where);
         stamps_.left(called_++);
     }
-    void finish(std::size_t /*group*/, SourceLocation /*where*/) override {}
+    void finish(std::size_t group, SourceLocation where, std::string_view verb) override {
+        go_on(where);
+        if (added_[group] == program().microbatches[group]) { return; }
+        fail(where, verb, " of '", groups_[group].path, "' called for the last microbatch after ", added_[group],
+             ", expected ", program().microbatches[group], "; the next operation is ",
+             operation_text(program(), at_, groups_));
+    }
     void closed(std::size_t group) noexcept override {
         if (failure_) { return; }
         try {
             const auto arrived = stamps_.now();
-            advance(where_);
-            const bool expected = at_ < program().steps.size() && program().steps[at_].op.act == Act::close &&
-                                  program().steps[at_].op.group == group;
-            if (!expected) { leave(verb_of(Act::close), Act::close, group, where_); }
+            expect(Act::close, group, where_, verb_of(Act::close));
             const std::size_t slot = program().steps[at_].gives_back;
             const std::size_t op = at_++;
             stamps_.arrived(op, arrived);
@@ -212,6 +208,11 @@ class StepCursor final : public StepDirector {
     auto& given_back() noexcept { return events_[current_]; }
     auto& ranges() noexcept { return ranges_[current_]; }
 
+    /// What comes before every verb.
+    void go_on(SourceLocation where) {
+        if (failure_) { std::rethrow_exception(failure_); }
+        advance(where);
+    }
     /// Gives the communication that is due to its streams.
     void advance(SourceLocation where) {
         where_ = where;
@@ -276,9 +277,6 @@ class StepCursor final : public StepDirector {
             failure_ = std::current_exception();
             throw;
         }
-    }
-    [[noreturn]] void leave(std::string_view verb, Act act, std::size_t group, SourceLocation where) {
-        fail(where, departure(program(), at_, groups_, verb, act, group));
     }
     Context<Engine>& context_;
     std::vector<GroupDescription> groups_;

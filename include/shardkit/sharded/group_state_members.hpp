@@ -175,9 +175,8 @@ void GroupState<Engine, Precision>::add_gradients(SourceLocation where, std::str
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::finish_gradients(SourceLocation where, std::string_view verb) {
-    directed_.expect(Act::reduce, where, verb);
+    directed_.finish(where, verb);
     step_.finish(path(), gradients_.microbatches(), where);
-    directed_.finish(where);
     if (!directed_.led()) { gradients_.finish(where); }
 }
 

@@ -56,8 +56,7 @@ class StepDirector {
     virtual void end_step() noexcept = 0;
     /// A window is asked for, whose gather may start.
     virtual void open(std::size_t group, SourceLocation where) = 0;
-    /// `verb` is called, which is the act, or, of Act::reduce, takes the group's last microbatch: told before
-    /// anything else may refuse it.
+    /// `verb` is called, which is the act: told before anything else may refuse it.
     /// @throws UsageError where it is not the next one
     virtual void expect(Act act, std::size_t group, SourceLocation where, std::string_view verb) = 0;
     /// Before an act of the program: use, zero, add, skip, norm or update.
@@ -67,8 +66,9 @@ class StepDirector {
     virtual void communicates(Act act) = 0;
     /// Once its work was given to the compute stream.
     virtual void after(Act act, std::size_t group, SourceLocation where) = 0;
-    /// Every microbatch of the group is in.
-    virtual void finish(std::size_t group, SourceLocation where) = 0;
+    /// `verb` is called, with which every microbatch of the group is in: told before anything else may refuse it.
+    /// @throws UsageError where there are more or fewer than expected
+    virtual void finish(std::size_t group, SourceLocation where, std::string_view verb) = 0;
     /// A window has ended.
     virtual void closed(std::size_t group) noexcept = 0;
 
@@ -115,8 +115,8 @@ class DirectedGroup {
     void after(Act act, SourceLocation where) const {
         if (auto* const now = director(); now != nullptr) [[unlikely]] { now->after(act, number_, where); }
     }
-    void finish(SourceLocation where) const {
-        if (auto* const now = director(); now != nullptr) [[unlikely]] { now->finish(number_, where); }
+    void finish(SourceLocation where, std::string_view verb) const {
+        if (auto* const now = director(); now != nullptr) [[unlikely]] { now->finish(number_, where, verb); }
     }
     void closed() const noexcept {
         if (auto* const now = director(); now != nullptr) [[unlikely]] { now->closed(number_); }

@@ -19,6 +19,10 @@ struct Table : sk::Param<"table", float, 200, 48> {};
 using Block = sk::Params<Matrix, Row>;
 using P = sk::Precision<float>;
 
+/// In how many lanes engines communicate.
+inline constexpr std::array every_lanes{sk::CommunicationLanes::two, sk::CommunicationLanes::one,
+                                        sk::CommunicationLanes::in_compute};
+
 /// Equal blocks between a table and a head.
 template <class Policy>
 constexpr auto transformer(const sk::AxisGrid& mesh, Policy policy = {}) {

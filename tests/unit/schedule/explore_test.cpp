@@ -216,10 +216,8 @@ Exploration explore(const std::vector<sk::Schedule>& of_ranks, Groups of, std::s
 }
 bool finds_deadlock(const std::vector<sk::Schedule>& of_ranks) { return explore(of_ranks, groups).deadlock(); }
 
-constexpr std::array every_lanes{sk::CommunicationLanes::two, sk::CommunicationLanes::one,
-                                 sk::CommunicationLanes::in_compute};
 void check_explored(const sk::Schedule& schedule, Groups of, std::size_t ranks, std::size_t sharded_over = none) {
-    for (const auto of_engine : every_lanes) {
+    for (const auto of_engine : described::every_lanes) {
         const sk::Schedule step = sk::on_lanes(schedule, of_engine);
         const Exploration found = explore(std::vector<sk::Schedule>(ranks, step), of, sharded_over);
         if (found.deadlock() || found.race()) { FAIL(sk::schedule_table(step, of)); }

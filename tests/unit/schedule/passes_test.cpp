@@ -124,8 +124,7 @@ void check_time(const sk::Schedule& before, const sk::Schedule& after, Groups gr
                 double latency) {
     const auto seconds = seconds_of(groups);
     const sk::StepCosts costs{seconds, {sk::TimeModel::links({latency, bandwidth})}};
-    for (const auto lanes :
-         {sk::CommunicationLanes::two, sk::CommunicationLanes::one, sk::CommunicationLanes::in_compute}) {
+    for (const auto lanes : described::every_lanes) {
         const auto first = sk::simulate(sk::on_lanes(before, lanes), groups, mesh, costs);
         const auto second = sk::simulate(sk::on_lanes(after, lanes), groups, mesh, costs);
         CAPTURE(static_cast<int>(lanes));
@@ -192,8 +191,7 @@ TEST_CASE("update_early makes no rank wait longer, for the costs and in the lane
             CAPTURE(std::string(pass.name));
             const sk::Schedule step = pass.run(sk::layered_step(groups, {1, 0}), groups);
             for (const double bandwidth : {1e5, 1e6, 4e6, 1e8}) {
-                for (const auto lanes :
-                     {sk::CommunicationLanes::two, sk::CommunicationLanes::one, sk::CommunicationLanes::in_compute}) {
+                for (const auto lanes : described::every_lanes) {
                     CAPTURE(bandwidth);
                     CAPTURE(static_cast<int>(lanes));
                     const sk::StepCosts costs{seconds, {sk::TimeModel::links({1e-4, bandwidth})}};
@@ -448,9 +446,7 @@ TEST_CASE("gather_after_zero starts gathers behind gradient buffers, unless a ra
     std::size_t refused = 0;
     const auto check_case = [&](const sk::Schedule& step, Groups groups, const sk::StepCosts& costs) {
         const sk::Schedule late = sk::gather_after_zero(step, groups, mesh, costs);
-        CHECK(sk::check(late, groups).empty());
-        CHECK(program_of(late) == program_of(step));
-        CHECK(late.size() == step.size());
+        check_pass({"gather_after_zero", with_late_gathers, true, true, true, true}, step, late, groups);
         CHECK(sk::peak(late, groups) == sk::peak(step, groups));
         CHECK(sk::simulate(late, groups, mesh, costs).exposed() <= sk::simulate(step, groups, mesh, costs).exposed());
         if (gathers_before_zero(late) == 0) { return; }

@@ -134,6 +134,20 @@ inline void step(const LazyRank& rank, Model& model, sk::SGD<std::deque<Layer>>&
     optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
 }
 
+/// A model whose first step was recorded, on streams that still have it to do where they are late.
+struct Recorded {
+    LazyRank rank;
+    Model model;
+    decltype(model.groups()) groups = model.groups();
+    sk::SGD<std::deque<Layer>> optimizer{groups, {.learning_rate = 0.5}};
+    sk::Schedule schedule = sk::record(groups, [&] { step(); });
+
+    explicit Recorded(Pace compute = Pace::lazy, Pace communication = Pace::lazy)
+        : rank(compute, communication), model(rank) {}
+    void step() { lifetimes::step(rank, model, optimizer); }
+    auto described() const { return sk::describe_groups(groups); }
+};
+
 /// A group ends while work of the user's in one of the streams may use it.
 inline std::string group_ends(std::size_t stream) {
     LazyRank rank;
@@ -147,15 +161,11 @@ inline std::string group_ends(std::size_t stream) {
 
 /// What is followed begins behind a step in slots, and ends behind one in its arena.
 inline std::string schedule_begins_and_ends() {
-    LazyRank rank;
-    Model model(rank);
-    const auto groups = model.groups();
-    sk::SGD optimizer{groups, {.learning_rate = 0.5}};
-    const sk::Schedule recorded = sk::record(groups, [&] { step(rank, model, optimizer); });
+    Recorded trainer;
     freed.count();
-    std::optional following(sk::follow(groups, sk::prefetch(recorded, sk::describe_groups(groups), 1)));
+    std::optional following(sk::follow(trainer.groups, sk::prefetch(trainer.schedule, trainer.described(), 1)));
     if (const std::string wrong = freed.wrong(2); !wrong.empty()) { return "slots: " + wrong; }
-    step(rank, model, optimizer);
+    trainer.step();
     freed.count();
     following.reset();
     const std::string wrong = freed.wrong(1);
@@ -163,26 +173,19 @@ inline std::string schedule_begins_and_ends() {
 }
 
 inline std::string measured_step_is_over() {
-    LazyRank rank;
-    Model model(rank);
-    const auto groups = model.groups();
-    sk::SGD optimizer{groups, {.learning_rate = 0.5}};
-    const sk::Schedule recorded = sk::record(groups, [&] { step(rank, model, optimizer); });
-    auto following = sk::follow(groups, recorded);
+    Recorded trainer;
+    auto following = sk::follow(trainer.groups, trainer.schedule);
     following.measure();
-    step(rank, model, optimizer);
+    trainer.step();
     return following.measured().communication > 0 ? "" : "its collectives have not run";
 }
 
 /// Gathers that a step was begun with and never used come to memory that the step of another schedule has taken.
 inline std::string schedule_is_chosen() {
-    LazyRank rank(Pace::eager);
-    Model model(rank);
-    const auto groups = model.groups();
-    const auto described = sk::describe_groups(groups);
-    sk::SGD optimizer{groups, {.learning_rate = 0.5}};
-    const sk::Schedule gathers =
-        sk::prefetch(sk::record(groups, [&] { step(rank, model, optimizer); }), described, 3);
+    Recorded trainer(Pace::eager);
+    auto& model = trainer.model;
+    const auto& groups = trainer.groups;
+    const sk::Schedule gathers = sk::prefetch(trainer.schedule, trainer.described(), 3);
     const auto gradients_first = [&](std::vector<float>* seen) {
         sk::Accumulation accumulation{groups};
         auto gradients = accumulation.gradients(model.layers[0]);
@@ -191,7 +194,7 @@ inline std::string schedule_is_chosen() {
         if (seen != nullptr) { seen->assign(gradients[Weight{}].begin(), gradients[Weight{}].end()); }
         accumulation.add(std::move(gradients), sk::Microbatch::last);
         for (const std::size_t l : {1U, 2U}) { accumulation.add_zero(model.layers[l], sk::Microbatch::last); }
-        optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
+        trainer.optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
     };
     const std::array<sk::Schedule, 2> schedules{gathers, sk::record(groups, [&] { gradients_first(nullptr); })};
     auto following = sk::follow(groups, std::span<const sk::Schedule>(schedules));
@@ -204,12 +207,11 @@ inline std::string schedule_is_chosen() {
 
 /// A kernel reads a window of a step that is given up; the next one's gathers come into the same memory.
 inline std::string step_is_given_up() {
-    LazyRank rank(Pace::lazy, Pace::eager);
-    Model model(rank);
-    const auto groups = model.groups();
-    sk::SGD optimizer{groups, {.learning_rate = 0.5}};
-    const sk::Schedule recorded = sk::record(groups, [&] { step(rank, model, optimizer); });
-    const auto following = sk::follow(groups, recorded);
+    Recorded trainer(Pace::lazy, Pace::eager);
+    auto& rank = trainer.rank;
+    auto& model = trainer.model;
+    const auto& groups = trainer.groups;
+    const auto following = sk::follow(groups, trainer.schedule);
     rank.synchronize();
     std::vector<float> seen;
     {
