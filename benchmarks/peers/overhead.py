@@ -17,8 +17,7 @@ OPERATION = bound_of("operation_nanoseconds")
 FOLLOWED = ("followed_step", "improved_step")
 TITLES = {"full_shard_window": "FullShard window", "full_shard_reduce": "FullShard gradients",
           "no_shard_window": "NoShard window", "no_shard_reduce": "NoShard gradients",
-          "followed_step": "step that follows a schedule", "improved_step": "step that follows one with gathers ahead and "
-          "reductions beside"}
+          "followed_step": "step, followed", "improved_step": "step, followed with overlap"}
 COUNTED = (100, 600)  # passes of the two runs whose difference is counted
 
 
@@ -27,6 +26,11 @@ def sides_of(case, engine, verbs):
     if case in FOLLOWED:
         return f"followed, {verbs} operations", f"the step without, {engine}"
     return f"Sharded, {verbs} verbs", f"bare calls of {engine}"
+
+
+def figure_of(case):
+    """What is measured of a case, and its target."""
+    return ("ns_per_operation", OPERATION) if case in FOLLOWED else ("ns_per_verb", NANOSECONDS)
 
 
 def rows_of(found, engine, ranks, rounds):
@@ -43,9 +47,9 @@ def rows_of(found, engine, ranks, rounds):
             raise WrongData(f"{name} on {engine}: {len(wrapped)} rounds, asked for {rounds}")
         values = [(a - b) / case["verbs"] * 1e9 for a, b in zip(wrapped, bare)]
         ours, peer = sides_of(case["case"], engine, case["verbs"])
+        figure, target = figure_of(case["case"])
         yield row.make_row(
-            PART, name, row.side(ours, wrapped), row.side(peer, bare), "ns_per_verb", values,
-            OPERATION if case["case"] in FOLLOWED else NANOSECONDS,
+            PART, name, row.side(ours, wrapped), row.side(peer, bare), figure, values, target,
             {"what": "every value that both leave, exactly", "wrong": 0}, ranks=ranks, size=case["bytes"],
             engine=engine, case=case["case"], verbs=case["verbs"])
 

@@ -11,6 +11,8 @@ FIGURES = {
     "times_the_cost": "the library's cost over the peer's, median of rounds",
     "times_the_instructions": "the library's instructions over the peer's",
     "ns_per_verb": "nanoseconds of one verb over the bare call, median of rounds",
+    "ns_per_operation": "nanoseconds of one operation of a step that follows a schedule over the step without, median of "
+                        "rounds",
     "instructions_per_verb": "instructions of one verb over the bare call",
 }
 

@@ -12,6 +12,8 @@ QUESTION = "How does the library compare with its peers?"
 # As includes.py measures.
 NVCC_ROUNDS = 3
 COMPILED = ", compiled"
+OVERHEAD = {"ns_per_verb": "verb_nanoseconds", "ns_per_operation": "operation_nanoseconds",
+            "instructions_per_verb": "verb_instructions"}
 
 
 def of_collectives(row):
@@ -26,12 +28,6 @@ def of_adamw(row):
     return "adamw_by_hand" if row["peer"]["name"] == "hand-written AVX2" else "adamw_pytorch"
 
 
-def of_overhead(row):
-    if row.get("case") in ("followed_step", "improved_step"):
-        return "operation_nanoseconds"
-    return "verb_instructions" if row["figure"] == "instructions_per_verb" else "verb_nanoseconds"
-
-
 def of_includes(row):
     if row["peer"]["name"] == "trainer by hand":
         return "trainer_compile_time"
@@ -43,7 +39,7 @@ def of_training(row):
     return "training_products" if row["figure"] == "share" else "training_fsdp2"
 
 
-TARGET_OF = {"collectives": of_collectives, "adamw": of_adamw, "overhead": of_overhead,
+TARGET_OF = {"collectives": of_collectives, "adamw": of_adamw, "overhead": lambda row: OVERHEAD[row["figure"]],
              "includes": of_includes, "training": of_training,
              "checkpoints": lambda row: f"checkpoint_{row['verb']}_dcp"}
 
