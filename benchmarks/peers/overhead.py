@@ -11,9 +11,9 @@ from targets import bound_of
 from worker import finished
 
 PART = "overhead"
-NANOSECONDS = bound_of("verb_nanoseconds")
-INSTRUCTIONS = bound_of("verb_instructions")
-OPERATION = bound_of("operation_nanoseconds")
+# What figures have targets, by their names.
+TARGETS = {"ns_per_verb": "verb_nanoseconds", "ns_per_operation": "operation_nanoseconds",
+           "instructions_per_verb": "verb_instructions"}
 FOLLOWED = ("followed_step", "improved_step")
 TITLES = {"full_shard_window": "FullShard window", "full_shard_reduce": "FullShard gradients",
           "no_shard_window": "NoShard window", "no_shard_reduce": "NoShard gradients",
@@ -28,9 +28,10 @@ def sides_of(case, engine, verbs):
     return f"Sharded, {verbs} verbs", f"bare calls of {engine}"
 
 
-def figure_of(case):
-    """What is measured of a case, and its target."""
-    return ("ns_per_operation", OPERATION) if case in FOLLOWED else ("ns_per_verb", NANOSECONDS)
+def figure_of(case, unit):
+    """What is measured of a case, in `unit`, and its target."""
+    figure = f"{unit}_per_{'operation' if case in FOLLOWED else 'verb'}"
+    return figure, bound_of(TARGETS[figure]) if figure in TARGETS else None
 
 
 def rows_of(found, engine, ranks, rounds):
@@ -47,7 +48,7 @@ def rows_of(found, engine, ranks, rounds):
             raise WrongData(f"{name} on {engine}: {len(wrapped)} rounds, asked for {rounds}")
         values = [(a - b) / case["verbs"] * 1e9 for a, b in zip(wrapped, bare)]
         ours, peer = sides_of(case["case"], engine, case["verbs"])
-        figure, target = figure_of(case["case"])
+        figure, target = figure_of(case["case"], "ns")
         yield row.make_row(
             PART, name, row.side(ours, wrapped), row.side(peer, bare), figure, values, target,
             {"what": "every value that both leave, exactly", "wrong": 0}, ranks=ranks, size=case["bytes"],
@@ -92,11 +93,11 @@ def count(options, report):
                 wrapped, verbs = instructions(program, case, "wrapped", elements)
                 bare, _ = instructions(program, case, "bare", elements)
                 ours, peer = sides_of(case, "self", verbs)
+                figure, target = figure_of(case, "instructions")
                 report.add(row.make_row(
                     PART, f"{title} {size_text(4 * elements)}, 1 rank", row.side(ours, instructions=wrapped),
-                    row.side(peer, instructions=bare), "instructions_per_verb", [(wrapped - bare) / verbs],
-                    None if case in FOLLOWED else INSTRUCTIONS, None, ranks=1, size=4 * elements, engine="self", case=case,
-                    verbs=verbs))
+                    row.side(peer, instructions=bare), figure, [(wrapped - bare) / verbs], target, ranks=1,
+                    size=4 * elements, engine="self", case=case, verbs=verbs))
 
 
 def run(options, report):

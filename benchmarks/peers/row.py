@@ -14,6 +14,7 @@ FIGURES = {
     "ns_per_operation": "nanoseconds of one operation of a step that follows a schedule over the step without, median of "
                         "rounds",
     "instructions_per_verb": "instructions of one verb over the bare call",
+    "instructions_per_operation": "the same of one operation",
 }
 
 

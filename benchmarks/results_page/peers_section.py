@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page's part for results of benchmarks/run peers, and what they say about targets: rows carry them."""
+import overhead
 from chart import Bar, bar_chart
 from figures import all_rounded
 from peer_times import BARRIER
@@ -12,8 +13,6 @@ QUESTION = "How does the library compare with its peers?"
 # As includes.py measures.
 NVCC_ROUNDS = 3
 COMPILED = ", compiled"
-OVERHEAD = {"ns_per_verb": "verb_nanoseconds", "ns_per_operation": "operation_nanoseconds",
-            "instructions_per_verb": "verb_instructions"}
 
 
 def of_collectives(row):
@@ -39,7 +38,7 @@ def of_training(row):
     return "training_products" if row["figure"] == "share" else "training_fsdp2"
 
 
-TARGET_OF = {"collectives": of_collectives, "adamw": of_adamw, "overhead": lambda row: OVERHEAD[row["figure"]],
+TARGET_OF = {"collectives": of_collectives, "adamw": of_adamw, "overhead": lambda row: overhead.TARGETS[row["figure"]],
              "includes": of_includes, "training": of_training,
              "checkpoints": lambda row: f"checkpoint_{row['verb']}_dcp"}
 

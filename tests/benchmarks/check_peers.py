@@ -221,7 +221,8 @@ def check_planted():
             overhead.rows_of({"ranks": 2, "rows": [{**case, **change}]}, "fake", 2, 1)))
     for followed in overhead.FOLLOWED:
         made = list(overhead.rows_of({"ranks": 2, "rows": [{**case, "case": followed}]}, "fake", 2, 1))[0]
-        expect(made["target"] == overhead.OPERATION and "2 operations" in made["ours"]["name"], f"aim of a {followed}")
+        expect(made["figure"] == "ns_per_operation" and made["target"] == row.at_most(1000)
+               and "2 operations" in made["ours"]["name"], f"aim of a {followed}")
     expect_raises(WrongData, ["has 1 ranks, asked for 2"], "overhead on fewer ranks",
                   lambda: list(overhead.rows_of({"ranks": 1, "rows": []}, "fake", 2, 1)))
 
