@@ -12,6 +12,7 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/human_bytes.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/simulate.hpp>
@@ -100,7 +101,9 @@ class HeaviestBelow {
 /// Cost:    that of sorting the operations; works in constant expressions
 /// Source:  heaviest increasing subsequence: what keeps its order was not moved; prefix maxima as in Fenwick, "A new
 ///          data structure for cumulative frequency tables" (1994)
-constexpr ScheduleDiff diff(const Schedule& a, const Schedule& b, std::span<const GroupDescription> groups) {
+/// @throws  std::invalid_argument when one has a group that is not described
+constexpr ScheduleDiff diff(const Schedule& a, const Schedule& b, std::span<const GroupDescription> groups,
+                            SourceLocation where = SourceLocation::current()) {
     constexpr std::size_t none = ScheduleChange::none;
     const std::vector<std::size_t> in_a = detail::numbers_in(a, b);
     std::vector<char> taken = detail::filled(a.size(), char{0});
@@ -118,7 +121,7 @@ constexpr ScheduleDiff diff(const Schedule& a, const Schedule& b, std::span<cons
     const std::size_t last = ended.below(a.size()).last;
     std::vector<char> stays = detail::filled(b.size(), char{0});
     for (std::size_t j = last; j != none; j = before[j]) { stays[j] = 1; }
-    ScheduleDiff found{{}, arena_bytes(a, groups), arena_bytes(b, groups)};
+    ScheduleDiff found{{}, arena_bytes(a, groups, where), arena_bytes(b, groups, where)};
     for (std::size_t j = 0; j < b.size(); ++j) {
         if (stays[j] == 0) { found.changes.push_back({b[j], in_a[j], j}); }
     }

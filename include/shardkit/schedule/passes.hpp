@@ -18,7 +18,7 @@
 
 // Pure functions from a step to a better one. None changes what the program does, its acts and their order: a pass
 // moves, adds or leaves out communication (update_early alone moves updates). What obeys the rules of a step, obeys
-// them behind a pass.
+// them behind a pass. One that asks `groups` throws std::invalid_argument where they lack a group of the schedule.
 
 namespace shardkit {
 
@@ -39,8 +39,7 @@ constexpr std::size_t next_op(const Schedule& schedule, std::size_t from, Act ac
     }
     return no_op;
 }
-/// Where an operation of the group can go at the earliest, but not before `first`, when it is at `at` and must stay
-/// behind what the group does before.
+/// The earliest place, not before `first`, of an operation at `at` that stays behind what the group does before.
 constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std::uint32_t group,
                                    std::size_t first = 0) {
     while (at > first && (schedule[at - 1].act == Act::norm || schedule[at - 1].group != group)) { --at; }
@@ -83,12 +82,12 @@ constexpr Schedule prefetch(Schedule schedule, std::span<const GroupDescription>
 /// Memory:  up to `limit`, see peak; bits are unchanged
 /// Source:  reshard_after_forward of FSDP2, decided by memory instead of by hand
 constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const GroupDescription> groups, ByteCount limit,
-                                 std::size_t optimizer_states = 2) {
+                                 std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
     struct Candidate {
         std::size_t operation = 0;
         std::size_t idle = 0;
     };
-    const std::vector<detail::GroupRows> rows = detail::rows_of(groups);
+    const std::vector<detail::GroupRows> rows = detail::rows_of(schedule, groups, where);
     std::vector<Candidate> candidates;
     std::vector<std::size_t> closed = detail::filled(groups.size(), detail::no_op);
     for (std::size_t i = 0; i < schedule.size(); ++i) {
@@ -138,7 +137,7 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
             keep(candidates[next]);
             ++taken;
         }
-        const bool fits = taken == 0 || resting + arena_bytes(without(), groups).value <= limit.value;
+        const bool fits = taken == 0 || resting + arena_bytes(without(), groups, where).value <= limit.value;
         if (!fits) {
             left_out = before;
             held = held_before;
@@ -154,8 +153,9 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
 /// Copies that an update makes stale and the next window would gather (ShardOptimizer, ShardGradOp) are gathered
 /// behind the updates, in the order in which the next step needs them.
 /// Memory:  none; bits are unchanged
-constexpr Schedule gather_after_update(const Schedule& schedule, std::span<const GroupDescription> groups) {
-    const std::vector<detail::GroupRows> rows = detail::rows_of(groups);
+constexpr Schedule gather_after_update(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                       SourceLocation where = SourceLocation::current()) {
+    const std::vector<detail::GroupRows> rows = detail::rows_of(schedule, groups, where);
     const std::vector<std::size_t> updates = detail::last_ops(schedule, groups.size(), Act::update);
     Schedule made;
     std::vector<Op> behind;
@@ -225,7 +225,8 @@ constexpr Schedule overlap_reductions(Schedule schedule, std::span<const GroupDe
 /// Memory:  none; bits are unchanged
 /// Cost:    two simulations
 constexpr Schedule gather_after_zero(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                     const AxisGrid& mesh, const StepCosts& costs) {
+                                     const AxisGrid& mesh, const StepCosts& costs,
+                                     SourceLocation where = SourceLocation::current()) {
     Schedule moved = schedule;
     for (std::size_t i = 0; i < moved.size(); ++i) {
         if (moved[i].act != Act::zero) { continue; }
@@ -233,8 +234,8 @@ constexpr Schedule gather_after_zero(const Schedule& schedule, std::span<const G
         while (first > 0 && moved[first - 1].act == Act::gather) { --first; }
         moved.move(i, first);
     }
-    const double before = simulate(schedule, groups, mesh, costs).exposed();
-    return simulate(moved, groups, mesh, costs).exposed() <= before ? moved : schedule;
+    const double before = simulate(schedule, groups, mesh, costs, where).exposed();
+    return simulate(moved, groups, mesh, costs, where).exposed() <= before ? moved : schedule;
 }
 
 /// Each group is updated as soon as its gradient is reduced, where the costs say that the rank does not wait longer
@@ -243,17 +244,17 @@ constexpr Schedule gather_after_zero(const Schedule& schedule, std::span<const G
 /// Memory:  none; bits are unchanged
 /// Cost:    a simulation for every place that is tried
 constexpr Schedule update_early(Schedule schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                                const StepCosts& costs) {
+                                const StepCosts& costs, SourceLocation where = SourceLocation::current()) {
     for (const Op& op : schedule.ops()) {
         if (op.act == Act::norm) { return schedule; }
     }
-    double seconds = simulate(schedule, groups, mesh, costs).seconds;
+    double seconds = simulate(schedule, groups, mesh, costs, where).seconds;
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         if (schedule[i].act != Act::update) { continue; }
         for (std::size_t place = detail::behind_group(schedule, i, schedule[i].group); place < i; ++place) {
             Schedule moved = schedule;
             moved.move(i, place);
-            const double now = simulate(moved, groups, mesh, costs).seconds;
+            const double now = simulate(moved, groups, mesh, costs, where).seconds;
             if (now <= seconds) {
                 schedule = moved;
                 seconds = now;
@@ -270,14 +271,14 @@ constexpr Schedule update_early(Schedule schedule, std::span<const GroupDescript
 /// @throws std::invalid_argument, with the bytes that are needed at least, where nothing is left to undo
 constexpr Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups, ByteCount limit,
                                 std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
-    if (peak(schedule, groups, optimizer_states) <= limit) { return schedule; }
+    if (peak(schedule, groups, optimizer_states, where) <= limit) { return schedule; }
     // One at a time; where that takes long, more and more until it fits, and then fewer: the last one was needed.
     constexpr std::size_t singles = 16;
     Schedule fitting;
     std::size_t batch = 1;
     for (std::size_t round = 1;; ++round) {
         Schedule less = detail::without_idle(schedule, groups, batch);
-        const ByteCount needed = peak(less, groups, optimizer_states);
+        const ByteCount needed = peak(less, groups, optimizer_states, where);
         if (needed <= limit) {
             if (batch == 1) { return less; }
             fitting = static_cast<Schedule&&>(less);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <shardkit/core/counts.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/plan/memory_plan.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slot_plan.hpp>
@@ -19,7 +20,10 @@ namespace shardkit {
 /// Bytes of the arena in which a schedule's gathered parameters, full gradients and addends lie while they are
 /// needed: buffers of any sizes share it, and each has the same address in every step.
 /// Cost:    close to a sort of the buffers where sizes repeat; works in constant expressions
-constexpr ByteCount arena_bytes(const Schedule& schedule, std::span<const GroupDescription> groups) {
+/// @throws  std::invalid_argument when the schedule has a group that is not described
+constexpr ByteCount arena_bytes(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                SourceLocation where = SourceLocation::current()) {
+    detail::require_described(schedule, groups, where);
     return ByteCount(detail::place_slots(detail::slots_of(schedule, groups)).arena_bytes);
 }
 
@@ -35,10 +39,11 @@ constexpr ByteCount resting_bytes(const Schedule& schedule, std::span<const Grou
 
 /// Bytes of the library's buffers on one rank while it follows the schedule: what groups, an optimizer with so many
 /// states and the norm hold all the time, and the arena.
-/// @post equals what they allocate, to the byte
+/// @post   equals what they allocate, to the byte
+/// @throws std::invalid_argument as arena_bytes
 constexpr ByteCount peak(const Schedule& schedule, std::span<const GroupDescription> groups,
-                         std::size_t optimizer_states = 2) {
-    return detail::resting_bytes(schedule, groups, optimizer_states) + arena_bytes(schedule, groups);
+                         std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
+    return detail::resting_bytes(schedule, groups, optimizer_states) + arena_bytes(schedule, groups, where);
 }
 
 namespace detail {

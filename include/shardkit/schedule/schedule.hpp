@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
 #include <shardkit/plan/group_description.hpp>
@@ -166,6 +168,28 @@ constexpr std::vector<GroupRows> rows_of(std::span<const GroupDescription> group
     std::vector<GroupRows> rows;
     for (const GroupDescription& group : groups) { rows.emplace_back(group); }
     return rows;
+}
+
+[[noreturn]] inline void throw_undescribed(const Schedule& schedule, std::size_t at,
+                                           std::span<const GroupDescription> groups, SourceLocation where) {
+    throw_invalid_argument(where, "schedule: operation ", at, " (", describe(schedule[at], groups), "), but ",
+                           groups.size(), " groups are described; expected descriptions of the model's groups, all");
+}
+/// That each group of a schedule is among those that are described.
+/// @throws std::invalid_argument that names the first operation of another one
+constexpr void require_described(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                 SourceLocation where) {
+    for (std::size_t i = 0; i < schedule.size(); ++i) {
+        const bool described = schedule[i].act == Act::norm || schedule[i].group < groups.size();
+        if (!described) { throw_undescribed(schedule, i, groups, where); }
+    }
+}
+/// Rows of all groups of a schedule.
+/// @throws as require_described
+constexpr std::vector<GroupRows> rows_of(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                         SourceLocation where) {
+    require_described(schedule, groups, where);
+    return rows_of(groups);
 }
 
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
@@ -44,8 +45,10 @@ struct ScheduledCalls {
 /// Cost:    arithmetic; works in constant expressions
 /// @post    memory.total() is peak(schedule, groups), the bytes that the rank's buffers take; traffic is what its log
 ///          says of a steady step
+/// @throws  std::invalid_argument when the schedule has a group that is not described
 constexpr Plan plan(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                    PlanOptions options = {}) {
+                    PlanOptions options = {}, SourceLocation where = SourceLocation::current()) {
+    detail::require_described(schedule, groups, where);
     options.norms_per_step = 0;
     std::vector<detail::ScheduledCalls> calls = detail::filled(groups.size(), detail::ScheduledCalls{});
     for (const Op& op : schedule.ops()) {
@@ -60,7 +63,7 @@ constexpr Plan plan(const Schedule& schedule, std::span<const GroupDescription> 
         }
     }
     Plan made{0, detail::resting_memory(groups, options), {}};
-    made.memory.arena = arena_bytes(schedule, groups);
+    made.memory.arena = arena_bytes(schedule, groups, where);
     made.traffic =
         detail::traffic_of(groups, mesh, options,
                            [&](const detail::CollectiveRow& row, std::size_t group) { return calls[group].of(row); });

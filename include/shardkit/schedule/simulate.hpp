@@ -105,6 +105,7 @@ class StepSimulation {
           costs_(costs),
           plan_(plan_slots(schedule, groups)),
           ended_(filled(schedule.size(), 0.0)) {
+        require_described(schedule, groups, where);
         if (costs.groups.size() != groups.size()) {
             throw_invalid_argument(where, "simulate: seconds of ", costs.groups.size(), " groups given, expected of ",
                                    groups.size());
@@ -254,7 +255,7 @@ class StepSimulation {
 /// A step of the schedule in steady state: computation as `costs` says of each group, communication as rings over the
 /// links of the time model, and between lanes the waits that the stores make. The host takes no time.
 /// Cost:    three times the operations, and plan_slots; no rank is needed, works in constant expressions
-/// @throws  std::invalid_argument unless there are costs of every group
+/// @throws  std::invalid_argument unless every group is described and has costs
 /// Source:  for the collectives as communication_seconds
 constexpr StepTimes simulate(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
                              const StepCosts& costs, SourceLocation where = SourceLocation::current()) {

@@ -13,8 +13,11 @@
 
 namespace shardkit {
 
-/// Whether a window may communicate: it gathers where the full copy is out of date, or is refused there.
-enum class Gathers : std::uint8_t { when_stale, never };
+/// Whether a window may communicate.
+enum class Gathers : std::uint8_t {
+    when_stale,  ///< it gathers where the full copy is out of date
+    never        ///< it is refused there
+};
 
 }  // namespace shardkit
 

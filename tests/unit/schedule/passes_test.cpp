@@ -525,4 +525,31 @@ TEST_CASE("memory_limit gives back what prefetching took, down to the plain step
           }).find("memory_limit: 1000 bytes given, expected at least ") != std::string::npos);
 }
 
+TEST_CASE("what asks for the groups of a schedule refuses descriptions of fewer") {
+    constexpr auto groups = described::transformer<sk::FullShard>(mesh);
+    const auto fewer = Groups(groups).first(2);
+    const sk::Schedule plain = sk::layered_step(groups, {.norms = 0});
+    const std::vector<sk::GroupSeconds> seconds(fewer.size());
+    const sk::StepCosts costs{seconds, {sk::TimeModel::links({0, 1e6})}};
+    std::size_t first = 0;
+    while (plain[first].group < fewer.size()) { ++first; }
+    const std::string expected = "schedule: operation " + std::to_string(first) +
+                                 " (gather of group 2, microbatch 0), but 2 groups are described; expected "
+                                 "descriptions of the model's groups, all";
+    const auto refuses = [&](auto&& f) {
+        const sk::SourceLocation here{__FILE__, 0};
+        CHECK(thrown_message<std::invalid_argument>([&] { f(here); }) == text_at(expected, here));
+    };
+    refuses([&](auto where) { (void)sk::keep_gathered(plain, fewer, sk::ByteCount(1U << 20U), 2, where); });
+    refuses([&](auto where) { (void)sk::gather_after_update(plain, fewer, where); });
+    refuses([&](auto where) { (void)sk::gather_after_zero(plain, fewer, mesh, costs, where); });
+    refuses([&](auto where) { (void)sk::update_early(plain, fewer, mesh, costs, where); });
+    refuses([&](auto where) { (void)sk::memory_limit(plain, fewer, sk::ByteCount(1U << 20U), 2, where); });
+    refuses([&](auto where) { (void)sk::arena_bytes(plain, fewer, where); });
+    refuses([&](auto where) { (void)sk::peak(plain, fewer, 2, where); });
+    refuses([&](auto where) { (void)sk::simulate(plain, fewer, mesh, costs, where); });
+    refuses([&](auto where) { (void)sk::plan(plain, fewer, mesh, {}, where); });
+    refuses([&](auto where) { (void)sk::diff(sk::Schedule{}, plain, fewer, where); });
+}
+
 }  // namespace passes_test
