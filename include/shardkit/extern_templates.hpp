@@ -24,25 +24,31 @@
 // and in one source file after it the same without `extern`:
 //     SHARDKIT_TEMPLATES(, shardkit::threads::Engine, shardkit::DefaultPrecision<float>, shardkit::AdamWRule)
 //     SHARDKIT_THREADS_TEMPLATES()
+// Another optimizer of the same engine and precision takes SHARDKIT_RULE_TEMPLATES with the same arguments in both
+// places, and not a second line of SHARDKIT_TEMPLATES: compilers refuse to instantiate the rest twice. Another
+// precision of the same engine takes a second source file.
 // Outside of every namespace; a type with a comma needs an alias. Without that source file linking fails with
 // "undefined reference to shardkit::...::GroupState<...>". Nothing else changes: files with and without these lines
 // may be linked together.
 
 // The arguments are types and a keyword, which take no parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
+/// The optimizer's part alone, of another rule: see above.
+#define SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule)                                                   \
+    prefix template class shardkit::detail::GroupOptimizer<Rule, Engine, shardkit::Arithmetic<Precision::Master>>; \
+    prefix template class shardkit::detail::UpdateTable<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;    \
+    prefix template class shardkit::detail::UpdateBatches<Rule, Engine, Precision>;                                \
+    prefix template class shardkit::detail::OptimizerNumbers<Rule, Engine>;
 /// `prefix`: `extern`, or nothing in the one file that has the code.
 #define SHARDKIT_TEMPLATES(prefix, Engine, Precision, Rule)                                                         \
+    SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule)                                                        \
     prefix template class shardkit::Context<Engine>;                                                                \
     prefix template class shardkit::detail::GroupState<Engine, Precision>;                                          \
     prefix template std::size_t shardkit::detail::dp_extent(const shardkit::Context<Engine>&);                      \
-    prefix template class shardkit::detail::GroupOptimizer<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;  \
-    prefix template class shardkit::detail::UpdateTable<Rule, Engine, shardkit::Arithmetic<Precision::Master>>;     \
-    prefix template class shardkit::detail::UpdateBatches<Rule, Engine, Precision>;                                 \
     prefix template class shardkit::detail::NormTable<Engine, Precision::Reduction>;                                \
     prefix template class shardkit::detail::NormTables<Engine, Precision::Reduction>;                               \
     prefix template void shardkit::detail::NormTables<Engine, Precision::Reduction>::list(                          \
         shardkit::detail::GroupState<Engine, Precision>&);                                                          \
-    prefix template class shardkit::detail::OptimizerNumbers<Rule, Engine>;                                         \
     prefix template class shardkit::detail::NormMemory<Engine>;                                                     \
     prefix template shardkit::detail::StatementHash shardkit::detail::state_gradients(                              \
         const shardkit::Context<Engine>&, const shardkit::detail::StatedGradients&);                                \
