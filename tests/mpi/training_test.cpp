@@ -101,6 +101,18 @@ TEST_CASE("mpi: a mesh of another size than the job is refused on every rank, an
     CHECK_NOTHROW(sk::mpi::run(toy::Mesh(n, 1, 1), [](auto&) {}));
 }
 
+/// A trainer's own function of that name.
+template <class Rank>
+std::size_t run(Rank& rank, const std::size_t& times) {
+    return rank.world_size() * times;
+}
+
+TEST_CASE("mpi: a trainer's own run(rank, ...) is not taken for the engine's, which the rank's type brings") {
+    const std::size_t n = sk::mpi::Environment::size();
+    std::size_t times = 3;  // not const: the engine's would take it as it is
+    sk::mpi::run(toy::Mesh(n, 1, 1), [&](auto& rank) { CHECK(run(rank, times) == 3 * n); });
+}
+
 TEST_CASE("mpi: one rank alone works on summoned parameters, under every policy") {
     for (const bool overlap : {false, true}) {
         sk::mpi::Options options;

@@ -18,6 +18,11 @@ concept MeshType = requires(const M mesh, SourceLocation where) {
 };
 
 namespace detail {
+/// What an engine's `run` takes for a mesh, right or wrong, and not a rank: a trainer's own `run(rank, ...)`, beside
+/// which the rank's type brings its engine's into a call, is not taken for that.
+template <class M>
+concept MayBeMesh = std::copy_constructible<M>;
+
 /// Where a mesh is expected: one sentence instead of what follows from another type.
 template <class M>
 struct MeshRules {

@@ -370,4 +370,16 @@ TEST_CASE("Context: an adopted communicator of the wrong size or order is refuse
     });
 }
 
+/// A trainer's own function of that name.
+template <class Rank>
+std::size_t run(Rank& rank, const std::size_t& times) {
+    return rank.world_size() * times;
+}
+
+TEST_CASE("a trainer's own run(rank, ...) is not taken for the engine's, which the rank's type brings") {
+    std::size_t times = 3;  // not const: the engine's would take it as it is
+    self::run(DeviceMesh<1>{}, [&](auto& rank) { CHECK(run(rank, times) == 3); });
+    threads::run(DeviceMesh<2>{}, [&](auto& rank) { CHECK(run(rank, times) == 6); });
+}
+
 }  // namespace context_test

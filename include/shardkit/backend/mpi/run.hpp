@@ -18,7 +18,7 @@ namespace shardkit::mpi {
 /// Errors:  a rank whose f throws prints the error and ends the whole job by MPI_Abort, with a non-zero status.
 /// @throws  std::invalid_argument, on every rank, when the job has another number of processes than the mesh;
 ///          CommError as the constructor of World
-template <class Sums = Exchange, class Mesh, class F>
+template <class Sums = Exchange, shardkit::detail::MayBeMesh Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options = {},
          SourceLocation where = SourceLocation::current()) {
     static_assert(shardkit::detail::MeshRules<Mesh>::is_mesh);

@@ -9,7 +9,7 @@ namespace shardkit::self {
 
 /// Calls `f(rank)` in this thread, with the only rank of `mesh`.
 /// @throws std::invalid_argument when the mesh has more than one rank; whatever f throws
-template <class Mesh, class F>
+template <shardkit::detail::MayBeMesh Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions options = {}, SourceLocation where = SourceLocation::current()) {
     if constexpr (shardkit::detail::MeshRules<Mesh>::is_mesh) {
         World world;

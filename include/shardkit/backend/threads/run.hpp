@@ -16,7 +16,7 @@ namespace shardkit::threads {
 /// With LaunchOptions::overlap a rank has two streams beside its own thread: communication and reduction.
 /// @throws what the lowest rank that failed by itself threw, unchanged; PeerError when ranks only waited for each
 /// other
-template <class Mesh, class F>
+template <shardkit::detail::MayBeMesh Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions options = {}, const LaunchOptions& launch_options = {},
          SourceLocation where = SourceLocation::current()) {
     if constexpr (shardkit::detail::MeshRules<Mesh>::is_mesh) {
