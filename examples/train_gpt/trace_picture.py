@@ -6,6 +6,7 @@ TRACE.json is what train_gpt --trace or shardkit::schedule_trace writes: of a me
 Colours are of groups; dark pieces communicate, pale ones compute, hatched ones wait for communication.
 """
 import json
+import os
 import re
 import sys
 from xml.sax.saxutils import escape
@@ -86,17 +87,32 @@ def draw(tracks, title):
     return "\n".join(out + ["</svg>"]) + "\n"
 
 
+def refuse(what):
+    print(f"trace_picture: error: {what}", file=sys.stderr)
+    return 2
+
+
 def main():
     if len(sys.argv) not in (3, 4) or "--help" in sys.argv:
         print(__doc__)
         return 0 if "--help" in sys.argv else 2
-    title = sys.argv[3] if len(sys.argv) == 4 else "A step"
-    tracks = read(sys.argv[1])
-    if not tracks:
-        print(f"trace_picture: error: {sys.argv[1]}: has no slice, expected a trace of a step", file=sys.stderr)
-        return 2
-    with open(sys.argv[2], "w", encoding="utf-8") as file:
-        file.write(draw(tracks, title))
+    trace, picture, title = sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) == 4 else "A step"
+    if os.path.realpath(trace) == os.path.realpath(picture):
+        return refuse(f"{picture}: expected another file than the trace")
+    try:
+        tracks = read(trace)
+        drawn = draw(tracks, title) if tracks else None
+    except OSError as error:
+        return refuse(f"{trace}: {error.strerror}")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return refuse(f"{trace}: expected a trace, as train_gpt --trace writes it")
+    if drawn is None:
+        return refuse(f"{trace}: has no slice, expected a trace of a step")
+    try:
+        with open(picture, "w", encoding="utf-8") as file:
+            file.write(drawn)
+    except OSError as error:
+        return refuse(f"{picture}: {error.strerror}")
     return 0
 
 

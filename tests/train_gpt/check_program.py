@@ -295,6 +295,20 @@ def check_picture(folder, tracks):
     done = draw(folder, "e")
     expect(done.returncode == 2 and done.stderr == b"trace_picture: error: e.json: has no slice, expected a trace of a step\n",
            "a trace of nothing is an error")
+    # What cannot be read, is no trace, or cannot be written is said in a line.
+    for name, text in (("n", "step 1"), ("o", "{}"), ("l", "[1]"), ("s2", '{"traceEvents": [{"ph": "X", "name": "?"}]}')):
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+        done = draw(folder, name)
+        expect(done.returncode == 2 and done.stderr.decode() == f"trace_picture: error: {name}.json: expected a trace, as train_gpt "
+               "--trace writes it\n" and not (folder / f"{name}.svg").exists(), f"what is no trace is an error: {text}", done)
+    for names, what in ((("gone.json", "x.svg"), "gone.json: No such file or directory"),
+                        (("s.json", "gone/x.svg"), "gone/x.svg: No such file or directory"),
+                        (("s.json", "/dev/full"), "/dev/full: No space left on device"),
+                        (("s.json", "./s.json"), "./s.json: expected another file than the trace")):
+        before = (folder / "s.json").read_bytes()
+        done = subprocess.run([sys.executable, "-B", PICTURE, *names], cwd=folder, capture_output=True, check=False)
+        expect(done.returncode == 2 and done.stderr.decode() == f"trace_picture: error: {what}\n"
+               and (folder / "s.json").read_bytes() == before, f"and so is {what}", done)
 
 
 def check_trace(folder):
