@@ -203,6 +203,11 @@ void read_policies(const program::Flags& flags, Options& o) {
     });
 }
 
+/// A flag and what it was given, as errors name them, where only `part` of that is wrong.
+std::string part_of(const std::string& flag, const std::string& given, const std::string& part) {
+    return flag + " '" + given + "': " + part;
+}
+
 /// "none", "hand", or passes joined by +, each at most once.
 ScheduleChoice parse_schedule(const std::string& flag, const std::string& given, const std::string& text) {
     using Kind = ScheduleChoice::Kind;
@@ -224,11 +229,11 @@ ScheduleChoice parse_schedule(const std::string& flag, const std::string& given,
         bool gathers_ahead = choice.depth > 0;
         if ((name == "prefetch" || name == "overlap") && !value.empty()) {
             once(gathers_ahead);
-            choice.depth = program::parse_count(flag, value, 1, 4096);
+            choice.depth = program::parse_count(part_of(flag, given, name), value, 1, 4096);
             choice.overlaps_reductions = name == "overlap";
         } else if (name == "keep") {
             once(choice.keeps);
-            if (!value.empty()) { choice.limit = program::parse_bytes(flag, value); }
+            if (!value.empty()) { choice.limit = program::parse_bytes(part_of(flag, given, name), value); }
         } else if (pass == "gather_after_zero") {
             once(choice.gathers_after_zero);
         } else if (pass == "gather_after_update") {
@@ -274,7 +279,8 @@ void read_overlap(const program::Flags& flags, Options& o) {
         } else if (given == "deferred") {
             choice.kind = Kind::deferred;
         } else if (given.starts_with(helped)) {
-            choice = {Kind::deferred, program::parse_count(flag, given.substr(helped.size()), 1, most_ranks)};
+            choice = {Kind::deferred, program::parse_count(part_of(flag, given, "deferred"),
+                                                           given.substr(helped.size()), 1, most_ranks)};
         } else if (given != "off") {
             throw program::bad_flag(flag, given, "off, on, deferred or deferred:N");
         }

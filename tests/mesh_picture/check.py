@@ -51,6 +51,7 @@ REFUSED = [
     (["--mesh", "4x1x1", "--policy", "hybrid_shard:3", "--out", "a.svg"],
      "--policy 'hybrid_shard:3': expected a group that divides the 4 data-parallel ranks of --mesh 4x1x1"),
     (["--mesh", "2x1x1", "--microbatches", "0", "--out", "a.svg"], "--microbatches '0': expected a whole number from 1"),
+    (["--mesh", "2x1x1", "--out", "a.png"], "--out 'a.png': expected a name that ends in .svg"),
     (["--mesh", "2x1x1", "--out", "no/such/folder.svg"], "--out 'no/such/folder.svg': expected a file that can be"),
     (["--mesh", "2x1x1"], "no --out: expected --out FILE.svg"),
     (["--out", "a.svg"], "no --mesh: expected --mesh DPxTPxCP"),
