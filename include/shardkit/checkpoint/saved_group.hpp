@@ -163,7 +163,7 @@ class SavedGroupOf final : public SavedGroup {
                               "' is still pending: commit it before");
         }
     }
-    void begin_load(SourceLocation where) const override { state_.begin_update(where); }
+    void begin_load(SourceLocation where) const override { state_.begin_write(where); }
     void end_load() const override {
         state_.parameters().end_load();
         state_.statements().forget_values();

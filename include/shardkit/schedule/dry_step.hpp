@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/core/error.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/step/accumulation.hpp>
 
@@ -18,7 +19,8 @@ namespace shardkit {
 ///     step.unshard(0).gradients(0).reshard(0).add(0, Microbatch::last).reduce().global_norm().step();
 ///     const Schedule schedule = step.schedule();
 /// Works in constant expressions; says in any order what it is told, which is for `check` to judge.
-/// Cost:    arithmetic; the descriptions must outlive it
+/// Cost:    arithmetic
+/// @throws  std::invalid_argument, where a verb is called for a group that the model does not have
 class DryStep {
   public:
     constexpr explicit DryStep(std::span<const GroupDescription> groups) {
@@ -28,48 +30,54 @@ class DryStep {
     }
 
     /// A window is asked for: its gather starts, where the full copy is not current.
-    constexpr DryStep& begin_unshard(std::size_t group) {
-        State& its = groups_[group];
+    constexpr DryStep& begin_unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
+        State& its = of(group, where);
         if (!its.current) { add_op(Act::gather, group, window_microbatch(group)); }
         its.current = true;
         return *this;
     }
     /// It shows the full parameters.
-    constexpr DryStep& wait(std::size_t group) {
-        ++groups_[group].windows;
+    constexpr DryStep& wait(std::size_t group, SourceLocation where = SourceLocation::current()) {
+        ++of(group, where).windows;
         return add_op(Act::use, group, window_microbatch(group));
     }
     /// Both.
-    constexpr DryStep& unshard(std::size_t group) { return begin_unshard(group).wait(group); }
+    constexpr DryStep& unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
+        return begin_unshard(group, where).wait(group, where);
+    }
     /// It ends.
-    constexpr DryStep& reshard(std::size_t group) {
-        State& its = groups_[group];
+    constexpr DryStep& reshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
+        State& its = of(group, where);
         add_op(Act::close, group, window_microbatch(group));
         if (its.windows > 0 && --its.windows == 0 && its.rows.leases_full) { its.current = false; }
         return *this;
     }
     /// A gradient buffer is taken for a microbatch.
-    constexpr DryStep& gradients(std::size_t group) { return add_op(Act::zero, group, groups_[group].added); }
+    constexpr DryStep& gradients(std::size_t group, SourceLocation where = SourceLocation::current()) {
+        return add_op(Act::zero, group, of(group, where).added);
+    }
     /// It is handed back; behind the last one the rest of the group's reduction runs too.
-    constexpr DryStep& add(std::size_t group, Microbatch microbatch = Microbatch::more) {
-        State& its = groups_[group];
+    constexpr DryStep& add(std::size_t group, Microbatch microbatch = Microbatch::more,
+                           SourceLocation where = SourceLocation::current()) {
+        State& its = of(group, where);
         add_op(Act::add, group, its.added);
         if (its.rows.reduces_each) { add_op(Act::reduce, group, its.added); }
         ++its.added;
         return microbatch == Microbatch::last ? finish(group) : *this;
     }
     /// A microbatch in which the rank did not use the group.
-    constexpr DryStep& add_zero(std::size_t group, Microbatch microbatch = Microbatch::more) {
-        return gradients(group).add(group, microbatch);
+    constexpr DryStep& add_zero(std::size_t group, Microbatch microbatch = Microbatch::more,
+                                SourceLocation where = SourceLocation::current()) {
+        return gradients(group, where).add(group, microbatch, where);
     }
     /// The group has no gradient in this step.
-    constexpr DryStep& skip(std::size_t group) {
-        groups_[group].skipped = true;
+    constexpr DryStep& skip(std::size_t group, SourceLocation where = SourceLocation::current()) {
+        of(group, where).skipped = true;
         return add_op(Act::skip, group, 0);
     }
     /// Every microbatch of the group is in.
-    constexpr DryStep& finish(std::size_t group) {
-        State& its = groups_[group];
+    constexpr DryStep& finish(std::size_t group, SourceLocation where = SourceLocation::current()) {
+        State& its = of(group, where);
         if (its.finished || its.added == 0) { return *this; }
         its.finished = true;
         const std::uint32_t last = its.added - 1;
@@ -84,8 +92,8 @@ class DryStep {
     }
     constexpr DryStep& global_norm() { return add_op(Act::norm, 0, 0); }
     /// The optimizer's step for one group.
-    constexpr DryStep& update(std::size_t group) {
-        State& its = groups_[group];
+    constexpr DryStep& update(std::size_t group, SourceLocation where = SourceLocation::current()) {
+        State& its = of(group, where);
         add_op(Act::update, group, 0);
         if (its.rows.gathers) { its.current = false; }
         return *this;
@@ -110,6 +118,12 @@ class DryStep {
         bool finished = false;
     };
 
+    constexpr State& of(std::size_t group, SourceLocation where) {
+        if (group >= groups_.size()) {
+            throw_invalid_argument(where, "DryStep: group ", group, " given, expected one below ", groups_.size());
+        }
+        return groups_[group];
+    }
     constexpr DryStep& add_op(Act act, std::size_t group, std::uint32_t microbatch) {
         schedule_.add({act, static_cast<std::uint32_t>(group), microbatch});
         return *this;

@@ -22,13 +22,17 @@
 namespace shardkit {
 
 /// While this lives, every step of a model follows a schedule. Move-only; ends before the groups, and not while a
-/// step is under way.
+/// step is under way, or a window or gradients of one live on. One that was moved from refuses with a UsageError.
 template <class Engine>
 class Following {
   public:
     /// Bytes of the arena in which leased buffers lie.
-    ByteCount arena_bytes() const noexcept { return cursor_->arena_bytes(); }
-    std::size_t schedules() const noexcept { return cursor_->schedules(); }
+    ByteCount arena_bytes(SourceLocation where = SourceLocation::current()) const {
+        return cursor(where).arena_bytes();
+    }
+    std::size_t schedules(SourceLocation where = SourceLocation::current()) const {
+        return cursor(where).schedules();
+    }
 
     /// Which of several schedules the next steps follow: for what depends on data, as layers that are left out, or a
     /// last step with fewer microbatches. Every rank says the number that it wishes; the largest one is taken.
@@ -37,7 +41,7 @@ class Following {
     /// @returns the number that is taken, the same on every rank
     /// @throws  std::invalid_argument when there is no such schedule; UsageError in a step
     std::size_t choose(std::size_t schedule, SourceLocation where = SourceLocation::current()) {
-        return cursor_->choose(schedule, where);
+        return cursor(where).choose(schedule, where);
     }
 
     /// From the next step on, takes the time of each operation, on this rank. For engines whose streams are the
@@ -47,19 +51,24 @@ class Following {
     /// @throws  UsageError in a step
     void measure(
         SourceLocation where = SourceLocation::current()) requires detail::TimedByHost<typename Engine::Stream> {
-        cursor_->measure(where);
+        cursor(where).measure(where);
     }
     /// The last step, as it was measured; between steps.
     /// Order:   local; the host waits for the streams.
     /// @throws  UsageError in a step, and unless the last step was measured and ran to its end
     MeasuredStep measured(SourceLocation where =
                               SourceLocation::current()) const requires detail::TimedByHost<typename Engine::Stream> {
-        return cursor_->measured(where);
+        return cursor(where).measured(where);
     }
 
   private:
     friend detail::Access;
     explicit Following(std::unique_ptr<detail::StepCursor<Engine>> cursor) : cursor_(std::move(cursor)) {}
+
+    detail::StepCursor<Engine>& cursor(SourceLocation where) const {
+        if (cursor_ == nullptr) { throw_usage_error(where, "a Following was used after it was moved from"); }
+        return *cursor_;
+    }
 
     std::unique_ptr<detail::StepCursor<Engine>> cursor_;
 };

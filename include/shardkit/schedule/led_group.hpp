@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/end_program.hpp>
 #include <shardkit/sharded/step_director.hpp>
 
 namespace shardkit::detail {
@@ -31,10 +32,15 @@ struct LedGroup {
                     group<State>(s).directed().set(&director, number);
                 },
                 [](void* s, const StepDirector& director) noexcept {
-                    if (group<State>(s).directed().any() != &director) { return; }
-                    group<State>(s).directed().set(nullptr, 0);
-                    group<State>(s).gradients().place(nullptr);
-                    group<State>(s).gradients().place_addend(nullptr);
+                    State& its = group<State>(s);
+                    if (its.directed().any() != &director) { return; }
+                    if (its.parameters().shows_held() || (its.step().busy() && its.gradients().placed())) {
+                        end_program("a schedule ended while a window or gradients of '", its.path(),
+                                    "' of a step that followed it live on, in its memory");
+                    }
+                    its.directed().set(nullptr, 0);
+                    its.gradients().place(nullptr);
+                    its.gradients().place_addend(nullptr);
                 },
                 [](void* s, void* memory) noexcept { group<State>(s).gradients().place(memory); },
                 [](void* s, void* memory) noexcept { group<State>(s).gradients().place_addend(memory); },

@@ -87,9 +87,14 @@ class StepRecorder final : public StepDirector {
         } catch (...) { failure_ = std::current_exception(); }
     }
 
-    /// @throws UsageError when no step ran; std::invalid_argument when it breaks a rule
+    /// @throws UsageError when no step ran, or one has not ended; std::invalid_argument when it breaks a rule
     Schedule schedule(SourceLocation where) const {
         if (failure_) { std::rethrow_exception(failure_); }
+        if (in_step()) {
+            throw_usage_error(where,
+                              "record: the step has not ended, expected its gradients to be consumed by an "
+                              "optimizer's step, or dropped, before what is recorded returns");
+        }
         if (steps_ == 0) { throw_usage_error(where, "record: no step ran, expected one over this model"); }
         Schedule recorded = step_.schedule();
         require_valid(recorded, groups_, where);
@@ -110,24 +115,23 @@ class StepRecorder final : public StepDirector {
 ///     const Schedule schedule = record(model, [&] { trainer.step(0); });
 /// It begins with its Accumulation and ends with the optimizer's step; what `step` does before and after is not part
 /// of it. Every rank may record, and gets the same, or one rank alone: what is recorded is local.
-/// @throws  UsageError when no step ran, or two; std::invalid_argument when the step ended early and so breaks
-///          a rule; whatever `step` throws
+/// @throws  UsageError when no step ran, or two, or one that has not ended; std::invalid_argument when the step ended
+///          early and so breaks a rule; whatever `step` throws
 template <class... T, class F>
 Schedule record(const Groups<T...>& model, F&& step, SourceLocation where = SourceLocation::current()) {
     detail::StepRecorder recorder(describe_groups(model));
     detail::require_undirected(model, where);
-    std::size_t number = 0;
-    model.for_each([&](auto& layer) { detail::Access::state(layer).directed().set(&recorder, number++); });
-    struct Undirect {
-        const Groups<T...>& model;
-        ~Undirect() {
-            model.for_each([](auto& layer) {
-                if (!detail::Access::moved_from(layer)) { detail::Access::state(layer).directed().set(nullptr, 0); }
-            });
+    struct Directed {
+        std::vector<detail::DirectedGroup*> groups;  // where they are even if `step` moves what the user has of them
+        ~Directed() {
+            for (detail::DirectedGroup* const group : groups) { group->set(nullptr, 0); }
         }
     };
     {
-        const Undirect at_end{model};
+        Directed directed;
+        model.for_each(
+            [&](auto& layer) { directed.groups.push_back(&detail::Access::state(layer, where).directed()); });
+        for (std::size_t g = 0; g < directed.groups.size(); ++g) { directed.groups[g]->set(&recorder, g); }
         std::forward<F>(step)();
     }
     return recorder.schedule(where);

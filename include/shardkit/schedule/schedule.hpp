@@ -105,7 +105,7 @@ constexpr std::uint64_t hash(const Schedule& schedule) noexcept {
     return fnv.hash;
 }
 
-/// "gather of 'blocks.1', microbatch 0"
+/// "gather of 'blocks.1', microbatch 0"; in another lane than its act's, ", lane compute" behind it.
 inline std::string describe(const Op& op, std::span<const GroupDescription> groups) {
     std::string act(name(op.act));
     if (op.act == Act::norm) { return act; }
@@ -114,6 +114,7 @@ inline std::string describe(const Op& op, std::span<const GroupDescription> grou
                                                  : detail::concat("group ", op.group));
     const bool once = op.act == Act::update || op.act == Act::skip || op.act == Act::all_reduce;
     if (!once) { text += detail::concat(", microbatch ", op.microbatch); }
+    if (op.lane != lane_of(op.act)) { text += detail::concat(", lane ", name(op.lane)); }
     return text;
 }
 

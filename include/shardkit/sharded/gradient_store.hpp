@@ -98,6 +98,7 @@ class GradientStore {
         return full();
     }
     /// Where a schedule puts the leased buffers of the microbatches to come, and their addends.
+    bool placed() const noexcept { return placed_ != nullptr; }
     void place(void* full) noexcept { placed_ = static_cast<Gradient*>(full); }
     void place_addend(void* addend) noexcept { placed_addend_ = static_cast<Reduction*>(addend); }
     /// Gives the buffer of a microbatch back without adding it.

@@ -131,6 +131,12 @@ class GroupState {
     /// Before an optimizer's update. Waits for whoever still reads the group's memory beside the rank's work.
     /// @throws UsageError when a window is open
     void begin_update(SourceLocation where) const;
+    /// Before values are written by other means: waits as well for a gather that no window has shown yet, as
+    /// schedules start them behind an update. @throws UsageError when a window is open; what the gather threw
+    void begin_write(SourceLocation where) {
+        begin_update(where);
+        parameters_.wait();
+    }
     /// That `first` is what a step makes first of the group, where it makes anything: for who is told of its verbs.
     /// @returns whether it does
     bool expect_update(Act first, SourceLocation where) const;
@@ -219,6 +225,7 @@ class GroupState {
         std::vector<ShardInfo> list;
         const std::span<const Gather> resting = parameters_.resting();
         if (parameters_.rests_with_copies()) {
+            parameters_.wait();  // for copies that a gather still writes
             // Shard by shard: the first copy is its owner's, which alone an update writes.
             for (std::size_t s = 0; s < geometry_.shards; ++s) {
                 const bool current = s == geometry_.shard_index || parameters_.copies_are_current();

@@ -222,7 +222,7 @@ void GroupState<Engine, Precision>::end_update(StatementHash step, StatementHash
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt& values, SourceLocation where) {
-    begin_update(where);
+    begin_write(where);
     if constexpr (Precision::has_master) {
         if (geometry_.keeps_master()) {
             write_range(parameter, parameters_.master(), geometry_.updated.begin, values, false, nullptr);

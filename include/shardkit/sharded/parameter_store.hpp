@@ -104,6 +104,7 @@ class ParameterStore {
     void drop() {
         if (announced_ > 0) { --announced_; }
         settle(context_->compute_stream(), gathered_);
+        joined_ = true;
     }
     /// Takes the full copy for a schedule, windows or not: in `memory` where the policy releases it at reshard;
     /// gathers where it is stale.
@@ -140,10 +141,17 @@ class ParameterStore {
         open(Gathers::when_stale, where);
     }
     std::size_t windows() const noexcept { return windows_; }
+    /// Whether a window shows memory of a schedule.
+    bool shows_held() const noexcept {
+        return windows_ > 0 && leases_full_ && full_ != nullptr && !lease_.held() && summoned_.size() == 0;
+    }
     /// Where the last window was opened.
     SourceLocation opened() const noexcept { return opened_; }
     /// Later work on the compute stream sees the gathered values.
-    void wait() { context_->compute_stream().wait(gathered_); }
+    void wait() {
+        context_->compute_stream().wait(gathered_);
+        joined_ = true;
+    }
     /// Closes a window; local work only.
     void close() noexcept {
         if (--windows_ > 0) { return; }
@@ -232,11 +240,12 @@ class ParameterStore {
             all_gather(gather_ranks_, std::span<const Gather>(shard_.span()), full, stream, site);
         }
         gathered_ = stream.record();
+        joined_ = false;
     }
     void release() noexcept {
         if (leases_full_ && full_ != nullptr) {
             const auto stream = context_->compute_stream();
-            if constexpr (checked) {
+            if (checked && joined_) {  // else no view has seen it, and its gather still writes it
                 constexpr auto nan = std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
                 Kernels::fill(stream, std::span<Gather>(full_, geometry_->buffer_numel), static_cast<Gather>(nan));
             }
@@ -279,8 +288,9 @@ class ParameterStore {
     SourceLocation opened_{};
     bool gathers_beside_ = false;  // into another buffer than the one that is true between steps
     bool leases_full_ = false;
-    bool held_ = false;  // by a schedule
-    Staleness copy_;     // the full one
+    bool held_ = false;    // by a schedule
+    bool joined_ = false;  // the compute stream is behind the last gather
+    Staleness copy_;       // the full one
 };
 
 }  // namespace shardkit::detail::inline SHARDKIT_BUILD

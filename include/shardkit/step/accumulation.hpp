@@ -26,14 +26,14 @@ class StepScope {
     /// @throws UsageError when one of the groups is in another step; none is touched then
     StepScope(const Groups<T...>& groups, SourceLocation where) : groups_(groups) {
         static_cast<void>(groups.context(where));
-        director_ = director_of(groups, where);
+        StepDirector* const director = director_of(groups, where);
         std::size_t begun = 0;
         try {
             groups_->for_each_state([&](auto& state) {
                 state.begin_step(where);
                 ++begun;
             });
-            if (director_ != nullptr) [[unlikely]] { director_->begin_step(begun, where); }
+            if (director != nullptr) [[unlikely]] { director->begin_step(begun, where); }
         } catch (...) {
             groups_->for_each_state([&](auto& state) {
                 if (begun > 0) {
@@ -44,20 +44,22 @@ class StepScope {
             throw;
         }
     }
-    StepScope(StepScope&& other) noexcept
-        : groups_(std::exchange(other.groups_, std::nullopt)), director_(other.director_) {}
+    StepScope(StepScope&& other) noexcept : groups_(std::exchange(other.groups_, std::nullopt)) {}
     StepScope& operator=(StepScope&& other) noexcept {
         StepScope taken(std::move(other));
         std::swap(groups_, taken.groups_);
-        std::swap(director_, taken.director_);
         return *this;
     }
     ~StepScope() {
         if (groups_) {
-            if (director_ != nullptr) [[unlikely]] { director_->end_step(); }
-            groups_->for_each([](auto& layer) {
-                if (!Access::moved_from(layer)) { Access::state(layer).step().end(); }
+            // Asked for now: a recorder ends when record returns, whether the step has ended or not.
+            StepDirector* director = nullptr;
+            groups_->for_each([&](auto& layer) {
+                if (Access::moved_from(layer)) { return; }
+                Access::state(layer).step().end();
+                director = Access::state(layer).directed().director();
             });
+            if (director != nullptr) [[unlikely]] { director->end_step(); }
         }
     }
 
@@ -81,7 +83,6 @@ class StepScope {
     }
 
     std::optional<Groups<T...>> groups_;
-    StepDirector* director_ = nullptr;
 };
 
 }  // namespace shardkit::detail::inline SHARDKIT_BUILD

@@ -18,6 +18,7 @@
 #include "unit/backend/overlaps.hpp"
 #include "unit/backend/rank_checks.hpp"
 #include "unit/schedule/scheduled_trainer.hpp"
+#include "unit/schedule/written_between_steps.hpp"
 
 namespace overlap_test {
 
@@ -200,6 +201,20 @@ TEST_CASE("overlap: what ranks state apart is said by each, though what the othe
         CHECK(rank_checks::contains(text, "rank 0 calls all_gather of 256 fp64"));
         CHECK(rank_checks::contains(text, "with learning rate 0.25"));
         CHECK(rank_checks::contains(text, "with learning rate 0.5"));
+    }
+}
+
+TEST_CASE("overlap: what is written, or listed, between two steps waits for gathers behind the update") {
+    using written_between_steps::What;
+    for (const sk::DynamicPolicy& policy :
+         {sk::DynamicPolicy(sk::ShardOptimizer{}), sk::DynamicPolicy(sk::ShardGradOp{})}) {
+        CAPTURE(std::string(policy.name()));
+        for (const LaunchOptions& options : kinds) {
+            CAPTURE(options.helpers);
+            CHECK(written_between_steps::is_right(policy, options, What::initialize));
+            CHECK(written_between_steps::is_right(policy, options, What::load));
+            CHECK(written_between_steps::is_right(policy, options, What::list));
+        }
     }
 }
 
