@@ -59,6 +59,10 @@ std::string not_written(const Options& options) {
                   : "";
 }
 
+std::string text_line(const Text& text) {
+    return "text:  " + text.source + ", " + std::to_string(text.bytes.size()) + " bytes\n";
+}
+
 std::optional<Prepared> prepare(int count, char** arguments, const Processes& processes) {
     std::string help;
     const auto options = parse_command_line(count, arguments, help, processes.count(), processes.ranks_per_host(),
@@ -93,7 +97,10 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
         for (std::size_t i = 0; i < files.size(); ++i) {
             for (std::size_t j = 0; j < i; ++j) { require_two_files(*files[j], *files[i]); }
         }
-        if (!trains) { print(describe_plan(*options, prepared.plan) + prepared.start.notes + not_written(*options)); }
+        // Before all agree to begin: the others would wait for a process that fails here.
+        print(describe_plan(*options, prepared.plan) + (trains ? text_line(prepared.text) : "") +
+              prepared.start.notes + (trains ? "" : not_written(*options)));
+        if (trains && prepared.schedule->wanted()) { prepared.schedule->write(prepared.plan.schedule_text); }
     }
     if (!trains) { return std::nullopt; }
     return prepared;
@@ -199,11 +206,6 @@ void write_results(const Prepared& prepared, const Results& results, const Resid
 void train_and_report(const Prepared& prepared, const Processes& processes) {
     const Options& options = prepared.options;
     const bool reports = processes.reports();
-    if (reports) {
-        print(describe_plan(options, prepared.plan) + "text:  " + prepared.text.source + ", " +
-              std::to_string(prepared.text.bytes.size()) + " bytes\n" + prepared.start.notes);
-        if (prepared.schedule->wanted()) { prepared.schedule->write(prepared.plan.schedule_text); }
-    }
     ResidentMemories resident;
     resident.before = program::ResidentMemory::read();
     const Results results = train_and_show(prepared, reports);

@@ -190,6 +190,8 @@ def main():
         check_refused(["--batch", "12", "--text", str(folder / "missing")], "missing")
         check_refused(["--batch", "12", "--json", str(folder / "no/such/folder.json")], "folder.json")
         check_refused(["--dtype", "fp8"], "fp8")
+        # The process that prints and writes fails alone, before the first step: the others do not wait for it.
+        check_refused(["--batch", "12", *SMALL[:-2], "--schedule-out", "/dev/full"], "writing '/dev/full' failed: No space left")
         diverged = folder / "diverged.json"
         done = run([*LAUNCHER, "-n", "2", PROGRAM, "--engine", "mpi", *SMALL, "--lr", "1e30", "--json", diverged])
         expect(done.returncode == 1 and "step 2: the loss is nan" in done.stderr and not diverged.exists(),
