@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <utility>
@@ -120,6 +121,12 @@ template <class... T>
 [[nodiscard]] auto follow(const Groups<T...>& model, std::span<const Schedule> schedules,
                           SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, schedules, where);
+}
+/// The same: follow(model, {train, evaluate}).
+template <class... T>
+[[nodiscard]] auto follow(const Groups<T...>& model, std::initializer_list<Schedule> schedules,
+                          SourceLocation where = SourceLocation::current()) {
+    return detail::follow(model, std::span<const Schedule>(schedules.begin(), schedules.size()), where);
 }
 
 }  // namespace shardkit

@@ -581,12 +581,10 @@ TEST_CASE("an evaluation follows a schedule of its own beside that of the steps 
                 const sk::Accumulation accumulation{model};
                 return trainer.evaluate();
             };
-            std::vector<sk::Schedule> schedules{improve(sk::record(model, [&] { trainer.step(0); }), groups)};
-            schedules.push_back(sk::prefetch(sk::record(model, evaluation), groups, 2));
+            const sk::Schedule train = improve(sk::record(model, [&] { trainer.step(0); }), groups);
+            const sk::Schedule evaluate = sk::prefetch(sk::record(model, evaluation), groups, 2);
             std::optional<sk::Following<Engine>> following;
-            if (way == Way::scheduled) {
-                following.emplace(sk::follow(model, std::span<const sk::Schedule>(schedules)));
-            }
+            if (way == Way::scheduled) { following.emplace(sk::follow(model, {train, evaluate})); }
             // Copies are current, or not, where an evaluation begins: behind a step, and behind another evaluation.
             for (std::size_t s = 1; s < 4; ++s) {
                 if (following) { CHECK(following->choose(0) == 0); }
