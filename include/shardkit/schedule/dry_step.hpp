@@ -29,16 +29,17 @@ class DryStep {
         }
     }
 
-    /// A window is asked for: its gather starts, where the full copy is not current.
+    /// A window is asked for: its gather starts, where the full copy is not current. It keeps the copy until it ends.
     constexpr DryStep& begin_unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
         State& its = of(group, where);
         if (!its.current) { add_op(Act::gather, group, window_microbatch(group)); }
         its.current = true;
+        ++its.windows;
         return *this;
     }
     /// It shows the full parameters.
     constexpr DryStep& wait(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        ++of(group, where).windows;
+        static_cast<void>(of(group, where));
         return add_op(Act::use, group, window_microbatch(group));
     }
     /// Both.
@@ -111,8 +112,8 @@ class DryStep {
   private:
     struct State {
         detail::GroupRows rows;
-        bool current = false;  // the full copy
-        std::size_t windows = 0;
+        bool current = false;     // the full copy
+        std::size_t windows = 0;  // that were asked for and have not ended
         std::uint32_t added = 0;
         bool skipped = false;
         bool finished = false;

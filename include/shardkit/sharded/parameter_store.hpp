@@ -113,10 +113,10 @@ class ParameterStore {
         refresh(where);
         held_ = leases_full_;
     }
-    /// The schedule needs it no more.
+    /// The schedule needs it no more: windows that show nothing yet have their own gather to come.
     void let_go() noexcept {
         held_ = false;
-        if (windows_ == 0) { release(); }
+        if (windows_ == announced_) { release(); }
     }
     /// Gathers into the full copy where that is stale.
     void refresh(SourceLocation where) {

@@ -525,6 +525,76 @@ TEST_CASE("a group that is used forward only is skipped, and follows with the ot
     values(sk::DynamicPolicy(sk::ShardGradOp{}), true);
 }
 
+TEST_CASE(
+    "a window that is asked for early shows its parameters, also where another one of the group ended meanwhile") {
+    enum class Way { no_schedule, recorded, released };
+    const auto values = [](const sk::DynamicPolicy& policy, Way way) {
+        std::vector<double> all;
+        on(Mesh(4, 1, 1), [&](sk::Context<Engine>& rank) {
+            Trainer<Float> trainer(rank, {.policy = policy});
+            const auto model = trainer.model();
+            auto& twice = trainer.blocks[1];
+            double activation = static_cast<double>(rank.rank());
+            const auto step = [&] {
+                sk::Accumulation accumulation{model};
+                const auto see = [&](auto window) {
+                    for (const float value : window[scheduled::Weight<float>{}]) {
+                        activation = std::sin(activation + value);
+                    }
+                };
+                auto first = twice.begin_unshard();
+                auto second = twice.begin_unshard();
+                see(std::move(first).wait());
+                // Gradients of the same size, which lie where the first window lay if that gave its memory back.
+                const auto take = [&](auto& layer) {
+                    auto gradients = accumulation.gradients(layer);
+                    for (auto& each : gradients.view(0)) { each += static_cast<float>(std::cos(activation)); }
+                    accumulation.add(std::move(gradients), sk::Microbatch::last);
+                };
+                take(trainer.blocks[2]);
+                see(twice.unshard());
+                see(std::move(second).wait());
+                model.for_each([&](auto& layer) {
+                    if (layer.path() != "blocks.2" && layer.path() != "frozen") { take(layer); }
+                });
+                trainer.optimizer->step(sk::reduce(std::move(accumulation), sk::mean));
+            };
+            sk::Schedule schedule = sk::record(model, step);
+            const auto of_it = [&](std::size_t i, sk::Act act) {
+                return schedule[i].act == act && schedule[i].group == 3;
+            };
+            std::vector<std::size_t> uses;
+            std::size_t gathers = 0;
+            for (std::size_t i = 0; i < schedule.size(); ++i) {
+                if (of_it(i, sk::Act::use)) { uses.push_back(i); }
+                gathers += of_it(i, sk::Act::gather) ? 1U : 0U;
+            }
+            REQUIRE(uses.size() == 3);
+            CHECK(gathers == 1);  // as without a schedule: the window that was asked for keeps the copy
+            if (way == Way::released) { schedule.insert(uses[1], {sk::Act::gather, 3, 0}); }
+            std::optional<sk::Following<Engine>> following;
+            if (way != Way::no_schedule) { following.emplace(sk::follow(model, schedule)); }
+            rank.traffic().clear();
+            step();
+            // Of the group alone.
+            CHECK(rank.traffic().total(sk::Verb::all_gather).calls == (way == Way::released ? 2 : 1));
+            step();
+            following.reset();
+            auto mine = trainer.values();
+            mine.push_back(activation);
+            if (rank.rank() == 0) { all = std::move(mine); }
+        });
+        return all;
+    };
+    for (const sk::DynamicPolicy& policy :
+         {sk::DynamicPolicy(sk::FullShard{}), sk::DynamicPolicy(sk::HybridShard<2>{})}) {
+        CAPTURE(std::string(policy.name()));
+        const auto plain = values(policy, Way::no_schedule);
+        CHECK(values(policy, Way::recorded) == plain);
+        CHECK(values(policy, Way::released) == plain);
+    }
+}
+
 TEST_CASE("a step that is forward only follows a schedule without updates, and one that goes on is refused") {
     on(Mesh(3, 1, 1), [](sk::Context<Engine>& rank) {
         for (const sk::DynamicPolicy& policy :
