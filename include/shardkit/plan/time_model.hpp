@@ -2,11 +2,18 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <string_view>
 
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/verb.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/finite.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/number_text.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 
@@ -52,6 +59,31 @@ struct TimeModel {
 
 namespace detail {
 
+/// Neither negative, infinite nor NaN, also under -Ofast.
+constexpr bool is_duration(double seconds) noexcept { return is_finite(seconds) && seconds >= 0; }
+
+[[noreturn]] inline void throw_impossible(std::string_view where_nodes, Verb verb, const LinkModel& link,
+                                          SourceLocation where) {
+    throw_invalid_argument(where, "TimeModel: the link ", where_nodes, " nodes has latency ",
+                           number_text(link.latency), " s and bandwidth ", number_text(link.bandwidth), " B/s for ",
+                           name(verb), ", expected a finite latency >= 0 and a bandwidth > 0");
+}
+/// Refuses links over which bytes would take a time that there is not. Bandwidth may be infinite.
+/// @throws std::invalid_argument
+constexpr void require_possible(const TimeModel& model, SourceLocation where) {
+    constexpr auto infinite = std::bit_cast<std::uint64_t>(std::numeric_limits<double>::infinity());
+    for (const bool across : {false, true}) {
+        const TimeModel::Links& links = across ? model.across : model.within;
+        for (std::size_t verb = 0; verb < links.size(); ++verb) {
+            const LinkModel& link = links[verb];
+            const bool carries = is_finite(link.bandwidth) ? link.bandwidth > 0
+                                                           : std::bit_cast<std::uint64_t>(link.bandwidth) == infinite;
+            if (carries && is_duration(link.latency)) { continue; }
+            throw_impossible(across ? "across" : "within", static_cast<Verb>(verb), link, where);
+        }
+    }
+}
+
 /// Whether any group over these axes has ranks on two nodes.
 constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::size_t ranks_per_node) {
     if (ranks_per_node == 0) { return false; }
@@ -70,9 +102,12 @@ constexpr bool spans_nodes(const PlannedAxes& axes, const AxisGrid& mesh, std::s
 /// Units:   seconds, bytes, bytes a second. The bytes are the plan's `moved`, so padding and engines' habits count.
 /// `mesh`:  the plan's.
 /// Cost:    arithmetic for every rank of the mesh; no rank is needed.
+/// @throws  std::invalid_argument for a link with a negative, infinite or NaN latency, or a bandwidth not above 0
 /// @post    with one rank a group 0; linear in latency and in 1 / bandwidth
 /// Source:  Chan et al., Collective communication, 2007; Thakur, Rabenseifner and Gropp 2005
-constexpr double communication_seconds(const TrafficPlan& plan, const AxisGrid& mesh, const TimeModel& model) {
+constexpr double communication_seconds(const TrafficPlan& plan, const AxisGrid& mesh, const TimeModel& model,
+                                       SourceLocation where = SourceLocation::current()) {
+    detail::require_possible(model, where);
     double seconds = 0;
     for (const auto& [verb, axes, traffic] : plan.rows()) {
         if (verb == Verb::send) { continue; }  // what is sent is received in the same time

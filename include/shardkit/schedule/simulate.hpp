@@ -10,29 +10,16 @@
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/comm/moved.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slot_plan.hpp>
 #include <shardkit/schedule/slots.hpp>
+#include <shardkit/schedule/step_costs.hpp>
 
 namespace shardkit {
-
-/// Seconds that a rank computes for one group.
-struct GroupSeconds {
-    double forward = 0;   ///< of one microbatch
-    double backward = 0;  ///< of one microbatch
-    double update = 0;    ///< of a step
-};
-
-/// What a simulation knows of the machine.
-struct StepCosts {
-    std::span<const GroupSeconds> groups;  ///< as many as the model has
-    TimeModel links{};
-    EngineTraits engine{};
-    double norm = 0;  ///< seconds of computation for a global norm
-};
 
 /// When an operation ran, in seconds from the start of its step; gathers for the next step end behind it.
 struct OpTime {
@@ -110,6 +97,7 @@ class StepSimulation {
             throw_invalid_argument(where, "simulate: seconds of ", costs.groups.size(), " groups given, expected of ",
                                    groups.size());
         }
+        require_possible(costs, where);
         for (const Op& op : schedule.ops()) {
             if (op.act == Act::reduce) { sums_ = op.lane; }
         }
@@ -255,7 +243,8 @@ class StepSimulation {
 /// A step of the schedule in steady state: computation as `costs` says of each group, communication as rings over the
 /// links of the time model, and between lanes the waits that the stores make. The host takes no time.
 /// Cost:    three times the operations, and plan_slots; no rank is needed, works in constant expressions
-/// @throws  std::invalid_argument unless every group is described and has costs
+/// @throws  std::invalid_argument unless every group is described and has costs, all of them finite and >= 0, and the
+///          links have some bandwidth
 /// Source:  for the collectives as communication_seconds
 constexpr StepTimes simulate(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
                              const StepCosts& costs, SourceLocation where = SourceLocation::current()) {

@@ -2,6 +2,7 @@
 // The time model against the closed forms of ring collectives, in literals.
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <string_view>
 
 #include <doctest/doctest.h>
@@ -16,6 +17,8 @@
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
+
+#include "unit/thrown_message.hpp"
 
 namespace sk = shardkit;
 
@@ -51,6 +54,14 @@ TEST_CASE("a link: latency for each message, bytes over bandwidth; the default c
     CHECK(sk::LinkModel{2e-6, 4e9}.seconds(3, 8e9) == doctest::Approx(2 + 6e-6).epsilon(1e-12));
     CHECK(sk::LinkModel{}.seconds(5, 1e12) == 0);
     CHECK(slower(sk::LinkModel{1, 10}, sk::LinkModel{2, 20}) == sk::LinkModel{2, 10});
+}
+
+TEST_CASE("a link that no machine has is refused where its time is asked for") {
+    sk::TimeModel broken;
+    broken.across[static_cast<std::size_t>(sk::Verb::all_reduce)] = {0, std::numeric_limits<double>::quiet_NaN()};
+    CHECK_INVALID_ARGUMENT(sk::communication_seconds({}, mesh_of(2), broken),
+                           "TimeModel: the link across nodes has latency 0 s and bandwidth nan B/s for all_reduce, "
+                           "expected a finite latency >= 0 and a bandwidth > 0");
 }
 
 TEST_CASE("messages of a ring: n - 1, twice that for an all-reduce, none alone") {

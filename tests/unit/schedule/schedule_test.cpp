@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <random>
 #include <set>
@@ -340,6 +341,32 @@ TEST_CASE("seconds of a step by hand: gathers and reductions of one second") {
     static_assert(time(sk::on_lanes(step(), sk::CommunicationLanes::one)).seconds == 11);
     static_assert(time(sk::on_lanes(sk::prefetch(step(), pair), sk::CommunicationLanes::one)).seconds == 8);
     CHECK_THROWS_AS(static_cast<void>(sk::simulate(step(), pair, two_ranks, {})), std::invalid_argument);
+}
+
+TEST_CASE("costs that no machine has are refused by name") {
+    const sk::Schedule step = sk::layered_step(pair);
+    const auto said_of = [&](const std::array<sk::GroupSeconds, 2>& seconds, const sk::LinkModel& link, double norm) {
+        return thrown_message<std::invalid_argument>([&] {
+            static_cast<void>(sk::simulate(step, pair, two_ranks, {seconds, {sk::TimeModel::links(link)}, {}, norm}));
+        });
+    };
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    constexpr double infinite = std::numeric_limits<double>::infinity();
+    for (const double wrong : {-1.0, nan, infinite, -infinite}) {
+        CAPTURE(wrong);
+        for (const sk::GroupSeconds& group :
+             {sk::GroupSeconds{wrong, 0, 0}, sk::GroupSeconds{0, wrong, 0}, sk::GroupSeconds{0, 0, wrong}}) {
+            CHECK(has(said_of({{{1, 2, 3}, group}}, {}, 0), " of group 1 takes "));
+        }
+        CHECK(has(said_of({}, {}, wrong), "simulate: the norm takes "));
+        CHECK(has(said_of({}, {wrong, 1}, 0), "TimeModel: the link within nodes has latency "));
+    }
+    for (const double wrong : {0.0, -1.0, nan, -infinite}) {
+        CAPTURE(wrong);
+        CHECK(has(said_of({}, {0, wrong}, 0),
+                  "B/s for all_gather, expected a finite latency >= 0 and a bandwidth > 0"));
+    }
+    CHECK(sk::simulate(step, pair, two_ranks, {std::array<sk::GroupSeconds, 2>{}}).seconds == 0);
 }
 
 TEST_CASE("a simulated step is a trace with a track for each lane") {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <shardkit/comm/cost.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/number_text.hpp>
+#include <shardkit/plan/time_model.hpp>
+
+namespace shardkit {
+
+/// Seconds that a rank computes for one group.
+struct GroupSeconds {
+    double forward = 0;   ///< of one microbatch
+    double backward = 0;  ///< of one microbatch
+    double update = 0;    ///< of a step
+};
+
+/// What a simulation knows of the machine.
+struct StepCosts {
+    std::span<const GroupSeconds> groups;  ///< as many as the model has
+    TimeModel links{};
+    EngineTraits engine{};
+    double norm = 0;  ///< seconds of computation for a global norm
+};
+
+namespace detail {
+
+[[noreturn]] inline void throw_no_duration(std::string_view what, std::string_view of_group, double seconds,
+                                           SourceLocation where) {
+    throw_invalid_argument(where, "simulate: the ", what, of_group, " takes ", number_text(seconds),
+                           " s, expected a finite number >= 0");
+}
+/// That a rank can compute for as long as the costs say, over their links.
+/// @throws std::invalid_argument
+constexpr void require_possible(const StepCosts& costs, SourceLocation where) {
+    require_possible(costs.links, where);
+    for (std::size_t g = 0; g < costs.groups.size(); ++g) {
+        const GroupSeconds& its = costs.groups[g];
+        if (!is_duration(its.forward)) {
+            throw_no_duration("forward pass of group ", std::to_string(g), its.forward, where);
+        }
+        if (!is_duration(its.backward)) {
+            throw_no_duration("backward pass of group ", std::to_string(g), its.backward, where);
+        }
+        if (!is_duration(its.update)) { throw_no_duration("update of group ", std::to_string(g), its.update, where); }
+    }
+    if (!is_duration(costs.norm)) { throw_no_duration("norm", "", costs.norm, where); }
+}
+
+}  // namespace detail
+
+}  // namespace shardkit
