@@ -27,7 +27,9 @@ class StepChecker {
     constexpr StepChecker(const Schedule& schedule, std::span<const GroupDescription> groups)
         : schedule_(schedule), rows_(rows_of(groups)), states_(filled(groups.size(), State{})) {
         for (std::size_t g = 0; g < groups.size(); ++g) { states_[g].current = rows_[g].rests_current(); }
-        for (const Op& op : schedule.ops()) { updates_ = updates_ || op.act == Act::update; }
+        for (const Op& op : schedule.ops()) {
+            if (op.act == Act::update && op.group < groups.size()) { states_[op.group].has_update = true; }
+        }
     }
 
     constexpr std::vector<Violation> check() {
@@ -39,8 +41,9 @@ class StepChecker {
 
   private:
     struct State {
-        bool current = false;  // the full copy
-        bool unused = false;   // gathered, and no window has shown it
+        bool has_update = false;  // in this step
+        bool current = false;     // the full copy
+        bool unused = false;      // gathered, and no window has shown it
         std::size_t windows = 0;
         bool out = false;  // a gradient buffer
         std::uint32_t added = 0;
@@ -56,9 +59,11 @@ class StepChecker {
         for (std::size_t g = 0; g < states_.size(); ++g) {
             State& its = states_[g];
             const bool unused = its.unused;
-            // Between two steps that update nothing another one may have.
-            const bool current = updates_ ? its.current : rows_[g].rests_current();
+            // What this step does not update, another one between two of them may have.
+            const bool has_update = its.has_update;
+            const bool current = has_update ? its.current : rows_[g].rests_current();
             its = {};
+            its.has_update = has_update;
             its.current = current;
             its.unused = unused;
         }
@@ -186,7 +191,6 @@ class StepChecker {
     std::vector<State> states_;
     std::vector<Violation> found_;
     std::size_t at_ = 0;
-    bool updates_ = false;  // the schedule has some
 };
 
 /// Where what `peak` counts comes to more than `limit`, the arena counted up to the end of the highest buffer that

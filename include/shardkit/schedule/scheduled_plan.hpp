@@ -44,7 +44,7 @@ struct ScheduledCalls {
 ///     const Plan planned = plan(schedule, describe_groups(model), rank.grid(), {.optimizer_states = 1});
 /// Cost:    arithmetic; works in constant expressions
 /// @post    memory.total() is peak(schedule, groups), the bytes that the rank's buffers take; traffic is what its log
-///          says of a steady step
+///          says of a steady step, and the most of one that gathers a group which it does not update
 /// @throws  std::invalid_argument when the schedule has a group that is not described
 constexpr Plan plan(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
                     PlanOptions options = {}, SourceLocation where = SourceLocation::current()) {

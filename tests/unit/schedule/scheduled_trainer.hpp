@@ -132,7 +132,10 @@ class Trainer {
                 layer.reshard(std::move(window));
             };
             forward(table, Weight<T>{});
-            if (run_.every_kind) { forward(frozen, Frozen<T>{}); }
+            if (run_.every_kind) {
+                forward(frozen, Frozen<T>{});
+                forward(others[1], Bias<T>{});  // though skipped
+            }
             for (auto& block : blocks) { forward(block, Weight<T>{}); }
             const auto backward = [&](auto& layer, auto parameter, Planted here = Planted::nothing) {
                 if (here == Planted::late_gather) { static_cast<void>(accumulation.gradients(layer)); }
