@@ -9,10 +9,13 @@
 
 namespace shardkit::detail {
 
+/// Finite, and not negative.
+constexpr bool is_not_negative(double value) noexcept { return is_finite(value) && value >= 0; }
+
 /// @throws std::invalid_argument unless `value` is finite and not negative
 inline void validate_not_negative(std::string_view owner, std::string_view parameter, double value,
                                   SourceLocation where) {
-    if (!is_finite(value) || value < 0) {
+    if (!is_not_negative(value)) {
         throw_invalid_argument(where, owner, ": ", parameter, " is ", number_text(value),
                                ", expected a finite number >= 0");
     }
@@ -21,7 +24,7 @@ inline void validate_not_negative(std::string_view owner, std::string_view param
 /// @throws std::invalid_argument unless `value` is in [0, 1)
 inline void validate_fraction(std::string_view owner, std::string_view parameter, double value,
                               SourceLocation where) {
-    if (!is_finite(value) || value < 0 || value >= 1) {
+    if (!is_not_negative(value) || value >= 1) {
         throw_invalid_argument(where, owner, ": ", parameter, " is ", number_text(value),
                                ", expected a number in [0, 1)");
     }

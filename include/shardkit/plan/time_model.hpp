@@ -13,6 +13,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/finite.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
@@ -59,9 +60,6 @@ struct TimeModel {
 
 namespace detail {
 
-/// Neither negative, infinite nor NaN, also under -Ofast.
-constexpr bool is_duration(double seconds) noexcept { return is_finite(seconds) && seconds >= 0; }
-
 [[noreturn]] inline void throw_impossible(std::string_view where_nodes, Verb verb, const LinkModel& link,
                                           SourceLocation where) {
     throw_invalid_argument(where, "TimeModel: the link ", where_nodes, " nodes has latency ",
@@ -78,7 +76,7 @@ constexpr void require_possible(const TimeModel& model, SourceLocation where) {
             const LinkModel& link = links[verb];
             const bool carries = is_finite(link.bandwidth) ? link.bandwidth > 0
                                                            : std::bit_cast<std::uint64_t>(link.bandwidth) == infinite;
-            if (carries && is_duration(link.latency)) { continue; }
+            if (carries && is_not_negative(link.latency)) { continue; }
             throw_impossible(across ? "across" : "within", static_cast<Verb>(verb), link, where);
         }
     }

@@ -32,15 +32,14 @@ class DryStep {
     /// A window is asked for: its gather starts, where the full copy is not current. It keeps the copy until it ends.
     constexpr DryStep& begin_unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
         State& its = of(group, where);
-        if (!its.current) { add_op(Act::gather, group, window_microbatch(group)); }
+        if (!its.current) { add_op(Act::gather, group, window_microbatch(its)); }
         its.current = true;
         ++its.windows;
         return *this;
     }
     /// It shows the full parameters.
     constexpr DryStep& wait(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        static_cast<void>(of(group, where));
-        return add_op(Act::use, group, window_microbatch(group));
+        return add_op(Act::use, group, window_microbatch(of(group, where)));
     }
     /// Both.
     constexpr DryStep& unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
@@ -49,7 +48,7 @@ class DryStep {
     /// It ends.
     constexpr DryStep& reshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
         State& its = of(group, where);
-        add_op(Act::close, group, window_microbatch(group));
+        add_op(Act::close, group, window_microbatch(its));
         if (its.windows > 0 && --its.windows == 0 && its.rows.leases_full) { its.current = false; }
         return *this;
     }
@@ -130,9 +129,9 @@ class DryStep {
         return *this;
     }
     /// Of a group without gradients: the one that not all others have added.
-    constexpr std::uint32_t window_microbatch(std::size_t group) const {
+    constexpr std::uint32_t window_microbatch(const State& group) const {
         const auto counts = [](const State& its) { return its.rows.trainable && !its.skipped; };
-        if (counts(groups_[group])) { return groups_[group].added; }
+        if (counts(group)) { return group.added; }
         std::uint32_t least = std::numeric_limits<std::uint32_t>::max();
         for (const State& its : groups_) {
             if (counts(its) && its.added < least) { least = its.added; }

@@ -9,6 +9,7 @@
 #include <shardkit/comm/cost.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
 #include <shardkit/plan/time_model.hpp>
 
@@ -42,15 +43,17 @@ constexpr void require_possible(const StepCosts& costs, SourceLocation where) {
     require_possible(costs.links, where);
     for (std::size_t g = 0; g < costs.groups.size(); ++g) {
         const GroupSeconds& its = costs.groups[g];
-        if (!is_duration(its.forward)) {
+        if (!is_not_negative(its.forward)) {
             throw_no_duration("forward pass of group ", std::to_string(g), its.forward, where);
         }
-        if (!is_duration(its.backward)) {
+        if (!is_not_negative(its.backward)) {
             throw_no_duration("backward pass of group ", std::to_string(g), its.backward, where);
         }
-        if (!is_duration(its.update)) { throw_no_duration("update of group ", std::to_string(g), its.update, where); }
+        if (!is_not_negative(its.update)) {
+            throw_no_duration("update of group ", std::to_string(g), its.update, where);
+        }
     }
-    if (!is_duration(costs.norm)) { throw_no_duration("norm", "", costs.norm, where); }
+    if (!is_not_negative(costs.norm)) { throw_no_duration("norm", "", costs.norm, where); }
 }
 
 }  // namespace detail

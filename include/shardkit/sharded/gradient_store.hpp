@@ -97,8 +97,9 @@ class GradientStore {
         if (!adds_on) { Kernels::fill(stream, full(), Gradient{}); }
         return full();
     }
-    /// Where a schedule puts the leased buffers of the microbatches to come, and their addends.
+    /// Whether a schedule has put the leased buffers somewhere.
     bool placed() const noexcept { return placed_ != nullptr; }
+    /// Where a schedule puts the leased buffers of the microbatches to come, and their addends.
     void place(void* full) noexcept { placed_ = static_cast<Gradient*>(full); }
     void place_addend(void* addend) noexcept { placed_addend_ = static_cast<Reduction*>(addend); }
     /// Gives the buffer of a microbatch back without adding it.

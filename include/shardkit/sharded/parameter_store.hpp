@@ -245,9 +245,12 @@ class ParameterStore {
     void release() noexcept {
         if (leases_full_ && full_ != nullptr) {
             const auto stream = context_->compute_stream();
-            if (checked && joined_) {  // else no view has seen it, and its gather still writes it
-                constexpr auto nan = std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
-                Kernels::fill(stream, std::span<Gather>(full_, geometry_->buffer_numel), static_cast<Gather>(nan));
+            if constexpr (checked) {
+                if (joined_) {  // else no view has seen it, and its gather still writes it
+                    constexpr auto nan = std::numeric_limits<Arithmetic<Gather>>::quiet_NaN();
+                    Kernels::fill(stream, std::span<Gather>(full_, geometry_->buffer_numel),
+                                  static_cast<Gather>(nan));
+                }
             }
             if (summoned_.size() > 0) {
                 give_back_summoned();

@@ -52,7 +52,7 @@ class StepScope {
     }
     ~StepScope() {
         if (groups_) {
-            // Asked for now: a recorder ends when record returns, whether the step has ended or not.
+            // Asked for here and not kept: a recorder ends when record returns, whether the step has ended or not.
             StepDirector* director = nullptr;
             groups_->for_each([&](auto& layer) {
                 if (Access::moved_from(layer)) { return; }

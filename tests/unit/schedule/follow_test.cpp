@@ -475,7 +475,7 @@ TEST_CASE(
     "a group that is used forward only is skipped, and follows with the others, between steps that train it too") {
     const auto values = [](const sk::DynamicPolicy& policy, bool follows) {
         std::vector<double> all;
-        on(Mesh(3, 1, 1), [&](sk::Context<Engine>& rank) {
+        on(Mesh(4, 1, 1), [&](sk::Context<Engine>& rank) {
             Trainer<Float> trainer(rank, {.policy = policy});
             const auto model = trainer.model();
             auto& block = trainer.blocks[1];
@@ -521,9 +521,7 @@ TEST_CASE(
         });
         return all;
     };
-    for (const sk::DynamicPolicy& policy : {sk::DynamicPolicy(sk::NoShard{}), sk::DynamicPolicy(sk::ShardOptimizer{}),
-                                            sk::DynamicPolicy(sk::ShardGradOp{}), sk::DynamicPolicy(sk::FullShard{}),
-                                            sk::DynamicPolicy(sk::HybridShard<3>{})}) {
+    for (const sk::DynamicPolicy& policy : policies()) {
         CAPTURE(std::string(policy.name()));
         CHECK(values(policy, true) == values(policy, false));
     }
