@@ -9,13 +9,17 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/group_optimizer.hpp>
 #include <shardkit/optim/norm.hpp>
-#include <shardkit/optim/norm_tables.hpp>
+#include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/optimizer_numbers.hpp>
 #include <shardkit/optim/update_batches.hpp>
 #include <shardkit/optim/update_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_state.hpp>
+#include <shardkit/sharded/norm_tables.hpp>
 #include <shardkit/sharded/place_group.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/model.hpp>
+#include <shardkit/step/reduce.hpp>
 
 // What a trainer's files would each compile again, compiled once: everything that does not depend on the parameters'
 // types, for an engine, a Precision and an optimizer's rule. In a header that all the trainer's files include:
@@ -43,15 +47,21 @@
 #define SHARDKIT_TEMPLATES(prefix, Engine, Precision, Rule)                                                         \
     SHARDKIT_RULE_TEMPLATES(prefix, Engine, Precision, Rule)                                                        \
     prefix template class shardkit::Context<Engine>;                                                                \
+    prefix template class shardkit::detail::Group<Engine>;                                                          \
     prefix template class shardkit::detail::GroupState<Engine, Precision>;                                          \
+    prefix template class shardkit::Groups<Engine>;                                                                 \
+    prefix template class shardkit::detail::StepScope<Engine>;                                                      \
+    prefix template class shardkit::Accumulation<Engine>;                                                           \
+    prefix template class shardkit::Optimizer<Engine>;                                                              \
     prefix template std::size_t shardkit::detail::dp_extent(const shardkit::Context<Engine>&);                      \
     prefix template class shardkit::detail::NormTable<Engine, Precision::Reduction>;                                \
     prefix template class shardkit::detail::NormTables<Engine, Precision::Reduction>;                               \
-    prefix template void shardkit::detail::NormTables<Engine, Precision::Reduction>::list(                          \
-        shardkit::detail::GroupState<Engine, Precision>&);                                                          \
     prefix template class shardkit::detail::NormMemory<Engine>;                                                     \
-    prefix template shardkit::detail::StatementHash shardkit::detail::state_gradients(                              \
-        const shardkit::Context<Engine>&, const shardkit::detail::StatedGradients&);                                \
+    prefix template shardkit::Reduced<Engine> shardkit::detail::reduce(                                             \
+        shardkit::Accumulation<Engine>&&, const shardkit::Divisor&, const shardkit::detail::LossScaleUse&,          \
+        shardkit::SourceLocation);                                                                                  \
+    prefix template shardkit::GlobalNorm<Engine> shardkit::detail::global_norm(const shardkit::Reduced<Engine>&,    \
+                                                                               shardkit::SourceLocation);           \
     prefix template class shardkit::GlobalNorm<Engine>;                                                             \
     prefix template shardkit::ClipCoefficient shardkit::clip(const shardkit::GlobalNorm<Engine>&, double,           \
                                                              shardkit::SourceLocation);                             \

@@ -50,8 +50,8 @@
 // Groups of parameters, and a training step over them.
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
-#include <shardkit/step/groups.hpp>
 #include <shardkit/step/loss_scale.hpp>
+#include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 #include <shardkit/step/summon_full_params.hpp>
 
@@ -61,7 +61,9 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/lion.hpp>
 #include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/optimizer.hpp>
 #include <shardkit/optim/param_group.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>
 
 // Layers that tp splits, attention over a sequence that cp splits, and quantisation.

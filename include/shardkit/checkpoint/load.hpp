@@ -71,8 +71,8 @@ LoadReport load(Context<Engine>& context, const std::string& folder, const Check
 
 /// Loads a model's parameters from a safetensors file of whoever wrote it, or a folder with `model.safetensors` or
 /// the index of several. As load otherwise; there are no digests.
-template <class Engine, class... T>
-LoadReport load_model(Context<Engine>& context, const std::string& path, const Groups<T...>& model,
+template <class Engine, class Precision>
+LoadReport load_model(Context<Engine>& context, const std::string& path, const Model<Engine, Precision>& model,
                       LoadOptions options = {}, SourceLocation where = SourceLocation::current()) {
     const CheckpointState<Engine> state(model, where);
     context.require_same("load_model", state.context(), "model", where);

@@ -48,15 +48,15 @@ struct Access {
     static auto* loss_scale(const Scaled& scaled) noexcept {
         return scaled.loss_scale();
     }
-    /// f(layer, its GroupOptimizer, its UpdateTable) for every group of an optimizer that still fits its model.
-    template <class Optimizer, class F, class Location>
-    static void for_each_saved(Optimizer& optimizer, const F& f, Location where) {
-        optimizer.for_each_saved(f, where);
+    /// f(detail::Group<Engine>&) for every group of a model, in order.
+    template <class Groups, class F, class Location>
+    static void walk(const Groups& groups, const F& f, Location where) {
+        groups.walk(f, where);
     }
-    /// The groups that an optimizer updates.
-    template <class Optimizer>
-    static const auto& model(const Optimizer& optimizer) noexcept {
-        return optimizer.groups_;
+    /// Shows a checkpoint what an optimizer keeps between steps.
+    template <class Optimizer, class Visitor, class Location>
+    static void visit(Optimizer& optimizer, Visitor& visitor, Location where) {
+        optimizer.visit(visitor, where);
     }
     /// Sets what a LossScale has learnt.
     template <class Scale, class Value>

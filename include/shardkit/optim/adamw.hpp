@@ -13,7 +13,7 @@
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
-#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
 
 namespace shardkit {
 
@@ -149,13 +149,13 @@ struct AdamWRule {
 ///     AdamW optimizer{model, {.learning_rate = 3e-4}};
 /// Memory:  two states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    28 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-template <class... T>
-class AdamW : public Optimizer<AdamWRule, T...> {
+template <class Engine, class Precision = DefaultPrecision<float>>
+class AdamW : public RuleOptimizer<AdamWRule, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit AdamW(const Groups<T...>& groups, AdamWOptions options = {}, std::vector<ParamGroup> param_groups = {},
-                   SourceLocation where = SourceLocation::current())
-        : Optimizer<AdamWRule, T...>(groups, options, std::move(param_groups), where) {}
+    explicit AdamW(const Model<Engine, Precision>& model, AdamWOptions options = {},
+                   std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+        : RuleOptimizer<AdamWRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
 };
 
 }  // namespace shardkit

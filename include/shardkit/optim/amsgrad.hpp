@@ -11,7 +11,7 @@
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
 
 namespace shardkit {
 
@@ -59,13 +59,13 @@ struct AmsgradRule {
 ///     AMSGrad optimizer{model, {.learning_rate = 3e-4}};
 /// Memory:  three states in the master's arithmetic type, for the elements that this rank updates.
 /// Cost:    36 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
-template <class... T>
-class AMSGrad : public Optimizer<AmsgradRule, T...> {
+template <class Engine, class Precision = DefaultPrecision<float>>
+class AMSGrad : public RuleOptimizer<AmsgradRule, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit AMSGrad(const Groups<T...>& groups, AdamWOptions options = {}, std::vector<ParamGroup> param_groups = {},
-                     SourceLocation where = SourceLocation::current())
-        : Optimizer<AmsgradRule, T...>(groups, options, std::move(param_groups), where) {}
+    explicit AMSGrad(const Model<Engine, Precision>& model, AdamWOptions options = {},
+                   std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+        : RuleOptimizer<AmsgradRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
 };
 
 }  // namespace shardkit

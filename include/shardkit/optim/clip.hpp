@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string_view>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/finite.hpp>
@@ -31,6 +32,16 @@ struct ClipCoefficient {
     constexpr FoundInf found_inf() const { return total != nullptr && total[1] > 0 ? FoundInf::yes : FoundInf::no; }
 };
 
+/// Refuses a norm that gradients cannot be clipped to.
+/// @throws std::invalid_argument unless it is finite and above zero
+inline void validate_max_norm(double max_norm, std::string_view verb,
+                              SourceLocation where = SourceLocation::current()) {
+    if (!detail::is_finite(max_norm) || max_norm <= 0) {
+        throw_invalid_argument(where, verb, ": max_norm is ", detail::number_text(max_norm),
+                               ", expected a finite number > 0");
+    }
+}
+
 /// min(1, max_norm / (norm + 1e-6)); always multiplied, without a branch on whether it clips. A NaN norm makes
 /// it NaN, and so the parameters.
 /// Source:  torch.nn.utils.clip_grad_norm_
@@ -38,17 +49,8 @@ struct ClipCoefficient {
 template <class Engine>
 ClipCoefficient clip(const GlobalNorm<Engine>& norm, double max_norm,
                      SourceLocation where = SourceLocation::current()) {
-    if (!detail::is_finite(max_norm) || max_norm <= 0) {
-        throw_invalid_argument(where, "clip: max_norm is ", detail::number_text(max_norm),
-                               ", expected a finite number > 0");
-    }
+    validate_max_norm(max_norm, "clip", where);
     return {norm.data(where), max_norm, norm.gradients()};
-}
-
-/// A coefficient of one that keeps the norm's verdict on overflow, for steps with a loss scale and no clipping.
-template <class Engine>
-ClipCoefficient no_clip(const GlobalNorm<Engine>& norm, SourceLocation where = SourceLocation::current()) {
-    return {norm.data(where), std::numeric_limits<double>::infinity(), norm.gradients()};
 }
 
 }  // namespace shardkit

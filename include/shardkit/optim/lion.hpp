@@ -13,7 +13,7 @@
 #include <shardkit/core/lane_math.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
-#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
 
 namespace shardkit {
 
@@ -109,13 +109,13 @@ struct LionRule {
 /// Cost:    20 bytes moved per element in fp32; unscale, clip and the gathered copy ride along.
 /// Every element moves by the learning rate, so clipping acts on the momentum
 /// alone.
-template <class... T>
-class Lion : public Optimizer<LionRule, T...> {
+template <class Engine, class Precision = DefaultPrecision<float>>
+class Lion : public RuleOptimizer<LionRule, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit Lion(const Groups<T...>& groups, LionOptions options = {}, std::vector<ParamGroup> param_groups = {},
-                  SourceLocation where = SourceLocation::current())
-        : Optimizer<LionRule, T...>(groups, options, std::move(param_groups), where) {}
+    explicit Lion(const Model<Engine, Precision>& model, LionOptions options = {},
+                   std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+        : RuleOptimizer<LionRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
 };
 
 }  // namespace shardkit

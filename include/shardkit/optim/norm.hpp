@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -14,11 +13,11 @@
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/norm_partial.hpp>
-#include <shardkit/optim/norm_tables.hpp>
 #include <shardkit/rank/rank.hpp>
+#include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/group_statements.hpp>
-#include <shardkit/step/groups.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
+#include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 namespace shardkit {
@@ -64,6 +63,13 @@ class NormMemory {
     explicit NormMemory(Context<Engine>& context);
     /// A rank's, where a norm begins.
     static NormMemory& begin(Context<Engine>& context);
+    /// Takes a group into the norm that was begun last.
+    void list(Group<Engine>& group) {
+        NormList<Engine>& list = group.list_for_norm(begun_);
+        if (std::find(lists_.begin(), lists_.end(), &list) == lists_.end()) { lists_.push_back(&list); }
+    }
+    /// Of the groups that were taken in, one for each type of reduced gradients.
+    std::span<NormList<Engine>* const> lists() const noexcept { return {lists_.data(), lists_.size()}; }
 
     /// What the norms' all-reduces are for.
     const CallSubject* subject() const noexcept { return subject_; }
@@ -105,6 +111,8 @@ class NormMemory {
     std::vector<StatementHash> updates_;  // of each group
     StatementHash stated_ = 0;            // of `updates_`
     StatementHash noted_ = 0;
+    std::vector<NormList<Engine>*> lists_;  // of the norm that was begun last
+    std::uint64_t begun_ = 0;
 };
 
 // Out of the class, so that `extern template` keeps them out of a file.
@@ -118,6 +126,8 @@ NormMemory<Engine>& NormMemory<Engine>::begin(Context<Engine>& context) {
     NormMemory& memory = context.template kept<NormMemory>();
     memory.stated_ = 1;
     memory.updates_.clear();
+    memory.lists_.clear();
+    ++memory.begun_;
     return memory;
 }
 
@@ -215,28 +225,37 @@ GlobalNorm<Engine> finish_norm(Context<Engine>& context, std::span<double> parti
     return Access::make<GlobalNorm<Engine>>(context, memory, total, gradients);
 }
 
-template <class... T>
-auto global_norm(const Reduced<T...>& reduced, SourceLocation where) {
-    const Groups<T...>& groups = reduced.groups(where);
+template <class Engine>
+GlobalNorm<Engine> global_norm(const Reduced<Engine>& reduced, SourceLocation where) {
+    const Groups<Engine>& groups = reduced.groups(where);
     std::size_t shards = 1;
     DirectedGroup directed;  // of a group: all are led alike
     // One scratch and one world for the model: taken from whichever group comes first.
-    auto& context = groups.context();
-    using Engine = typename std::remove_cvref_t<decltype(context)>::Engine;
+    auto& context = groups.context(where);
     auto& memory = NormMemory<Engine>::begin(context);
-    groups.for_each_state([&](auto& state) {
-        shards = std::max(shards, state.geometry().shards);
-        directed = state.directed();
-        memory.add_statements(state.statements());
-    });
+    Access::walk(
+        groups,
+        [&](Group<Engine>& group) {
+            shards = std::max(shards, group.geometry().shards);
+            directed = group.directed();
+            memory.add_statements(group.statements());
+        },
+        where);
     directed.before(Act::norm, where);
     const std::span<double> scratch =
         begin_norm(context, shards, reduced.divisor_scale(), Access::loss_scale(reduced));
     const std::span<double> partials = scratch.subspan(1);
-    // A table for each type of reduced gradients.
-    TablesOf<Engine, DistinctOf<typename shardkit::LayerOf<T>::Precision::Reduction...>> tables(context);
-    groups.for_each_state([&](auto& state) { tables.of(state).list(state); });
-    tables.for_each([&](auto& table) { table.add_to(context.compute_stream(), scratch.data(), partials); });
+    Access::walk(
+        groups,
+        [&](Group<Engine>& group) {
+            if (!group.trainable()) { return; }
+            if (!group.step().skipped()) { group.await_reduced(); }
+            memory.list(group);
+        },
+        where);
+    for (NormList<Engine>* const list : memory.lists()) {
+        list->add_to(context.compute_stream(), scratch.data(), partials);
+    }
     directed.communicates(Act::norm);
     const auto norm = finish_norm(context, partials, reduced.identity(), where);
     directed.after(Act::norm, where);

@@ -1,272 +1,248 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <shardkit/optim/clip.hpp>
-#include <shardkit/optim/group_optimizer.hpp>
-#include <shardkit/optim/optimizer_numbers.hpp>
-#include <shardkit/optim/param_group.hpp>
-#include <shardkit/optim/step_work.hpp>
-#include <shardkit/optim/update_batches.hpp>
-#include <shardkit/optim/update_table.hpp>
-#include <shardkit/rank/engine_table.hpp>
+#include <shardkit/optim/norm.hpp>
+#include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/loss_scale.hpp>
+#include <shardkit/step/model.hpp>
+#include <shardkit/step/reduce.hpp>
 
 namespace shardkit {
 
-/// What one optimizer is, beside what all share; a struct per optimizer, AdamWRule for example:
-///   Options       hyper-parameters, with learning_rate and weight_decay; validate(options, where) refuses bad ones
-///   state_names   array of the states' names, of which the first state_count(options) exist with these options
-///   Progress      what advances with a group's steps: `steps`, and running products, say
-///   advance(progress, options)           counts one step
-///   Update<A>     one element's step in float or double, see UpdateOf
-///   update<A>(progress, options, scale)  makes it; `scale` is everything that multiplies the raw gradient
-///   products      where Progress has more than `steps`: an array of ProgressProduct, by which checkpoints know the
-///   rest
-/// Options, Progress and Update<A> are trivially copyable: they lie in the engine's memory. advance and update are
-/// constexpr: they run where the kernels do.
-template <class R>
-concept OptimizerRule = requires(typename R::Progress& progress, const typename R::Options& options, double scale,
-                                 SourceLocation where) {
-    { R::state_names.size() } -> std::same_as<std::size_t>;
-    { R::state_count(options) } -> std::same_as<std::size_t>;
-    { options.learning_rate + options.weight_decay } -> std::same_as<double>;
-    validate(options, where);
-    { progress.steps } -> std::convertible_to<std::uint64_t>;
-    R::advance(progress, options);
-    { R::template update<float>(progress, options, scale) } -> std::same_as<typename R::template Update<float>>;
-    { R::template update<double>(progress, options, scale) } -> std::same_as<typename R::template Update<double>>;
-    requires std::is_trivially_copyable_v<typename R::Options>;
-    requires std::is_trivially_copyable_v<typename R::Progress>;
-    requires std::is_trivially_copyable_v<typename R::template Update<float>>;
-    requires std::is_trivially_copyable_v<typename R::template Update<double>>;
+/// What one call of an optimizer's step does with accumulated gradients.
+template <class Engine>
+struct StepOptions {
+    Divisor divisor = mean;                                   ///< of the sum over the data ranks
+    double max_norm = std::numeric_limits<double>::infinity();  ///< gradients are clipped to it; infinite: never
+    LossScale<Engine>* loss_scale = nullptr;                  ///< that the loss was multiplied by; null: none
 };
 
-/// What every optimizer shares: its states (one buffer per state and group, over the elements that this rank
-/// updates), parameter groups, loss-scale protocol and the walk over a model.
+namespace detail {
+
+/// Goes through what an optimizer keeps between steps, group by group: a checkpoint does.
+template <class Engine>
+class StateVisitor {
+  public:
+    /// What follows is of this group. `reader`: who reads its states beside the rank's work.
+    virtual void group(Group<Engine>& group, MemoryReader*& reader) = 0;
+    /// A state of the elements that this rank updates, in the engine's memory.
+    virtual void state(std::string_view name, std::span<float> values) = 0;
+    virtual void state(std::string_view name, std::span<double> values) = 0;
+    /// A number that is the same on every rank: a double's bits where `real`. One who restores replaces it.
+    virtual void number(const std::string& name, bool real, std::uint64_t& bits) = 0;
+    virtual bool restores() const noexcept = 0;
+
+  protected:
+    ~StateVisitor() = default;
+};
+
+}  // namespace detail
+
+/// An optimizer over a model, whichever it is: AdamW, SGD, Lion, one of your own. A trainer that chooses at run time
+/// keeps a std::unique_ptr of it.
+///     const auto norm = optimizer.step(std::move(accumulation), {.divisor = mean, .max_norm = 1.0});
 /// Scalars of a step (step counts, learning rate, clip coefficient, loss scale) live in the engine's memory and are
 /// computed in the compute stream's order: a step waits for nothing and can be captured in a graph.
-template <class Rule, class... T>
+template <class EngineType>
 class Optimizer {
-    static_assert(OptimizerRule<Rule>,
-                  "Optimizer<Rule, ...>: Rule must satisfy OptimizerRule; see optim/optimizer.hpp");
-
   public:
-    using Options = typename Rule::Options;
-    using Engine = typename LayerOf<std::tuple_element_t<0, std::tuple<T...>>>::Engine;
+    using Engine = EngineType;
 
-    /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    Optimizer(const Groups<T...>& groups, const Options& options, std::vector<ParamGroup> param_groups,
-              SourceLocation where)
-        : groups_(groups), numbers_(options, std::move(param_groups), where) {
-        auto& context = groups_.context(where);
-        groups_.for_each_state(
-            [&](auto& state) {
-                numbers_.add_group(context, state.identity(), state.geometry(), where);
-                batches_of(state).add(state, options, numbers_.param_groups());
-            },
-            where);
-        for_each_part([&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
-            part_sizes_[I] = groups_.template part_size<I>();
-        });
-        for_each_batches([&](auto& batches) { batches.table().upload(context); });
-        numbers_.begin(context);
-        start_list();
-        groups_.for_each_state([&](auto& state) { batches_of(state).list(state); }, where);
-        for_each_batches([&](auto& batches) { batches.prepare(context, &numbers_.scalars()->skip); });
-    }
+    virtual ~Optimizer() = default;
 
-    const Options& options() const noexcept { return numbers_.options(); }
-    /// For schedules; takes effect with the next step.
-    void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) {
-        numbers_.set_learning_rate(learning_rate, where);
-    }
+    /// The groups that it updates.
+    const Groups<Engine>& model() const noexcept { return model_; }
+
+    virtual double learning_rate() const noexcept = 0;
+    /// For schedules of the learning rate; takes effect with the next step.
+    virtual void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) = 0;
+
+    /// Reduces the gradients, takes their global norm, clips, and updates every group: all that most trainers need.
+    /// With a loss scale, a step whose gradients overflowed changes nothing but the scale.
+    /// Order:   stream-ordered; collective over the data ranks for what is left to reduce, and over the world for the
+    ///          norm
+    /// @returns the norm before clipping, a number in the engine's memory; its value() waits
+    /// @throws  UsageError when the gradients are another model's or a window is open, and std::invalid_argument for
+    ///          options out of range: the accumulation is as it was then. UsageError as reduce
+    GlobalNorm<Engine> step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options = {},
+                            SourceLocation where = SourceLocation::current());
 
     /// Updates every group from its reduced gradients and writes the next gather's source, in one pass.
-    /// With a loss scale, a step whose gradients overflowed changes nothing but the scale; without a clip
-    /// coefficient the norm is computed for that. Local work then; collective over the world otherwise.
+    /// With a loss scale, a step whose gradients overflowed changes nothing but the scale, for which the norm is
+    /// computed. Local work then; collective over the world otherwise.
     /// A step that is refused leaves the gradients to the caller: they can be given again once the reason is gone.
     /// @throws UsageError when the gradients are another model's, were consumed, or a window is open
     template <class X>
     void step(X&& reduced, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
-        if constexpr (accepts<X>) {
-            // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
-            const bool scaled = reduced.has_loss_scale();
-            check_step(reduced, scaled ? Act::norm : Act::update, where);
-            update(std::forward<X>(reduced), scaled ? no_clip(global_norm(reduced, where), where) : ClipCoefficient{},
-                   where);
-        }
+        if constexpr (accepts<X>) { step_alone(std::move(reduced), where); }
     }
+    /// The same with a clip coefficient that the gradients are multiplied by.
     template <class X>
     void step(X&& reduced, ClipCoefficient coefficient, SourceLocation where = SourceLocation::current()) {
         check_type<X>();
-        if constexpr (accepts<X>) {
-            check_step(reduced, Act::update, where);
-            check_coefficient(coefficient, reduced, where);
-            update(std::forward<X>(reduced), coefficient, where);
-        }
+        if constexpr (accepts<X>) { step_clipped(std::move(reduced), coefficient, where); }
+    }
+    /// The same without clipping, by the verdict on overflow of a norm that was taken already.
+    template <class X>
+    void step(X&& reduced, const GlobalNorm<Engine>& norm, SourceLocation where = SourceLocation::current()) {
+        check_type<X>();
+        if constexpr (accepts<X>) { step_clipped(std::move(reduced), unclipped(norm, where), where); }
     }
 
     /// What this rank holds of every optimizer state.
-    std::vector<ShardInfo> shards() {
-        std::vector<ShardInfo> list;
-        std::array<std::size_t, batches_count> next{};
-        groups_.for_each_state([&](auto& state) {
-            const auto& geometry = state.geometry();
-            next_group(next, state).list(geometry, geometry.policy.optimizer, list);
-        });
-        return list;
+    virtual std::vector<ShardInfo> shards() = 0;
+    /// Steps that a group has taken, for checkpoints and tests. Waits for the compute stream.
+    /// @throws UsageError when it is not the model's
+    template <class Layer>
+    std::uint64_t steps(const Layer& layer, SourceLocation where = SourceLocation::current()) const {
+        return steps_of(detail::Access::state(layer, where), where);
     }
 
-    /// Steps that the groups of part I have taken, for checkpoints and tests. Waits for the compute stream.
-    template <std::size_t I>
-    std::uint64_t steps(std::size_t index = 0) const {
-        using Its = BatchesOf<PrecisionOf<std::tuple_element_t<I, std::tuple<T...>>>>;
-        std::size_t number = index;
-        for_each_part([&]<std::size_t J>(std::integral_constant<std::size_t, J>) {
-            using Other = BatchesOf<PrecisionOf<std::tuple_element_t<J, std::tuple<T...>>>>;
-            if (J < I && std::is_same_v<Other, Its>) { number += part_sizes_[J]; }
-        });
-        const Its& batches = std::get<Its>(batches_);
-        const auto its = batches.groups()[number].number();
-        return its ? batches.table().steps(*its) : 0;
-    }
+  protected:
+    explicit Optimizer(const Groups<Engine>& model) : model_(model) {}
+    Optimizer(Optimizer&&) noexcept = default;
+    Optimizer& operator=(Optimizer&&) noexcept = default;
 
   private:
+    friend detail::Access;
+
     template <class X>
     static constexpr bool accepts =
-        std::is_same_v<std::remove_cvref_t<X>, Reduced<T...>> && !std::is_lvalue_reference_v<X>;
+        std::is_same_v<std::remove_cvref_t<X>, Reduced<Engine>> && !std::is_lvalue_reference_v<X>;
 
     template <class X>
     static constexpr void check_type() {
         using Given = std::remove_cvref_t<X>;
-        constexpr bool is_reduced = detail::IsReduced<Given>::value;
+        constexpr bool is_accumulation = detail::IsAccumulation<Given>::value;
+        static_assert(!is_accumulation,
+                      "optimizer step consumes the gradients, and takes options with them: write "
+                      "step(std::move(accumulation), {.divisor = ..., .max_norm = ...})");
+        constexpr bool is_reduced = is_accumulation || detail::IsReduced<Given>::value;
         static_assert(is_reduced,
                       "optimizer step takes reduced gradients: call reduce(std::move(accumulation), "
                       "divisor) first");
-        constexpr bool same_model = !is_reduced || std::is_same_v<Given, Reduced<T...>>;
-        static_assert(same_model, "optimizer step: these gradients belong to other groups than the optimizer's");
-        constexpr bool consumed = !std::is_lvalue_reference_v<X>;
-        static_assert(!is_reduced || consumed,
-                      "optimizer step consumes the gradients: write step(std::move(reduced), ...)");
+        constexpr bool consumed = is_accumulation || !is_reduced || !std::is_lvalue_reference_v<X>;
+        static_assert(consumed, "optimizer step consumes the gradients: write step(std::move(reduced), ...)");
+        constexpr bool same_engine = !is_reduced || is_accumulation || std::is_same_v<Given, Reduced<Engine>>;
+        static_assert(same_engine, "optimizer step: these gradients are of another engine than the optimizer's");
     }
 
-    /// A step that was checked.
-    void update(Reduced<T...>&& reduced, ClipCoefficient coefficient, SourceLocation where) {
-        start_list();
-        detail::StatementHash gradients = 0;  // all groups' are the same
-        groups_.for_each_state([&](auto& state) {
-            state.announce_update(where);
-            batches_of(state).list(state);
-            gradients = state.statements().gradients();
-        });
-        const Reduced<T...> consumed(std::move(reduced));
-        const detail::StatementHash stated = numbers_.begin_step(
-            consumed.divisor_scale(), coefficient, detail::Access::loss_scale(consumed), gradients, where);
-        for_each_batches(
-            [&](auto& batches) { batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options()); });
-        std::size_t number = 0;
-        groups_.for_each_state([&](auto& state) { state.end_update(stated, numbers_.choices(number++), where); });
+    static ClipCoefficient unclipped(const GlobalNorm<Engine>& norm, SourceLocation where) {
+        return {norm.data(where), std::numeric_limits<double>::infinity(), norm.gradients()};
     }
-
+    void step_alone(Reduced<Engine>&& reduced, SourceLocation where) {
+        // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
+        const bool scaled = reduced.has_loss_scale();
+        check_step(reduced.groups(where), scaled ? Act::norm : Act::update, where);
+        update(std::move(reduced),
+               scaled ? unclipped(detail::global_norm(reduced, where), where) : ClipCoefficient{}, where);
+    }
+    void step_clipped(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
-    void check_step(const Reduced<T...>& reduced, Act first, SourceLocation where) const {
-        if (!(reduced.groups(where) == groups_)) {
-            detail::FirstState<T...>::refuse_use(
-                where, "optimizer step: these gradients belong to another model of the same type");
-        }
-        check_parts(std::index_sequence_for<T...>{}, where);
-        bool expected = false;
-        groups_.for_each_state([&](auto& state) {
-            expected = expected || state.expect_update(first, where);
-            state.begin_update(where);
-        });
-    }
-    template <std::size_t... I>
-    void check_parts(std::index_sequence<I...>, SourceLocation where) const {
-        if (((groups_.template part_size<I>() != part_sizes_[I]) || ...)) {
-            detail::FirstState<T...>::refuse_use(
-                where, "optimizer step: a range of the model has grown or shrunk since the optimizer was made");
-        }
-        std::size_t number = 0;
-        groups_.for_each_state(
-            [&](auto& state) { numbers_.check_group(number++, state.identity(), state.path(), where); }, where);
-    }
-    static void check_coefficient(const ClipCoefficient& coefficient, const Reduced<T...>& reduced,
-                                  SourceLocation where) {
-        if (coefficient.total == nullptr && reduced.has_loss_scale()) {
-            detail::FirstState<T...>::refuse_use(
-                where,
-                "optimizer step: a coefficient without a norm, for gradients with a loss scale, would "
-                "hide an overflow; expected clip(norm, max_norm), no_clip(norm), or none");
-        }
-        if (coefficient.gradients != 0 && coefficient.gradients != reduced.identity()) {
-            detail::FirstState<T...>::refuse_use(
-                where,
-                "optimizer step: the clip coefficient is of the norm of other gradients than these: "
-                "take global_norm of what this step consumes");
-        }
-    }
+    void check_model(const Groups<Engine>& gradients, SourceLocation where) const;
+    void check_step(const Groups<Engine>& gradients, Act first, SourceLocation where) const;
+    /// A step that was checked.
+    void update(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
 
-    friend detail::Access;
-    /// What of each group outlives a run: f(layer, its GroupOptimizer, the table with its progress).
-    template <class F>
-    void for_each_saved(const F& f, SourceLocation where) {
-        check_parts(std::index_sequence_for<T...>{}, where);
-        std::array<std::size_t, batches_count> next{};
-        groups_.for_each([&](auto& layer) {
-            auto& state = detail::Access::state(layer);
-            f(layer, next_group(next, state), batches_of(state).table());
-        });
-    }
+    /// Gives the updates of the groups that take part to the compute stream. `gradients`: what the ranks state of
+    /// them. @returns what they state of the step
+    virtual detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
+                                      detail::StatementHash gradients, SourceLocation where) = 0;
+    /// What its ParamGroups choose for group `number`.
+    virtual detail::StatementHash choices(std::size_t number) const noexcept = 0;
+    virtual std::uint64_t steps_of(const detail::Group<Engine>& group, SourceLocation where) const = 0;
+    virtual void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) = 0;
 
-    template <class Part>
-    using PrecisionOf = typename LayerOf<Part>::Precision;
-    template <class Precision>
-    using BatchesOf = detail::UpdateBatches<Rule, Engine, Precision>;
-    using AllBatches = detail::DistinctOf<BatchesOf<PrecisionOf<T>>...>;
-    static constexpr std::size_t batches_count = std::tuple_size_v<AllBatches>;
-
-    template <class Precision>
-    BatchesOf<Precision>& batches_of(const detail::GroupState<Engine, Precision>& /*state*/) noexcept {
-        return std::get<BatchesOf<Precision>>(batches_);
-    }
-    /// The GroupOptimizer of the next group in a walk; `next`: of each precision, the number of its next group.
-    template <class Precision>
-    auto& next_group(std::array<std::size_t, batches_count>& next,
-                     const detail::GroupState<Engine, Precision>& state) noexcept {
-        constexpr std::size_t number = detail::position_of<BatchesOf<Precision>>(static_cast<AllBatches*>(nullptr));
-        return batches_of(state).groups()[next[number]++];
-    }
-    /// f(batches) for the groups of each precision.
-    template <class F>
-    void for_each_batches(const F& f) {
-        std::apply([&](auto&... batches) { (f(batches), ...); }, batches_);
-    }
-    template <class F>
-    static void for_each_part(const F& f) {
-        [&]<std::size_t... I>(std::index_sequence<I...>) { (f(std::integral_constant<std::size_t, I>{}), ...); }
-        (std::index_sequence_for<T...>{});
-    }
-    void start_list() noexcept {
-        for_each_batches([](auto& batches) { batches.start(); });
-    }
-
-    Groups<T...> groups_;
-    std::array<std::size_t, sizeof...(T)> part_sizes_{};
-    detail::OptimizerNumbers<Rule, Engine> numbers_;
-    AllBatches batches_;
+    Groups<Engine> model_;
 };
+
+// Out of the class, so that `extern template` keeps them out of a file.
+
+template <class Engine>
+GlobalNorm<Engine> Optimizer<Engine>::step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options,
+                                           SourceLocation where) {
+    const bool clips = options.max_norm != std::numeric_limits<double>::infinity();
+    if (clips) { validate_max_norm(options.max_norm, "optimizer step", where); }
+    check_model(detail::Access::groups(accumulation, where), where);
+    Reduced<Engine> reduced = options.loss_scale == nullptr
+                                  ? reduce(std::move(accumulation), options.divisor, where)
+                                  : reduce(std::move(accumulation), options.divisor, *options.loss_scale, where);
+    check_step(reduced.groups(where), Act::norm, where);
+    const GlobalNorm<Engine> norm = detail::global_norm(reduced, where);
+    update(std::move(reduced), clips ? clip(norm, options.max_norm, where) : unclipped(norm, where), where);
+    return norm;
+}
+
+template <class Engine>
+void Optimizer<Engine>::step_clipped(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient,
+                                     SourceLocation where) {
+    check_step(reduced.groups(where), Act::update, where);
+    if (coefficient.total == nullptr && reduced.has_loss_scale()) {
+        detail::Group<Engine>::refuse_use(
+            where,
+            "optimizer step: a coefficient without a norm, for gradients with a loss scale, would "
+            "hide an overflow; expected clip(norm, max_norm), the norm itself, or none");
+    }
+    if (coefficient.gradients != 0 && coefficient.gradients != reduced.identity()) {
+        detail::Group<Engine>::refuse_use(
+            where,
+            "optimizer step: the clip coefficient is of the norm of other gradients than these: "
+            "take global_norm of what this step consumes");
+    }
+    update(std::move(reduced), coefficient, where);
+}
+
+template <class Engine>
+void Optimizer<Engine>::check_model(const Groups<Engine>& gradients, SourceLocation where) const {
+    if (!(gradients == model_)) {
+        detail::Group<Engine>::refuse_use(
+            where, "optimizer step: these gradients belong to other groups than the optimizer's model");
+    }
+    detail::Access::walk(
+        model_, [&](detail::Group<Engine>& group) { group.begin_update(where); }, where);
+}
+
+template <class Engine>
+void Optimizer<Engine>::check_step(const Groups<Engine>& gradients, Act first, SourceLocation where) const {
+    if (!(gradients == model_)) { check_model(gradients, where); }
+    bool expected = false;
+    detail::Access::walk(
+        model_,
+        [&](detail::Group<Engine>& group) {
+            expected = expected || group.expect_update(first, where);
+            group.begin_update(where);
+        },
+        where);
+}
+
+template <class Engine>
+void Optimizer<Engine>::update(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where) {
+    detail::StatementHash gradients = 0;  // all groups' are the same
+    detail::Access::walk(
+        model_,
+        [&](detail::Group<Engine>& group) {
+            group.announce_update(where);
+            gradients = group.statements().gradients();
+        },
+        where);
+    const Reduced<Engine> consumed(std::move(reduced));
+    const detail::StatementHash stated = run(consumed, coefficient, gradients, where);
+    std::size_t number = 0;
+    detail::Access::walk(
+        model_, [&](detail::Group<Engine>& group) { group.end_update(stated, choices(number++), where); }, where);
+}
 
 }  // namespace shardkit

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -34,14 +35,9 @@ class OptimizerNumbers {
     ~OptimizerNumbers();
 
     /// One more group. @throws std::invalid_argument when another has its path
-    void add_group(Context<Engine>& context, std::uint64_t identity, const GroupGeometry& group,
-                   SourceLocation where);
+    void add_group(Context<Engine>& context, const GroupGeometry& group, SourceLocation where);
     /// Once there are all of them: takes the engine's memory.
     void begin(Context<Engine>& context);
-    /// That group `number` is the one that it was.
-    /// @throws UsageError when it is not: the states are another's
-    void check_group(std::size_t number, std::uint64_t identity, const std::string& path, SourceLocation where) const;
-
     const Options& options() const noexcept { return options_; }
     std::span<const ParamGroup> param_groups() const noexcept { return {param_groups_.data(), param_groups_.size()}; }
     Context<Engine>& context() const noexcept { return *context_; }
@@ -61,7 +57,7 @@ class OptimizerNumbers {
     Options options_;
     Context<Engine>* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
-    std::vector<ModelName> known_;           // the groups, in order
+    std::vector<std::string> paths_;         // of the groups, in order
     StatementsHandle stated_;                // of the options
     std::vector<StatementsHandle> choices_;  // of each group
     std::uint64_t steps_ = 0;
@@ -88,14 +84,12 @@ template <class Rule, class Engine>
 OptimizerNumbers<Rule, Engine>::~OptimizerNumbers() = default;
 
 template <class Rule, class Engine>
-void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, std::uint64_t identity,
-                                               const GroupGeometry& group, SourceLocation where) {
-    for (const ModelName& other : known_) {
-        if (other.path == group.path) {
-            throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
-        }
+void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, const GroupGeometry& group,
+                                               SourceLocation where) {
+    if (std::find(paths_.begin(), paths_.end(), group.path) != paths_.end()) {
+        throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
     }
-    known_.push_back({identity, group.path});
+    paths_.push_back(group.path);
     choices_.emplace_back();
     StatementBook* const book = context.world_size() > 1 ? book_of(context.world()) : nullptr;
     if (book == nullptr) { return; }
@@ -109,14 +103,6 @@ void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, std::ui
 template <class Rule, class Engine>
 StatementHash OptimizerNumbers<Rule, Engine>::choices(std::size_t number) const noexcept {
     return hash_of(choices_[number]);
-}
-
-template <class Rule, class Engine>
-void OptimizerNumbers<Rule, Engine>::check_group(std::size_t number, std::uint64_t identity, const std::string& path,
-                                                 SourceLocation where) const {
-    if (known_[number].identity == identity) { return; }
-    throw_usage_error(where, "optimizer step: '", path, "' stands where '", known_[number].path,
-                      "' was when the optimizer was made, whose states are kept; make a new optimizer");
 }
 
 template <class Rule, class Engine>

@@ -14,7 +14,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/core/validate_number.hpp>
 #include <shardkit/detail/number_text.hpp>
-#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/rule_optimizer.hpp>
 
 namespace shardkit {
 
@@ -115,13 +115,13 @@ struct SgdRule {
 /// Stochastic gradient descent, plain, with momentum or Nesterov's, as torch.optim.SGD computes it.
 ///     SGD optimizer{model, {.learning_rate = 0.1, .rule = Momentum::nesterov, .momentum = 0.9}};
 /// Memory:  one state where there is momentum, none otherwise.
-template <class... T>
-class SGD : public Optimizer<SgdRule, T...> {
+template <class Engine, class Precision = DefaultPrecision<float>>
+class SGD : public RuleOptimizer<SgdRule, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
-    explicit SGD(const Groups<T...>& groups, SgdOptions options = {}, std::vector<ParamGroup> param_groups = {},
-                 SourceLocation where = SourceLocation::current())
-        : Optimizer<SgdRule, T...>(groups, options, std::move(param_groups), where) {}
+    explicit SGD(const Model<Engine, Precision>& model, SgdOptions options = {},
+                   std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+        : RuleOptimizer<SgdRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
 };
 
 }  // namespace shardkit

@@ -217,8 +217,8 @@ class UpdateBatches {
     /// One step of those that take part in it, on the compute stream.
     void run(Context<Engine>& context, const StepScalars* scalars, const Options* options);
 
-    std::span<Group> groups() noexcept { return groups_; }
-    std::span<const Group> groups() const noexcept { return groups_; }
+    /// The next group in a walk over the model that `start` began.
+    Group& next() noexcept { return groups_[listed_++]; }
     Table& table() noexcept { return table_; }
     const Table& table() const noexcept { return table_; }
 
@@ -271,7 +271,7 @@ void UpdateBatches<Rule, Engine, Precision>::start() noexcept {
 
 template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::list(State& state) {
-    Group& group = groups_[listed_++];
+    Group& group = next();
     if (!group.number()) { return; }
     const bool taken = !state.step().skipped();
     table_.take(*group.number(), taken);

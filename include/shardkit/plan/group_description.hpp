@@ -91,10 +91,9 @@ constexpr GroupDescription describe_group(std::string_view path, const TensorsOf
     return group;
 }
 
+namespace detail {
 /// The description of a group that exists.
-template <class Layer>
-GroupDescription describe_group(const Layer& layer) {
-    const detail::GroupGeometry& geometry = detail::Access::state(layer).geometry();
+inline GroupDescription describe_group(const GroupGeometry& geometry) {
     GroupDescription group;
     group.path = geometry.path;
     group.policy = geometry.policy;
@@ -106,6 +105,14 @@ GroupDescription describe_group(const Layer& layer) {
     detail::describe_placed(geometry.parameters, geometry.tp_size, group);
     group.sizes = geometry.sizes;
     return group;
+}
+
+}  // namespace detail
+
+/// The description of a group that exists.
+template <class Layer>
+GroupDescription describe_group(const Layer& layer) {
+    return detail::describe_group(detail::Access::state(layer).geometry());
 }
 
 }  // namespace shardkit

@@ -3,13 +3,12 @@
 
 #include <cstddef>
 #include <span>
-#include <type_traits>
 #include <vector>
 
 #include <shardkit/comm/moved.hpp>
 #include <shardkit/plan/memory_plan.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/step/model.hpp>
 
 namespace shardkit {
 
@@ -30,28 +29,25 @@ constexpr Plan plan(std::span<const GroupDescription> groups, const AxisGrid& me
 }
 
 /// The descriptions of a model's groups, in its order; they refer to the groups' paths.
-template <class... T>
-std::vector<GroupDescription> describe_groups(const Groups<T...>& model) {
+template <class Engine>
+std::vector<GroupDescription> describe_groups(const Groups<Engine>& model,
+                                              SourceLocation where = SourceLocation::current()) {
     std::vector<GroupDescription> groups;
-    model.for_each([&](auto& layer) { groups.push_back(describe_group(layer)); });
+    detail::Access::walk(
+        model, [&](detail::Group<Engine>& group) { groups.push_back(detail::describe_group(group.geometry())); }, where);
     return groups;
 }
 
 /// The plan of a model that exists. Where `ranks_per_host` is not said and the engine KnowsHosts, ranks lie on its
 /// hosts, if they do so in their order.
-template <class... T>
-Plan plan(const Groups<T...>& model, PlanOptions options = {}) {
-    const std::vector<GroupDescription> groups = describe_groups(model);
-    const AxisGrid* mesh = nullptr;
-    model.for_each([&](auto& layer) {
-        mesh = &layer.context().grid();
-        options.engine = detail::engine_traits<typename std::remove_cvref_t<decltype(layer)>::Engine>();
-        if (options.ranks_per_host == 0) {
-            options.ranks_per_host = shardkit::ranks_per_host(layer.context().world());
-        }
-    });
-    if (mesh == nullptr) { return {}; }
-    return plan(std::span<const GroupDescription>(groups.data(), groups.size()), *mesh, options);
+template <class Engine>
+Plan plan(const Groups<Engine>& model, PlanOptions options = {}, SourceLocation where = SourceLocation::current()) {
+    const std::vector<GroupDescription> groups = describe_groups(model, where);
+    if (groups.empty()) { return {}; }
+    const Context<Engine>& context = model.context(where);
+    options.engine = detail::engine_traits<Engine>();
+    if (options.ranks_per_host == 0) { options.ranks_per_host = shardkit::ranks_per_host(context.world()); }
+    return plan(std::span<const GroupDescription>(groups.data(), groups.size()), context.grid(), options);
 }
 
 }  // namespace shardkit

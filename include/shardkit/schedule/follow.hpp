@@ -18,7 +18,7 @@
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/step_cursor.hpp>
 #include <shardkit/schedule/step_stamps.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/step/model.hpp>
 
 namespace shardkit {
 
@@ -75,16 +75,16 @@ class Following {
 };
 
 namespace detail {
-template <class... T>
-auto follow(const Groups<T...>& model, std::span<const Schedule> schedules, SourceLocation where) {
-    auto& context = model.context(where);
-    using Engine = EngineOf<decltype(context)>;
+template <class Engine>
+Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> schedules, SourceLocation where) {
+    Context<Engine>& context = model.context(where);
     if (schedules.empty()) { throw_invalid_argument(where, "follow: no schedule given, expected at least one"); }
-    std::vector<GroupDescription> groups = describe_groups(model);
+    std::vector<GroupDescription> groups = describe_groups(model, where);
     require_same_schedules(context, schedules, groups, where);
     require_undirected(model, where);
-    std::vector<LedGroup> led;
-    model.for_each([&](auto& layer) { led.push_back(LedGroup::of(Access::state(layer))); });
+    std::vector<Group<Engine>*> led;
+    Access::walk(
+        model, [&](Group<Engine>& group) { led.push_back(&group); }, where);
     auto cursor = std::make_unique<StepCursor<Engine>>(context, std::move(groups), std::move(led), schedules, where);
     cursor->lead();
     return Access::make<Following<Engine>>(std::move(cursor));
@@ -108,8 +108,8 @@ auto follow(const Groups<T...>& model, std::span<const Schedule> schedules, Sour
 ///          UsageError, on every rank, when ranks give different schedules, or one is followed already; MemoryError
 ///          or std::bad_alloc when there is no memory. Then, in a step: UsageError with the caller's line, the
 ///          operation that was expected and the verb that came; every rank fails, as in any other error of one rank
-template <class... T>
-[[nodiscard]] auto follow(const Groups<T...>& model, const Schedule& schedule,
+template <class Engine>
+[[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, const Schedule& schedule,
                           SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, std::span<const Schedule>(&schedule, 1), where);
 }
@@ -117,14 +117,14 @@ template <class... T>
 /// The same with a choice of schedules, from the first on; see Following::choose.
 /// Memory:  the largest one's arena
 /// @throws  std::invalid_argument when there is none
-template <class... T>
-[[nodiscard]] auto follow(const Groups<T...>& model, std::span<const Schedule> schedules,
+template <class Engine>
+[[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> schedules,
                           SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, schedules, where);
 }
 /// The same: follow(model, {train, evaluate}).
-template <class... T>
-[[nodiscard]] auto follow(const Groups<T...>& model, std::initializer_list<Schedule> schedules,
+template <class Engine>
+[[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::initializer_list<Schedule> schedules,
                           SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, std::span<const Schedule>(schedules.begin(), schedules.size()), where);
 }

@@ -14,7 +14,7 @@
 #include <shardkit/schedule/check.hpp>
 #include <shardkit/schedule/dry_step.hpp>
 #include <shardkit/schedule/schedule.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/step/model.hpp>
 
 namespace shardkit {
 
@@ -22,18 +22,18 @@ namespace detail {
 
 /// That nobody is told of a model's verbs, and no step of it is under way.
 /// @throws UsageError
-template <class... T>
-void require_undirected(const Groups<T...>& model, SourceLocation where) {
-    model.for_each([&](auto& layer) {
-        auto& state = Access::state(layer, where);
-        if (state.directed().any() != nullptr) {
-            throw_usage_error(where, "'", layer.path(),
-                              "': a schedule is followed already, or a step recorded; expected one at a time");
-        }
-        if (state.step().busy()) {
-            throw_usage_error(where, "'", layer.path(), "': a step is under way; expected none");
-        }
-    });
+template <class Engine>
+void require_undirected(const Groups<Engine>& model, SourceLocation where) {
+    Access::walk(
+        model,
+        [&](Group<Engine>& group) {
+            if (group.directed().any() != nullptr) {
+                group.refuse_group(where,
+                                   "a schedule is followed already, or a step recorded; expected one at a time");
+            }
+            if (group.step().busy()) { group.refuse_group(where, "a step is under way; expected none"); }
+        },
+        where);
 }
 
 /// Writes a step down.
@@ -117,8 +117,8 @@ class StepRecorder final : public StepDirector {
 /// of it. Every rank may record, and gets the same, or one rank alone: what is recorded is local.
 /// @throws  UsageError when no step ran, or two, or one that has not ended; std::invalid_argument when the step ended
 ///          early and so breaks a rule; whatever `step` throws
-template <class... T, class F>
-Schedule record(const Groups<T...>& model, F&& step, SourceLocation where = SourceLocation::current()) {
+template <class Engine, class F>
+Schedule record(const Groups<Engine>& model, F&& step, SourceLocation where = SourceLocation::current()) {
     detail::StepRecorder recorder(describe_groups(model));
     detail::require_undirected(model, where);
     struct Directed {
@@ -129,8 +129,8 @@ Schedule record(const Groups<T...>& model, F&& step, SourceLocation where = Sour
     };
     {
         Directed directed;
-        model.for_each(
-            [&](auto& layer) { directed.groups.push_back(&detail::Access::state(layer, where).directed()); });
+        detail::Access::walk(
+            model, [&](detail::Group<Engine>& group) { directed.groups.push_back(&group.directed()); }, where);
         for (std::size_t g = 0; g < directed.groups.size(); ++g) { directed.groups[g]->set(&recorder, g); }
         std::forward<F>(step)();
     }

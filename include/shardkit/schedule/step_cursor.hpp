@@ -14,13 +14,13 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/rank/context.hpp>
-#include <shardkit/schedule/led_group.hpp>
 #include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/schedule/same_schedule.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/step_program.hpp>
 #include <shardkit/schedule/step_ranges.hpp>
 #include <shardkit/schedule/step_stamps.hpp>
+#include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/step_director.hpp>
 
 namespace shardkit::detail {
@@ -31,7 +31,7 @@ namespace shardkit::detail {
 template <class Engine>
 class StepCursor final : public StepDirector {
   public:
-    StepCursor(Context<Engine>& context, std::vector<GroupDescription> groups, std::vector<LedGroup> led,
+    StepCursor(Context<Engine>& context, std::vector<GroupDescription> groups, std::vector<Group<Engine>*> led,
                std::span<const Schedule> schedules, SourceLocation where)
         : StepDirector(Manner::leads),
           context_(context),
@@ -52,13 +52,13 @@ class StepCursor final : public StepDirector {
         context_.settle();  // nothing of an earlier step uses the slots any more
         Access::pools(context_).drop();
         arena_ = context_.template buffer<std::uint8_t>(arena_bytes().value);
-        for (std::size_t g = 0; g < led_.size(); ++g) { led_[g].lead(led_[g].state, *this, g); }
+        for (std::size_t g = 0; g < led_.size(); ++g) { led_[g]->directed().set(this, g); }
     }
     /// Nothing is led any more: what the streams still do with the arena is waited for.
     ~StepCursor() {
         if (in_step()) { end_program("a schedule ended while a step that follows it is under way"); }
         context_.settle();
-        for (const LedGroup& group : led_) { group.leave(group.state, *this); }
+        for (Group<Engine>* const group : led_) { leave(*group); }
     }
 
     std::size_t schedules() const noexcept { return programs_.size(); }
@@ -108,7 +108,7 @@ class StepCursor final : public StepDirector {
             throw_usage_error(where, "a step over ", groups, " groups follows a schedule of ", led_.size());
         }
         for (std::size_t g = 0; g < led_.size(); ++g) {
-            if (const std::size_t windows = led_[g].windows(led_[g].state); windows > 0) {
+            if (const std::size_t windows = led_[g]->open_windows(); windows > 0) {
                 throw_usage_error(where, "'", groups_[g].path, "': a step that follows a schedule begins while ",
                                   windows, " window(s) are open; reshard them first");
             }
@@ -155,7 +155,7 @@ class StepCursor final : public StepDirector {
         ++at_;
         if (act == Act::zero && next->takes != none) {
             await(next->takes, context_.compute_stream());
-            led_[group].place(led_[group].state, memory(next->takes));
+            led_[group]->place_gradients(memory(next->takes));
         }
         if (act == Act::add) { ++added_[group]; }
         if (stamps_.taken()) [[unlikely]] {
@@ -208,6 +208,17 @@ class StepCursor final : public StepDirector {
     auto& given_back() noexcept { return events_[current_]; }
     auto& ranges() noexcept { return ranges_[current_]; }
 
+    void leave(Group<Engine>& group) noexcept {
+        if (group.directed().any() != this) { return; }
+        if (group.uses_scheduled_memory()) {
+            end_program("a schedule ended while a window or gradients of '", group.path(),
+                        "' of a step that followed it live on, in its memory");
+        }
+        group.directed().set(nullptr, 0);
+        group.place_gradients(nullptr);
+        group.place_addend(nullptr);
+    }
+
     /// What comes before every verb.
     void go_on(SourceLocation where) {
         if (failure_) { std::rethrow_exception(failure_); }
@@ -233,27 +244,27 @@ class StepCursor final : public StepDirector {
     }
     void issue(const Step& step, const typename Engine::Stream& stream, SourceLocation where) {
         const std::uint32_t g = step.op.group;
-        const LedGroup& group = led_[g];
+        Group<Engine>& group = *led_[g];
         if (step.takes != none) { await(step.takes, stream); }
         if (step.op.act == Act::gather) {
-            group.hold(group.state, memory(step.takes), where);
+            group.hold_parameters(memory(step.takes), where);
             holds_[g] = step.takes != none ? 1 : 0;
             return;
         }
         if (step.op.act == Act::reduce) {
-            if (step.takes != none) { group.place_addend(group.state, memory(step.takes)); }
-            group.reduce(group.state, where);
+            if (step.takes != none) { group.place_addend(memory(step.takes)); }
+            group.reduce_added(where);
             if (step.takes != none) { given_back()[step.takes] = stream.record(); }
             if (step.gives_back != none) { given_back()[step.gives_back] = stream.record(); }
         }
-        if (step.finishes) { group.finish(group.state, where); }
+        if (step.finishes) { group.finish_reductions(where); }
     }
 
     /// Makes the compute stream wait before the verb, which makes it wait too, so that the wait is not taken for its
     /// computation.
     void await_reduced(Act act, std::size_t group) {
         for (std::size_t g = 0; g < led_.size(); ++g) {
-            if (act == Act::norm || (act == Act::update && g == group)) { led_[g].await_reduced(led_[g].state); }
+            if (act == Act::norm || (act == Act::update && g == group)) { led_[g]->await_reduced(); }
         }
     }
     void await(std::size_t slot, const typename Engine::Stream& stream) {
@@ -266,7 +277,7 @@ class StepCursor final : public StepDirector {
     }
     void let_go(std::size_t group) noexcept {
         holds_[group] = 0;
-        led_[group].let_go(led_[group].state);
+        led_[group]->let_go_parameters();
     }
 
     template <class... Pieces>
@@ -280,7 +291,7 @@ class StepCursor final : public StepDirector {
     }
     Context<Engine>& context_;
     std::vector<GroupDescription> groups_;
-    std::vector<LedGroup> led_;
+    std::vector<Group<Engine>*> led_;
     std::vector<StepProgram> programs_;
     std::vector<std::vector<typename Engine::Stream::Event>> events_;  // by program and slot: its last use
     std::vector<StepRanges<typename Engine::Stream>> ranges_;          // by program

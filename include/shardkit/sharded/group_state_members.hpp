@@ -26,7 +26,7 @@ GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupV
                  adopted_gradients, where) {
     gradients_.separate_reductions(where);
     if (!adopted_parameters.empty()) {
-        hold(std::as_bytes(adopted_parameters), std::as_bytes(adopted_gradients), where);
+        this->hold(std::as_bytes(adopted_parameters), std::as_bytes(adopted_gradients), where);
     }
 }
 
@@ -41,37 +41,13 @@ template <class Engine, class Precision>
 GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators,
                                           PlacedGroup&& placed, std::span<Gather> adopted_parameters,
                                           std::span<Gradient> adopted_gradients)
-    : context_(context),
-      geometry_(std::move(placed.group)),
-      layout_(placed.layout),
-      comms_(communicators),
-      statements_(context.world().size() > 1, book_of(context.world()),
-                  subject_of(context.world(), concat("'", geometry_.path, "'")), replicas(geometry_, comms_)),
+    : Base(context, communicators, std::move(placed), &Base::template precision_tag<Precision>),
       parameters_(context, geometry_, comms_, statements_, adopted_parameters),
       gradients_(context, geometry_, comms_, statements_, adopted_gradients) {
-    if (statements_.compares_values()) {
-        statements_.name_values([this](std::size_t p) {
-            return concat("'", geometry_.path, "' parameter '", geometry_.parameters[p].name, "'");
-        });
-        if (!adopted_parameters.empty()) {
-            statements_.before_next([this] { digest_adopted(); });
-        }
+    if (statements_.compares_values() && !adopted_parameters.empty()) {
+        statements_.before_next([this] { digest_adopted(); });
     }
-    for_each_segment(geometry_.parameters, geometry_.own, [&](Segment s) {
-        if (!geometry_.parameters[s.parameter].frozen && geometry_.replica(s.parameter, Placement::sharded) == 0) {
-            append_merged(counted_segments_, relative_to(s.flat, gradients_.reduced_range().begin), true);
-        }
-    });
     Access::living(context).push_back(&geometry_.path);
-}
-
-template <class Engine, class Precision>
-void GroupState<Engine, Precision>::refuse_use(SourceLocation where, const char* text) {
-    throw_usage_error(where, text);
-}
-template <class Engine, class Precision>
-void GroupState<Engine, Precision>::refuse_group(SourceLocation where, const char* text) const {
-    throw_usage_error(where, "'", path(), "': ", text);
 }
 
 template <class Engine, class Precision>
@@ -127,16 +103,15 @@ void GroupState<Engine, Precision>::close_window() noexcept {
 }
 
 template <class Engine, class Precision>
-void GroupState<Engine, Precision>::begin_step(SourceLocation where) {
-    step_.begin(path(), where);
-    gradients_.restart();
-}
-
-template <class Engine, class Precision>
 void GroupState<Engine, Precision>::take_gradients(SourceLocation where, std::string_view verb) {
     directed_.expect(Act::zero, where, verb);
     if (!trainable()) {
         throw_usage_error(where, "'", path(), "': ", verb, "() of a group whose parameters are all frozen");
+    }
+    if (step_.reduced() && this->has_all_microbatches()) {
+        throw_usage_error(where, "'", path(), "': ", verb, "() after the last microbatch was reduced: ",
+                          this->microbatches(), " microbatch(es) of this accumulation were added; say how many there ",
+                          "are, as Accumulation{model, microbatches}");
     }
     step_.hand_out(path(), verb, where);
     try {
@@ -196,28 +171,38 @@ void GroupState<Engine, Precision>::begin_update(SourceLocation where) const {
 }
 
 template <class Engine, class Precision>
-void GroupState<Engine, Precision>::hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients,
-                                         SourceLocation where) {
-    adopted_ = std::make_unique<AdoptedRanges>(path(), parameters, gradients, where);
+NormList<Engine>& GroupState<Engine, Precision>::list_for_norm(std::uint64_t norm) {
+    auto& list = context_.template kept<NormTables<Engine, Reduction>>();
+    list.list(norm,
+              {this->identity(), &this->life(), gradients_.reduced(), this->counted_segments(),
+               geometry_.shard_index},
+              !step_.skipped());
+    return list;
 }
 
 template <class Engine, class Precision>
-bool GroupState<Engine, Precision>::expect_update(Act first, SourceLocation where) const {
-    if (!trainable() || step_.skipped()) { return false; }
-    directed_.expect(first, where, first == Act::norm ? "global_norm" : "step");
-    return true;
-}
-
-template <class Engine, class Precision>
-void GroupState<Engine, Precision>::announce_update(SourceLocation where) const {
-    if (trainable() && !step_.skipped()) { directed_.before(Act::update, where); }
-}
-
-template <class Engine, class Precision>
-void GroupState<Engine, Precision>::end_update(StatementHash step, StatementHash choices, SourceLocation where) {
-    if (!trainable() || step_.skipped()) { return; }
-    statements_.add_update(step, choices);
-    directed_.after(Act::update, where);
+std::vector<ShardInfo> GroupState<Engine, Precision>::shards() {
+    std::vector<ShardInfo> list;
+    const std::span<const Gather> resting = parameters_.resting();
+    if (parameters_.rests_with_copies()) {
+        parameters_.wait();  // for copies that a gather still writes
+        // Shard by shard: the first copy is its owner's, which alone an update writes.
+        for (std::size_t s = 0; s < geometry_.shards; ++s) {
+            const bool current = s == geometry_.shard_index || parameters_.copies_are_current();
+            list_shards(geometry_, "parameter", Placement::replicated, resting, 0,
+                        HeldRange{geometry_.shard(s), s, current}, list);
+        }
+    } else {
+        list_shards(geometry_, "parameter", geometry_.policy.parameters, resting,
+                    parameters_.resting_range().begin, list);
+    }
+    if constexpr (Precision::has_master) {
+        if (geometry_.keeps_master()) {
+            list_shards(geometry_, "master", geometry_.policy.optimizer,
+                        std::span<const Master>(parameters_.master()), geometry_.updated.begin, list);
+        }
+    }
+    return list;
 }
 
 template <class Engine, class Precision>
@@ -238,11 +223,11 @@ void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt&
 template <class Engine, class Precision>
 template <class T>
 void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span<T> target, std::size_t origin,
-                                                const ValuesAt& values, bool by_way_of_master, ValuesDigest* digest) {
+                                                const ValuesAt& values, bool round_to_master_first, ValuesDigest* digest) {
     const PlacedParameter& written = geometry_.parameters[parameter];
     const IndexRange range = intersect(written.range, {origin, origin + target.size()});
     const T* const array = values.array<T>();
-    const bool as_it_is = array != nullptr && (!by_way_of_master || holds_exactly<Master, T>);
+    const bool as_it_is = array != nullptr && (!round_to_master_first || holds_exactly<Master, T>);
     constexpr std::size_t read_at_once = 128;
     double read[read_at_once];
     std::vector<T> staged(std::min(staged_elements<Engine>, range.size()));
@@ -262,7 +247,7 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
             values.read(written.part, first + i, some);
             for (std::size_t k = 0; k < some.size(); ++k) {
                 staged[i + k] = static_cast<T>(
-                    static_cast<Arithmetic<T>>(by_way_of_master ? static_cast<double>(to_master(some[k])) : some[k]));
+                    static_cast<Arithmetic<T>>(round_to_master_first ? static_cast<double>(to_master(some[k])) : some[k]));
             }
         }
         const std::span<const T> written_now = std::span<const T>(staged).first(count);
@@ -270,13 +255,6 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
         if (digest != nullptr) { digest->add(first, written_now); }
         at += count;
     }
-}
-
-template <class Engine, class Precision>
-std::array<bool, 4> GroupState<Engine, Precision>::replicas(const GroupGeometry& group,
-                                                            const GroupCommunicators<Engine>& ranks) noexcept {
-    const bool whole = group.table.find(Role::gathered) == nullptr;
-    return {whole && ranks.shards.size() > 1, ranks.replicas.size() > 1, whole && ranks.data.size() > 1, false};
 }
 
 template <class Engine, class Precision>

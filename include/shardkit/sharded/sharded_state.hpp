@@ -47,7 +47,7 @@ inline namespace SHARDKIT_BUILD {
 /// What stands behind a Sharded at a stable address, so that windows and handles survive a move of it: a GroupState
 /// and the types of its group and policy.
 template <class GroupType, class PolicyType, class EngineType, class PrecisionType>
-class ShardedState : public GroupState<EngineType, PrecisionType> {
+class ShardedState final : public GroupState<EngineType, PrecisionType> {
     using Base = GroupState<EngineType, PrecisionType>;
 
   public:

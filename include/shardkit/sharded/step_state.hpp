@@ -63,6 +63,7 @@ class StepState {
     /// Whether a step or a handle refers to the group.
     bool busy() const noexcept { return out_ || phase_ != Phase::idle; }
     bool accumulating() const noexcept { return phase_ == Phase::accumulating; }
+    bool reduced() const noexcept { return phase_ == Phase::reduced; }
     bool skipped() const noexcept { return phase_ == Phase::skipped; }
 
   private:

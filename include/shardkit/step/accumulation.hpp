@@ -4,169 +4,288 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
+#include <shardkit/detail/identity.hpp>
 #include <shardkit/step/gradients.hpp>
-#include <shardkit/step/groups.hpp>
-
-namespace shardkit {
-
-/// Whether more microbatches of this step will add gradients to a group. `last` lets its reduction start.
-enum class Microbatch : std::uint8_t { more, last };
-
-}  // namespace shardkit
+#include <shardkit/step/model.hpp>
 
 namespace shardkit::detail::inline SHARDKIT_BUILD {
 
-/// One training step's hold on the groups of a model: while it lives no second one can start; its end makes
-/// them idle again, whether the step was completed or abandoned by an exception. Move-only.
-template <class... T>
+/// Holds the groups of a model for one training step: while it lives no second step can start; its end makes them
+/// idle again, whether the step was completed or abandoned by an exception. Move-only.
+template <class Engine>
 class StepScope {
   public:
+    /// `microbatches`: of every group; 0: as many as are added until the step is reduced.
     /// @throws UsageError when one of the groups is in another step; none is touched then
-    StepScope(const Groups<T...>& groups, SourceLocation where) : groups_(groups) {
-        static_cast<void>(groups.context(where));
-        StepDirector* const director = director_of(groups, where);
-        std::size_t begun = 0;
-        try {
-            groups_->for_each_state([&](auto& state) {
-                state.begin_step(where);
-                ++begun;
-            });
-            if (director != nullptr) [[unlikely]] { director->begin_step(begun, where); }
-        } catch (...) {
-            groups_->for_each_state([&](auto& state) {
-                if (begun > 0) {
-                    state.step().end();
-                    --begun;
-                }
-            });
-            throw;
-        }
-    }
-    StepScope(StepScope&& other) noexcept : groups_(std::exchange(other.groups_, std::nullopt)) {}
+    StepScope(const Groups<Engine>& groups, std::size_t microbatches, SourceLocation where);
+    StepScope(StepScope&& other) noexcept
+        : groups_(std::exchange(other.groups_, std::nullopt)), number_(std::exchange(other.number_, 0)) {}
     StepScope& operator=(StepScope&& other) noexcept {
         StepScope taken(std::move(other));
         std::swap(groups_, taken.groups_);
+        std::swap(number_, taken.number_);
         return *this;
     }
-    ~StepScope() {
-        if (groups_) {
-            // Asked for here and not kept: a recorder ends when record returns, whether the step has ended or not.
-            StepDirector* director = nullptr;
-            groups_->for_each([&](auto& layer) {
-                if (Access::moved_from(layer)) { return; }
-                Access::state(layer).step().end();
-                director = Access::state(layer).directed().director();
-            });
-            if (director != nullptr) [[unlikely]] { director->end_step(); }
-        }
-    }
+    ~StepScope();
 
     bool live() const noexcept { return groups_.has_value(); }
-    const Groups<T...>& groups() const { return *groups_; }
+    const Groups<Engine>& groups() const { return *groups_; }
+    /// Tells this step from any other of the process; 0 once it was given away.
+    std::uint64_t number() const noexcept { return number_; }
 
   private:
-    /// Who is told of the step; null: nobody.
-    static StepDirector* director_of(const Groups<T...>& groups, SourceLocation where) {
-        StepDirector* first = nullptr;
-        std::size_t number = 0;
-        groups.for_each_state([&](auto& state) {
-            StepDirector* const its = state.directed().any();
+    /// The recorder or follower that is attached to all of the groups; null: none.
+    static StepDirector* director_of(const Groups<Engine>& groups, SourceLocation where);
+
+    std::optional<Groups<Engine>> groups_;
+    std::uint64_t number_ = new_identity();
+};
+
+template <class Engine>
+StepScope<Engine>::StepScope(const Groups<Engine>& groups, std::size_t microbatches, SourceLocation where)
+    : groups_(groups) {
+    static_cast<void>(groups.context(where));
+    StepDirector* const director = director_of(groups, where);
+    std::size_t begun = 0;
+    try {
+        Access::walk(
+            groups,
+            [&](Group<Engine>& group) {
+                group.begin_step(number_, microbatches, where);
+                ++begun;
+            },
+            where);
+        if (director != nullptr) [[unlikely]] { director->begin_step(begun, where); }
+    } catch (...) {
+        Access::walk(
+            groups,
+            [&](Group<Engine>& group) {
+                if (begun > 0) {
+                    group.end_step();
+                    --begun;
+                }
+            },
+            where);
+        throw;
+    }
+}
+
+template <class Engine>
+StepScope<Engine>::~StepScope() {
+    if (!groups_) { return; }
+    // Asked for here and not kept: a recorder ends when record returns, whether the step has ended or not. A group
+    // cannot have ended: one that is in a step ends the program instead.
+    StepDirector* director = nullptr;
+    Access::walk(
+        *groups_,
+        [&](Group<Engine>& group) {
+            group.end_step();
+            director = group.directed().director();
+        },
+        SourceLocation{});
+    if (director != nullptr) [[unlikely]] { director->end_step(); }
+}
+
+template <class Engine>
+StepDirector* StepScope<Engine>::director_of(const Groups<Engine>& groups, SourceLocation where) {
+    StepDirector* first = nullptr;
+    std::size_t number = 0;
+    Access::walk(
+        groups,
+        [&](Group<Engine>& group) {
+            StepDirector* const its = group.directed().any();
             if (number++ == 0) { first = its; }
             if (its != first) {
-                state.refuse_group(
+                group.refuse_group(
                     where, "a schedule is followed, or a step recorded, for some of these groups and not for all");
             }
-        });
-        return first;
-    }
-
-    std::optional<Groups<T...>> groups_;
-};
+        },
+        where);
+    return first;
+}
 
 }  // namespace shardkit::detail::inline SHARDKIT_BUILD
 
-namespace shardkit::inline SHARDKIT_BUILD {
+namespace shardkit {
 
-/// The gradients of one step over a whole model, from the first microbatch to `reduce`. Because it spans the
-/// model, no group can be forgotten in the norm or the update: a group that got no gradient is an error unless
-/// `add_zero` or `skip` says that it is meant.
+/// Says that an accumulation takes microbatches until it is reduced.
+struct UntilReduced {};
+/// For an Accumulation whose number of microbatches is not known when it begins.
+inline constexpr UntilReduced until_reduced{};
+
+inline namespace SHARDKIT_BUILD {
+
+/// The gradients of one step over a whole model, from the first microbatch to `reduce` or the optimizer's step. Because
+/// it spans the model, no group can be forgotten in the norm or the update: a group that got no gradient is an error
+/// unless `add_zero` or `skip` says that it is meant.
+///     Accumulation accumulation{model, microbatches};
+/// It knows which microbatch is the last one, so a group's reduction runs beside the rest of that backward pass.
 /// Order:   `add` runs the policy's reductions, so every data rank adds the same groups in the same order.
-template <class... T>
+template <class EngineType>
 class Accumulation {
   public:
-    /// @throws UsageError when another accumulation over one of the groups has not ended
-    [[nodiscard]] explicit Accumulation(const Groups<T...>& groups, SourceLocation where = SourceLocation::current())
-        : scope_(groups, where) {}
+    using Engine = EngineType;
 
-    /// A gradient handle of one microbatch for `layer`; the backward pass adds to its zeroed (or, where the
-    /// policy adds unreduced gradients, running) values.
-    /// @throws UsageError when the last handle was not added, or the layer is frozen or finished
+    /// `microbatches`: how often each group is added to before its gradients are complete.
+    /// @throws std::invalid_argument for no microbatches; UsageError when another accumulation over one of the groups
+    ///         has not ended
+    [[nodiscard]] explicit Accumulation(const Groups<Engine>& model, std::size_t microbatches = 1,
+                                        SourceLocation where = SourceLocation::current())
+        : scope_(model, require_some(microbatches, where), where) {}
+    /// The same where their number is not known yet: until `set_microbatches` says it, or `reduce` ends them. Reductions
+    /// that a policy makes once per step begin then, and not beside the backward pass.
+    [[nodiscard]] Accumulation(const Groups<Engine>& model, UntilReduced,
+                               SourceLocation where = SourceLocation::current())
+        : scope_(model, 0, where) {}
+
+    /// Says how many microbatches the step has, once that is known. Groups that have them all are reduced here, in the
+    /// model's order.
+    /// Order:   collective over the data ranks for these
+    /// @throws  std::invalid_argument for none; UsageError when a group has more of them already
+    void set_microbatches(std::size_t microbatches, SourceLocation where = SourceLocation::current());
+    /// The same of one group: for a layer that is added to more than once in a microbatch, or left out of some.
     template <class Layer>
-    [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        constexpr bool known = Groups<T...>::template contains<Layer>;
-        static_assert(known, "Accumulation::gradients: this Sharded is not one of the accumulation's groups");
-        if constexpr (known) {
-            auto& state = detail::Access::state(layer, where);
-            state.take_gradients(where, "gradients");
-            return detail::Access::make<Gradients<typename Layer::State, Partial<DataAxes>>>(state, where);
-        }
+    void set_microbatches(Layer& layer, std::size_t microbatches,
+                          SourceLocation where = SourceLocation::current()) {
+        detail::Group<Engine>& group = group_of(layer, "set_microbatches", where);
+        check_number(group, require_some(microbatches, where), where);
+        set_number(group, microbatches, where);
     }
 
-    /// Takes a microbatch's gradients in and reduces them where the policy does so every microbatch; with
-    /// Microbatch::last the rest of the group's reduction runs too. Collective over the data ranks.
+    /// Hands out the gradients of one microbatch for `layer`; the backward pass adds to their zeroed (or, where the
+    /// policy adds unreduced gradients, running) values.
+    /// @throws UsageError when the last handle was not added, or the layer is frozen, finished or not the model's
+    template <class Layer>
+    [[nodiscard]] auto gradients(Layer& layer, SourceLocation where = SourceLocation::current()) {
+        auto& state = group_of(layer, "gradients", where);
+        state.take_gradients(where, "gradients");
+        return detail::Access::make<Gradients<typename Layer::State, Partial<DataAxes>>>(state, where);
+    }
+
+    /// Takes a microbatch's gradients in and reduces them where the policy does so every microbatch; with the last
+    /// microbatch the rest of the group's reduction runs too. Collective over the data ranks.
     /// @throws UsageError when the handle was added before; CommError when the engine fails
     template <class State, class AxisSet>
-    void add(Gradients<State, Partial<AxisSet>>&& handle, Microbatch microbatch = Microbatch::more,
-             SourceLocation where = SourceLocation::current()) {
+    void add(Gradients<State, Partial<AxisSet>>&& handle, SourceLocation where = SourceLocation::current()) {
         State* const state = detail::Access::release(handle);
         if (state == nullptr) {
             State::refuse_use(where, "Accumulation::add: this gradient handle was already added");
         }
-        state->add_gradients(where, "add");
-        if (microbatch == Microbatch::last) { state->finish_gradients(where, "add"); }
+        try {
+            state->require_accumulation(scope_.number(), "add", where);
+        } catch (...) {
+            state->drop_gradients();
+            throw;
+        }
+        add_to(*state, "add", where);
     }
 
-    /// A microbatch in which this rank did not use `layer`: adds zeros, so that the collective still runs.
+    /// Adds zeros for a microbatch in which this rank did not use `layer`, so that the collective still runs.
     template <class Layer>
-    void add_zero(Layer& layer, Microbatch microbatch = Microbatch::more,
-                  SourceLocation where = SourceLocation::current()) {
-        static_assert(Groups<T...>::template contains<Layer>,
-                      "Accumulation::add_zero: this Sharded is not one of the accumulation's groups");
-        auto& state = detail::Access::state(layer, where);
+    void add_zero(Layer& layer, SourceLocation where = SourceLocation::current()) {
+        auto& state = group_of(layer, "add_zero", where);
         state.take_gradients(where, "add_zero");
-        state.add_gradients(where, "add_zero");
-        if (microbatch == Microbatch::last) { state.finish_gradients(where, "add_zero"); }
+        add_to(state, "add_zero", where);
     }
 
-    /// `layer` has no gradient in this step on any rank: no collective, and the optimizer leaves its
+    /// Says that `layer` has no gradient in this step on any rank: no collective runs, and the optimizer leaves its
     /// parameters, states and step count alone (as PyTorch does for a gradient of None).
     template <class Layer>
     void skip(Layer& layer, SourceLocation where = SourceLocation::current()) {
-        static_assert(Groups<T...>::template contains<Layer>,
-                      "Accumulation::skip: this Sharded is not one of the accumulation's groups");
-        auto& state = detail::Access::state(layer);
-        state.skip_step(where);
+        group_of(layer, "skip", where).skip_step(where);
     }
 
   private:
     friend detail::Access;
-    const Groups<T...>& groups(SourceLocation where) const {
+
+    static std::size_t require_some(std::size_t microbatches, SourceLocation where) {
+        if (microbatches == 0) {
+            throw_invalid_argument(where, "Accumulation: 0 microbatches given, expected at least 1, or until_reduced");
+        }
+        return microbatches;
+    }
+    /// What stands behind a layer of the model.
+    template <class Layer>
+    auto& group_of(Layer& layer, std::string_view verb, SourceLocation where) const {
+        auto& state = detail::Access::state(layer, where);
+        using State = std::remove_reference_t<decltype(state)>;
+        constexpr bool same_engine = std::is_same_v<typename State::Engine, Engine>;
+        static_assert(same_engine, "Accumulation: this Sharded is of another engine than the model");
+        state.require_accumulation(scope_.number(), verb, where);
+        return state;
+    }
+    template <class State>
+    static void add_to(State& state, std::string_view verb, SourceLocation where) {
+        state.add_gradients(where, verb);
+        if (state.has_all_microbatches()) { state.finish_gradients(where, verb); }
+    }
+    static void check_number(const detail::Group<Engine>& group, std::size_t microbatches, SourceLocation where);
+    static void set_number(detail::Group<Engine>& group, std::size_t microbatches, SourceLocation where) {
+        if (!group.trainable() || !group.step().accumulating()) { return; }
+        group.set_microbatches(microbatches);
+        if (group.has_all_microbatches()) { group.finish_gradients(where, "set_microbatches"); }
+    }
+
+    const Groups<Engine>& groups(SourceLocation where) const {
         if (!scope_.live()) {
-            detail::FirstState<T...>::refuse_use(where, "reduce: this accumulation was already reduced");
+            detail::Group<Engine>::refuse_use(where, "reduce: this accumulation was already reduced");
         }
         return scope_.groups();
     }
     /// Runs what is left and gives the step away.
-    detail::StepScope<T...> finish(SourceLocation where) && {
-        groups(where).for_each_state([&](auto& state) {
-            if (state.trainable() && state.step().accumulating()) { state.finish_gradients(where, "reduce"); }
-        });
-        return std::move(scope_);
-    }
+    detail::StepScope<Engine> finish(SourceLocation where) &&;
 
-    detail::StepScope<T...> scope_;
+    detail::StepScope<Engine> scope_;
 };
 
-}  // namespace shardkit::inline SHARDKIT_BUILD
+template <class Engine>
+void Accumulation<Engine>::check_number(const detail::Group<Engine>& group, std::size_t microbatches,
+                                        SourceLocation where) {
+    if (!group.trainable() || group.step().skipped()) { return; }
+    const std::size_t added = group.added_microbatches();
+    if (added > microbatches || (added < microbatches && !group.step().accumulating())) {
+        throw_usage_error(where, "'", group.path(), "': set_microbatches(", microbatches, ") after ", added,
+                          " were added", group.step().accumulating() ? "" : " and reduced");
+    }
+}
+
+template <class Engine>
+void Accumulation<Engine>::set_microbatches(std::size_t microbatches, SourceLocation where) {
+    const Groups<Engine>& model = groups(where);
+    require_some(microbatches, where);
+    using detail::Access;
+    Access::walk(
+        model, [&](detail::Group<Engine>& group) { check_number(group, microbatches, where); }, where);
+    Access::walk(
+        model, [&](detail::Group<Engine>& group) { set_number(group, microbatches, where); }, where);
+}
+
+template <class Engine>
+detail::StepScope<Engine> Accumulation<Engine>::finish(SourceLocation where) && {
+    const Groups<Engine>& model = groups(where);
+    const auto unfinished = [&](const auto& f) {
+        detail::Access::walk(
+            model,
+            [&](detail::Group<Engine>& group) {
+                if (group.trainable() && group.step().accumulating()) { f(group); }
+            },
+            where);
+    };
+    unfinished([&](detail::Group<Engine>& group) {
+        const std::size_t added = group.added_microbatches();
+        if (added != 0 && added < group.microbatches()) {
+            throw_usage_error(where, "'", group.path(), "': reduce() after ", added, " of ", group.microbatches(),
+                              " microbatches; call add, or add_zero for one that did not use it");
+        }
+    });
+    unfinished([&](detail::Group<Engine>& group) { group.finish_gradients(where, "reduce"); });
+    return std::move(scope_);
+}
+
+}  // namespace SHARDKIT_BUILD
+
+}  // namespace shardkit

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
@@ -18,13 +19,14 @@ namespace shardkit::inline SHARDKIT_BUILD {
 /// Gradients of a whole model, reduced over every axis: what norms, clipping and optimizers accept.
 /// The memory holds sums; one over the divisor and the loss scale is applied by every reader, so no accessor shows an
 /// undivided sum. Ends the step when it is consumed or destroyed.
-template <class... T>
+template <class EngineType>
 class Reduced {
   public:
-    const Groups<T...>& groups(SourceLocation where = SourceLocation::current()) const {
+    using Engine = EngineType;
+
+    const Groups<Engine>& groups(SourceLocation where = SourceLocation::current()) const {
         if (!scope_.live()) {
-            detail::FirstState<T...>::refuse_use(where,
-                                                 "reduced gradients used after an optimizer step consumed them");
+            detail::Group<Engine>::refuse_use(where, "reduced gradients used after an optimizer step consumed them");
         }
         return scope_.groups();
     }
@@ -38,15 +40,14 @@ class Reduced {
     /// Copies the whole reduced gradient of a parameter (its type, its name or its number), scaled, to every rank.
     /// Collective over the data ranks; for inspection: it allocates a full buffer.
     /// @throws std::invalid_argument when the size is not the parameter's, or the group has none of that name or
-    ///         number; UsageError for a skipped or frozen group
+    ///         number; UsageError for a skipped or frozen group, or one of another model
     template <class Layer, class P, class Values>
     void read_full(Layer& layer, const P& parameter, Values&& values,
                    SourceLocation where = SourceLocation::current()) const {
         static_assert(detail::TargetRules<Values>::are_written);
-        static_assert(Groups<T...>::template contains<Layer>,
-                      "Reduced: this Sharded is not one of the model's groups");
         static_cast<void>(groups(where));
-        auto& state = detail::Access::state(layer);
+        auto& state = detail::Access::state(layer, where);
+        state.require_accumulation(scope_.number(), "read_full", where);
         double scale = divisor_scale();
         if (loss_scale_ != nullptr) {
             const LossScaleState now = layer.context().read(loss_scale_);
@@ -57,12 +58,12 @@ class Reduced {
 
   private:
     friend detail::Access;
-    Reduced(detail::StepScope<T...> scope, double divisor, LossScaleState* loss_scale) noexcept
+    Reduced(detail::StepScope<Engine> scope, double divisor, LossScaleState* loss_scale) noexcept
         : scope_(std::move(scope)), divisor_(divisor), loss_scale_(loss_scale) {}
     /// In the engine's memory; null without one.
     LossScaleState* loss_scale() const noexcept { return loss_scale_; }
 
-    detail::StepScope<T...> scope_;
+    detail::StepScope<Engine> scope_;
     double divisor_;
     LossScaleState* loss_scale_;
     std::uint64_t identity_ = detail::new_identity();
@@ -75,57 +76,61 @@ namespace shardkit {
 namespace detail {
 template <class X>
 struct IsAccumulation : std::false_type {};
-template <class... T>
-struct IsAccumulation<Accumulation<T...>> : std::true_type {};
+template <class Engine>
+struct IsAccumulation<Accumulation<Engine>> : std::true_type {};
 template <class X>
 struct IsReduced : std::false_type {};
-template <class... T>
-struct IsReduced<Reduced<T...>> : std::true_type {};
-
-/// What a rank states of a step's gradients.
 template <class Engine>
-StatementHash state_gradients(const Context<Engine>& context, const StatedGradients& gradients) {
+struct IsReduced<Reduced<Engine>> : std::true_type {};
+
+/// States what `divisor` is for these groups, and the loss scale, beside what they communicate from now on.
+template <class Engine>
+double set_divisor(const Groups<Engine>& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
+                   SourceLocation where) {
+    auto& context = groups.context(where);
+    std::size_t ranks = 1;
+    Access::walk(
+        groups, [&](Group<Engine>& group) { ranks = group.data_ranks(); }, where);
+    const double number = divisor.of(ranks);
+    const StatedGradients gradients{number, loss_scale.stated, loss_scale.number, where};
     const StatementHash stated = gradients.hash();
     if (StatementBook* const book = book_of(context.world())) { book->note(stated, gradients); }
-    return stated;
-}
-
-/// What `divisor` is for these groups, which state it, and the loss scale, beside what they communicate from now on.
-template <class... T, Divisor D>
-double set_divisor(const Groups<T...>& groups, const D& divisor, const LossScaleUse& loss_scale,
-                   SourceLocation where) {
-    std::size_t ranks = 1;
-    groups.for_each_state([&](auto& state) { ranks = state.data_ranks(); });
-    const double number = divisor.divisor(ranks);
-    const StatementHash stated =
-        state_gradients(groups.context(where), {number, loss_scale.stated, loss_scale.number, where});
-    groups.for_each_state([&](auto& state) { state.statements().set_gradients(stated); });
+    Access::walk(
+        groups, [&](Group<Engine>& group) { group.statements().set_gradients(stated); }, where);
     return number;
 }
 
-/// Which model it is.
-template <class... T>
-ModelName first_group(const Groups<T...>& groups) {
+/// Names a model by its first group.
+template <class Engine>
+ModelName first_group(const Groups<Engine>& groups, SourceLocation where) {
     ModelName model;
-    groups.for_each_state([&](auto& state) {
-        if (model.identity == 0) { model = {state.identity(), state.path()}; }
-    });
+    Access::walk(
+        groups,
+        [&](Group<Engine>& group) {
+            if (model.identity == 0) { model = {group.identity(), group.path()}; }
+        },
+        where);
     return model;
 }
-
-template <class... T, Divisor D>
-Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, const LossScaleUse& loss_scale,
-                     SourceLocation where) {
-    const double number = set_divisor(Access::groups(accumulation, where), divisor, loss_scale, where);
-    return Access::make<Reduced<T...>>(Access::finish(std::move(accumulation), where), number, loss_scale.state);
+template <class Engine>
+void bind_loss_scale(LossScale<Engine>& loss_scale, const Groups<Engine>& groups, SourceLocation where) {
+    Access::bind(loss_scale, first_group(groups, where), where);
 }
-template <class... T, Divisor D>
-Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, const LossScaleUse& loss_scale,
-                             SourceLocation where) {
-    StepScope<T...> scope(groups, where);
-    groups.for_each_state([](auto& state) { state.step().assume_reduced(); });
+
+template <class Engine>
+Reduced<Engine> reduce(Accumulation<Engine>&& accumulation, const Divisor& divisor, const LossScaleUse& loss_scale,
+                       SourceLocation where) {
+    const double number = set_divisor(Access::groups(accumulation, where), divisor, loss_scale, where);
+    return Access::make<Reduced<Engine>>(Access::finish(std::move(accumulation), where), number, loss_scale.state);
+}
+template <class Engine>
+Reduced<Engine> assume_reduced(const Groups<Engine>& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
+                               SourceLocation where) {
+    StepScope<Engine> scope(groups, 0, where);
+    Access::walk(
+        groups, [](Group<Engine>& group) { group.step().assume_reduced(); }, where);
     const double number = set_divisor(groups, divisor, loss_scale, where);
-    return Access::make<Reduced<T...>>(std::move(scope), number, loss_scale.state);
+    return Access::make<Reduced<Engine>>(std::move(scope), number, loss_scale.state);
 }
 }  // namespace detail
 
@@ -137,8 +142,8 @@ Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, const LossSc
 ///          the next window's gather, or the next step's reduction
 /// @throws  CommError, there and on every rank, when ranks give different divisors, where the engine compares calls;
 ///          UsageError when a group got no gradient, a handle is still out, or the accumulation was reduced
-template <class X, Divisor D>
-[[nodiscard]] auto reduce(X&& accumulation, D divisor, SourceLocation where = SourceLocation::current()) {
+template <class X>
+[[nodiscard]] auto reduce(X&& accumulation, Divisor divisor, SourceLocation where = SourceLocation::current()) {
     using Given = std::remove_cvref_t<X>;
     constexpr bool not_reduced = !detail::IsReduced<Given>::value;
     static_assert(not_reduced, "reduce: these gradients are already reduced");
@@ -156,29 +161,31 @@ template <class X, Divisor D>
 /// and the optimizer's step skips on overflow and adapts the scale. `loss_scale` outlives the result.
 /// @throws  UsageError when `loss_scale` was used with another model: each would adapt it, and the second divide by
 ///          what the first has changed
-template <class... T, Divisor D, class Engine>
-[[nodiscard]] Reduced<T...> reduce(Accumulation<T...>&& accumulation, D divisor, LossScale<Engine>& loss_scale,
-                                   SourceLocation where = SourceLocation::current()) {
-    detail::Access::bind(loss_scale, detail::first_group(detail::Access::groups(accumulation, where)), where);
+template <class Engine>
+[[nodiscard]] Reduced<Engine> reduce(Accumulation<Engine>&& accumulation, Divisor divisor,
+                                     LossScale<Engine>& loss_scale,
+                                     SourceLocation where = SourceLocation::current()) {
+    detail::bind_loss_scale(loss_scale, detail::Access::groups(accumulation, where), where);
     return detail::reduce(std::move(accumulation), divisor, detail::Access::use(loss_scale), where);
 }
 
 /// For adopters whose own kernels have already reduced over every data axis: declares the model's gradient
 /// memory (NoShard: the full buffers; sharded gradients: `gradient_shard`) to hold the reduced sums.
 /// No communication. `divisor` says what is still to be divided by; `sum` if nothing is.
-template <class... T, Divisor D = Sum>
-[[nodiscard]] Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
-                                           SourceLocation where = SourceLocation::current()) {
+template <class Engine>
+[[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor = sum,
+                                             SourceLocation where = SourceLocation::current()) {
     return detail::assume_reduced(groups, divisor, {}, where);
 }
 
 /// The same for a loss that was multiplied by `loss_scale`, as in `reduce`: the memory holds sums of scaled
 /// gradients.
 /// @throws  UsageError when `loss_scale` was used with another model
-template <class... T, Divisor D, class Engine>
-[[nodiscard]] Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, LossScale<Engine>& loss_scale,
-                                           SourceLocation where = SourceLocation::current()) {
-    detail::Access::bind(loss_scale, detail::first_group(groups), where);
+template <class Engine>
+[[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor,
+                                             LossScale<Engine>& loss_scale,
+                                             SourceLocation where = SourceLocation::current()) {
+    detail::bind_loss_scale(loss_scale, groups, where);
     return detail::assume_reduced(groups, divisor, detail::Access::use(loss_scale), where);
 }
 

@@ -2,47 +2,52 @@
 #pragma once
 
 #include <cstddef>
-#include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <shardkit/detail/access.hpp>
-#include <shardkit/sharded/window.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/step/model.hpp>
 
 namespace shardkit::inline SHARDKIT_BUILD {
 
 /// A model's full parameters, current on every rank while this lives: windows of its groups open without
 /// communication, on any rank and in any order. Move-only; its end is local work.
-template <class... T>
+template <class EngineType>
 class FullParams {
   public:
-    FullParams(FullParams&&) noexcept = default;
-    FullParams& operator=(FullParams&&) noexcept = default;
+    using Engine = EngineType;
+
+    FullParams(FullParams&& other) noexcept
+        : open_(std::exchange(other.open_, {})), shown_(std::exchange(other.shown_, 0)) {}
+    FullParams& operator=(FullParams&& other) noexcept {
+        FullParams ending(std::move(other));  // ends what this one held, now and not with `other`
+        std::swap(open_, ending.open_);
+        std::swap(shown_, ending.shown_);
+        return *this;
+    }
+    ~FullParams() {
+        for (std::size_t i = 0; i < open_.size(); ++i) {
+            i < shown_ ? open_[i]->close_window() : open_[i]->drop_window();
+        }
+    }
 
   private:
     friend detail::Access;
-    FullParams(const Groups<T...>& groups, SourceLocation where) {
-        std::tuple<std::vector<PendingWindow<typename LayerOf<T>::State>>...> pending;
-        groups.for_each_indexed([&](auto& layer, auto part, std::size_t) {
-            auto& state = detail::Access::state(layer, where);
-            using State = typename std::remove_reference_t<decltype(layer)>::State;
-            state.summon_window(where);
-            std::get<decltype(part)::value>(pending).push_back(
-                detail::Access::make<PendingWindow<State>>(static_cast<State&>(state), where));
-        });
-        [&]<std::size_t... I>(std::index_sequence<I...>) {
-            ((keep(std::get<I>(pending), std::get<I>(windows_))), ...);
-        }
-        (std::index_sequence_for<T...>{});
-    }
-    template <class Pending, class Windows>
-    static void keep(Pending& pending, Windows& windows) {
-        for (auto& each : pending) { windows.push_back(std::move(each).wait()); }
+    FullParams() = default;  // so that the destructor runs when the constructor that opens windows throws
+    FullParams(const Groups<Engine>& groups, SourceLocation where) : FullParams() {
+        open_.reserve(groups.size());
+        detail::Access::walk(
+            groups,
+            [&](detail::Group<Engine>& group) {
+                group.summon_window(where);
+                open_.push_back(&group);
+            },
+            where);
+        for (; shown_ < open_.size(); ++shown_) { open_[shown_]->use_window(where); }
     }
 
-    std::tuple<std::vector<Window<typename LayerOf<T>::State>>...> windows_;
+    std::vector<detail::Group<Engine>*> open_;
+    std::size_t shown_ = 0;  // of them
 };
 
 /// Makes the full parameters of every group current on all ranks, at this place and nowhere else: for work that one
@@ -54,11 +59,11 @@ class FullParams {
 /// Cost:    a gather of each group whose full copy is out of date; memory for the full parameters of the groups that
 ///          are sharded at rest, taken here and given back with the last window
 /// @throws  MemoryError when there is none; CommError when the engine fails
-template <class... T>
-[[nodiscard]] FullParams<T...> summon_full_params(const Groups<T...>& groups,
-                                                  SourceLocation where = SourceLocation::current()) {
+template <class Engine>
+[[nodiscard]] FullParams<Engine> summon_full_params(const Groups<Engine>& groups,
+                                                    SourceLocation where = SourceLocation::current()) {
     static_cast<void>(groups.context(where));
-    return detail::Access::make<FullParams<T...>>(groups, where);
+    return detail::Access::make<FullParams<Engine>>(groups, where);
 }
 
 }  // namespace shardkit::inline SHARDKIT_BUILD

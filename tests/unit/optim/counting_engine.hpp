@@ -13,7 +13,7 @@
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
-#include <shardkit/optim/norm_table.hpp>
+#include <shardkit/sharded/norm_table.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/launch_batch.hpp>

@@ -24,7 +24,7 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/tensor_table.hpp>
-#include <shardkit/optim/norm_table.hpp>
+#include <shardkit/sharded/norm_table.hpp>
 #include <shardkit/rank/engine.hpp>
 
 namespace shardkit::gpu {

@@ -12,7 +12,7 @@
 #include <shardkit/core/finite.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/norm_partial.hpp>
-#include <shardkit/optim/norm_table.hpp>
+#include <shardkit/sharded/norm_table.hpp>
 
 namespace shardkit::gpu::detail {
 

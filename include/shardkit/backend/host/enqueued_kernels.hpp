@@ -14,7 +14,7 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/norm_partial.hpp>
-#include <shardkit/optim/norm_table.hpp>
+#include <shardkit/sharded/norm_table.hpp>
 #include <shardkit/optim/update.hpp>
 
 namespace shardkit::host {

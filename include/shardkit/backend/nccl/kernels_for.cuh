@@ -13,7 +13,7 @@
 
 #include <shardkit/backend/nccl/extreme.hpp>
 #include <shardkit/optim/norm.hpp>
-#include <shardkit/optim/norm_table.hpp>
+#include <shardkit/sharded/norm_table.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/sharded/precision.hpp>

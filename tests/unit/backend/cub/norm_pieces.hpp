@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/norm_table.hpp>
+#include <shardkit/sharded/norm_table.hpp>
 
 namespace shardkit::test {
 

@@ -12,11 +12,10 @@
 #include <vector>
 
 #include <shardkit/layout/index_range.hpp>
-#include <shardkit/optim/norm_table.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/rank/engine_table.hpp>
 #include <shardkit/rank/launch_table.hpp>
-#include <shardkit/sharded/group_state.hpp>
+#include <shardkit/sharded/norm_table.hpp>
 
 namespace shardkit::detail {
 
@@ -62,20 +61,27 @@ class NormTable {
     std::vector<std::weak_ptr<const void>> lives_;
 };
 
+/// The groups of one type of reduced gradients that a norm is taken of.
+template <class Engine>
+class NormList {
+  public:
+    /// Adds the listed groups to `partials`.
+    virtual void add_to(const typename Engine::Stream& stream, const double* scale, std::span<double> partials) = 0;
+
+  protected:
+    ~NormList() = default;
+};
+
 /// A rank's tables of all models that have had a norm. One stays while its groups do, as a CUDA graph may read it.
 template <class Engine, class T>
-class NormTables {
+class NormTables final : public NormList<Engine> {
   public:
     explicit NormTables(Context<Engine>& context) noexcept;
 
-    /// Those of a rank; begins to list a model's trainable groups with reduced gradients of T.
-    static NormTables& begin(Context<Engine>& context);
-    /// A group of the model, in its order; later work on the compute stream sees its gradients. One that is frozen
-    /// has no part in the norm, one without gradients in this step none in this one.
-    template <class Precision>
-    void list(GroupState<Engine, Precision>& state);
-    /// Adds the listed groups to `partials`.
-    void add_to(const typename Engine::Stream& stream, const double* scale, std::span<double> partials);
+    /// Lists a trainable group with reduced gradients of T for the norm of that number, in the model's order.
+    /// `taken`: whether it has gradients in this step.
+    void list(std::uint64_t norm, const NormGroup<T>& group, bool taken);
+    void add_to(const typename Engine::Stream& stream, const double* scale, std::span<double> partials) override;
 
   private:
     /// The table of the listed groups, or null.
@@ -83,30 +89,10 @@ class NormTables {
     const NormTable<Engine, T>* make(std::span<const NormGroup<T>> groups);
 
     Context<Engine>* context_;
+    std::uint64_t norm_ = 0;
     std::vector<NormTable<Engine, T>> tables_;
     std::vector<NormGroup<T>> listed_;  // of the model
     std::vector<char> taken_;
-};
-
-/// The tables of the types of a model's reduced gradients; of each begins a list. `Reductions`: a tuple of them.
-template <class Engine, class Reductions>
-class TablesOf;
-template <class Engine, class... T>
-class TablesOf<Engine, std::tuple<T...>> {
-  public:
-    explicit TablesOf(Context<Engine>& context) : tables_(&NormTables<Engine, T>::begin(context)...) {}
-
-    template <class Precision>
-    auto& of(const GroupState<Engine, Precision>& /*state*/) const noexcept {
-        return *std::get<NormTables<Engine, typename Precision::Reduction>*>(tables_);
-    }
-    template <class F>
-    void for_each(const F& f) const {
-        (f(*std::get<NormTables<Engine, T>*>(tables_)), ...);
-    }
-
-  private:
-    std::tuple<NormTables<Engine, T>*...> tables_;
 };
 
 // Out of the classes, so that `extern template` keeps them out of a file.
@@ -163,21 +149,13 @@ template <class Engine, class T>
 NormTables<Engine, T>::NormTables(Context<Engine>& context) noexcept : context_(&context) {}
 
 template <class Engine, class T>
-NormTables<Engine, T>& NormTables<Engine, T>::begin(Context<Engine>& context) {
-    NormTables& tables = context.template kept<NormTables>();
-    tables.listed_.clear();
-    tables.taken_.clear();
-    return tables;
-}
-
-template <class Engine, class T>
-template <class Precision>
-void NormTables<Engine, T>::list(GroupState<Engine, Precision>& state) {
-    if (!state.trainable()) { return; }
-    const bool taken = !state.step().skipped();
-    if (taken) { state.gradients().wait(); }
-    listed_.push_back({state.identity(), &state.life(), state.gradients().reduced(), state.counted_segments(),
-                       state.geometry().shard_index});
+void NormTables<Engine, T>::list(std::uint64_t norm, const NormGroup<T>& group, bool taken) {
+    if (norm != norm_) {  // what an earlier one listed, whether it came to its end or not
+        listed_.clear();
+        taken_.clear();
+        norm_ = norm;
+    }
+    listed_.push_back(group);
     taken_.push_back(taken ? 1 : 0);
 }
 

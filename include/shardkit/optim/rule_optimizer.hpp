@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <shardkit/detail/concat.hpp>
+#include <shardkit/optim/group_optimizer.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/optim/optimizer_numbers.hpp>
+#include <shardkit/optim/param_group.hpp>
+#include <shardkit/optim/step_work.hpp>
+#include <shardkit/optim/update_batches.hpp>
+#include <shardkit/optim/update_table.hpp>
+#include <shardkit/rank/engine_table.hpp>
+#include <shardkit/step/model.hpp>
+#include <shardkit/step/reduce.hpp>
+
+namespace shardkit {
+
+/// A rule says what one optimizer is, beside what all share; a struct per optimizer, AdamWRule for example:
+///   Options       hyper-parameters, with learning_rate and weight_decay; validate(options, where) refuses bad ones
+///   state_names   array of the states' names, of which the first state_count(options) exist with these options
+///   Progress      what advances with a group's steps: `steps`, and running products, say
+///   advance(progress, options)           counts one step
+///   Update<A>     one element's step in float or double, see UpdateOf
+///   update<A>(progress, options, scale)  makes it; `scale` is everything that multiplies the raw gradient
+///   products      where Progress has more than `steps`: an array of ProgressProduct, by which checkpoints know the
+///   rest
+/// Options, Progress and Update<A> are trivially copyable: they lie in the engine's memory. advance and update are
+/// constexpr: they run where the kernels do.
+template <class R>
+concept OptimizerRule = requires(typename R::Progress& progress, const typename R::Options& options, double scale,
+                                 SourceLocation where) {
+    { R::state_names.size() } -> std::same_as<std::size_t>;
+    { R::state_count(options) } -> std::same_as<std::size_t>;
+    { options.learning_rate + options.weight_decay } -> std::same_as<double>;
+    validate(options, where);
+    { progress.steps } -> std::convertible_to<std::uint64_t>;
+    R::advance(progress, options);
+    { R::template update<float>(progress, options, scale) } -> std::same_as<typename R::template Update<float>>;
+    { R::template update<double>(progress, options, scale) } -> std::same_as<typename R::template Update<double>>;
+    requires std::is_trivially_copyable_v<typename R::Options>;
+    requires std::is_trivially_copyable_v<typename R::Progress>;
+    requires std::is_trivially_copyable_v<typename R::template Update<float>>;
+    requires std::is_trivially_copyable_v<typename R::template Update<double>>;
+};
+
+namespace detail {
+/// Whether a rule's products name all that its Progress has beside `steps`.
+template <class Rule>
+constexpr bool progress_is_named() {
+    std::size_t members = 1;
+    if constexpr (requires { Rule::products; }) { members += Rule::products.size(); }
+    return sizeof(typename Rule::Progress) == 8 * members;
+}
+
+/// A tuple of X<P> for each of a list of precisions.
+template <template <class> class X, class List>
+struct TupleOf;
+template <template <class> class X, class... P>
+struct TupleOf<X, Precisions<P...>> {
+    using type = std::tuple<X<P>...>;
+};
+}  // namespace detail
+
+/// An optimizer made of a rule: its states (one buffer per state and group, over the elements that this rank updates),
+/// parameter groups and each step's updates. AdamW, SGD and the others derive from it, and so does one of your own; see
+/// docs/optimizers.md.
+template <class Rule, class EngineType, class PrecisionType>
+class RuleOptimizer : public Optimizer<EngineType> {
+    static_assert(OptimizerRule<Rule>,
+                  "RuleOptimizer<Rule, ...>: Rule must satisfy OptimizerRule; see optim/rule_optimizer.hpp");
+    static_assert(detail::progress_is_named<Rule>(),
+                  "RuleOptimizer<Rule, ...>: Rule::Progress has more than `steps`: Rule::products must name the rest");
+
+  public:
+    using Options = typename Rule::Options;
+    using Engine = EngineType;
+
+    /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
+    RuleOptimizer(const Model<Engine, PrecisionType>& model, const Options& options,
+                  std::vector<ParamGroup> param_groups, SourceLocation where)
+        : Optimizer<Engine>(model), model_(model), numbers_(options, std::move(param_groups), where) {
+        auto& context = model.context(where);
+        model.for_each_state(
+            [&](auto& state) {
+                numbers_.add_group(context, state.geometry(), where);
+                batches_of(state).add(state, options, numbers_.param_groups());
+            },
+            where);
+        for_each_batches([&](auto& batches) { batches.table().upload(context); });
+        numbers_.begin(context);
+        list(where);
+        for_each_batches([&](auto& batches) { batches.prepare(context, &numbers_.scalars()->skip); });
+    }
+
+    const Options& options() const noexcept { return numbers_.options(); }
+    double learning_rate() const noexcept override { return options().learning_rate; }
+    void set_learning_rate(double learning_rate, SourceLocation where = SourceLocation::current()) override {
+        numbers_.set_learning_rate(learning_rate, where);
+    }
+
+    std::vector<ShardInfo> shards() override {
+        std::vector<ShardInfo> list;
+        for_each_group(
+            [&](auto& state, auto& group, auto& /*table*/) {
+                group.list(state.geometry(), state.geometry().policy.optimizer, list);
+            },
+            SourceLocation{});
+        return list;
+    }
+
+  private:
+    template <class P>
+    using BatchesOf = detail::UpdateBatches<Rule, Engine, P>;
+    using AllBatches = typename detail::TupleOf<BatchesOf, detail::PrecisionsOf<PrecisionType>>::type;
+
+    template <class P>
+    BatchesOf<P>& batches_of(const detail::GroupState<Engine, P>& /*state*/) noexcept {
+        return std::get<BatchesOf<P>>(batches_);
+    }
+    /// f(batches) for the groups of each precision.
+    template <class F>
+    void for_each_batches(const F& f) {
+        std::apply([&](auto&... batches) { (f(batches), ...); }, batches_);
+    }
+    /// f(group state, its GroupOptimizer, the table with its progress) for every group, in order.
+    template <class F>
+    void for_each_group(const F& f, SourceLocation where) {
+        for_each_batches([](auto& batches) { batches.start(); });
+        model_.for_each_state(
+            [&](auto& state) {
+                auto& batches = batches_of(state);
+                f(state, batches.next(), batches.table());
+            },
+            where);
+    }
+    void list(SourceLocation where) {
+        for_each_batches([](auto& batches) { batches.start(); });
+        model_.for_each_state([&](auto& state) { batches_of(state).list(state); }, where);
+    }
+
+    detail::StatementHash run(const Reduced<Engine>& reduced, const ClipCoefficient& coefficient,
+                              detail::StatementHash gradients, SourceLocation where) override {
+        list(where);
+        const detail::StatementHash stated = numbers_.begin_step(
+            reduced.divisor_scale(), coefficient, detail::Access::loss_scale(reduced), gradients, where);
+        for_each_batches(
+            [&](auto& batches) { batches.run(numbers_.context(), numbers_.scalars(), numbers_.engine_options()); });
+        return stated;
+    }
+    detail::StatementHash choices(std::size_t number) const noexcept override { return numbers_.choices(number); }
+
+    std::uint64_t steps_of(const detail::Group<Engine>& wanted, SourceLocation where) const override {
+        std::uint64_t steps = 0;
+        bool found = false;
+        // A walk over the groups changes nothing but where it is.
+        const_cast<RuleOptimizer*>(this)->for_each_group(
+            [&](auto& state, auto& group, auto& table) {
+                if (state.identity() != wanted.identity()) { return; }
+                found = true;
+                if (group.number()) { steps = table.steps(*group.number()); }
+            },
+            where);
+        if (!found) { wanted.refuse_group(where, "steps() of a group that is not one of the optimizer's model"); }
+        return steps;
+    }
+
+    void visit(detail::StateVisitor<Engine>& visitor, SourceLocation where) override {
+        for_each_group(
+            [&](auto& state, auto& group, auto& table) {
+                if (!group.number()) { return; }
+                visitor.group(state, group.reader());
+                for (std::size_t s = 0; s < group.states_used(); ++s) {
+                    visitor.state(Rule::state_names[s], group.state(s));
+                }
+                visit_progress(visitor, group, table);
+            },
+            where);
+    }
+    /// Steps, and the products of each of a group's choices of hyper-parameters that count by themselves: the
+    /// optimizer's own, and those of a ParamGroup with betas, say, of its own.
+    template <class Group, class Table>
+    static void visit_progress(detail::StateVisitor<Engine>& visitor, Group& group, Table& table) {
+        using Progress = typename Rule::Progress;
+        const auto choices = group.choices();
+        std::vector<Progress> counts(choices.size());
+        std::uint64_t steps = table.progress(*group.number()).steps;
+        visitor.number("steps", false, steps);
+        if constexpr (requires { Rule::products; }) {
+            for (std::size_t c = 0; c < choices.size(); ++c) {
+                if (choices[c].counts_as != c) { continue; }
+                const std::string of =
+                    c == 0 ? std::string() : detail::concat("param_group_", choices[c].param_group, ".");
+                counts[c] = table.progress(*group.number(), c);
+                for (const auto& product : Rule::products) {
+                    auto bits = std::bit_cast<std::uint64_t>(counts[c].*product.member);
+                    visitor.number(detail::concat(of, product.name), true, bits);
+                    counts[c].*product.member = std::bit_cast<double>(bits);
+                }
+            }
+        }
+        if (!visitor.restores()) { return; }
+        for (std::size_t c = 0; c < counts.size(); ++c) {
+            Progress progress = counts[choices[c].counts_as];
+            progress.steps = steps;
+            table.set_progress(*group.number(), c, progress);
+        }
+    }
+
+    Model<Engine, PrecisionType> model_;
+    detail::OptimizerNumbers<Rule, Engine> numbers_;
+    AllBatches batches_;
+};
+
+}  // namespace shardkit

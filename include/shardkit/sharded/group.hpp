@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/checked.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/identity.hpp>
+#include <shardkit/layout/flat_layout.hpp>
+#include <shardkit/layout/segments.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/adopted_ranges.hpp>
+#include <shardkit/sharded/group_communicators.hpp>
+#include <shardkit/sharded/group_geometry.hpp>
+#include <shardkit/sharded/group_statements.hpp>
+#include <shardkit/sharded/norm_tables.hpp>
+#include <shardkit/sharded/place_group.hpp>
+#include <shardkit/sharded/shard_info.hpp>
+#include <shardkit/sharded/step_director.hpp>
+#include <shardkit/sharded/step_state.hpp>
+#include <shardkit/sharded/values_at.hpp>
+
+namespace shardkit::detail::inline SHARDKIT_BUILD {
+
+/// Reads a group's memory beside the rank's own work: a checkpoint's writer does.
+class MemoryReader {
+  public:
+    /// Returns once nothing is read any more.
+    virtual void wait() noexcept = 0;
+
+  protected:
+    ~MemoryReader() = default;
+};
+
+template <class Engine, class Precision>
+class GroupState;
+
+/// One group of a model on one rank, whatever its element types are: its place in the flat buffer, its communicators
+/// and where it stands in a step. What needs the element types is virtual, and done by GroupState. A model, an
+/// accumulation, a schedule's follower and a checkpoint know groups by this class alone.
+template <class EngineType>
+class Group {
+  public:
+    using Engine = EngineType;
+
+    Group(const Group&) = delete;
+    Group& operator=(const Group&) = delete;
+
+    Context<Engine>& context() const noexcept { return context_; }
+    const GroupGeometry& geometry() const noexcept { return geometry_; }
+    const std::string& path() const noexcept { return geometry_.path; }
+    bool trainable() const noexcept { return geometry_.trainable; }
+    const FlatLayout& layout() const noexcept { return layout_; }
+    const GroupCommunicators<Engine>& communicators() const noexcept { return comms_; }
+    /// Tells this group from any other of the process, whatever their addresses and paths.
+    std::uint64_t identity() const noexcept { return identity_; }
+    /// Expires with the group.
+    const std::shared_ptr<const void>& life() const noexcept { return life_; }
+    /// Ranks over which gradients are averaged by `mean`: dp x cp.
+    std::size_t data_ranks() const noexcept { return comms_.data.size(); }
+
+    /// Throws a UsageError, with the path before `text` where it is about a group. Here, so that a program's file
+    /// compiles no text.
+    [[noreturn]] static void refuse_use(SourceLocation where, const char* text);
+    [[noreturn]] void refuse_group(SourceLocation where, const char* text) const;
+
+    /// The group as what it is for elements of P; null where it has others.
+    template <class P>
+    GroupState<Engine, P>* as() noexcept {
+        return precision_ == &precision_tag<P> ? static_cast<GroupState<Engine, P>*>(this) : nullptr;
+    }
+
+    StepState& step() noexcept { return step_; }
+    const StepState& step() const noexcept { return step_; }
+    std::uint64_t& gradient_generation() noexcept { return gradient_generation_; }
+    /// The schedule recorder or follower that is attached to this group, if any.
+    DirectedGroup& directed() noexcept { return directed_; }
+    /// What ranks compare of the group beside everything that moves its values.
+    GroupStatements& statements() noexcept { return statements_; }
+    /// The trainable elements that this rank counts in sums over the world, each of which some rank counts once:
+    /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients, sorted;
+    /// parameters that lie side by side are one segment.
+    std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_; }
+
+    /// Sets who reads the group's memory until it says otherwise; null: nobody does.
+    void set_reader(MemoryReader* reader) noexcept { reader_ = reader; }
+    const MemoryReader* reader() const noexcept { return reader_; }
+
+    /// A step over the model begins: nothing of an earlier one is left. `accumulation`: the step's number in this
+    /// process; `microbatches`: how many it has, 0: as many as are added until it is reduced.
+    /// @throws UsageError when another step has not ended
+    void begin_step(std::uint64_t accumulation, std::size_t microbatches, SourceLocation where) {
+        step_.begin(path(), where);
+        accumulation_ = accumulation;
+        microbatches_ = microbatches;
+        restart_gradients();
+    }
+    void end_step() noexcept {
+        step_.end();
+        accumulation_ = 0;
+    }
+    /// Refuses a verb of an accumulation that this group is no part of.
+    void require_accumulation(std::uint64_t accumulation, std::string_view verb, SourceLocation where) const {
+        if (accumulation == accumulation_) [[likely]] { return; }
+        refuse_accumulation(verb, where);
+    }
+    /// Microbatches of this step, 0: as many as are added until it is reduced.
+    std::size_t microbatches() const noexcept { return microbatches_; }
+    void set_microbatches(std::size_t microbatches) noexcept { microbatches_ = microbatches; }
+    /// Whether the microbatch that was added is known to be the step's last one.
+    bool has_all_microbatches() const noexcept { return microbatches_ != 0 && added_microbatches() >= microbatches_; }
+
+    /// Checks with the schedule that is followed that `first` comes next: the act that a norm or an update begins
+    /// with. @returns false for a frozen or skipped group, with which a step does nothing
+    bool expect_update(Act first, SourceLocation where) const;
+    /// Tells the recorder or follower that the group's update begins.
+    void announce_update(SourceLocation where) const;
+    /// Tells it that the update was given to the compute stream, and the group's next calls what the ranks state of
+    /// it. Does nothing for a frozen or skipped group.
+    void end_update(StatementHash step, StatementHash choices, SourceLocation where);
+
+    /// Holds memory that it has adopted.
+    /// @throws std::invalid_argument when another group does
+    void hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients, SourceLocation where);
+
+    /// Sets every element from value(path, parameter name, index in the whole tensor).
+    template <class F>
+    void initialize(F& value, SourceLocation where) {
+        for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
+            const auto value_at = [&](std::size_t i) {
+                return static_cast<double>(
+                    value(std::string_view(geometry_.path), geometry_.parameters[p].name, std::uint64_t{i}));
+            };
+            write(p, ValuesAt::of(value_at), where);
+        }
+    }
+    /// Sets one parameter from its full values.
+    /// @throws std::invalid_argument when their number is not the parameter's; UsageError when a window is open
+    template <class T>
+    void load(std::size_t parameter, std::span<T> values, SourceLocation where) {
+        check_values("load", parameter, std::span<const T>(values), where);
+        write(parameter, ValuesAt::of(std::span<const std::remove_const_t<T>>(values)), where);
+    }
+
+    /// Sets one parameter from its values in every buffer of this rank.
+    virtual void write(std::size_t parameter, const ValuesAt& values, SourceLocation where) = 0;
+    /// What this rank holds of each parameter and its master copy.
+    virtual std::vector<ShardInfo> shards() = 0;
+    /// Before an optimizer's update. Waits for whoever still reads the group's memory beside the rank's work.
+    /// @throws UsageError when a window is open
+    virtual void begin_update(SourceLocation where) const = 0;
+    /// Before values are written by other means: waits as well for a gather that no window has shown yet, as
+    /// schedules start them behind an update. @throws UsageError when a window is open; what the gather threw
+    virtual void begin_write(SourceLocation where) = 0;
+    /// After a checkpoint's values were written.
+    virtual void end_load() = 0;
+
+    virtual std::size_t open_windows() const noexcept = 0;
+    /// Opens a window in memory of its own, so that all groups of a model can be open at once; its gather is under way
+    /// until `use_window`.
+    virtual void summon_window(SourceLocation where) = 0;
+    /// Later work on the compute stream sees the full parameters.
+    virtual void use_window(SourceLocation opened) = 0;
+    /// Closes a window; local work only.
+    virtual void close_window() noexcept = 0;
+    /// Closes one whose gather nobody has waited for.
+    virtual void drop_window() noexcept = 0;
+
+    virtual std::size_t added_microbatches() const noexcept = 0;
+    /// Makes the reductions that are left, for the verb that was called; collective over the data ranks and tp.
+    virtual void finish_gradients(SourceLocation where, std::string_view verb) = 0;
+    /// Later work on the compute stream sees the reduced gradients.
+    virtual void await_reduced() = 0;
+    /// Lists the group for a norm over its model. `norm`: the norm's number on this rank.
+    virtual NormList<Engine>& list_for_norm(std::uint64_t norm) = 0;
+
+    // What the follower of a schedule does with the group.
+
+    /// Takes the full copy for the schedule, in `memory` where the policy releases it; gathers where it is stale.
+    virtual void hold_parameters(void* memory, SourceLocation where) = 0;
+    /// The schedule needs the full copy no more.
+    virtual void let_go_parameters() noexcept = 0;
+    /// Says where leased gradient buffers, and what later microbatches are reduced into, lie from now on.
+    virtual void place_gradients(void* memory) noexcept = 0;
+    virtual void place_addend(void* memory) noexcept = 0;
+    /// Reduces what was added since the last time.
+    virtual void reduce_added(SourceLocation where) = 0;
+    /// Makes the reductions that are left once every microbatch is in.
+    virtual void finish_reductions(SourceLocation where) = 0;
+    /// Whether a window or a step still uses memory that a schedule has given.
+    virtual bool uses_scheduled_memory() const noexcept = 0;
+
+  protected:
+    template <class P>
+    static constexpr char precision_tag = 0;  // its address tells the precisions apart
+
+    Group(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
+          const char* precision);
+    ~Group() = default;
+
+    virtual void restart_gradients() noexcept = 0;
+
+    /// A whole parameter of the user's: its size, and that it is the host's memory.
+    template <class T>
+    void check_values(std::string_view verb, std::size_t parameter, std::span<const T> values,
+                      SourceLocation where) const {
+        check_whole(verb, parameter, values.size(), std::as_bytes(values), where);
+    }
+
+    Context<Engine>& context_;
+    GroupGeometry geometry_;
+    FlatLayout layout_;
+    GroupCommunicators<Engine> comms_;
+    std::unique_ptr<AdoptedRanges> adopted_;
+    GroupStatements statements_;
+    StepState step_;
+    std::uint64_t accumulation_ = 0;  // that it is in; 0: none
+    std::size_t microbatches_ = 0;
+    std::uint64_t gradient_generation_ = 0;
+    std::vector<IndexRange> counted_segments_;
+    MemoryReader* reader_ = nullptr;
+    DirectedGroup directed_;
+
+  private:
+    void check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
+                     std::span<const std::byte> memory, SourceLocation where) const;
+    [[noreturn]] void refuse_accumulation(std::string_view verb, SourceLocation where) const;
+    /// Which ranks hold the same values, by Over, as far as there are some.
+    static std::array<bool, 4> replicas(const GroupGeometry& group, const GroupCommunicators<Engine>& ranks) noexcept;
+
+    const char* precision_;
+    std::uint64_t identity_ = new_identity();
+    std::shared_ptr<const void> life_ = std::make_shared<const char>('\0');
+};
+
+// Out of the class, so that `extern template` keeps them out of a file.
+
+template <class Engine>
+Group<Engine>::Group(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
+                     const char* precision)
+    : context_(context),
+      geometry_(std::move(placed.group)),
+      layout_(placed.layout),
+      comms_(communicators),
+      statements_(context.world().size() > 1, book_of(context.world()),
+                  subject_of(context.world(), concat("'", geometry_.path, "'")), replicas(geometry_, comms_)),
+      precision_(precision) {
+    if (statements_.compares_values()) {
+        statements_.name_values([this](std::size_t p) {
+            return concat("'", geometry_.path, "' parameter '", geometry_.parameters[p].name, "'");
+        });
+    }
+    const IndexRange reduced = geometry_.range(geometry_.table.reduced);
+    for_each_segment(geometry_.parameters, geometry_.own, [&](Segment s) {
+        if (!geometry_.parameters[s.parameter].frozen && geometry_.replica(s.parameter, Placement::sharded) == 0) {
+            append_merged(counted_segments_, relative_to(s.flat, reduced.begin), true);
+        }
+    });
+}
+
+template <class Engine>
+void Group<Engine>::refuse_use(SourceLocation where, const char* text) {
+    throw_usage_error(where, text);
+}
+template <class Engine>
+void Group<Engine>::refuse_group(SourceLocation where, const char* text) const {
+    throw_usage_error(where, "'", path(), "': ", text);
+}
+template <class Engine>
+void Group<Engine>::refuse_accumulation(std::string_view verb, SourceLocation where) const {
+    throw_usage_error(where, "'", path(), "': ", verb, "() outside of an accumulation: ",
+                      accumulation_ == 0 ? "it is not one of this accumulation's groups"
+                                         : "this group is in another accumulation, which has not ended");
+}
+
+template <class Engine>
+bool Group<Engine>::expect_update(Act first, SourceLocation where) const {
+    if (!trainable() || step_.skipped()) { return false; }
+    directed_.expect(first, where, first == Act::norm ? "global_norm" : "step");
+    return true;
+}
+template <class Engine>
+void Group<Engine>::announce_update(SourceLocation where) const {
+    if (trainable() && !step_.skipped()) { directed_.before(Act::update, where); }
+}
+template <class Engine>
+void Group<Engine>::end_update(StatementHash step, StatementHash choices, SourceLocation where) {
+    if (!trainable() || step_.skipped()) { return; }
+    statements_.add_update(step, choices);
+    directed_.after(Act::update, where);
+}
+
+template <class Engine>
+void Group<Engine>::hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients,
+                         SourceLocation where) {
+    adopted_ = std::make_unique<AdoptedRanges>(path(), parameters, gradients, where);
+}
+
+template <class Engine>
+void Group<Engine>::check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
+                                std::span<const std::byte> memory, SourceLocation where) const {
+    const std::size_t expected = geometry_.parameters[parameter].shape.numel();
+    const std::string what = concat("'", path(), "' parameter '", geometry_.parameters[parameter].name, "': ", verb);
+    if (given != expected) {
+        throw_invalid_argument(where, what, " with ", given, " elements, expected ", expected);
+    }
+    context_.require_host_memory(memory.data(), memory.size(), what, where);
+}
+
+template <class Engine>
+std::array<bool, 4> Group<Engine>::replicas(const GroupGeometry& group,
+                                            const GroupCommunicators<Engine>& ranks) noexcept {
+    const bool whole = group.table.find(Role::gathered) == nullptr;
+    return {whole && ranks.shards.size() > 1, ranks.replicas.size() > 1, whole && ranks.data.size() > 1, false};
+}
+
+}  // namespace shardkit::detail::inline SHARDKIT_BUILD
