@@ -39,12 +39,12 @@ int main() {
         layer.reshard(std::move(window));
 
         // A gradient of (rank + 1) everywhere: the mean over four ranks is 2.5.
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 0.5}};
         sk::Accumulation accumulation{model};
         auto gradients = accumulation.gradients(layer);
         for (float& g : gradients[Weight{}]) { g += static_cast<float>(rank.rank() + 1); }
-        accumulation.add(std::move(gradients), sk::Microbatch::last);
+        accumulation.add(std::move(gradients));
         optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
 
         std::vector<float> updated(130);

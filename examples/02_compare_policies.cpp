@@ -37,7 +37,7 @@ Result train() {
         for (Layer& layer : layers) {
             layer.initialize([](auto, auto, std::uint64_t i) { return std::sin(static_cast<double>(i)); });
         }
-        auto model = sk::groups(layers);
+        sk::Model model{layers};
         sk::AdamW optimizer{model, {.learning_rate = 0.05}};
         const float target = 0.25F * static_cast<float>(rank.rank());
         for (std::size_t step = 0; step < steps; ++step) {
@@ -53,7 +53,7 @@ Result train() {
                 const auto window = layer.unshard();
                 auto gradients = accumulation.gradients(layer);
                 for (std::size_t i = 0; i < 64 * 64; ++i) { gradients[Weight{}][i] += window[Weight{}][i] - target; }
-                accumulation.add(std::move(gradients), sk::Microbatch::last);
+                accumulation.add(std::move(gradients));
             }
             auto reduced = sk::reduce(std::move(accumulation), sk::mean);
             const auto norm = sk::global_norm(reduced);

@@ -41,7 +41,7 @@ Result train() {
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
         using Engine = sk::EngineOf<decltype(rank)>;
         sk::Sharded<Weight, Policy, Engine> layer{rank, "layer"};
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 0.125}};
         rank.traffic().clear();  // of what making the layer took: ranks compare what they make
         for (std::uint64_t step = 0; step < steps; ++step) {

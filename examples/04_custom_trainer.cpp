@@ -57,7 +57,7 @@ int main() {
         network.initialize([](auto, auto parameter, std::uint64_t i) {
             return parameter == "b1" ? 0.0 : std::sin(7.0 * static_cast<double>(i) + (parameter == "w2" ? 1 : 0));
         });
-        auto model = sk::groups(network);
+        sk::Model model{network};
         // No weight decay for biases.
         sk::AdamW optimizer{model,
                             {.learning_rate = 1e-2},
@@ -70,7 +70,7 @@ int main() {
             const std::size_t sample = (static_cast<std::size_t>(step) * 2 + rank.rank()) * batch;
             std::array<float, 1> loss{forward_backward(w[W1{}], w[B1{}], w[W2{}], g[W1{}], g[B1{}], g[W2{}], sample)};
             network.reshard(std::move(w));
-            accumulation.add(std::move(g), sk::Microbatch::last);
+            accumulation.add(std::move(g));
 
             auto reduced = sk::reduce(std::move(accumulation), sk::mean);
             const auto norm = sk::global_norm(reduced);

@@ -39,7 +39,7 @@ using Model = sk::Params<Wte, Bias>;
 
 template <class Layer>
 void train(Layer& layer, std::size_t rank) {
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     sk::AdamW optimizer{model, {.learning_rate = 1e-2}};
     for (int step = 0; step < 10; ++step) {
         sk::Accumulation accumulation{model};
@@ -48,7 +48,7 @@ void train(Layer& layer, std::size_t rank) {
         // Both layers lie packed, so the first parameter's pointer is the whole buffer's, as it always was.
         backward(w[Wte{}], g[Wte{}], rank);
         layer.reshard(std::move(w));
-        accumulation.add(std::move(g), sk::Microbatch::last);
+        accumulation.add(std::move(g));
         optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
     }
 }

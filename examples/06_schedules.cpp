@@ -26,7 +26,7 @@ struct Trainer {
             layers.back().initialize([](auto, auto, std::uint64_t k) { return std::sin(static_cast<double>(k)); });
         }
     }
-    auto model() { return sk::groups(layers); }
+    auto model() { return sk::Model{layers}; }
 
     template <class Optimizer>
     void step(Optimizer& optimizer, float target) {
@@ -37,7 +37,7 @@ struct Trainer {
             auto gradients = accumulation.gradients(layers[l - 1]);
             for (std::size_t i = 0; i < 64 * 64; ++i) { gradients[Weight{}][i] += window[Weight{}][i] - target; }
             layers[l - 1].reshard(std::move(window));
-            accumulation.add(std::move(gradients), sk::Microbatch::last);
+            accumulation.add(std::move(gradients));
         }
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         const auto norm = sk::global_norm(reduced);

@@ -61,7 +61,7 @@ Result train(const Mesh& mesh) {
         network.initialize([](auto, auto name, std::uint64_t i) {
             return 0.2 * std::sin(7.0 * static_cast<double>(i * i) + static_cast<double>(name.size()));
         });
-        auto model = sk::groups(network);
+        sk::Model model{network};
         sk::AdamW optimizer{model, {.learning_rate = 1e-2}};
 
         // A rank has some of the sequences (dp), two chunks of each (cp), some of the heads and of the words (tp).
@@ -117,7 +117,7 @@ Result train(const Mesh& mesh) {
             for (std::size_t i = 0; i < x.size(); ++i) { g[Positions{}][place(i)] += dx[i]; }
             sk::tp::embed_backward<Kernels>(stream, in, words, View(dx), std::span<double>(g[Embedding{}]));
             network.reshard(std::move(w));
-            accumulation.add(std::move(g), sk::Microbatch::last);
+            accumulation.add(std::move(g));
 
             // The mean over dp x cp, of gradients and, as it is the user's own, of the loss.
             auto reduced = sk::reduce(std::move(accumulation), sk::mean);

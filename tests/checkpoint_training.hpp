@@ -82,7 +82,7 @@ struct Training {
         : layer(context, "layer", {}, {policy}),
           listed(context, "listed", sk::TensorList<T>{{"a", {3, 5}}, {"b", {11}}}, {policy}),
           skipped(context, "skipped", {}, {policy}),
-          groups(sk::groups(layer, listed, skipped)),
+          groups(sk::Model{layer, listed, skipped}),
           optimizer(Optimizer::make(groups)),
           loss_scale(context, {.initial = 32}),
           state(make_state()) {}

@@ -78,7 +78,7 @@ class Model {
         }
         return layers;
     }
-    auto groups() { return shardkit::groups(layers_); }
+    auto groups() { return shardkit::Model{layers_}; }
 
     std::vector<Layer> layers_;
     shardkit::AdamW<std::vector<Layer>> optimizer_;

@@ -30,13 +30,13 @@ template <class Engine, class T>
 class Step final : public EngineWorkload<Engine> {
     using Base = EngineWorkload<Engine>;
     using Layer = shardkit::Sharded<shardkit::TensorList<T>, shardkit::NoShard, Engine>;
-    using Model = decltype(shardkit::groups(std::declval<std::vector<Layer>&>()));
+    using Model = decltype(shardkit::Model{std::declval<std::vector<Layer>&>()});
     static constexpr shardkit::AdamWOptions options{.learning_rate = 0.01};
     static constexpr double max_norm = 1;
 
   public:
     Step(shardkit::Context<Engine>& context, std::size_t n, std::size_t groups)
-        : Base(context), context_(context), n_(n), model_(shardkit::groups(layers_)) {
+        : Base(context), context_(context), n_(n), model_(shardkit::Model{layers_}) {
         const std::size_t count = std::min(n, groups);
         layers_.reserve(count);
         for (std::size_t g = 0; g < count; ++g) {

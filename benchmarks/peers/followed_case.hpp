@@ -74,7 +74,7 @@ class FollowedCase final : public OverheadCase {
         static constexpr std::size_t layer_count = 4;
 
         Model(shardkit::Context<Engine>& context, std::size_t n)
-            : layers(make(context, n)), model(shardkit::groups(layers)), optimizer(model, {.learning_rate = 0.001}) {}
+            : layers(make(context, n)), model(shardkit::Model{layers}), optimizer(model, {.learning_rate = 0.001}) {}
 
         void step() {
             shardkit::Accumulation accumulation{model};
@@ -88,7 +88,7 @@ class FollowedCase final : public OverheadCase {
                 auto gradients = accumulation.gradients(layer);
                 gradients[Weight{}][0] += 1;
                 layer.reshard(std::move(window));
-                accumulation.add(std::move(gradients), shardkit::Microbatch::last);
+                accumulation.add(std::move(gradients));
             }
             optimizer.step(shardkit::reduce(std::move(accumulation), shardkit::mean));
         }

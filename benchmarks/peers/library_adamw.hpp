@@ -32,13 +32,13 @@ struct AdamWNumbers {
 class LibraryAdamW {
     struct Values : shardkit::Param<"values", float, shardkit::dynamic> {};
     using Layer = shardkit::Sharded<Values, shardkit::NoShard, shardkit::self::Engine>;
-    using Model = decltype(shardkit::groups(std::declval<Layer&>()));
+    using Model = decltype(shardkit::Model{std::declval<Layer&>()});
     using Optimizer = decltype(shardkit::AdamW{std::declval<Model&>(), shardkit::AdamWOptions{}});
 
   public:
     LibraryAdamW(shardkit::Context<shardkit::self::Engine>& context, std::size_t n)
         : layer_(context, "layer", {shardkit::shape<Values>(n)}),
-          model_(shardkit::groups(layer_)),
+          model_(shardkit::Model{layer_}),
           optimizer_(model_, {}) {
         layer_.initialize(
             [](std::string_view, std::string_view, std::uint64_t i) { return AdamWNumbers::parameter(i); });

@@ -52,7 +52,7 @@ class GroupCase : public OverheadCase {
     GroupCase(shardkit::Context<Engine>& context, std::size_t n)
         : context_(context),
           layer_(context, "layer", {shardkit::shape<Weight>(n)}),
-          model_(shardkit::groups(layer_)) {
+          model_(shardkit::Model{layer_}) {
         layer_.initialize([](std::string_view, std::string_view, std::uint64_t) { return 1.0; });
     }
     float ranks() const { return static_cast<float>(context_.world_size()); }
@@ -60,7 +60,7 @@ class GroupCase : public OverheadCase {
     using Layer = shardkit::Sharded<Weight, Policy, Engine>;
     shardkit::Context<Engine>& context_;
     Layer layer_;
-    decltype(shardkit::groups(std::declval<Layer&>())) model_;
+    decltype(shardkit::Model{std::declval<Layer&>()}) model_;
 };
 
 /// unshard and reshard: an all-gather with FullShard, and nothing with NoShard.
@@ -158,7 +158,7 @@ class ReduceCase final : public GroupCase<Engine, Policy> {
             for (float& value : gradients[Weight{}]) { value += gradient; }
         }
         this->keep();
-        accumulation.add(std::move(gradients), shardkit::Microbatch::last);
+        accumulation.add(std::move(gradients));
         const auto reduced = shardkit::reduce(std::move(accumulation), shardkit::mean);
         this->keep();
     }

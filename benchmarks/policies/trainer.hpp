@@ -67,10 +67,10 @@ class Trainer {
             links_.push_back(busy.links_for(options.forward_seconds(g)));
         }
         if (options.optimizer == OptimizerKind::adamw) {
-            adamw_.emplace(shardkit::groups(groups_), shardkit::AdamWOptions{.learning_rate = 1.0 / 16});
+            adamw_.emplace(shardkit::Model{groups_}, shardkit::AdamWOptions{.learning_rate = 1.0 / 16});
         } else {
             sgd_.emplace(
-                shardkit::groups(groups_),
+                shardkit::Model{groups_},
                 shardkit::SgdOptions{.learning_rate = 0.5, .rule = shardkit::Momentum::classical, .momentum = 0.5});
         }
         if (choice.kind == ScheduleChoice::Kind::passes) { schedule_ = made(links); }
@@ -83,7 +83,7 @@ class Trainer {
         if (!schedule_) { return; }
         const AccountScope counts(account_);
         following_.reset();
-        following_.emplace(shardkit::follow(shardkit::groups(groups_), *schedule_));
+        following_.emplace(shardkit::follow(shardkit::Model{groups_}, *schedule_));
         account_->peak = account_->current;
     }
     bool follows() const noexcept { return schedule_.has_value(); }
@@ -98,7 +98,7 @@ class Trainer {
     /// Seconds of a step of the schedule, or of the one without, whose computation takes `compute`, busy work and,
     /// by elements, updates.
     double simulated(double compute, const shardkit::TimeModel::Links& links) {
-        const auto groups = shardkit::describe_groups(shardkit::groups(groups_));
+        const auto groups = shardkit::describe_groups(shardkit::Model{groups_});
         const auto seconds = group_seconds(std::max(0.0, compute - options_->busy_seconds()));
         using shardkit::CommunicationLanes;
         // Threads that communicate need a processor; what is deferred takes the ranks' own time where nobody helps.
@@ -171,11 +171,11 @@ class Trainer {
     std::size_t peak_bytes() const { return account_->peak; }
     shardkit::Plan plan() {
         if (schedule_) {
-            return shardkit::plan(*schedule_, shardkit::describe_groups(shardkit::groups(groups_)), context_.grid(),
+            return shardkit::plan(*schedule_, shardkit::describe_groups(shardkit::Model{groups_}), context_.grid(),
                                   {.optimizer_states = options_->optimizer_states(),
                                    .engine = shardkit::detail::engine_traits<Engine>()});
         }
-        return shardkit::plan(shardkit::groups(groups_), {.microbatches = options_->microbatches,
+        return shardkit::plan(shardkit::Model{groups_}, {.microbatches = options_->microbatches,
                                                           .in_flight = options_->in_flight(choice_),
                                                           .optimizer_states = options_->optimizer_states()});
     }
@@ -217,7 +217,7 @@ class Trainer {
     }
     /// Without links communication counts as taking no time.
     shardkit::Schedule made(const shardkit::TimeModel::Links* links) {
-        const auto groups = shardkit::describe_groups(shardkit::groups(groups_));
+        const auto groups = shardkit::describe_groups(shardkit::Model{groups_});
         shardkit::Schedule step = dry_step(groups);
         if (choice_.reduces_last) { step = shardkit::reduce_last(step, groups); }
         if (choice_.keeps) {
@@ -252,7 +252,7 @@ class Trainer {
     void run_step(Forward forward, Backward backward) {
         using Pending = shardkit::PendingWindow<typename Group::State>;
         const AccountScope counts(account_);
-        const auto model = shardkit::groups(groups_);
+        const shardkit::Model model{groups_};
         const std::size_t n = groups_.size();
         shardkit::Accumulation accumulation{model};
         for (std::size_t m = 0; m < options_->microbatches; ++m) {

@@ -143,7 +143,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     const AbortOnError guard(world, job);
     sk::Rank<Engine, Mesh> rank{Mesh(job.ranks), typename Engine::Communicator(world), {}, world.streams()};
     ShardedModel<Engine> parts(rank, shape, policy);
-    auto model = sk::groups(parts.embedding, parts.blocks, parts.head);
+    sk::Model model{parts.embedding, parts.blocks, parts.head};
     model.for_each([&](auto& layer) {
         layer.initialize([&](auto path, auto parameter, std::uint64_t i) {
             return initial_value(shape, options.seed, path, parameter, i);

@@ -220,7 +220,7 @@ void train(Rank& rank, const Text& text, int steps) {
     Model model;
     model_build(&model, B, n);
     auto flat = Flat::adopt(rank, "gpt2", tensors, {{model.params_memory, n}, {model.grads_memory, n}});
-    auto groups = sk::groups(flat);
+    sk::Model groups{flat};
     sk::AdamW optimizer(groups, {.learning_rate = 1e-3, .beta2 = 0.95, .weight_decay = 0.1});
     for (int step = 0; step < steps; ++step) {
         load_batch(&text, model.inputs, model.targets, step, static_cast<int>(rank.rank()) * B, B, ROWS, T);
@@ -230,7 +230,7 @@ void train(Rank& rank, const Text& text, int steps) {
         model_forward(&model, ROWS * T);
         model_backward(&model);
         flat.reshard(std::move(window));
-        accumulation.add(std::move(gradients), sk::Microbatch::last);  // reduce-scatters grads_memory
+        accumulation.add(std::move(gradients));  // reduce-scatters grads_memory
         optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
         sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span(&model.loss, 1), rank.compute_stream());
         if (rank.rank() == 0) {

@@ -222,7 +222,7 @@ void model_backward(Model<Engine>* model, Accumulation* accumulation) {
         const Tensors g = point_to(gradients, model->last, 14);
         layernorm_backward(dlast, g.lnfw, g.lnfb, d.lnf, a.res3 + (L - 1) * BT * C,
                            point_to(window, model->last, 14).lnfw, a.lnf_mean, a.lnf_rstd, BT, C);
-        accumulation->add(std::move(gradients), sk::Microbatch::last);
+        accumulation->add(std::move(gradients));
     }
     for (int l = L - 1; l >= 0; --l) {
         const auto window = model->blocks[l].unshard();
@@ -252,17 +252,17 @@ void model_backward(Model<Engine>* model, Accumulation* accumulation) {
         matmul_backward(dln1, g.qkvw, g.qkvb, dqkv, a.ln1 + l * BT * C, w.qkvw, BT, C, 3 * C);
         layernorm_backward(dresidual, g.ln1w, g.ln1b, dln1, residual, w.ln1w, a.ln1_mean + l * BT,
                            a.ln1_rstd + l * BT, BT, C);
-        accumulation->add(std::move(gradients), sk::Microbatch::last);
+        accumulation->add(std::move(gradients));
     }
     encoder_backward(embedding_g.wte, embedding_g.wpe, d.encoded, model->inputs, B, T, C);
-    accumulation->add(std::move(embedding_gradients), sk::Microbatch::last);
+    accumulation->add(std::move(embedding_gradients));
 }
 
 template <class Rank>
 void train(Rank& rank, const sk::DynamicPolicy& policy, const Text& text, int steps) {
     const int B = ROWS / static_cast<int>(rank.world_size());
     auto model = model_build(rank, policy, B);
-    auto groups = sk::groups(model.embedding, model.blocks, model.last);
+    sk::Model groups{model.embedding, model.blocks, model.last};
     sk::AdamW optimizer(groups, {.learning_rate = 1e-3, .beta2 = 0.95, .weight_decay = 0.1});
     for (int step = 0; step < steps; ++step) {
         load_batch(&text, model.inputs, model.targets, step, static_cast<int>(rank.rank()) * B, B, ROWS, T);

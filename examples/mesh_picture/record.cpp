@@ -48,7 +48,7 @@ void train(Layer& layer, Optimizer& optimizer, std::size_t microbatches, RankFac
     const auto took = [&](std::size_t call) { take(layer.context().traffic(), facts.traffic[call]); };
     facts.traffic = {};
     layer.context().traffic().clear();
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     sk::Accumulation accumulation{model};
     for (std::size_t m = 0; m < microbatches; ++m) {
         layer.reshard(layer.unshard());
@@ -103,7 +103,7 @@ Facts record(const Options& options) {
         Layer layer(static_cast<sk::Context<sk::threads::Engine>&>(rank), "model", {},
                     typename Layer::Options{policy});
         layer.initialize([](auto, auto, std::uint64_t i) { return std::sin(static_cast<double>(i)); });
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::AdamW optimizer{model};
         RankFacts& mine = facts.ranks[rank.rank()];
         train(layer, optimizer, options.microbatches, mine);  // the first step has no update to gather

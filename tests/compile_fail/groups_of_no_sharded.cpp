@@ -5,8 +5,8 @@
 void collect(Layer& layer, int& number) {
     static_cast<void>(&number);
 #ifdef REJECT
-    auto model = sk::groups(layer, number);
+    sk::Model model{layer, number};
 #else
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
 #endif
 }

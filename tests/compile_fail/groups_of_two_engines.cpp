@@ -12,5 +12,5 @@ using Other = sk::threads::Engine;
 #endif
 void collect(sk::Sharded<Weight, sk::FullShard, sk::threads::Engine>& a,
              sk::Sharded<Weight, sk::FullShard, Other>& b) {
-    auto model = sk::groups(a, b);
+    sk::Model model{a, b};
 }

@@ -3,13 +3,13 @@
 #include "model.hpp"
 
 void norm(Layer& layer) {
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     sk::Accumulation accumulation{model};
 #ifdef REJECT
     auto gradients = accumulation.gradients(layer);
     sk::global_norm(gradients);
 #else
-    accumulation.add_zero(layer, sk::Microbatch::last);
+    accumulation.add_zero(layer);
     sk::global_norm(sk::reduce(std::move(accumulation), sk::mean));
 #endif
 }

@@ -3,9 +3,9 @@
 #include "model.hpp"
 
 void train(Layer& layer) {
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     sk::Accumulation accumulation{model};
-    accumulation.add_zero(layer, sk::Microbatch::last);
+    accumulation.add_zero(layer);
     auto reduced = sk::reduce(std::move(accumulation), sk::mean);
 #ifdef REJECT
     auto again = sk::reduce(std::move(reduced), sk::mean);

@@ -3,7 +3,7 @@
 #include "model.hpp"
 
 void train(Layer& layer) {
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     sk::Accumulation accumulation{model};
 #ifdef REJECT
     sk::reduce(accumulation, sk::sum);

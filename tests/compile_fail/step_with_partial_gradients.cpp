@@ -7,7 +7,7 @@ void step(sk::SGD<Layer>& optimizer, sk::Accumulation<Layer>& accumulation, Laye
 #ifdef REJECT
     optimizer.step(std::move(gradients));
 #else
-    accumulation.add(std::move(gradients), sk::Microbatch::last);
+    accumulation.add(std::move(gradients));
     optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
 #endif
 }

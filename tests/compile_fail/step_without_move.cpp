@@ -3,7 +3,7 @@
 #include "model.hpp"
 
 void train(Layer& layer) {
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     sk::SGD optimizer{model};
     auto reduced = sk::assume_reduced(model);
 #ifdef REJECT

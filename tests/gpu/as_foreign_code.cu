@@ -42,13 +42,13 @@ template <class E>
 using Block = sk::Sharded<sk::TensorList<E>, sk::FullShard, sk::nccl::Engine<sk::gpu::Kernels>>;
 template <class E>
 void train(Block<E>& block) {
-    auto model = sk::groups(block);
+    sk::Model model{block};
     sk::AdamW optimizer(model);
     sk::Accumulation accumulation(model);
     auto gradients = accumulation.gradients(block);
     E* const pointer = gradients.view(0);
     static_cast<void>(pointer);
-    accumulation.add(std::move(gradients), sk::Microbatch::last);
+    accumulation.add(std::move(gradients));
     optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
 }
 template void train<__nv_bfloat16>(Block<__nv_bfloat16>&);

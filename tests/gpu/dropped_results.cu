@@ -13,7 +13,7 @@ namespace sk = shardkit;
 using Layer = sk::Sharded<sk::TensorList<float>, sk::FullShard, sk::nccl::Engine<sk::gpu::Kernels>>;
 
 void drop(std::vector<Layer>& layers) {
-    auto model = sk::groups(layers);
+    sk::Model model{layers};
     auto next = layers[0].begin_unshard();
     layers[0].begin_unshard();              // dropped
     layers[0].unshard();                    // dropped

@@ -37,7 +37,7 @@ std::vector<double> train(Rank& rank, Clip clip) {
     using Engine = typename Rank::Engine;
     sk::Sharded<sk::Params<Weight<T>, Bias<T>>, Policy, Engine> layer{rank, "layer"};
     layer.initialize([](auto, auto, std::size_t i) { return 0.01 * static_cast<double>(i % 13) - 0.05; });
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     sk::AdamW optimizer{model, {.learning_rate = 1e-2, .weight_decay = 0.1}};
     std::vector<double> result;
     for (std::uint32_t step = 0; step < 4; ++step) {

@@ -144,14 +144,14 @@ void check_scheduled_steps_allocate_nothing(Policy policy, const mpi::Options& o
                 layers.emplace_back(rank, "layers." + std::to_string(i), TensorList<float>{{"w", {1000}}},
                                     typename Layer::Options{policy});
             }
-            const auto model = groups(layers);
+            const Model model{layers};
             AdamW optimizer{model, {}};
             const auto step = [&] {
                 Accumulation accumulation{model};
                 for (auto& layer : layers) { const auto window = layer.unshard(); }
                 for (std::size_t l = layers.size(); l > 0; --l) {
                     const auto window = layers[l - 1].unshard();
-                    accumulation.add_zero(layers[l - 1], Microbatch::last);
+                    accumulation.add_zero(layers[l - 1]);
                 }
                 auto reduced = reduce(std::move(accumulation), mean);
                 const auto norm = global_norm(reduced);

@@ -80,7 +80,7 @@ void save(const std::string& folder, std::uint64_t step, std::optional<std::size
         sk::PosixFiles sound;
         killed_files::Killed killed(call);
         sk::FileCalls& files = victim == rank.rank() ? static_cast<sk::FileCalls&>(killed) : sound;
-        sk::save(rank, folder, step, sk::CheckpointState{sk::groups(layer)}, {.files = &files});
+        sk::save(rank, folder, step, sk::CheckpointState{sk::Model{layer}}, {.files = &files});
     });
 }
 
@@ -89,7 +89,7 @@ void print_newest(const std::string& folder) {
         const auto found = sk::latest(rank, folder);
         if (!found) { throw std::logic_error("no step is there"); }
         sk::Sharded<Rows, sk::FullShard, sk::self::Engine> layer(rank, "layer");
-        sk::load(rank, found->path, sk::CheckpointState{sk::groups(layer)});
+        sk::load(rank, found->path, sk::CheckpointState{sk::Model{layer}});
         std::vector<float> values(3001);
         layer.read_full(Rows{}, values);
         for (std::size_t i = 0; i < values.size(); ++i) {

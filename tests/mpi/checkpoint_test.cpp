@@ -48,7 +48,7 @@ using Group = sk::Params<Rows, Narrow, Two>;
 template <class Rank>
 void save(Rank& rank, const sk::DynamicPolicy& policy, const std::string& from, const std::string& to) {
     sk::Sharded<Group, sk::DynamicPolicy, sk::EngineOf<Rank>> layer(rank, "layer", {}, {policy});
-    const auto model = sk::groups(layer);
+    const sk::Model model{layer};
     sk::SGD optimizer{model, {.rule = sk::Momentum::classical, .momentum = 0.5}};
     const sk::CheckpointState state{model, optimizer};
     if (from.empty()) {

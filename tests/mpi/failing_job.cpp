@@ -97,14 +97,14 @@ void leave_schedule(Rank& rank) {
     for (int i = 0; i < 3; ++i) {
         layers.emplace_back(rank, "layers." + std::to_string(i), sk::TensorList<float>{{"w", {64}}});
     }
-    const auto model = sk::groups(layers);
+    const sk::Model model{layers};
     sk::SGD optimizer{model, {}};
     const auto step = [&](bool leaves) {
         sk::Accumulation accumulation{model};
         for (std::size_t l = 0; l < layers.size(); ++l) {
             const auto window = layers[leaves ? layers.size() - 1 - l : l].unshard();
         }
-        for (auto& layer : layers) { accumulation.add_zero(layer, sk::Microbatch::last); }
+        for (auto& layer : layers) { accumulation.add_zero(layer); }
         optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
     };
     const sk::Schedule recorded = sk::record(model, [&] { step(false); });

@@ -185,7 +185,7 @@ TEST_CASE("mpi: a model's gradients are reduced and their norm is known while a 
             using Engine = EngineOf<decltype(rank)>;
             Sharded<Weight, FullShard, Engine> layer{rank, "layer"};
             Sharded<Large, FullShard, Engine> next{rank, "next"};
-            auto model = groups(layer);
+            Model model{layer};
             std::optional<decltype(next.begin_unshard())> pending;
             if (rank.rank() != 0) { pending.emplace(next.begin_unshard()); }
             Accumulation accumulation{model};

@@ -102,7 +102,7 @@ Outcome parallel(Rank& rank, const Case& c, Policy policy) {
             typename Group::Options{.policy = policy});
         model[l].initialize([&](auto, auto name, std::size_t i) { return initial(l, name == "weight" ? 0 : 1, i); });
     }
-    auto groups = sk::groups(model);
+    sk::Model groups{model};
     sk::SGD optimizer{groups, {.learning_rate = learning_rate}};
     const std::size_t data_rank = rank.mesh().template coordinate<sk::Dp>(rank.rank()) * c.cp +
                                   rank.mesh().template coordinate<sk::Cp>(rank.rank());

@@ -82,7 +82,7 @@ void check(std::string_view what, Make make, Update update) {
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         sk::Sharded<Group, sk::NoShard, sk::self::Engine> layer{rank, "layer"};
         layer.initialize([](auto, auto, std::uint64_t i) { return initial(i); });
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         const auto is_bias = [](std::string_view, std::string_view name) { return name == "bias"; };
         auto optimizer = make(model, {{.matches = is_bias, .learning_rate_scale = 0.5, .weight_decay = 0.0}});
         sk::LossScale scale(rank, {.initial = 8});

@@ -136,7 +136,7 @@ void check_training(Mesh mesh, const char* what) {
                 return static_cast<double>(initial(name == "bias" ? weights + i : i));
             });
         }
-        auto model = sk::groups(one, two);
+        sk::Model model{one, two};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         for (int step = 0; step < steps; ++step) {
             sk::Accumulation accumulation{model};

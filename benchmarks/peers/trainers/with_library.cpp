@@ -32,7 +32,7 @@ void train(sk::Context<sk::threads::Engine>& rank) {
     network.initialize([](auto, auto parameter, std::uint64_t i) {
         return parameter == "b1" ? 0.0 : trainer::initial_value(parameter == "w2", i);
     });
-    auto model = sk::groups(network);
+    sk::Model model{network};
     sk::AdamW optimizer{model,
                         {.learning_rate = trainer::learning_rate},
                         {{.matches = [](auto, auto parameter) { return parameter == "b1"; }, .weight_decay = 0}}};
@@ -44,7 +44,7 @@ void train(sk::Context<sk::threads::Engine>& rank) {
         float loss = trainer::forward_backward(w[W1{}], w[B1{}], w[W2{}], g[W1{}], g[B1{}], g[W2{}], sample) /
                      static_cast<float>(trainer::ranks);
         network.reshard(std::move(w));
-        accumulation.add(std::move(g), sk::Microbatch::last);
+        accumulation.add(std::move(g));
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         const auto norm = sk::global_norm(reduced);
         optimizer.step(std::move(reduced), sk::clip(norm, trainer::clip));

@@ -45,7 +45,7 @@ class ShardedModel {
     std::vector<Layer<LogitsGroup<T>>> logits;  // one where the head is untied, else none
 
     bool tied() const noexcept { return logits.empty(); }
-    auto groups() noexcept { return sk::groups(embedding, blocks, head, logits); }
+    auto groups() noexcept { return sk::Model{embedding, blocks, head, logits}; }
 };
 
 }  // namespace train_gpt

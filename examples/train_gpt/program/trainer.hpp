@@ -86,7 +86,7 @@ class Trainer {
         auto reduced = sk::reduce(std::move(accumulation), sk::divide_by(all_tokens));
         const auto norm = sk::global_norm(reduced);
         const double max_norm = options_.clip;
-        optimizer_.step(std::move(reduced), max_norm > 0 ? sk::clip(norm, max_norm) : sk::no_clip(norm));
+        optimizer_.step(std::move(reduced), max_norm > 0 ? sk::clip(norm, max_norm) : sk::clip(norm, sk::unlimited));
         unled_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - unled_.began).count();
         unled_.communication = calls_.seconds();
         unled_.compute = unled_.seconds - unled_.communication;

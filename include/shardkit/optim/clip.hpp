@@ -19,7 +19,7 @@ namespace shardkit {
 struct ClipCoefficient {
     /// Of the norm: sum of squares and count of non-finite partials; null where no norm was asked for.
     const double* total = nullptr;
-    double max_norm = std::numeric_limits<double>::infinity();
+    double max_norm = std::numeric_limits<double>::infinity();  ///< unlimited: a coefficient of one
     /// Reduced::identity of the gradients that the norm was taken of, which the step takes alone; 0: any.
     std::uint64_t gradients = 0;
 
@@ -32,24 +32,27 @@ struct ClipCoefficient {
     constexpr FoundInf found_inf() const { return total != nullptr && total[1] > 0 ? FoundInf::yes : FoundInf::no; }
 };
 
-/// Refuses a norm that gradients cannot be clipped to.
-/// @throws std::invalid_argument unless it is finite and above zero
-inline void validate_max_norm(double max_norm, std::string_view verb,
-                              SourceLocation where = SourceLocation::current()) {
-    if (!detail::is_finite(max_norm) || max_norm <= 0) {
-        throw_invalid_argument(where, verb, ": max_norm is ", detail::number_text(max_norm),
-                               ", expected a finite number > 0");
-    }
+/// For gradients that are not clipped: of a norm's verdict on overflow, which a loss scale needs, nothing is lost.
+inline constexpr double unlimited = std::numeric_limits<double>::infinity();
+
+namespace detail {
+/// Refuses what gradients cannot be clipped to.
+inline void validate_max_norm(double max_norm, std::string_view verb, SourceLocation where) {
+    if (max_norm > 0) { return; }
+    throw_invalid_argument(where, verb, ": max_norm is ", number_text(max_norm), ", expected a number > 0, or ",
+                           "unlimited");
 }
+}  // namespace detail
 
 /// min(1, max_norm / (norm + 1e-6)); always multiplied, without a branch on whether it clips. A NaN norm makes
 /// it NaN, and so the parameters.
 /// Source:  torch.nn.utils.clip_grad_norm_
-/// @throws  std::invalid_argument unless max_norm is finite and above zero
+/// `max_norm`: unlimited for a coefficient of one.
+/// @throws  std::invalid_argument unless max_norm is above zero
 template <class Engine>
 ClipCoefficient clip(const GlobalNorm<Engine>& norm, double max_norm,
                      SourceLocation where = SourceLocation::current()) {
-    validate_max_norm(max_norm, "clip", where);
+    detail::validate_max_norm(max_norm, "clip", where);
     return {norm.data(where), max_norm, norm.gradients()};
 }
 

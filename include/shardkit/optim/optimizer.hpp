@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,9 +23,9 @@ namespace shardkit {
 /// What one call of an optimizer's step does with accumulated gradients.
 template <class Engine>
 struct StepOptions {
-    Divisor divisor = mean;                                   ///< of the sum over the data ranks
-    double max_norm = std::numeric_limits<double>::infinity();  ///< gradients are clipped to it; infinite: never
-    LossScale<Engine>* loss_scale = nullptr;                  ///< that the loss was multiplied by; null: none
+    Divisor divisor = mean;                   ///< of the sum over the data ranks
+    double max_norm = unlimited;              ///< that gradients are clipped to
+    LossScale<Engine>* loss_scale = nullptr;  ///< that the loss was multiplied by; null: none
 };
 
 namespace detail {
@@ -95,13 +94,6 @@ class Optimizer {
         check_type<X>();
         if constexpr (accepts<X>) { step_clipped(std::move(reduced), coefficient, where); }
     }
-    /// The same without clipping, by the verdict on overflow of a norm that was taken already.
-    template <class X>
-    void step(X&& reduced, const GlobalNorm<Engine>& norm, SourceLocation where = SourceLocation::current()) {
-        check_type<X>();
-        if constexpr (accepts<X>) { step_clipped(std::move(reduced), unclipped(norm, where), where); }
-    }
-
     /// What this rank holds of every optimizer state.
     virtual std::vector<ShardInfo> shards() = 0;
     /// Steps that a group has taken, for checkpoints and tests. Waits for the compute stream.
@@ -140,15 +132,12 @@ class Optimizer {
         static_assert(same_engine, "optimizer step: these gradients are of another engine than the optimizer's");
     }
 
-    static ClipCoefficient unclipped(const GlobalNorm<Engine>& norm, SourceLocation where) {
-        return {norm.data(where), std::numeric_limits<double>::infinity(), norm.gradients()};
-    }
     void step_alone(Reduced<Engine>&& reduced, SourceLocation where) {
         // Before the norm: a rank that is refused must not have taken part in a collective that it will repeat.
         const bool scaled = reduced.has_loss_scale();
         check_step(reduced.groups(where), scaled ? Act::norm : Act::update, where);
         update(std::move(reduced),
-               scaled ? unclipped(detail::global_norm(reduced, where), where) : ClipCoefficient{}, where);
+               scaled ? clip(detail::global_norm(reduced, where), unlimited, where) : ClipCoefficient{}, where);
     }
     void step_clipped(Reduced<Engine>&& reduced, const ClipCoefficient& coefficient, SourceLocation where);
     /// Refuses a step that these gradients or the model's state do not allow; nothing has changed then.
@@ -174,15 +163,14 @@ class Optimizer {
 template <class Engine>
 GlobalNorm<Engine> Optimizer<Engine>::step(Accumulation<Engine>&& accumulation, const StepOptions<Engine>& options,
                                            SourceLocation where) {
-    const bool clips = options.max_norm != std::numeric_limits<double>::infinity();
-    if (clips) { validate_max_norm(options.max_norm, "optimizer step", where); }
+    detail::validate_max_norm(options.max_norm, "optimizer step", where);
     check_model(detail::Access::groups(accumulation, where), where);
     Reduced<Engine> reduced = options.loss_scale == nullptr
                                   ? reduce(std::move(accumulation), options.divisor, where)
                                   : reduce(std::move(accumulation), options.divisor, *options.loss_scale, where);
     check_step(reduced.groups(where), Act::norm, where);
     const GlobalNorm<Engine> norm = detail::global_norm(reduced, where);
-    update(std::move(reduced), clips ? clip(norm, options.max_norm, where) : unclipped(norm, where), where);
+    update(std::move(reduced), clip(norm, options.max_norm, where), where);
     return norm;
 }
 
@@ -194,7 +182,7 @@ void Optimizer<Engine>::step_clipped(Reduced<Engine>&& reduced, const ClipCoeffi
         detail::Group<Engine>::refuse_use(
             where,
             "optimizer step: a coefficient without a norm, for gradients with a loss scale, would "
-            "hide an overflow; expected clip(norm, max_norm), the norm itself, or none");
+            "hide an overflow; expected clip(norm, max_norm), clip(norm, unlimited), or none");
     }
     if (coefficient.gradients != 0 && coefficient.gradients != reduced.identity()) {
         detail::Group<Engine>::refuse_use(

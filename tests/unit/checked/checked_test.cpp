@@ -84,7 +84,7 @@ TEST_CASE("a copy that stays is not poisoned, but views end with their window al
 TEST_CASE("a view of gradients ends when its handle is added or dropped") {
     sk::threads::run(Flat{2}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::FullShard>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::Accumulation accumulation{model};
         const sk::SourceLocation taken{__FILE__, __LINE__ + 1};
         auto handle = accumulation.gradients(layer);

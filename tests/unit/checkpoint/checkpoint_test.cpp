@@ -77,7 +77,7 @@ struct Model {
             layers.emplace_back(context, path, sk::Shapes<Block<T>>{}, typename Layer::Options{policy});
         }
     }
-    auto groups() { return sk::groups(layers); }
+    auto groups() { return sk::Model{layers}; }
     void initialize() {
         for (Layer& layer : layers) {
             layer.initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
@@ -241,10 +241,10 @@ TEST_CASE("a value that the narrower type cannot hold is refused on every rank, 
         sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
             sk::Sharded<Wider<float>, sk::FullShard, sk::threads::Engine> full{rank, "layer"};
             full.initialize([&](auto, auto, std::uint64_t i) { return i == 40 ? largest : 1.0; });
-            const auto model = sk::groups(full);
+            const sk::Model model{full};
             sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model}, {.replace = true});
             sk::Sharded<Wider<sk::fp16>, sk::FullShard, sk::threads::Engine, Half> half{rank, "layer"};
-            const auto narrow = sk::groups(half);
+            const sk::Model narrow{half};
             sk::CheckpointState state{narrow};
             told[rank.rank()] =
                 thrown_message<sk::FileError>([&] { sk::load(rank, folder.file("run/step-00000001"), state); });
@@ -708,7 +708,7 @@ TEST_CASE(
         CAPTURE(tp);
         sk::threads::run(sk::DeviceMesh(dp, tp), [&](auto& rank) {
             sk::Sharded<Transposed, decltype(policy), sk::threads::Engine> layer(rank, "layer");
-            const auto model = sk::groups(layer);
+            const sk::Model model{layer};
             if (most == 0) {
                 layer.initialize([&](auto, auto, std::uint64_t i) { return value(i); });
                 sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model}, {.names = names});

@@ -73,7 +73,7 @@ struct Training {
     Training(sk::Context<Engine>& context, const sk::DynamicPolicy& policy)
         : layer(context, "layer", {}, {policy}),
           listed(context, "listed", sk::TensorList<sk::bf16>{{"a", {3, 5}}, {"b", {2}}}, {policy}),
-          groups(sk::groups(layer, listed)),
+          groups(sk::Model{layer, listed}),
           optimizer(groups, {.learning_rate = learning_rate, .epsilon = 1e-30, .weight_decay = 0},
                     {{.matches = [](std::string_view, std::string_view name) { return name == "bias"; },
                       .beta1 = beta1_of("bias")}}),

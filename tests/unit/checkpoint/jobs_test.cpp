@@ -58,7 +58,7 @@ void save(Rank& rank, const std::string& folder, std::uint64_t step, sk::FileCal
     Layer<sk::EngineOf<Rank>> layer(rank, "layer");
     layer.initialize(
         [&](std::string_view, std::string_view, std::uint64_t i) { return static_cast<double>(10000 * step + i); });
-    const auto model = sk::groups(layer);
+    const sk::Model model{layer};
     sk::save(rank, folder, step, sk::CheckpointState{model}, {.files = &files});
 }
 /// On two threads.
@@ -72,7 +72,7 @@ std::uint64_t newest(const std::string& folder) {
         const auto found = sk::latest(rank, folder);
         if (!found) { return; }
         Layer<sk::self::Engine> layer(rank, "layer");
-        const auto model = sk::groups(layer);
+        const sk::Model model{layer};
         sk::load(rank, found->path, sk::CheckpointState{model});
         std::vector<float> values(3001);
         layer.read_full(Rows{}, values);
@@ -225,7 +225,7 @@ TEST_CASE("a folder that is a file, one that nobody may write, and an index that
         << R"({"metadata":{"total_size":4},"weight_map":{"layer.rows":"../outside.safetensors"}})";
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         Layer<sk::self::Engine> layer(rank, "layer");
-        const auto model = sk::groups(layer);
+        const sk::Model model{layer};
         const std::string said =
             thrown_message<sk::FileError>([&] { sk::load_model(rank, folder.file("model"), model); });
         CHECK(said.find("index.json") != std::string::npos);
@@ -248,8 +248,8 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
     sk::threads::run(sk::DeviceMesh<2>{}, [&](auto& rank) {
         Layer<sk::threads::Engine> a(rank, "a");
         Layer<sk::threads::Engine> b(rank, "b");
-        const auto model_a = sk::groups(a);
-        const auto model_b = sk::groups(b);
+        const sk::Model model_a{a};
+        const sk::Model model_b{b};
         const std::size_t own = rank.rank();
         committed[own] = thrown_message<std::invalid_argument>([&] {
             sk::PendingSave first = sk::begin_save(rank, folder.file("x"), 3, sk::CheckpointState{model_a});
@@ -257,7 +257,7 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
             std::move(own == 0 ? first : second).commit();
         });
         Layer<sk::threads::Engine> layer(rank, "layer");
-        const auto model = sk::groups(layer);
+        const sk::Model model{layer};
         const sk::CheckpointState state{model};
         loaded[own] = thrown_message<std::invalid_argument>(
             [&] { sk::load(rank, run + (own == 0 ? "/step-00000001" : "/step-00000002"), state); });
@@ -265,7 +265,7 @@ TEST_CASE("ranks that commit or load different things find out, and a save is co
             [&] { sk::load(rank, run + "/step-00000001", state, {.subset = own == 1}); });
         // Names and orders that every file has: what each rank would read is there, and of the same shape.
         sk::Sharded<sk::Params<Square, Twin>, sk::FullShard, sk::threads::Engine> pair(rank, "pair");
-        const auto two = sk::groups(pair);
+        const sk::Model two{pair};
         sk::save(rank, folder.file("pair"), 1, sk::CheckpointState{two});
         const auto named = [&](bool twin_first, bool turned) -> sk::TensorNames {
             return [=](std::string_view, const sk::ParameterRecord& parameter) {
@@ -322,7 +322,7 @@ TEST_CASE(
             sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
                 Layer<sk::threads::Engine> layer(rank, "layer");
                 layer.initialize([](auto, auto, auto) { return 1.0; });
-                f(rank, sk::groups(layer));
+                f(rank, sk::Model{layer});
             });
         });
     };

@@ -58,7 +58,7 @@ TEST_CASE("a file of more than 2^32 bytes is saved by two ranks and loaded by on
     sk::threads::run(sk::DeviceMesh<1, 2>{}, [&](auto& rank) {
         sk::Sharded<Group, sk::NoShard, sk::threads::Engine> layer(rank, "layer");
         layer.initialize([](std::string_view, std::string_view, std::uint64_t i) { return value_of(i); });
-        sk::save(rank, folder.file("run"), 1, sk::CheckpointState{sk::groups(layer)}, {.files = &calls});
+        sk::save(rank, folder.file("run"), 1, sk::CheckpointState{sk::Model{layer}}, {.files = &calls});
     });
     const std::string file = folder.file("run/step-00000001/model.safetensors");
     CHECK(std::filesystem::file_size(file) > (std::uint64_t{1} << 32U) + 5 * sizeof(double));
@@ -71,7 +71,7 @@ TEST_CASE("a file of more than 2^32 bytes is saved by two ranks and loaded by on
     std::size_t wrong = 0;
     sk::threads::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         sk::Sharded<Group, sk::NoShard, sk::threads::Engine> layer(rank, "layer");
-        sk::load(rank, folder.file("run/step-00000001"), sk::CheckpointState{sk::groups(layer)}, {.files = &calls});
+        sk::load(rank, folder.file("run/step-00000001"), sk::CheckpointState{sk::Model{layer}}, {.files = &calls});
         for (const sk::ShardInfo& shard : layer.shards()) {
             const auto* const values = static_cast<const double*>(shard.data);
             held += shard.range.size();

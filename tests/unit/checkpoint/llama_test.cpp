@@ -65,7 +65,7 @@ struct Model {
                                 typename Group<Block>::Options{policy});
         }
     }
-    auto groups() { return sk::groups(ends, blocks, head); }
+    auto groups() { return sk::Model{ends, blocks, head}; }
 
     Group<sk::Params<Embedding, Norm>> ends;
     std::vector<Group<Block>> blocks;

@@ -37,7 +37,7 @@ template <class Policy>
 void check(bool clips) {
     sk::threads::run(Flat{2}, [&](auto& rank) {
         auto layer = toy::linear_layer<Policy, sk::Precision<float>>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 0.5}};
         sk::LossScale scale(rank, {.initial = 16});
         const auto bias = [&] {
@@ -52,7 +52,7 @@ void check(bool clips) {
             auto handle = accumulation.gradients(layer);
             toy::fill(handle, factor * scale.value());
             if (overflows && rank.rank() == 1) { handle[Bias{}][1] = infinity(); }
-            accumulation.add(std::move(handle), sk::Microbatch::last);
+            accumulation.add(std::move(handle));
             auto reduced = sk::reduce(std::move(accumulation), sk::mean, scale);
             if (clips) {
                 const auto norm = sk::global_norm(reduced);

@@ -85,7 +85,7 @@ TEST_CASE("AMSGrad: three sharded states, the same values on one rank and on thr
     const auto train = [&](std::size_t ranks, auto policy, std::vector<double>& values) {
         sk::threads::run(toy::Flat{ranks}, [&](auto& rank) {
             auto layer = toy::linear_layer(rank, "layer", policy);
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::AMSGrad optimizer{model, {.learning_rate = 0.25, .beta2 = 0.5}};
             for (const double factor : {4.0, 0.5, 0.25}) {  // exact in every order of sums
                 sk::Accumulation accumulation{model};

@@ -63,7 +63,7 @@ counting::Launches launches_of_step(std::size_t small, std::size_t large) {
         add_layers(layers, rank, large / 2, "large.", sk::TensorList<float>{{"w", {std::size_t{8} << 20U}}});
         add_layers(layers, rank, small, "small.", ten_tensors<float>());
         add_layers(layers, rank, large - large / 2, "large.", sk::TensorList<float>{{"w", {std::size_t{8} << 20U}}});
-        auto model = sk::groups(layers);
+        sk::Model model{layers};
         sk::SGD optimizer{model, {.learning_rate = 0.5}};
         for (int step = 0; step < 3; ++step) {
             auto reduced = sk::assume_reduced(model);
@@ -93,7 +93,7 @@ std::vector<double> trained(const MakeOptimizer& make_optimizer) {
         add_layers(doubles, rank, 2, "doubles.", ten_tensors<double>());
         add_layers(more, rank, 2, "more.",
                    sk::TensorList<float>{{"a", {64}}, {"f", {64}, {.frozen = true}}, {"b", {70}}});
-        auto model = sk::groups(floats, halves, doubles, more);
+        sk::Model model{floats, halves, doubles, more};
         auto optimizer = make_optimizer(model);
         sk::LossScale<Engine> loss_scale(rank, {.initial = 8, .growth_interval = 2});
         for (std::size_t step = 0; step < 6; ++step) {
@@ -174,7 +174,7 @@ TEST_CASE(
         on_one_rank<counting::Engine>([&](auto& rank) {
             std::vector<Layer<counting::Engine, float>> layers;
             add_layers(layers, rank, 1, "layer.", tensors);
-            auto model = sk::groups(layers);
+            sk::Model model{layers};
             sk::SGD optimizer{model, {.learning_rate = 0.5, .weight_decay = 0.5}, std::move(groups)};
             launches = {};
             optimizer.step(sk::assume_reduced(model));
@@ -209,7 +209,7 @@ TEST_CASE("launches: groups that are left out are jumped over, and nothing is up
     on_one_rank<counting::Engine>([&](auto& rank) {
         std::vector<Layer<counting::Engine, float>> layers;
         add_layers(layers, rank, 9, "layers.", ten_tensors<float>());
-        auto model = sk::groups(layers);
+        sk::Model model{layers};
         sk::AdamW optimizer{model, {}};
         for (const std::size_t left_out : {9U, 4U, 0U, 8U}) {
             sk::Accumulation accumulation{model};
@@ -231,7 +231,7 @@ TEST_CASE("launches: a model whose group was exchanged has a norm's table of its
     on_one_rank<counting::Engine>([&](auto& rank) {
         std::vector<Layer<counting::Engine, float>> layers;
         add_layers(layers, rank, 3, "layers.", ten_tensors<float>());
-        auto model = sk::groups(layers);
+        sk::Model model{layers};
         for (std::size_t round = 0; round < 4; ++round) {
             // Other places in the buffer count each time.
             layers[1] = Layer<counting::Engine, float>(

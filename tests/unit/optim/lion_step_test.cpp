@@ -64,7 +64,7 @@ std::vector<std::vector<double>> train(const sk::DynamicPolicy& policy, std::siz
     std::vector<std::vector<double>> trained(ranks);
     sk::threads::run(Flat{ranks}, [&](auto& rank) {
         auto layer = toy::linear_layer<sk::DynamicPolicy, Precision>(rank, "layer", policy);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::Lion optimizer{model, options, {{.matches = is_bias, .weight_decay = 0}}};
         for (const double factor : factors) {
             sk::Accumulation accumulation{model};
@@ -136,7 +136,7 @@ TEST_CASE("Lion: the four plain policies give the same bits in every precision, 
 TEST_CASE("Lion has one state, of the elements that a rank updates, and its momentum is in it") {
     sk::self::run(Flat{1}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::NoShard>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::Lion optimizer{model, {.beta2 = 0.75}};
         sk::Accumulation accumulation{model};
         toy::add(accumulation, layer, 4);
@@ -159,7 +159,7 @@ TEST_CASE("Lion: a frozen parameter keeps its value under weight decay") {
             toy::LinearLayer<sk::DynamicPolicy, sk::threads::Engine> layer(
                 rank, "layer", toy::linear_shapes(), {policy, sk::Packing::aligned, toy::Linear::mask<Weight>()});
             toy::number(layer);
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::Lion optimizer{model, {.learning_rate = 0.5, .weight_decay = 0.5}};
             sk::Accumulation accumulation{model};
             toy::add(accumulation, layer, 1);
@@ -178,7 +178,7 @@ TEST_CASE("Lion: an overflow under a loss scale changes nothing but the scale") 
         CAPTURE(policy.name());
         sk::threads::run(Flat{3}, [&](auto& rank) {
             auto layer = toy::linear_layer<sk::DynamicPolicy, sk::Precision<sk::fp16>>(rank, "layer", policy);
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::Lion optimizer{model, {.learning_rate = 0.5}};
             sk::LossScale scale(rank, {.initial = 16});
             const auto step = [&](bool overflows) {
@@ -208,7 +208,7 @@ TEST_CASE("Lion: an overflow under a loss scale changes nothing but the scale") 
 TEST_CASE("Lion: padding is zero and stays zero") {
     sk::threads::run(Flat{4}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::FullShard, sk::Precision<sk::bf16>>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::Lion optimizer{model, {.learning_rate = 0.125, .weight_decay = 0.5}};
         for (int i = 0; i < 3; ++i) {
             sk::Accumulation accumulation{model};
@@ -231,7 +231,7 @@ TEST_CASE("Lion: padding is zero and stays zero") {
 TEST_CASE("Lion: wrong hyper-parameters are refused by name") {
     sk::self::run(Flat{1}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::NoShard>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         CHECK_THROWS_WITH_AS((sk::Lion{model, {.beta1 = 1}}),
                              doctest::Contains("Lion: beta1 is 1, expected a number in [0, 1)"),
                              std::invalid_argument);

@@ -52,7 +52,7 @@ constexpr std::size_t nobody = std::numeric_limits<std::size_t>::max();
 template <class Rank, class Layer, class Optimizer, class Scale>
 double step(Rank& rank, Layer& layer, Optimizer& optimizer, Scale& scale, Clip clip,
             std::size_t overflowing = nobody) {
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     sk::Accumulation accumulation{model};
     for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
         auto handle = accumulation.gradients(layer);
@@ -77,7 +77,7 @@ void check_protocol(const sk::DynamicPolicy& policy, Clip clip, std::size_t rank
     CAPTURE(overflowing);
     sk::threads::run(Flat{ranks}, [&](auto& rank) {
         auto layer = toy::linear_layer<sk::DynamicPolicy, Half>(rank, "layer", policy);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.5}};
         sk::LossScale scale(rank, {.initial = 16, .growth_interval = 2});
         // Two microbatches of (i + 1) / 4 times rank + 1: their mean over 3 ranks is a gradient of i + 1.
@@ -121,7 +121,7 @@ TEST_CASE(
     "a gradient whose square overflows: an infinite norm, a clipped step that moves nothing and is not skipped") {
     sk::threads::run(Flat{3}, [&](auto& rank) {
         auto layer = toy::linear_layer<sk::FullShard>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         sk::LossScale scale(rank, {.initial = 4});
         const auto before = bytes_of(layer, optimizer);
@@ -145,7 +145,7 @@ TEST_CASE("a scale that is a power of two changes no bit of the result") {
         std::vector<float> values(35 + 7);
         sk::threads::run(Flat{3}, [&](auto& rank) {
             auto layer = toy::linear_layer<sk::FullShard, Half>(rank);
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::SGD optimizer{model, {.learning_rate = 4, .rule = sk::Momentum::nesterov, .momentum = 0.5}};
             sk::LossScale scale(rank, {.initial = initial});
             for (int i = 0; i < 3; ++i) { step(rank, layer, optimizer, scale, Clip::yes); }

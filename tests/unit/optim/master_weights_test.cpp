@@ -56,7 +56,7 @@ using Layer = sk::Sharded<Block<E>, sk::DynamicPolicy, Engine, Precision>;
 /// Steps whose sums over ranks are exact, of gradients that depend on the whole tensor's element alone.
 template <class L, class Optimizer>
 void step(L& layer, Optimizer& optimizer, int t) {
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     sk::Accumulation accumulation{model};
     auto gradients = accumulation.gradients(layer);
     layer.for_each_parameter([&](const auto& place, std::size_t number) {
@@ -68,7 +68,7 @@ void step(L& layer, Optimizer& optimizer, int t) {
                 T(static_cast<sk::Arithmetic<T>>(static_cast<double>(whole % 5 + 1) * (t % 2 == 0 ? 0.25 : 0.125)));
         }
     });
-    accumulation.add(std::move(gradients), sk::Microbatch::last);
+    accumulation.add(std::move(gradients));
     optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
 }
 template <class L>
@@ -104,7 +104,7 @@ std::vector<float> trained(const Run& run, std::uint64_t seed, const char* path 
             {},
             {.policy = run.policy, .master = sk::MasterWeights::none, .stochastic_rounding = {{.seed = seed}}}};
         number(layer);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.001}};
         for (int t = 0; t < 4; ++t) { step(layer, optimizer, t); }
         const auto all = values(layer);
@@ -127,7 +127,7 @@ TEST_CASE(
             Layer<E, sk::threads::Engine> kept{rank, "kept", {}, {run.policy}};
             const auto train = [](auto& layer) {
                 number(layer);
-                auto model = sk::groups(layer);
+                sk::Model model{layer};
                 sk::AdamW optimizer{model, {.learning_rate = 0.01}};
                 for (int t = 0; t < 3; ++t) { step(layer, optimizer, t); }
                 return values(layer);
@@ -173,7 +173,7 @@ TEST_CASE("stochastic rounding: bits are those of philox at (seed, step, element
                                           .master = sk::MasterWeights::none,
                                           .stochastic_rounding = {{.seed = 7}}}};
         number(layer);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 0.0009765625}};
         const auto before = values(layer);
         step(layer, optimizer, 0);
@@ -210,13 +210,13 @@ TEST_CASE("stochastic rounding: a thousand updates below a spacing's half move a
             sk::Sharded<Wide, sk::FullShard, sk::threads::Engine> layer{
                 rank, "wide", {}, {.master = sk::MasterWeights::none, .stochastic_rounding = rounding}};
             layer.initialize([](auto, auto, auto) { return 1.0; });
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::SGD optimizer{model, {.learning_rate = 1}};
             for (int t = 0; t < 100; ++t) {
                 sk::Accumulation accumulation{model};
                 auto gradients = accumulation.gradients(layer);
                 for (auto& g : gradients[Wide{}]) { g = sk::bf16(-0x1p-12F); }  // a 32nd of the spacing above 1
-                accumulation.add(std::move(gradients), sk::Microbatch::last);
+                accumulation.add(std::move(gradients));
                 optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
             }
             const auto window = layer.unshard();
@@ -242,7 +242,7 @@ TEST_CASE("stochastic rounding: a run that is resumed, on other ranks, goes on w
     sk::threads::run(sk::DeviceMesh{3}, [&](auto& rank) {
         Layer<sk::bf16, sk::threads::Engine> layer{rank, "block", {}, options(sk::DynamicPolicy(sk::FullShard{}))};
         number(layer);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.001}};
         for (int t = 0; t < 4; ++t) {
             if (t == 2) { sk::save(rank, folder.file("run"), 2, sk::CheckpointState{model, optimizer}); }
@@ -253,7 +253,7 @@ TEST_CASE("stochastic rounding: a run that is resumed, on other ranks, goes on w
     });
     sk::threads::run(sk::DeviceMesh{2}, [&](auto& rank) {
         Layer<sk::bf16, sk::threads::Engine> layer{rank, "block", {}, options(sk::DynamicPolicy(sk::NoShard{}))};
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::AdamW optimizer{model, {.learning_rate = 0.001}};
         sk::load(rank, folder.file("run/step-00000002"), sk::CheckpointState{model, optimizer});
         for (int t = 2; t < 4; ++t) { step(layer, optimizer, t); }

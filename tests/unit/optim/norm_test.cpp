@@ -62,7 +62,7 @@ TEST_CASE("NormMemory: the scratch is kept and only grows") {
 TEST_CASE("GlobalNorm: refused once its memory belongs to a later norm") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
         sk::Sharded<Weight, sk::NoShard, sk::EngineOf<decltype(rank)>> layer{rank, "layer"};
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         const auto norm_of = [&](double value) {
             sk::Accumulation accumulation{model};

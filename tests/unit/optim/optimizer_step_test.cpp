@@ -40,7 +40,7 @@ std::vector<double> read(Layer& layer, P parameter, std::size_t numel) {
 /// One step in which every gradient i is factor * (i + 1) on each rank, divided by the ranks.
 template <class Layer, class Optimizer>
 void step(Layer& layer, Optimizer& optimizer, double factor) {
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     sk::Accumulation accumulation{model};
     toy::add(accumulation, layer, factor);
     optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
@@ -51,7 +51,7 @@ void on_three_ranks(const sk::DynamicPolicy& policy, Body body) {
     CAPTURE(policy.name());
     sk::threads::run(Flat{3}, [&](auto& rank) {
         auto layer = toy::linear_layer(rank, "blocks.0", policy);
-        body(rank, layer, sk::groups(layer));
+        body(rank, layer, sk::Model{layer});
     });
 }
 template <class Body>
@@ -125,7 +125,7 @@ TEST_CASE("a learning rate takes effect with the next step") {
 TEST_CASE("momentum has one state, plain SGD has none, AdamW has two") {
     sk::self::run(Flat{1}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::NoShard>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         CHECK(sk::SGD{model, {}}.shards().empty());
         sk::SGD momentum{model, {.rule = sk::Momentum::classical, .momentum = 0.5}};
         REQUIRE(momentum.shards().size() == 2);
@@ -146,7 +146,7 @@ TEST_CASE("padding is zero and stays zero, also with epsilon = 0") {
         CAPTURE(policy.name());
         sk::threads::run(Flat{4}, [&](auto& rank) {
             auto layer = toy::linear_layer<sk::DynamicPolicy, sk::Precision<sk::bf16>>(rank, "layer", policy);
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::AdamW optimizer{model, {.learning_rate = 0.125, .epsilon = 0, .weight_decay = 0.5}};
             for (int i = 0; i < 3; ++i) { step(layer, optimizer, 1); }
             // bf16: weight at 0..34, bias at 64..70 of four shards of 64; the last two hold nothing at all.
@@ -182,7 +182,7 @@ TEST_CASE("a NaN gradient shows: the norm and the clipped update are NaN on ever
         auto handle = accumulation.gradients(layer);
         toy::fill(handle, 1);
         if (rank.rank() == 2) { handle[Weight{}][34] = std::nan(""); }
-        accumulation.add(std::move(handle), sk::Microbatch::last);
+        accumulation.add(std::move(handle));
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         const auto norm = sk::global_norm(reduced);
         CHECK(std::isnan(norm.value()));
@@ -201,7 +201,7 @@ TEST_CASE("an infinite gradient makes an infinite norm, the same on every rank")
         auto handle = accumulation.gradients(layer);
         toy::fill(handle, 1);
         if (rank.rank() == 0) { handle[Bias{}][0] = -std::numeric_limits<double>::infinity(); }
-        accumulation.add(std::move(handle), sk::Microbatch::last);
+        accumulation.add(std::move(handle));
         const auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         const auto norm = sk::global_norm(reduced);
         CHECK(norm.value() == std::numeric_limits<double>::infinity());
@@ -214,8 +214,8 @@ TEST_CASE("wrong hyper-parameters, paths and parameter groups are refused by nam
     sk::self::run(Flat{1}, [](auto& rank) {
         auto a = toy::linear_layer<sk::NoShard>(rank, "same");
         auto b = toy::linear_layer<sk::NoShard>(rank, "same");
-        auto model = sk::groups(a);
-        auto both = sk::groups(a, b);
+        sk::Model model{a};
+        sk::Model both{a, b};
         const auto refused = [](auto make, const char* message) {
             CHECK_THROWS_WITH_AS(make(), doctest::Contains(message), std::invalid_argument);
         };

@@ -41,7 +41,7 @@ constexpr int steps = 5;
 
 template <class Layer, class Optimizer>
 void step(Layer& layer, Optimizer& optimizer, int t) {
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     sk::Accumulation accumulation{model};
     toy::add(accumulation, layer, t % 2 == 0 ? 0.5 : -2.0);
     optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
@@ -71,7 +71,7 @@ void check(const typename Rule::Options& own, const typename Rule::Options& of_b
                                sk::DynamicPolicy(sk::FullShard{})}) {
         sk::threads::run(Flat{3}, [&](auto& rank) {
             auto layer = toy::linear_layer(rank, "layer", policy);
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             auto optimizer = make(model);
             for (int t = 0; t < steps; ++t) { step(layer, optimizer, t); }
             const auto window = layer.unshard();
@@ -110,7 +110,7 @@ TEST_CASE("parameter groups: SGD with a momentum of a group's own, Lion with bet
 TEST_CASE("parameter groups: what an optimizer does not have, and what is out of range, is refused by name") {
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::NoShard>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         CHECK_REFUSED((sk::Lion{model, {}, {{.matches = is_bias, .epsilon = 1.0}}}),
                       "ParamGroup: epsilon is given, which this optimizer does not have");
         CHECK_REFUSED((sk::SGD{model, {}, {{.matches = is_bias, .beta2 = 0.5}}}),
@@ -140,7 +140,7 @@ TEST_CASE("parameter groups: a run that is resumed from a checkpoint, on other r
     std::vector<double> expected;
     sk::threads::run(Flat{3}, [&](auto& rank) {
         auto layer = toy::linear_layer<sk::FullShard>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         auto optimizer = make(model);
         for (int t = 0; t < steps; ++t) {
             if (t == 2) { sk::save(rank, folder.file("run"), 2, sk::CheckpointState{model, optimizer}); }
@@ -151,7 +151,7 @@ TEST_CASE("parameter groups: a run that is resumed from a checkpoint, on other r
     });
     sk::threads::run(Flat{2}, [&](auto& rank) {
         auto layer = toy::linear_layer<sk::ShardOptimizer>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         auto optimizer = make(model);
         step(layer, optimizer, 7);  // what it was before is gone
         sk::load(rank, folder.file("run/step-00000002"), sk::CheckpointState{model, optimizer});

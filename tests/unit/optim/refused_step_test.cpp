@@ -35,7 +35,7 @@ std::string said_of_divisors(std::size_t asked, const Use& use) {
     std::string said;
     sk::threads::run(Flat{2}, [&](auto& rank) {
         auto layer = toy::linear_layer<Policy>(rank, "layer");
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         const auto step = [&](sk::Microbatch microbatch, bool clips) {
             sk::Accumulation accumulation{model};
@@ -89,7 +89,7 @@ void check_refused(const char* text, const Reason& reason, bool scaled = false) 
     for (const bool refuses : {false, true}) {
         sk::threads::run(Flat{2}, [&](auto& rank) {
             auto layer = toy::linear_layer<sk::ShardOptimizer>(rank);
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::SGD optimizer{model, {.learning_rate = 1, .rule = sk::Momentum::classical, .momentum = 0.5}};
             sk::LossScale scale(rank, {.initial = 4});
             const auto gradients = [&] {
@@ -147,7 +147,7 @@ TEST_CASE("a refused step leaves the gradients to the caller") {
     check_refused("of the norm of other gradients", other_norm);
     const auto other_model = [](auto&, auto& layer, auto&, auto& given) {
         auto other = toy::linear_layer<sk::ShardOptimizer>(layer.context(), "other");
-        auto model = sk::groups(other);
+        sk::Model model{other};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         optimizer.step(std::move(given));
     };
@@ -160,7 +160,7 @@ TEST_CASE("a step refused because the model's vector has changed leaves the grad
         std::vector<Layer> layers;
         for (const char* path : {"0", "1"}) { layers.push_back(toy::linear_layer<sk::NoShard>(rank, path)); }
         layers.reserve(4);
-        auto model = sk::groups(layers);
+        sk::Model model{layers};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         sk::Accumulation accumulation{model};
         for (auto& layer : layers) { toy::add(accumulation, layer, 1); }

@@ -149,7 +149,7 @@ static_assert(sk::UpdateOf<OwnUpdate<float>, float, 3> && !sk::UpdateOf<OwnUpdat
 TEST_CASE("a rule with three states: each is allocated, updated and listed, on every policy's shard") {
     sk::threads::run(Flat{3}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::FullShard>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         auto optimizer = own_optimizer(model);
         for (int step = 0; step < 2; ++step) {
             sk::Accumulation accumulation{model};
@@ -177,7 +177,7 @@ TEST_CASE("a rule with three states: each is allocated, updated and listed, on e
 TEST_CASE("a rule may use fewer states than it has, and only numbers that its update takes") {
     sk::self::run(Flat{1}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::FullShard>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         auto stateless = own_optimizer(model, {.states = 0});
         sk::Accumulation accumulation{model};
         toy::add(accumulation, layer, 1);

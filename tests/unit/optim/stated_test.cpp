@@ -44,7 +44,7 @@ std::array<std::string, 2> said(const Use& use) {
     std::array<std::string, 2> texts;
     sk::threads::run(Flat{2}, [&](auto& rank) {
         auto layer = toy::linear_layer<Policy>(rank, "layer");
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         texts[rank.rank()] = thrown_message<sk::CommError>([&] { use(rank, layer, model); });
     });
     return texts;
@@ -168,7 +168,7 @@ TEST_CASE("max_norm that differs between ranks") {
     check_said("max_norm 1 (", "max_norm 2 (",
                clips([](std::size_t rank, const auto& norm) { return sk::clip(norm, rank == 0 ? 1 : 2); }));
     check_said("max_norm 1 (", "max_norm none (", clips([](std::size_t rank, const auto& norm) {
-                   return rank == 0 ? sk::clip(norm, 1) : sk::no_clip(norm);
+                   return rank == 0 ? sk::clip(norm, 1) : sk::clip(norm, sk::unlimited);
                }));
 }
 
@@ -193,7 +193,7 @@ TEST_CASE("a loss scale that differs between ranks") {
             sk::SGD optimizer{model, {}};
             for (int step = 0; step < 2; ++step) {
                 sk::Accumulation accumulation{model};
-                toy::add(accumulation, layer, 1, sk::Microbatch::more);
+                toy::add(accumulation, layer, 1);
                 optimizer.step(sk::reduce(std::move(accumulation), sk::mean, scale));
             }
         };
@@ -274,8 +274,8 @@ TEST_CASE("a norm tells which group was updated differently") {
     sk::threads::run(Flat{2}, [&](auto& rank) {
         auto first = toy::linear_layer<sk::NoShard>(rank, "first");
         auto second = toy::linear_layer<sk::NoShard>(rank, "second");
-        auto model = sk::groups(first, second);
-        auto part = sk::groups(second);
+        sk::Model model{first, second};
+        sk::Model part{second};
         sk::SGD optimizer{model, {}};
         sk::SGD of_part{part, {}};
         optimizer.step(sk::assume_reduced(model));
@@ -354,7 +354,7 @@ TEST_CASE("adopted memory whose values differ between ranks when they are first 
             std::vector<double> memory(42, rank.rank() == 1 && before ? 2 : 1);
             auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {memory, {}});
             if (rank.rank() == 1) { memory[3] = written; }
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             texts[rank.rank()] = thrown_message<sk::CommError>([&] { static_cast<void>(reduced(model, layer)); });
         });
         return texts;
@@ -376,7 +376,7 @@ void check_legal(const Mesh& mesh) {
     sk::threads::run(mesh, [](auto& rank) {
         auto layer = toy::linear_layer<Policy>(rank, "layer");
         auto other = toy::linear_layer<Policy>(rank, "other");
-        auto model = sk::groups(layer, other);
+        sk::Model model{layer, other};
         const auto of_bias = [](std::string_view path, std::string_view name) {
             return name == "bias" && path == "other";
         };
@@ -394,7 +394,7 @@ void check_legal(const Mesh& mesh) {
             }
             auto gradients = sk::reduce(std::move(accumulation), sk::divide_by(1 + step), scale);
             const auto norm = sk::global_norm(gradients);
-            optimizer.step(std::move(gradients), step == 1 ? sk::no_clip(norm) : sk::clip(norm, 1 + step));
+            optimizer.step(std::move(gradients), step == 1 ? sk::clip(norm, sk::unlimited) : sk::clip(norm, 1 + step));
             std::vector<double> values(toy::outputs * toy::inputs);
             layer.read_full(toy::Weight{}, values);
             if (step == 0) { layer.load(toy::Weight{}, values); }

@@ -131,7 +131,7 @@ TEST_CASE("EngineTable: what the host gave, and what kernels wrote since") {
 TEST_CASE("a model without groups has no norm and no optimizer") {
     using Layer = sk::Sharded<Weight, sk::NoShard, sk::self::Engine>;
     std::vector<Layer> none;
-    auto model = sk::groups(none);
+    sk::Model model{none};
     CHECK_USAGE_ERROR((sk::SGD{model, {}}), "groups(...): this model has no groups: every range is empty");
 }
 

@@ -58,7 +58,7 @@ TEST_CASE("groups of one size, used in another order on one of the ranks") {
         CHECK(has(gathers, "rank 0 calls all_gather of 32 fp64 for 'blocks.0' parameters at "));
         CHECK(has(gathers, "rank 1 calls all_gather of 32 fp64 for 'blocks.1' parameters at "));
         const std::string adds = said_on<sk::NoShard>(rank, [](std::size_t self, auto& a, auto& b) {
-            auto model = sk::groups(a, b);
+            sk::Model model{a, b};
             sk::Accumulation accumulation{model};
             toy::add(accumulation, self == 0 ? b : a, 1);
         });
@@ -75,7 +75,7 @@ TEST_CASE("groups of two ranks in one model") {
         auto a = toy::linear_layer<sk::FullShard>(rank, "a");
         toy::LinearLayer<sk::DynamicPolicy, Engine> b(static_cast<sk::Context<Engine>&>(across), "b",
                                                       toy::linear_shapes(), {toy::chosen(sk::FullShard{}), {}, {}});
-        auto model = sk::groups(a, b);
+        sk::Model model{a, b};
         const auto optimizer = thrown_message<sk::UsageError>([&] { sk::SGD{model, {.learning_rate = 1}}; });
         CHECK(has(optimizer, "'a' is on mesh "));
         CHECK(has(optimizer, "'b' on mesh "));
@@ -83,7 +83,7 @@ TEST_CASE("groups of two ranks in one model") {
         const auto step = thrown_message<sk::UsageError>([&] { sk::Accumulation accumulation{model}; });
         CHECK(has(step, "'b' on mesh "));
         // Neither is left in a step.
-        auto alone = sk::groups(a);
+        sk::Model alone{a};
         CHECK_NOTHROW(static_cast<void>(sk::Accumulation{alone}));
     });
 }
@@ -91,7 +91,7 @@ TEST_CASE("groups of two ranks in one model") {
 TEST_CASE("the clip coefficient of another step's norm") {
     sk::threads::run(Flat{1}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::NoShard>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         auto first = reduced(model, layer);
         const auto norm = sk::global_norm(first);
@@ -107,7 +107,7 @@ TEST_CASE("the clip coefficient of another step's norm") {
 TEST_CASE("a coefficient that asks nobody for overflow, with a loss scale") {
     sk::threads::run(Flat{1}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::NoShard>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         sk::LossScale scale(rank);
         const auto scaled = [&] {
@@ -119,7 +119,7 @@ TEST_CASE("a coefficient that asks nobody for overflow, with a loss scale") {
         CHECK(
             has(thrown_message<sk::UsageError>([&] { optimizer.step(std::move(gradients), sk::ClipCoefficient{}); }),
                 "would hide an overflow"));
-        CHECK_NOTHROW(optimizer.step(std::move(gradients), sk::no_clip(sk::global_norm(gradients))));
+        CHECK_NOTHROW(optimizer.step(std::move(gradients), sk::clip(sk::global_norm(gradients), sk::unlimited)));
     });
 }
 
@@ -127,8 +127,8 @@ TEST_CASE("a LossScale for two models") {
     sk::threads::run(Flat{1}, [](auto& rank) {
         auto a = toy::linear_layer<sk::NoShard>(rank, "a");
         auto b = toy::linear_layer<sk::NoShard>(rank, "b");
-        auto model_a = sk::groups(a);
-        auto model_b = sk::groups(b);
+        sk::Model model_a{a};
+        sk::Model model_b{b};
         sk::LossScale scale(rank);
         const auto scaled = [&](auto& model, auto& layer) {
             sk::Accumulation accumulation{model};
@@ -148,7 +148,7 @@ TEST_CASE("a model's vector that lost a group and got another one") {
         using Layer = decltype(toy::linear_layer<sk::NoShard>(rank));
         std::vector<Layer> layers;
         for (const char* path : {"0", "1", "2"}) { layers.push_back(toy::linear_layer<sk::NoShard>(rank, path)); }
-        auto model = sk::groups(layers);
+        sk::Model model{layers};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         const auto step = [&] {
             sk::Accumulation accumulation{model};
@@ -173,19 +173,19 @@ TEST_CASE("divisors and loss scales whose reciprocal no float holds") {
         sk::threads::run(Flat{1}, [&](auto& rank) {
             auto layer = toy::linear_layer<sk::NoShard, sk::Precision<float>>(rank);
             layer.initialize([](auto, auto, auto) { return 0.0; });
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::SGD optimizer{model, {.learning_rate = 1}};
             sk::LossScale scale(rank, {.initial = c.scale});
             sk::Accumulation accumulation{model};
             auto handle = accumulation.gradients(layer);
             handle[toy::Bias{}][3] = static_cast<float>(c.gradient);
-            accumulation.add(std::move(handle), sk::Microbatch::last);
+            accumulation.add(std::move(handle));
             auto gradients = sk::reduce(std::move(accumulation), sk::divide_by(c.divisor), scale);
             const auto norm = sk::global_norm(gradients);
             std::vector<float> bias(toy::outputs);
             gradients.read_full(layer, toy::Bias{}, std::span<float>(bias));
             CHECK(bias[3] == doctest::Approx(c.expected).epsilon(1e-6).scale(0));
-            optimizer.step(std::move(gradients), sk::no_clip(norm));
+            optimizer.step(std::move(gradients), sk::clip(norm, sk::unlimited));
             layer.read_full(toy::Bias{}, std::span<float>(bias));
             CHECK(-bias[3] == doctest::Approx(c.expected).epsilon(1e-6).scale(0));
             // The square of a small element is none that a float holds.

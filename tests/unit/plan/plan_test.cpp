@@ -275,7 +275,7 @@ void compare_with_engine(const sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dyna
         }
         toy::log_steady_step(rank, layers, microbatches);
         logs[rank.rank()] = rank.traffic();
-        plans[rank.rank()] = sk::plan(sk::groups(layers), {.microbatches = microbatches});
+        plans[rank.rank()] = sk::plan(sk::Model{layers}, {.microbatches = microbatches});
     });
     for (const sk::Verb verb : sk::TrafficPlan::verbs) {
         CAPTURE(name(verb));

@@ -47,7 +47,7 @@ using PlannedPair = sk::Params<PlannedMatrix, PlannedBias>;
 /// Two steps of `layers`, of which the rank's log holds the second.
 template <class Rank, class Layers>
 void log_steady_step(Rank& rank, Layers& layers, std::size_t microbatches) {
-    auto model = sk::groups(layers);
+    sk::Model model{layers};
     sk::AdamW optimizer{model};
     for (int step = 0; step < 2; ++step) {
         rank.traffic().clear();
@@ -76,7 +76,7 @@ std::pair<sk::Plan, sk::TrafficLog> plan_and_log(Rank& rank, const std::vector<s
                             typename Layer::Options{policies[l % policies.size()], {}, {}});
     }
     log_steady_step(rank, layers, microbatches);
-    return {sk::plan(sk::groups(layers), {.microbatches = microbatches}), rank.traffic()};
+    return {sk::plan(sk::Model{layers}, {.microbatches = microbatches}), rank.traffic()};
 }
 
 /// `plan` is rank 0's.

@@ -182,7 +182,7 @@ TEST_CASE("a buffer of another row takes the memory that is planned") {
                 reduced.data() >= gradients.full().data() + gradients.full().size()) {
                 bytes += reduced.size_bytes();
             }
-            planned = sk::plan(sk::groups(layer)).memory.gradients.value;
+            planned = sk::plan(sk::Model{layer}).memory.gradients.value;
         });
         planted::change = nullptr;
         CHECK(bytes == planned);

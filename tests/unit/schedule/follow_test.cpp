@@ -217,7 +217,7 @@ TEST_CASE("what ends a step is refused with the operation that comes before it")
     on(Mesh(1, 1, 1), [](sk::Context<Engine>& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{})});
         auto& layer = trainer.table;
-        const auto model = sk::groups(layer);
+        const sk::Model model{layer};
         sk::SGD optimizer{model, {}};
         enum class Order { right, early_reduce, window_at_step, window_at_scaled_step };
         const auto step = [&](Order order) {
@@ -491,7 +491,7 @@ TEST_CASE(
                     if ((forward_only && layer.path() == block.path()) || layer.path() == "frozen") { return; }
                     auto gradients = accumulation.gradients(layer);
                     for (auto& each : gradients.view(0)) { each += static_cast<float>(std::cos(activation)); }
-                    accumulation.add(std::move(gradients), sk::Microbatch::last);
+                    accumulation.add(std::move(gradients));
                 });
                 trainer.optimizer->step(sk::reduce(std::move(accumulation), sk::mean));
             };
@@ -551,7 +551,7 @@ TEST_CASE(
                 const auto take = [&](auto& layer) {
                     auto gradients = accumulation.gradients(layer);
                     for (auto& each : gradients.view(0)) { each += static_cast<float>(std::cos(activation)); }
-                    accumulation.add(std::move(gradients), sk::Microbatch::last);
+                    accumulation.add(std::move(gradients));
                 };
                 take(trainer.blocks[2]);
                 see(twice.unshard());
@@ -723,7 +723,7 @@ TEST_CASE("what cannot be followed or recorded is refused with its reason") {
                               "'table': a schedule is followed already, or a step recorded; expected one at a time");
             const auto window = trainer.blocks[0].unshard();
             CHECK_THROWS_AS(trainer.step(1), sk::UsageError);
-            const auto some = sk::groups(trainer.blocks);
+            const sk::Model some{trainer.blocks};
             CHECK_THROWS_AS(static_cast<void>(sk::Accumulation{some}), sk::UsageError);
         }
         const auto inside = [&] {

@@ -30,16 +30,16 @@ using Layer = sk::Sharded<Weight, sk::FullShard, Engine>;
 struct Trainer {
     explicit Trainer(sk::Context<Engine>& rank) {
         for (const char* path : {"layers.0", "layers.1", "layers.2"}) { layers.emplace_back(rank, path); }
-        optimizer.emplace(sk::groups(layers), sk::SgdOptions{});
+        optimizer.emplace(sk::Model{layers}, sk::SgdOptions{});
     }
-    auto model() { return sk::groups(layers); }
+    auto model() { return sk::Model{layers}; }
     void forward() {
         for (Layer& layer : layers) { const auto window = layer.unshard(); }
     }
     void step() {
         sk::Accumulation accumulation{model()};
         forward();
-        for (Layer& layer : layers) { accumulation.add_zero(layer, sk::Microbatch::last); }
+        for (Layer& layer : layers) { accumulation.add_zero(layer); }
         optimizer->step(sk::reduce(std::move(accumulation), sk::mean));
     }
 
@@ -91,7 +91,7 @@ TEST_CASE("groups that move while their step is recorded are told of by nobody a
             trainer.step();
             elsewhere.push_back(std::move(trainer.layers[0]));
         }));
-        const auto model = sk::groups(elsewhere);
+        const sk::Model model{elsewhere};
         const sk::Accumulation accumulation{model};
         CHECK_NOTHROW(static_cast<void>(elsewhere[0].unshard()));
     });
@@ -167,7 +167,7 @@ TEST_CASE("a schedule does not end under what shows its memory: windows and grad
                     window.reset();
                     handle.emplace(accumulation.gradients(layer));
                     if (ends_with == Left::gradients) { return; }
-                    accumulation.add(std::move(*handle), sk::Microbatch::last);
+                    accumulation.add(std::move(*handle));
                     handle.reset();
                 };
                 std::optional following(sk::follow(model, sk::record(model, [&] { step(Left::nothing); })));

@@ -99,7 +99,7 @@ class Trainer {
     using Window = decltype(std::declval<Layer&>().unshard());
     using Gradients = decltype(std::declval<sk::Accumulation<Layers>&>().gradients(std::declval<Layer&>()));
 
-    decltype(sk::groups(std::declval<Layers&>())) model() { return sk::groups(layers_); }
+    decltype(sk::Model{std::declval<Layers&>()}) model() { return sk::Model{layers_}; }
     template <class F>
     void compute(const F& f) {
         if constexpr (requires { rank_.compute_stream().submit(f); }) {

@@ -112,7 +112,7 @@ class Trainer {
     }
 
     void set_microbatches(std::size_t microbatches) { run_.microbatches = microbatches; }
-    auto model() { return sk::groups(table, frozen, blocks, others); }
+    auto model() { return sk::Model{table, frozen, blocks, others}; }
 
     /// f sees the address of every window's parameters.
     void step(

@@ -34,14 +34,14 @@ inline bool is_right(const sk::DynamicPolicy& policy, const sk::threads::LaunchO
     const auto on_rank = [&](auto& rank) {
         const SetAtEnd has_read{read};
         sk::Sharded<Weight, sk::DynamicPolicy, sk::threads::Engine> layer(rank, "layer", {}, {policy});
-        const auto model = sk::groups(layer);
+        const sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         const auto step = [&] {
             sk::Accumulation accumulation{model};
             { const auto window = layer.unshard(); }
             auto gradients = accumulation.gradients(layer);
             for (double& value : gradients[Weight{}]) { value = 1; }
-            accumulation.add(std::move(gradients), sk::Microbatch::last);
+            accumulation.add(std::move(gradients));
             optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
         };
         const sk::Schedule recorded = sk::record(model, step);

@@ -55,7 +55,7 @@ TEST_CASE("NoShard works on the user's parameters and gradients in place, also m
                 auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {p, g});
                 CHECK(layer.layout().buffer_numel() == 42);
                 CHECK(gradients == std::vector<float>(44, -2));  // untouched so far
-                auto model = sk::groups(layer);
+                sk::Model model{layer};
                 sk::SGD optimizer{model, {.learning_rate = 0.5}};
                 for (int step = 0; step < 2; ++step) {
                     auto window = layer.unshard();
@@ -69,7 +69,7 @@ TEST_CASE("NoShard works on the user's parameters and gradients in place, also m
                     CHECK(handle[Weight{}].data() == g.data());
                     CHECK(handle[Bias{}].data() == g.data() + 35);
                     toy::fill(handle, static_cast<double>(rank.rank() + 1));
-                    accumulation.add(std::move(handle), sk::Microbatch::last);
+                    accumulation.add(std::move(handle));
                     optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
                 }
                 // Each step takes half of (world + 1) / 2 times the element's number in its tensor.
@@ -96,7 +96,7 @@ TEST_CASE("adopting parameters alone: the library keeps the gradients") {
         using Layer = toy::LinearLayer<sk::NoShard, sk::self::Engine, sk::Precision<float>>;
         std::vector<float> parameters = counting<float>(42);
         auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {parameters, {}});
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         sk::Accumulation accumulation{model};
         toy::add(accumulation, layer, 1);
@@ -112,7 +112,7 @@ TEST_CASE("adopted 16-bit parameters get a master with their values") {
         std::vector<sk::bf16> parameters = counting<sk::bf16>(42);
         std::vector<sk::bf16> gradients(42);
         auto layer = Layer::adopt(rank, "mine", toy::linear_shapes(), {parameters, gradients});
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 0.125}};
         for (int step = 0; step < 4; ++step) {
             sk::Accumulation accumulation{model};
@@ -244,7 +244,7 @@ void check_adopted(std::size_t world, bool gradients_too) {
         toy::number(mine);
         toy::number(own);
         const auto train = [&](auto& layer) {
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::AdamW optimizer{model, {.learning_rate = 0.125}};
             for (int step = 0; step < 3; ++step) {
                 sk::Accumulation accumulation{model};

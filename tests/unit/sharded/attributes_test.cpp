@@ -50,7 +50,7 @@ std::vector<float> decayed(const sk::TensorsOf<Group>& tensors,
         std::vector<sk::Sharded<Group, sk::FullShard, sk::EngineOf<decltype(rank)>>> layers;
         auto& layer = layers.emplace_back(rank, "layer", tensors, options);
         layer.initialize([](auto, auto, auto) { return 1.0; });
-        auto model = sk::groups(layers);
+        sk::Model model{layers};
         auto optimizer = optimizer_of(model);
         sk::Accumulation accumulation{model};
         accumulation.add_zero(layer);

@@ -39,7 +39,7 @@ std::vector<Held> memory_of_all_ranks(const sk::DynamicPolicy& policy) {
     sk::threads::run(Flat{4}, [&](auto& rank) {
         auto a = toy::linear_layer<sk::DynamicPolicy, Precision>(rank, "a", policy);
         auto b = toy::linear_layer<sk::DynamicPolicy, Precision>(rank, "b", policy);
-        auto model = sk::groups(a, b);
+        sk::Model model{a, b};
         sk::AdamW optimizer{model, {}};
         std::vector<Held> mine;
         const auto hold = [&](const void* data, std::size_t bytes) {
@@ -57,7 +57,7 @@ std::vector<Held> memory_of_all_ranks(const sk::DynamicPolicy& policy) {
             auto handle = accumulation.gradients(*layer);
             hold(handle[toy::Weight{}].data(), 35 * sizeof(typename Precision::Gradient));
             hold(handle[toy::Bias{}].data(), 7 * sizeof(typename Precision::Gradient));
-            accumulation.add(std::move(handle), sk::Microbatch::last);
+            accumulation.add(std::move(handle));
             const auto reduced = sk::gradient_shard(*layer);
             hold(reduced.data(), reduced.size_bytes());
             hold_listed(layer->shards());

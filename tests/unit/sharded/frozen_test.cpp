@@ -49,14 +49,14 @@ void check_frozen_weight(const sk::DynamicPolicy& policy) {
     CAPTURE(policy.name());
     sk::threads::run(Flat{3}, [&](auto& rank) {
         auto layer = frozen_layer<Precision>(rank, "layer", policy, toy::Linear::mask<Weight>());
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1, .weight_decay = 0.5}};
         const auto weight = read(layer, Weight{}, 35);
         sk::Accumulation accumulation{model};
         auto handle = accumulation.gradients(layer);
         for (auto& g : handle[Weight{}]) { g = typename Precision::Gradient(1e4F); }  // written, but nobody looks
         for (auto& g : handle[Bias{}]) { g = typename Precision::Gradient(2); }
-        accumulation.add(std::move(handle), sk::Microbatch::last);
+        accumulation.add(std::move(handle));
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         CHECK(sk::global_norm(reduced).value() == doctest::Approx(2 * std::sqrt(7.0)).epsilon(1e-6));
         optimizer.step(std::move(reduced));
@@ -75,7 +75,7 @@ void check_frozen_group(const sk::DynamicPolicy& policy) {
         auto frozen = frozen_layer<sk::Precision<sk::bf16>>(rank, "frozen", policy, toy::Linear::all());
         auto trained = frozen_layer<sk::Precision<sk::bf16>>(rank, "trained", policy, {});
         CHECK_FALSE(frozen.trainable());
-        auto model = sk::groups(frozen, trained);
+        sk::Model model{frozen, trained};
         sk::AdamW optimizer{model, {.learning_rate = 1}};
         const auto before = read(frozen, Bias{}, 7);
         for (int step = 0; step < 2; ++step) {
@@ -148,7 +148,7 @@ void check_mixed_plan(const Flat& mesh, const sk::DynamicPolicy& policy) {
         sk::Rank<CountingEngine, Flat> counted(mesh, rank.world());
         Held::bytes = 0;
         sk::Sharded<Mixed, sk::DynamicPolicy, CountingEngine, Precision> layer(counted, "layer", {}, {policy});
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::AdamW optimizer{model};
         sk::Accumulation accumulation{model};
         for (int m = 0; m < 3; ++m) {

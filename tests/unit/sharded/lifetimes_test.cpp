@@ -39,10 +39,10 @@ TEST_CASE("a container that was moved from says so, with the user's line") {
         CHECK_USAGE_ERROR(layer.shards(), text);
         CHECK_USAGE_ERROR(layer.number_of("bias"), text);
         CHECK_USAGE_ERROR(layer.initialize([](auto, auto, auto) { return 0.0; }), text);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         CHECK_USAGE_ERROR(sk::Accumulation{model}, text);
         CHECK_USAGE_ERROR(sk::SGD{model}, text);
-        auto alive = sk::groups(moved);
+        sk::Model alive{moved};
         CHECK_NOTHROW(static_cast<void>(sk::Accumulation{alive}));
         layer = std::move(moved);
         CHECK(layer.path() == "layer");
@@ -73,7 +73,7 @@ TEST_CASE("a container that ends, or is assigned to, under an open window") {
 TEST_CASE("a container that ends in the middle of a step") {
     const std::string words = last_words_of_rank([](auto& rank) {
         std::optional layer(toy::linear_layer<sk::FullShard>(rank));
-        auto model = sk::groups(*layer);
+        sk::Model model{*layer};
         sk::Accumulation accumulation{model};
         auto handle = accumulation.gradients(*layer);
         layer.reset();

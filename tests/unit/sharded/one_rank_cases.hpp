@@ -47,7 +47,7 @@ void step(const Model& model, Layers& groups, Optimizer& optimizer) {
         auto handle = accumulation.gradients(layer);
         const auto view = handle.view("w");
         Kernels::fill(layer.context().compute_stream(), std::span<float>(view.data(), view.size()), 1.0F);
-        accumulation.add(std::move(handle), sk::Microbatch::last);
+        accumulation.add(std::move(handle));
     }
     optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
 }
@@ -76,7 +76,7 @@ std::vector<std::string> failures(Rank& rank, const sk::DynamicPolicy& policy) {
                             typename Layer<Engine>::Options{policy});
         groups.back().initialize([&](auto, auto, std::uint64_t k) { return static_cast<double>(100 * i + k); });
     }
-    auto model = sk::groups(groups);
+    sk::Model model{groups};
     sk::SGD optimizer{model, {.learning_rate = 1}};
     const auto right = [&](std::size_t i, float steps) {
         std::vector<float> expected(elements);

@@ -34,7 +34,7 @@ TEST_CASE("summoned parameters: calls, memory and what a step says") {
         auto a = toy::linear_layer<sk::FullShard>(rank, "a");
         auto b = toy::linear_layer<sk::FullShard>(rank, "b");
         auto c = toy::linear_layer<sk::FullShard>(rank, "c");
-        auto model = sk::groups(a, b, c);
+        sk::Model model{a, b, c};
         const std::uint64_t before = toy::calls(rank, sk::Verb::all_gather);
         {
             const auto full = sk::summon_full_params(model);

@@ -66,7 +66,7 @@ void check_divisors(const sk::DynamicPolicy& policy) {
             CAPTURE(microbatches);
             sk::threads::run(Flat{world}, [&](auto& rank) {
                 auto layer = toy::linear_layer<sk::DynamicPolicy, Precision>(rank, "layer", policy);
-                auto model = sk::groups(layer);
+                sk::Model model{layer};
                 const double total =
                     static_cast<double>(world * (world + 1) / 2 * microbatches * (microbatches + 1) / 2);
                 const auto check = [&](auto divisor, double expected) {
@@ -113,7 +113,7 @@ TEST_CASE("mean divides by dp x cp, and tp peers are not counted") {
     const auto check = [](const sk::DynamicPolicy& policy) {
         sk::threads::run(Mesh{}, [&](auto& rank) {
             auto layer = toy::linear_layer(rank, "layer", policy);
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             // World ranks of tp = 0 are 0, 1, 4, 5, of tp = 1 are 2, 3, 6, 7.
             const double total =
                 rank.mesh().template coordinate<sk::Tp>(rank.rank()) == 0 ? 1 + 2 + 5 + 6 : 3 + 4 + 7 + 8;
@@ -130,7 +130,7 @@ TEST_CASE("reading gradients checks size and group") {
     sk::threads::run(Flat{2}, [](auto& rank) {
         auto a = toy::linear_layer<sk::FullShard>(rank, "a");
         auto b = toy::linear_layer<sk::FullShard>(rank, "b");
-        auto model = sk::groups(a, b);
+        sk::Model model{a, b};
         sk::Accumulation accumulation{model};
         toy::add(accumulation, a, 1);
         accumulation.skip(b);
@@ -150,7 +150,7 @@ TEST_CASE("gradients that the user's own kernels have reduced take part as they 
         CAPTURE(policy.name());
         sk::threads::run(Flat{2}, [&](auto& rank) {
             auto layer = toy::linear_layer(rank, "layer", policy);
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::SGD optimizer{model, {.learning_rate = 1}};
             rank.traffic().clear();
             // The flat order: weight at 0, bias at 48 of 64; each rank holds 32 of them, or all.

@@ -112,7 +112,7 @@ std::pair<Listing, Listing> listed(toy::Mesh mesh, Policy policy) {
         toy::train_rank(rank, model, toy::steps_of(optimizer), {.steps = 2, .samples = 16}, {}, result);
         auto groups = model.groups();
         sk::Accumulation accumulation{groups};
-        groups.for_each([&](auto& layer) { accumulation.add_zero(layer, sk::Microbatch::last); });
+        groups.for_each([&](auto& layer) { accumulation.add_zero(layer); });
         optimizer.step(sk::reduce(std::move(accumulation), sk::mean));  // the moments alone move the parameters
         list(model, optimizer, mutex, stepped.runs);
         const auto parameters = model.read();

@@ -80,7 +80,7 @@ std::vector<std::string> refusals() {
             sk::self::World world;
             sk::Rank<LimitedEngine, sk::DeviceMesh<1>> rank{{}, sk::self::Communicator(world)};
             sk::Sharded<Param, Policy, LimitedEngine> group{rank, "blocks.3", sk::shape<Param>(1024)};
-            auto model = sk::groups(group);
+            sk::Model model{group};
             const sk::AdamW optimizer{model, {}};
             return texts;
         } catch (const sk::MemoryError& error) { texts.emplace_back(error.what()); }

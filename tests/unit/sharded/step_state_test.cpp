@@ -50,14 +50,14 @@ void on_two_layers(const sk::DynamicPolicy& policy, Body body) {
     sk::threads::run(Flat{2}, [&](auto& rank) {
         auto a = toy::linear_layer(rank, "a", policy);
         auto b = toy::linear_layer(rank, "b", policy);
-        auto model = sk::groups(a, b);
+        sk::Model model{a, b};
         sk::SGD optimizer{model, {.learning_rate = 1}};
         body(rank, a, b, model, optimizer);
         // Whatever went wrong before: a fresh step works.
         number(a);
         number(b);
         sk::Accumulation accumulation{model};
-        toy::add(accumulation, a, 1, sk::Microbatch::more);
+        toy::add(accumulation, a, 1);
         toy::add(accumulation, a, 2);
         toy::add(accumulation, b, 4);
         optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
@@ -116,7 +116,7 @@ TEST_CASE("no gradients after the last microbatch, after skip, or outside of a s
 
 TEST_CASE("gradients of a group that is in no step are refused") {
     with_each_policy([](auto&, auto& a, auto& b, auto&, auto&) {
-        auto only_a = sk::groups(a);
+        sk::Model only_a{a};
         sk::Accumulation accumulation{only_a};
         // b has a's type, so the compiler lets it pass.
         CHECK_USAGE_ERROR(accumulation.gradients(b), "'b': gradients() outside of an accumulation");
@@ -160,7 +160,7 @@ TEST_CASE("reduce refuses a group without gradients, with a handle out, or with 
                 const auto lost = accumulation.gradients(a);
                 toy::fill(lost, 1000);
             }
-            toy::add(accumulation, a, 1, sk::Microbatch::more);
+            toy::add(accumulation, a, 1);
             CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean),
                               "'a': a gradient handle was dropped without being added");
         });
@@ -171,7 +171,7 @@ TEST_CASE("reduce refuses a group without gradients, with a handle out, or with 
             auto held = accumulation.gradients(a);
             auto other = accumulation.gradients(b);
             held = std::move(other);
-            toy::add(accumulation, a, 1, sk::Microbatch::more);
+            toy::add(accumulation, a, 1);
             accumulation.add(std::move(held));
             CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean),
                               "'a': a gradient handle was dropped without being added");
@@ -181,14 +181,14 @@ TEST_CASE("reduce refuses a group without gradients, with a handle out, or with 
 
 TEST_CASE("a second step over a group that is in one is refused and disturbs nothing") {
     with_each_policy([](auto&, auto& a, auto& b, auto& model, auto& optimizer) {
-        auto only_b = sk::groups(b);
+        sk::Model only_b{b};
         sk::Accumulation running{only_b};
         // a comes first and is free: it has to be free again after the refusal.
         CHECK_USAGE_ERROR(sk::Accumulation{model},
                           "'b': a second accumulation was started before the first one ended");
         CHECK_USAGE_ERROR(sk::assume_reduced(model),
                           "'b': a second accumulation was started before the first one ended");
-        auto only_a = sk::groups(a);
+        sk::Model only_a{a};
         sk::Accumulation beside{only_a};
         toy::add(beside, a, 1);
         toy::add(running, b, 2);
@@ -207,12 +207,12 @@ TEST_CASE("a second step over a group that is in one is refused and disturbs not
 TEST_CASE("the same group twice in a model is refused") {
     sk::self::run(Flat{1}, [](auto& rank) {
         auto a = toy::linear_layer<sk::NoShard>(rank, "a");
-        auto twice = sk::groups(a, a);
+        sk::Model twice{a, a};
         CHECK_USAGE_ERROR(sk::Accumulation{twice},
                           "'a': a second accumulation was started before the first one ended");
         CHECK_THROWS_WITH_AS((sk::SGD{twice, {}}), doctest::Contains("two groups have the path 'a'"),
                              std::invalid_argument);
-        auto once = sk::groups(a);
+        sk::Model once{a};
         sk::Accumulation accumulation{once};
         toy::add(accumulation, a, 1);
         static_cast<void>(sk::reduce(std::move(accumulation), sk::sum));
@@ -280,7 +280,7 @@ TEST_CASE("reduced gradients are consumed once, by an optimizer of the same grou
         CHECK_USAGE_ERROR(reduced.read_full(a, Bias{}, std::span(bias)), used);
 
         auto c = toy::linear_layer(rank, "c", policy);
-        auto other = sk::groups(a, c);  // the same type as `model`
+        sk::Model other{a, c};  // the same type as `model`
         sk::Accumulation another{other};
         toy::add(another, a, 1);
         toy::add(another, c, 1);
@@ -298,7 +298,7 @@ TEST_CASE("a range that grew after the optimizer was made is refused") {
     sk::self::run(Flat{1}, [](auto& rank) {
         std::vector<decltype(toy::linear_layer<sk::NoShard>(rank))> layers;
         layers.push_back(toy::linear_layer<sk::NoShard>(rank, "a"));
-        auto model = sk::groups(layers);
+        sk::Model model{layers};
         sk::SGD optimizer{model, {}};
         layers.push_back(toy::linear_layer<sk::NoShard>(rank, "b"));
         sk::Accumulation accumulation{model};
@@ -335,7 +335,7 @@ TEST_CASE("skip: no collective, and parameters, states and step count stay") {
         sk::threads::run(Flat{2}, [&](auto& rank) {
             auto a = toy::linear_layer(rank, "a", policy);
             auto b = toy::linear_layer(rank, "b", policy);
-            auto model = sk::groups(a, b);
+            sk::Model model{a, b};
             sk::AdamW optimizer{model, {.learning_rate = 1, .weight_decay = 0.5}};
             const auto step = [&](auto use_b) {
                 rank.traffic().clear();

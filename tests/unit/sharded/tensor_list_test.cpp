@@ -115,7 +115,7 @@ Outcome train(Rank& rank, const Made& tensors, const sk::DynamicPolicy& policy, 
         layers.emplace_back(rank, path, tensors, typename Layer::Options{.policy = policy});
         layers.back().initialize(first_value);
     }
-    auto model = sk::groups(layers);
+    sk::Model model{layers};
     sk::SGD sgd{model, {.learning_rate = 0.5, .rule = sk::Momentum::classical, .momentum = 0.9, .weight_decay = 0.1}};
     sk::AdamW adamw{model, {.learning_rate = 0.125, .weight_decay = 0.1}};
     for (std::size_t step = 0; step < 3; ++step) {
@@ -144,7 +144,7 @@ Outcome train(Rank& rank, const Made& tensors, const sk::DynamicPolicy& policy, 
                 reduced.read_full(layer, p.name, std::span(outcome.gradients.back()));
             }
         }
-        const auto clip = max_norm > 0 ? sk::clip(norm, max_norm) : sk::no_clip(norm);
+        const auto clip = max_norm > 0 ? sk::clip(norm, max_norm) : sk::clip(norm, sk::unlimited);
         rule == Rule::sgd ? sgd.step(std::move(reduced), clip) : adamw.step(std::move(reduced), clip);
     }
     for (Layer& layer : layers) {
@@ -220,7 +220,7 @@ TEST_CASE("TensorList: views by name and by number are the views by type, on win
         using Engine = sk::EngineOf<decltype(rank)>;
         sk::Sharded<Block, sk::FullShard, Engine> types(rank, "types", shapes());
         sk::Sharded<List, sk::FullShard, Engine> lists(rank, "lists", list());
-        auto model = sk::groups(types, lists);
+        sk::Model model{types, lists};
         const auto by_type = types.unshard();
         const auto by_name = lists.unshard();
         CHECK(by_type[Down{}].data() == by_type.view("down").data());
@@ -372,7 +372,7 @@ TEST_CASE("TensorList: refused, with what was given and what was expected") {
         const auto window = layer.unshard();
         CHECK(refused([&] { window.view("z"); }) == "'b': no parameter is named 'z', expected one of 'w', 'v'");
         CHECK(refused([&] { window.view(9); }) == "'b': no parameter has the number 9, expected one from 0 to 1");
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::Accumulation accumulation{model};
         auto handle = accumulation.gradients(layer);
         CHECK(refused([&] { handle.view("z"); }) == "'b': no parameter is named 'z', expected one of 'w', 'v'");

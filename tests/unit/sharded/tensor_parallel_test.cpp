@@ -130,7 +130,7 @@ std::vector<Outcome> train(Mesh mesh, const sk::DynamicPolicy& policy, Rule rule
             layers.emplace_back(rank, path, shapes(), typename Layer::Options{policy});
             layers.back().initialize(first_value);
         }
-        auto model = sk::groups(layers);
+        sk::Model model{layers};
         sk::SGD sgd{model, {.learning_rate = 0.5, .rule = sk::Momentum::classical, .momentum = 0.9}};
         sk::AdamW adamw{model, {.learning_rate = 0.125}};
         const sk::AxisGrid grid = rank.grid();
@@ -276,7 +276,7 @@ TEST_CASE("tp: over all ranks the runs of replica 0 cover each element of each w
             using Engine = sk::EngineOf<decltype(rank)>;
             sk::Sharded<Block, sk::DynamicPolicy, Engine> layer(rank, "blocks.0", shapes(), {full_shard});
             layer.initialize(first_value);
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::AdamW optimizer{model};
             listed[rank.rank()] = layer.shards();
             for (const auto& info : optimizer.shards()) { listed[rank.rank()].push_back(info); }
@@ -349,11 +349,11 @@ TEST_CASE("tp: what is planned is what is measured: bytes, calls, and memory of 
             sk::threads::run(mesh, [&](auto& rank) {
                 using Engine = sk::EngineOf<decltype(rank)>;
                 sk::Sharded<Block, sk::DynamicPolicy, Engine> layer(rank, "blocks.0", shapes(), {policy});
-                auto model = sk::groups(layer);
+                sk::Model model{layer};
                 sk::SGD optimizer{model, {.learning_rate = 1}};
                 rank.traffic().clear();
                 sk::Accumulation accumulation{model};
-                accumulation.add_zero(layer, sk::Microbatch::last);
+                accumulation.add_zero(layer);
                 optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
                 for (const auto& entry : rank.traffic().entries()) {
                     if (entry.axes == "tp") { measured[rank.rank()] = entry; }

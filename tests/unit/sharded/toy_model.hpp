@@ -83,7 +83,7 @@ struct Model {
         });
     }
 
-    auto groups() { return sk::groups(table, layers, tail); }
+    auto groups() { return sk::Model{table, layers, tail}; }
 
     /// f(layer, parameter, tensor number) for every tensor, in order.
     template <class F>

@@ -289,7 +289,7 @@ TEST_CASE("values are arrays, vectors and spans, and every parameter can be walk
 TEST_CASE("a reduced gradient is read into a vector") {
     sk::threads::run(Flat{2}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::FullShard>(rank);
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::Accumulation accumulation{model};
         toy::add(accumulation, layer, 1);
         std::vector<float> bias(7);

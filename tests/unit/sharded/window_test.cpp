@@ -72,7 +72,7 @@ TEST_CASE("windows gather only what is stale") {
             return toy::calls(rank, sk::Verb::all_gather);
         };
         const auto step = [](auto& layer) {
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::SGD optimizer{model, {.learning_rate = 0}};
             sk::Accumulation accumulation{model};
             toy::add(accumulation, layer, 1);
@@ -253,12 +253,12 @@ TEST_CASE("windows and handles survive a move of their Sharded") {
         auto moved = std::move(layers[0]);
         CHECK(holds_the_numbers(window));
         moved.reshard(std::move(window));
-        auto model = sk::groups(moved);
+        sk::Model model{moved};
         sk::Accumulation accumulation{model};
         auto handle = accumulation.gradients(moved);
         toy::fill(handle, 1);
         auto again = std::move(handle);
-        accumulation.add(std::move(again), sk::Microbatch::last);
+        accumulation.add(std::move(again));
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         std::vector<double> bias(7);
         reduced.read_full(moved, Bias{}, std::span(bias));
@@ -270,7 +270,7 @@ TEST_CASE("nothing updates or loads parameters under an open window") {
     const auto check = [](const sk::DynamicPolicy& policy) {
         sk::threads::run(Flat{2}, [&](auto& rank) {
             auto layer = toy::linear_layer(rank, "layer", policy);
-            auto model = sk::groups(layer);
+            sk::Model model{layer};
             sk::SGD optimizer{model, {.learning_rate = 1}};
             const std::vector<double> values(7, 3.0);
             const char* const message =

@@ -83,7 +83,7 @@ std::size_t held_by(Rank& rank, Policy policy) {
                             typename Layer::Options{policy, {}, {}});
         layers.back().initialize([](auto, auto, auto) { return 0.5; });
     }
-    auto model = sk::groups(layers);
+    sk::Model model{layers};
     sk::AdamW optimizer{model, {}};
     std::size_t held = 0;
     for (int step = 0; step < 3; ++step) {
@@ -185,7 +185,7 @@ TEST_CASE("a norm and a step of many groups in few launches allocate nothing, al
             for (std::size_t i = 0; i < groups; ++i) {
                 layers.emplace_back(rank, "layers." + std::to_string(i), sk::TensorList<float>{{"w", {64}}});
             }
-            auto model = sk::groups(layers);
+            sk::Model model{layers};
             sk::AdamW optimizer{model, {}};
             const auto step = [&](std::size_t left_out) {
                 sk::Accumulation accumulation{model};
@@ -222,7 +222,7 @@ TEST_CASE("NoShard on one rank holds parameters, gradients and optimizer states,
         Layer layer(rank, "layer");
         CHECK(steady::account.large_blocks - blocks == 2);
         CHECK(steady::account.large_bytes - bytes == 2 * elements * sizeof(double));
-        auto model = sk::groups(layer);
+        sk::Model model{layer};
         sk::AdamW optimizer{model, {}};
         CHECK(steady::account.large_blocks - blocks == 4);
         CHECK(steady::account.large_bytes - bytes == 4 * elements * sizeof(double));
@@ -234,7 +234,7 @@ TEST_CASE("NoShard on one rank holds parameters, gradients and optimizer states,
             auto handle = accumulation.gradients(layer);
             handle[Narrow{}][0] = 1;
             layer.reshard(std::move(window));
-            accumulation.add(std::move(handle), sk::Microbatch::last);
+            accumulation.add(std::move(handle));
             auto reduced = sk::reduce(std::move(accumulation), sk::mean);
             const auto norm = sk::global_norm(reduced);
             optimizer.step(std::move(reduced), sk::clip(norm, 1));
@@ -301,7 +301,7 @@ void check_scheduled(std::size_t world, Policy policy, const std::vector<std::si
                                     sk::Shapes<sk::Params<Rows>>{sk::shape<Rows>(each, std::size_t{64})},
                                     typename Layer::Options{sk::DynamicPolicy(policy), {}, {}});
             }
-            auto model = sk::groups(layers);
+            sk::Model model{layers};
             sk::AdamW optimizer{model, {}};
             const auto step = [&] {
                 sk::Accumulation accumulation{model};

@@ -32,7 +32,7 @@ void check_optimizer() {
     LazyRank rank;
     sk::Sharded<Weight, Policy, Engine> layer{rank, "layer"};
     layer.initialize([](auto, auto, std::size_t i) { return static_cast<double>(i % 5); });
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     {
         sk::AdamW optimizer{model, {.learning_rate = 0.5}};
         sk::Accumulation accumulation{model};
@@ -68,7 +68,7 @@ TEST_CASE("an optimizer's end waits for its steps") {
 TEST_CASE("an optimizer's end waits for a learning rate that was set") {
     LazyRank rank;
     sk::Sharded<Weight, sk::NoShard, Engine> layer{rank, "layer"};
-    auto model = sk::groups(layer);
+    sk::Model model{layer};
     {
         sk::AdamW optimizer{model, {.learning_rate = 0.5}};
         optimizer.set_learning_rate(0.25);

@@ -116,7 +116,7 @@ struct Model {
         }
         rank.synchronize();
     }
-    auto groups() { return sk::groups(layers); }
+    auto groups() { return sk::Model{layers}; }
 };
 
 /// Forward and backward, whose gradients are the parameters.
@@ -129,7 +129,7 @@ inline void step(const LazyRank& rank, Model& model, sk::SGD<std::deque<Layer>>&
         rank.compute_stream().submit(
             [from = window[Weight{}].data(), to = gradients[Weight{}].data()] { std::copy_n(from, numel, to); });
         model.layers[l].reshard(std::move(window));
-        accumulation.add(std::move(gradients), sk::Microbatch::last);
+        accumulation.add(std::move(gradients));
     }
     optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
 }
@@ -192,8 +192,8 @@ inline std::string schedule_is_chosen() {
         std::fill_n(gradients[Weight{}].data(), numel, 7.0F);
         { const auto window = model.layers[1].unshard(); }
         if (seen != nullptr) { seen->assign(gradients[Weight{}].begin(), gradients[Weight{}].end()); }
-        accumulation.add(std::move(gradients), sk::Microbatch::last);
-        for (const std::size_t l : {1U, 2U}) { accumulation.add_zero(model.layers[l], sk::Microbatch::last); }
+        accumulation.add(std::move(gradients));
+        for (const std::size_t l : {1U, 2U}) { accumulation.add_zero(model.layers[l]); }
         trainer.optimizer.step(sk::reduce(std::move(accumulation), sk::sum));
     };
     const std::array<sk::Schedule, 2> schedules{gathers, sk::record(groups, [&] { gradients_first(nullptr); })};

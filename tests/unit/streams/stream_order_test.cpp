@@ -94,7 +94,7 @@ Outcome train(Pace compute, Pace communication, Pace reduction, std::size_t micr
         model.emplace_back(rank, "layers." + std::to_string(l));
         model[l].initialize([&](auto, auto, std::size_t i) { return first_value(l, i); });
     }
-    auto groups = sk::groups(model);
+    sk::Model groups{model};
     sk::SGD optimizer{groups, {.learning_rate = learning_rate}};
     std::vector<std::vector<double>> activations(layers, std::vector<double>(numel));
     Outcome outcome;

@@ -56,7 +56,7 @@ struct Training {
         : layer(context, "layer", {}, {policy}), optimizer(groups), state(groups, optimizer) {}
 
     Layer layer;
-    sk::Groups<Layer> groups = sk::groups(layer);
+    sk::Groups<Layer> groups = sk::Model{layer};
     sk::AdamW<Layer> optimizer;
     sk::CheckpointState<Engine> state;
 };

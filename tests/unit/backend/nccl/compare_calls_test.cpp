@@ -152,9 +152,9 @@ TEST_CASE("nccl: groups of one size that a rank uses in another order are named,
                 Layer b{rank, "blocks.1", {{"w", {11}}}};
                 Layer& first = comm.rank() == 0 ? a : b;
                 if (adds) {
-                    const auto model = groups(a, b);
+                    const Model model{a, b};
                     Accumulation accumulation{model};
-                    accumulation.add_zero(first, Microbatch::last);
+                    accumulation.add_zero(first);
                 } else {
                     static_cast<void>(first.unshard());
                 }
@@ -181,11 +181,11 @@ TEST_CASE("nccl: ranks that state different learning rates are told both, within
         const auto outcomes = gpu_ranks::with_world(2, comparing(when), [&](const Comm& comm, nccl::World& world) {
             Rank<gpu_ranks::Engine, DeviceMesh<dynamic>> rank(DeviceMesh{2}, comm, {}, world.streams());
             Layer layer{rank, "layer", {{"w", {11}}}};
-            const auto model = groups(layer);
+            const Model model{layer};
             SGD optimizer{model, {.learning_rate = comm.rank() == 0 ? 0.5 : 0.25}};
             for (int step = 0; step < 2; ++step) {
                 Accumulation accumulation{model};
-                accumulation.add_zero(layer, Microbatch::last);
+                accumulation.add_zero(layer);
                 optimizer.step(reduce(std::move(accumulation), mean));
             }
             world.streams().compute.synchronize();

@@ -69,7 +69,7 @@ void step(Trainer& trainer) {
                                        cudaMemcpyHostToDevice, stream.native()),
                        "cudaMemcpyAsync");
     stream.synchronize();
-    accumulation.add(std::move(gradients), Microbatch::last);
+    accumulation.add(std::move(gradients));
     trainer.optimizer.step(reduce(std::move(accumulation), mean));
 }
 

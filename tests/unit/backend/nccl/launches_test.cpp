@@ -74,7 +74,7 @@ Counts counts_of(std::size_t groups) {
                 layers.emplace_back(rank, "layers." + std::to_string(i),
                                     sk::TensorList<float>{{"w", {8, 8}}, {"b", {64}}});
             }
-            auto model = sk::groups(layers);
+            sk::Model model{layers};
             sk::AdamW optimizer{model, {}};
             const auto step = [&] {
                 auto reduced = sk::assume_reduced(model);

@@ -61,7 +61,7 @@ void step(const Model& model, Layers& layers, Optimizer& optimizer, bool leaves 
     for (std::size_t l = layers.size(); l-- > 0;) {
         const auto window = layers[l].unshard();
         if (leaves) { static_cast<void>(layers[0].unshard()); }
-        accumulation.add_zero(layers[l], sk::Microbatch::last);
+        accumulation.add_zero(layers[l]);
     }
     auto reduced = sk::reduce(std::move(accumulation), sk::mean);
     const auto norm = sk::global_norm(reduced);
@@ -74,7 +74,7 @@ TEST_CASE("nccl: a scheduled step names every gather, reduction, window, norm an
     const std::string error = paced_ranks::run(Mesh(2, 1, 1), eager, {}, [](auto& rank, const auto&) {
         std::vector<Layer> layers;
         for (int i = 0; i < 3; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
-        auto model = sk::groups(layers);
+        sk::Model model{layers};
         sk::AdamW optimizer{model, {}};
         const auto groups = sk::describe_groups(model);
         standin::record_ranges();
@@ -113,7 +113,7 @@ TEST_CASE("nccl: a rank that leaves its schedule is told both operations and its
                 sk::Rank<Engine, Mesh> rank(mesh, comm, {}, world.streams());
                 std::vector<Layer> layers;
                 for (int i = 0; i < 3; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
-                auto model = sk::groups(layers);
+                sk::Model model{layers};
                 sk::AdamW optimizer{model, {}};
                 const sk::Schedule recorded = sk::record(model, [&] { step(model, layers, optimizer); });
                 const auto following = sk::follow(model, sk::prefetch(recorded, sk::describe_groups(model), 1));

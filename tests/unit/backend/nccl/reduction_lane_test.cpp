@@ -151,7 +151,7 @@ void check_step_beside_gathers(const DynamicPolicy& policy, std::size_t ranks) {
                 layers.emplace_back(rank, path, Shapes<Weight>{}, Layer::Options{.policy = policy});
                 layers.back().initialize([](auto, auto, std::size_t i) { return static_cast<double>(i); });
             }
-            auto model = groups(layers);
+            Model model{layers};
             Accumulation accumulation{model};
             auto window = layers[2].unshard();
             auto handle = accumulation.gradients(layers[2]);

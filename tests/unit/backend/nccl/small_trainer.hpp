@@ -73,7 +73,7 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
         model[l].initialize(trainer_layer::first_value);
         activations.push_back(rank.template buffer<T>(weight_size));
     }
-    auto groups = sk::groups(model);
+    sk::Model groups{model};
     sk::AdamW optimizer{groups, {.learning_rate = 0.25, .weight_decay = 0.125}};
     sk::LossScale loss_scale{rank, {.initial = 4, .growth_interval = 1}};
 

@@ -79,7 +79,7 @@ class Trainer {
         : rank_(rank),
           settings_(settings),
           model_(make_model(rank, policy)),
-          groups_(sk::groups(model_)),
+          groups_(sk::Model{model_}),
           optimizer_(groups_, {.learning_rate = settings.learning_rate, .weight_decay = 0.125}),
           loss_scale_(rank, {.initial = 4, .growth_interval = 1}),
           log_(rank.template buffer<double>(1 + 2 * logged_steps)) {
@@ -128,7 +128,7 @@ class Trainer {
     using Group = sk::Params<Weight<T>, Bias<T>>;
     using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
     using Model = std::deque<Layer>;
-    using ModelGroups = decltype(sk::groups(std::declval<Model&>()));
+    using ModelGroups = decltype(sk::Model{std::declval<Model&>()});
     using Optimizer = decltype(sk::AdamW(std::declval<const ModelGroups&>()));
 
     static Model make_model(Rank& rank, const sk::DynamicPolicy& policy) {

@@ -126,18 +126,18 @@ TEST_CASE("overlap: a rank finishes its next window while its peer has not come 
     const LaunchOptions options = every_overlap();
     Flag finished;
     with_layers(options, [&](auto& rank, std::vector<Layer>& layers) {
-        sk::Accumulation accumulation{sk::groups(layers)};
+        sk::Accumulation accumulation{sk::Model{layers}};
         auto gradients = accumulation.gradients(layers[2]);
         for (double& value : gradients[Weight{}]) { value = static_cast<double>(rank.rank() + 1); }
         auto pending = layers[1].begin_unshard();
         if (rank.rank() == 1) { finished.await(); }
-        accumulation.add(std::move(gradients), sk::Microbatch::last);
+        accumulation.add(std::move(gradients));
         {
             const auto window = std::move(pending).wait();
             expect_values(window, 2);
         }
         finished.set();
-        for (const std::size_t l : {1U, 0U}) { accumulation.add_zero(layers[l], sk::Microbatch::last); }
+        for (const std::size_t l : {1U, 0U}) { accumulation.add_zero(layers[l]); }
         const auto reduced = sk::reduce(std::move(accumulation), sk::sum);
         std::vector<double> sums(500);
         reduced.read_full(layers[2], Weight{}, std::span<double>(sums));
@@ -151,11 +151,11 @@ TEST_CASE("overlap: a norm passes a gather that a peer holds up") {
     with_layers(options, [&](auto& rank, std::vector<Layer>& layers) {
         Layer held{rank, "held"};
         held.initialize([](auto, auto, std::uint64_t) { return 7; });
-        sk::Accumulation accumulation{sk::groups(layers)};
+        sk::Accumulation accumulation{sk::Model{layers}};
         for (auto& layer : layers) {
             auto gradients = accumulation.gradients(layer);
             for (double& value : gradients[Weight{}]) { value = 1; }
-            accumulation.add(std::move(gradients), sk::Microbatch::last);
+            accumulation.add(std::move(gradients));
         }
         const auto gather = [&] { expect_values(held.begin_unshard().wait(), 7); };
         auto pending = rank.rank() == 0 ? std::optional(held.begin_unshard()) : std::nullopt;
@@ -183,9 +183,9 @@ TEST_CASE("overlap: what ranks state apart is said by each, though what the othe
             const std::size_t self = rank.rank();
             try {
                 Layer layer{rank, "layer"};
-                sk::SGD sgd{sk::groups(layer), {.learning_rate = self == 0 ? 0.25 : 0.5}};
-                sk::Accumulation accumulation{sk::groups(layer)};
-                accumulation.add_zero(layer, sk::Microbatch::last);
+                sk::SGD sgd{sk::Model{layer}, {.learning_rate = self == 0 ? 0.25 : 0.5}};
+                sk::Accumulation accumulation{sk::Model{layer}};
+                accumulation.add_zero(layer);
                 sgd.step(sk::reduce(std::move(accumulation), sk::mean));
                 auto window = layer.begin_unshard();
                 begun.set();
