@@ -40,7 +40,6 @@ class GroupState : public Group<EngineType> {
     using Gradient = typename Precision::Gradient;
     using Reduction = typename Precision::Reduction;
     using Master = typename Precision::Master;
-    using Base::context;
     using Base::geometry;
     using Base::path;
     using Base::step;
