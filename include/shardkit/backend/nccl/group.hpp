@@ -13,7 +13,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// What a rank keeps for one communicator of NCCL's, at an address that stays.
+/// Holds what a rank keeps for one communicator of NCCL's, at an address that stays.
 struct Group {
     enum class Owner { world, user };
 
@@ -30,7 +30,7 @@ struct Group {
     std::vector<std::size_t> members;
     std::uint64_t number = 0;
     shared::detail::GroupHandles handles;
-    /// Whether it was split off `of`, and no communicator of this rank uses it any more.
+    /// Says whether it was split off `of`, and no communicator of this rank uses it any more.
     bool is_idle(const Group& of) const noexcept { return parent == &of && handles.none(); }
 
     /// The same ranks over a second communicator, for verbs that are given to the stream of reductions; null where
@@ -44,7 +44,7 @@ struct Group {
     bool only_compares = false;  ///< it is such a communicator
 };
 
-/// What this rank gets from a call that makes communicators.
+/// Says what this rank gets from a call that makes communicators.
 enum class Made { none, communicator };
 
 }  // namespace shardkit::nccl::detail

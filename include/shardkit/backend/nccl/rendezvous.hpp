@@ -22,13 +22,13 @@
 
 namespace shardkit::nccl {
 
-/// Where the processes of a job meet before NCCL connects them, and how rank 0 knows them.
+/// Says where the processes of a job meet before NCCL connects them, and how rank 0 knows them.
 struct Meeting {
     std::string host;  ///< rank 0's machine, as the others name it
     std::uint16_t port = 0;
     std::size_t rank = 0;
     std::size_t size = 1;
-    /// A word of at most 64 bytes that the job's processes share: whoever does not say it gets nothing.
+    /// Holds a word of at most 64 bytes that the job's processes share: whoever does not say it gets nothing.
     std::string token;
 };
 
@@ -215,8 +215,9 @@ inline UniqueId fetch(const Meeting& meeting, std::chrono::milliseconds timeout,
 
 }  // namespace detail
 
-/// The id that rank 0 creates, on every rank of the job: rank 0 listens at the port on all addresses of its machine,
-/// and the others connect to the host, as often as needed. It goes as plain text, as NCCL's own connections do.
+/// Brings the id that rank 0 creates to every rank of the job: rank 0 listens at the port on all addresses of its
+/// machine, and the others connect to the host, as often as needed. It goes as plain text, as NCCL's own connections
+/// do.
 /// Source:  NCCL's own meeting point, NCCL_COMM_ID, wants an interface in the subnet of the address that rank 0's
 ///          machine has for the name (bootstrap.cc), which machines of clouds and containers lack, and NCCL 2.29.2 to
 ///          2.29.7 test for the opposite.

@@ -29,10 +29,10 @@ namespace shardkit::nccl::detail {
 /// Every rank's record, in the order of the group's ranks. Collective over it; the host waits.
 template <class Record>
 std::vector<Record> tell(const Call& call, const Record& own, const gpu::TimelineRef& stream) {
-    static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= Resources::told_bytes);
+    static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= Resources::record_bytes);
     World& world = call.world;
     const Group& group = call.group;
-    const auto on_host = world.told().first(group.size * sizeof(Record));
+    const auto on_host = world.host_records().first(group.size * sizeof(Record));
     const auto on_device = world.staging(stream).first(on_host.size());
     const std::size_t at = group.rank * sizeof(Record);
     std::memcpy(on_host.data() + at, &own, sizeof(Record));
