@@ -54,7 +54,7 @@ struct TimelineOptions {
 
 namespace detail {
 
-/// What a Timeline owns and its references share; the rules stand at TimelineRef. One thread at a time.
+/// Holds what a Timeline owns and its references share; the rules stand at TimelineRef. One thread at a time.
 class TimelineState {
   public:
     /// Marks a point of one timeline. A default one has happened. Copying it allocates nothing.

@@ -11,7 +11,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// NCCL calls that start together: those between the guard and its `submit`. A guard whose scope is left without it
+/// Lets NCCL calls start together: those between the guard and its `submit`. A guard whose scope is left without it
 /// ends the group and drops NCCL's errors, as another one is on its way.
 class GroupGuard {
   public:

@@ -13,7 +13,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// All groups of a rank: the world's first, then in the order in which they were made. Their addresses stay.
+/// Holds all groups of a rank: the world's first, then in the order in which they were made. Their addresses stay.
 class Groups {
   public:
     /// A place for a communicator that is about to be made.

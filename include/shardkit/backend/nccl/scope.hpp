@@ -8,9 +8,9 @@
 
 namespace shardkit::nccl::detail {
 
-/// Where an object was made, for its end: what ends it. exit() ends the objects of its thread's storage first, and
-/// then the static ones, the youngest first: so those that it ends in their own thread, and those that were made when
-/// main ran already, can tell.
+/// Remembers where an object was made, for its end: what ends it. exit() ends the objects of its thread's storage
+/// first, and then the static ones, the youngest first: so those that it ends in their own thread, and those that
+/// were made when main ran already, can tell.
 class Scope {
   public:
     Scope() : thread_over_(mark().over) { static const AtExit at_exit; }

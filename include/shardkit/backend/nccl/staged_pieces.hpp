@@ -11,7 +11,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// How a verb goes through the World's staging memory: in pieces of `rows` parts that fit into it.
+/// Leads a verb through the World's staging memory: in pieces of `rows` parts that fit into it.
 template <class T>
 class StagedPieces {
   public:

@@ -44,7 +44,7 @@ class Group {
     std::span<const std::size_t> world_ranks() const noexcept { return {world_ranks_.data(), world_ranks_.size()}; }
     Meeting& meeting() noexcept { return meeting_; }
     Channel& channel(std::size_t from, std::size_t to) noexcept { return channels_[from * size() + to]; }
-    /// Where calls meet that the callers of this kind make. @pre for streams: an overlap
+    /// Returns where calls meet that the callers of this kind make. @pre for streams: an overlap
     Group& of(Caller caller) noexcept { return caller == Caller::rank ? *this : *streams_[RankState::index(caller)]; }
     /// Where those meet that were put off on this stream. @pre Overlap::deferred
     DeferredMeetings& deferred(Caller stream) noexcept { return *deferred_[RankState::index(stream)]; }

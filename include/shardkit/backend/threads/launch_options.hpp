@@ -21,9 +21,9 @@ enum class Overlap : std::uint8_t {
     /// all, so that none waits for one that still computes. No thread more, nothing to hand over; copying and summing
     /// takes the time of ranks as before, or that of LaunchOptions::helpers.
     deferred,
-    /// Two more threads for each rank. Costs a hand-over (microseconds a call); worth it where processors are spare.
-    /// Where ranks use all of them, these threads wait until the system takes a processor from a rank for them, and
-    /// steps may take longer.
+    /// Gives each rank two more threads. Costs a hand-over (microseconds a call); worth it where processors are
+    /// spare. Where ranks use all of them, these threads wait until the system takes a processor from a rank for
+    /// them, and steps may take longer.
     threads
 };
 

@@ -37,7 +37,7 @@ class Seat {
     std::size_t size() const noexcept { return handle_.group->size(); }
     Member* members() const noexcept { return meeting_.members(); }
     Word& word() const noexcept { return meeting_.word(); }
-    /// Where ranks sleep at once they take turns on the processors.
+    /// Returns the counter of pieces where ranks sleep at once, and so take turns on the processors.
     /// Nothing of the thread's is read where ranks do each other's parts: then whoever helps the rank may ask.
     std::atomic<std::uint32_t>* taken() const noexcept {
         return parts() == nullptr && handle_.thread->spins.sleeps() ? &meeting_.taken() : nullptr;
