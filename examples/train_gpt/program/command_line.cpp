@@ -41,7 +41,7 @@ void add_flags(program::Flags& flags) {
         "--ranks-per-host", "N",
         "with --engine mpi or --plan: count bytes between hosts as if each N ranks, in their order, were a host "
         "[with mpi the hosts that there are; with --plan all ranks on one]");
-    flags.add("--steps", "N", "training steps, those before a step resumed at included [400]");
+    flags.add("--steps", "N", "training steps in all, those before --resume included [400]");
     flags.add("--batch", "N", "sequences per step over all ranks and microbatches [16]");
     flags.add("--microbatches", "N", "parts in which a rank works through its sequences [1]");
     flags.add("--sequence", "N", "tokens of a sequence [64]");
@@ -58,11 +58,11 @@ void add_flags(program::Flags& flags) {
     flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1]");
     flags.add(
         "--schedule", "NAME",
-        "what a step follows: none (each verb communicates when it is called), prefetch or prefetch:N (gathers "
-        "start N windows ahead), or auto (of none, of groups that stay gathered where memory is left, and, with "
-        "threads or mpi and a processor to spare, of gathers a window ahead, what waits least in simulate) [auto]");
+        "when a step communicates: none (when a verb is called), prefetch or prefetch:N (gathers start N windows "
+        "ahead), or auto (the one that is predicted to wait least: none, groups that stay gathered where memory is "
+        "left, or, with threads or mpi and a processor to spare, gathers a window ahead) [auto]");
     flags.add("--memory-limit", "BYTES",
-              "most memory of a rank, with K, M or G behind it [with auto what none would take]");
+              "largest memory of a rank, with K, M or G behind it [with auto: what a step without a schedule takes]");
     flags.add("--seed", "N", "decides first values, data order and samples [1]");
     flags.add("--text", "FILE", "what to train on [this repository's headers and documentation]");
     flags.add("--json", "FILE", "write the results as one JSON object; of an interrupted run what it reached");
