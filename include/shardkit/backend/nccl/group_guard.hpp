@@ -15,6 +15,7 @@ namespace shardkit::nccl::detail {
 /// ends the group and drops NCCL's errors, as another one is on its way.
 class GroupGuard {
   public:
+    /// Begins an NCCL group.
     /// @throws CommError
     explicit GroupGuard(const Call& call) : call_(call) {
         call.world.complete(call, "ncclGroupStart", ncclGroupStart());

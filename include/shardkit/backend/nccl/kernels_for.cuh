@@ -22,8 +22,8 @@ namespace shardkit::nccl {
 
 namespace detail {
 
-/// The launches of a rule's update of elements of type `Updated`, in groups of P, with every number of states that it
-/// takes.
+/// Lists the launches of a rule's update of elements of type `Updated`, in groups of P, with every number of states
+/// that it takes.
 template <class Rule, class P, class Updated, std::size_t StateCount = 0, class... Passes>
 constexpr auto update_launches() {
     using Update = typename Rule::template Update<Arithmetic<typename P::Master>>;

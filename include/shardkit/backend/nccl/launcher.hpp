@@ -31,6 +31,7 @@ namespace shardkit::nccl {
 /// environment has NCCL_COMM_ID NCCL meets there by itself, and MASTER_ADDR and MASTER_PORT are not looked at.
 class Launcher {
   public:
+    /// Reads the launcher's variables from this process's environment.
     /// @throws std::invalid_argument that names each variable that is missing, is no number or contradicts another,
     /// with its value; gpu::Error when there is no GPU
     static Launcher from_environment(SourceLocation where = SourceLocation::current()) {

@@ -20,9 +20,9 @@ enum class Registration : std::uint8_t {
     windows,
 };
 
-/// The first NCCL with ncclMemAlloc and ncclCommRegister.
+/// States the first NCCL with ncclMemAlloc and ncclCommRegister.
 inline constexpr int registration_version = 21901;
-/// The first NCCL with ncclCommWindowRegister and ncclCommShrink.
+/// States the first NCCL with ncclCommWindowRegister and ncclCommShrink.
 inline constexpr int windows_version = 22703;
 
 namespace detail {

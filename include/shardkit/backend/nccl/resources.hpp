@@ -23,11 +23,11 @@ namespace shardkit::nccl::detail {
 
 /// Holds what a World has of CUDA: streams and memory, all made at once on the current device.
 struct Resources {
-    /// Staging memory per rank: at least so much that pieces are aligned.
+    /// Bounds the staging memory per rank from below: at least so much that pieces are aligned.
     static constexpr std::size_t staging_bytes_per_rank = 1024;
     /// Bounds what a rank tells the others at a time, when they split.
     static constexpr std::size_t record_bytes = sizeof(shared::detail::GroupNumbers);
-    /// Each is waited for as soon as it is recorded.
+    /// Counts the events of conversions; each is waited for as soon as it is recorded.
     static constexpr std::size_t conversion_events = 1;
 
     Resources(const Options& options, int device, std::size_t ranks, gpu::Watch& watch, SourceLocation where)
@@ -85,11 +85,11 @@ struct Resources {
     }
 
     std::optional<gpu::Stream> own_compute;
-    /// Of the greatest priority: a collective that starts late holds up all its peers.
+    /// Has the greatest priority: a collective that starts late holds up all its peers.
     std::optional<gpu::Stream> own_communication;
-    /// The same, of reductions that run beside other verbs.
+    /// Has it too; it is the stream of reductions that run beside other verbs.
     std::optional<gpu::Stream> own_reduction;
-    /// Of sums that do not fit into the staging memory: see StagedPieces.
+    /// Converts for sums that do not fit into the staging memory: see StagedPieces.
     gpu::Stream own_conversion{gpu::Priority::greatest};
     gpu::Timeline compute;
     gpu::Timeline communication;

@@ -26,7 +26,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// Every rank's record, in the order of the group's ranks. Collective over it; the host waits.
+/// Gathers every rank's record, in the order of the group's ranks. Collective over it; the host waits.
 template <class Record>
 std::vector<Record> tell(const Call& call, const Record& own, const gpu::TimelineRef& stream) {
     static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= Resources::record_bytes);
@@ -51,8 +51,8 @@ std::vector<Record> tell(const Call& call, const Record& own, const gpu::Timelin
     return records;
 }
 
-/// Collective over `call.group`: ranks with the same color form a group, ordered by key, then by rank. Ends when all
-/// have joined; NCCL may still connect and take memory at a verb, the first of its kind.
+/// Splits a group, collectively over `call.group`: ranks with the same color form a group, ordered by key, then by
+/// rank. Ends when all have joined; NCCL may still connect and take memory at a verb, the first of its kind.
 /// A group of one rank gets no communicator of NCCL's. One that none of its members uses any more is given out again:
 /// a communicator takes memory of the GPU, and to destroy it takes all of its ranks, who need not come to it at the
 /// same time.

@@ -36,6 +36,7 @@ class VerbOrder {
         bool beside_;
     };
 
+    /// Orders verbs, with the host at most `ahead` of them before the GPU.
     /// @throws std::invalid_argument when `ahead` is 0
     VerbOrder(std::size_t ahead, SourceLocation where) : marks_(ahead) {
         if (ahead == 0) { throw_invalid_argument(where, "nccl::Options: verbs_ahead is 0, expected at least 1"); }
@@ -47,7 +48,7 @@ class VerbOrder {
         if (!beside && last_ && last_->stream.native() != stream.native()) { stream.wait(last_->event); }
         return Turn(*this, stream, beside);
     }
-    /// What was given to the stream since the mark before is a verb.
+    /// Marks what was given to the stream since the mark before as a verb.
     void mark(const gpu::TimelineRef& stream, bool beside) noexcept {
         const Mark made{stream, stream.record()};
         marks_[given_ % marks_.size()].emplace(made);

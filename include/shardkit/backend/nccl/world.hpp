@@ -131,6 +131,7 @@ class World final : public detail::Connections {
         register_memory(where);
         return result;
     }
+    /// Refuses memory that is not of this World's GPU.
     /// @throws std::invalid_argument unless it is memory of this World's GPU
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
         gpu::detail::require_device_memory(data, bytes, device_, what, where);
@@ -201,7 +202,7 @@ class World final : public detail::Connections {
         prepare_comparison(group, where);
         return group;
     }
-    /// After a communicator of the World's own was made: its place in it.
+    /// Notes, after a communicator of the World's own was made, its place in it.
     void welcome(detail::Group& group, SourceLocation where) {
         const detail::RankPlace place = detail::place_of(group.comm, making, where);
         group.rank = place.rank;
@@ -254,7 +255,7 @@ class World final : public detail::Connections {
     }
 
     static void say(const char* what) { std::fprintf(stderr, "shardkit: the end of an nccl::World: %s\n", what); }
-    /// To free memory waits for what is under way on the GPU.
+    /// Leaves memory behind, because freeing it waits for what is under way on the GPU.
     void leave_behind() noexcept {
         static_cast<void>(resources_.release());
         static_cast<void>(comparison_.release());
@@ -268,7 +269,7 @@ class World final : public detail::Connections {
         detail::Comparison::prepare(*this, group, detail::config_of(options_), where);
     }
 
-    /// This rank among the survivors.
+    /// Returns this rank's place among the survivors.
     static detail::RankPlace place_among(const Survivors& survivors, SourceLocation where) {
         World& world = survivors.world;
         if (world.groups().empty() || world.world_group().owner != detail::Group::Owner::world) {
