@@ -16,12 +16,12 @@ void add_checkpoint_flags(program::Flags& flags) {
         "--save", "DIR",
         "save model and optimizer to DIR/step-00000400 after the last step, and when SIGTERM or SIGINT ends the "
         "run after its current step");
-    flags.add("--save-every", "N", "with --save: after every N steps too");
-    flags.add("--keep", "K", "with --save: only the newest K steps in DIR stay; 0 for all [0]");
+    flags.add("--save-every", "N", "with --save: save after every N steps too");
+    flags.add("--keep", "K", "with --save: keep only the newest K steps in DIR; 0 keeps all [0]");
     flags.add("--resume", "DIR",
-              "go on from the newest whole step in DIR, or from one step's folder; with --save of the same DIR a run "
-              "without a step yet begins");
-    flags.add("--init", "FILE", "first values from a safetensors file, named as --names says");
+              "continue from the newest whole step in DIR, or from one step's folder; where --save names the same DIR "
+              "and it has no step yet, begin a new run");
+    flags.add("--init", "FILE", "take first values from a safetensors file with the names that --names says");
     flags.add("--names", "NAME",
               "shardkit, or gpt2 (GPT2LMHeadModel of transformers): names in the files of --save and --init "
               "[shardkit]");
@@ -32,7 +32,7 @@ void add_flags(program::Flags& flags) {
                      "print memory and traffic per rank for --mesh, of any size, and stop; files are "
                      "checked, none is written");
     flags.add("--mesh", "DPxTPxCP",
-              "data x tensor x context parallel ranks [2x1x1; 1x1x1 with --engine self; with mpi all processes]");
+              "data x tensor x context parallel ranks [2x1x1; 1x1x1 with --engine self; all processes with mpi]");
     flags.add("--policy", "NAME",
               "no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N [full_shard]");
     flags.add("--engine", "NAME",
@@ -65,12 +65,12 @@ void add_flags(program::Flags& flags) {
               "largest memory of a rank, with K, M or G behind it [with auto: what a step without a schedule takes]");
     flags.add("--seed", "N", "decides first values, data order and samples [1]");
     flags.add("--text", "FILE", "what to train on [this repository's headers and documentation]");
-    flags.add("--json", "FILE", "write the results as one JSON object; of an interrupted run what it reached");
+    flags.add("--json", "FILE", "write the results as one JSON object; an interrupted run writes what it has reached");
     flags.add("--plot", "FILE", "draw the loss curve, .png or .svg");
     flags.add("--schedule-out", "FILE", "write the step as a table of its operations, and what --schedule changed");
     flags.add(
         "--trace", "FILE",
-        "where a step follows a schedule: write the last step of every rank as it was measured, for Perfetto or "
+        "if steps follow a schedule: write the last step of every rank as it was measured, for Perfetto or "
         "chrome://tracing");
     flags.add("--sample", "N", "generate N bytes after training [0]");
     add_checkpoint_flags(flags);
