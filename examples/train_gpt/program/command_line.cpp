@@ -18,9 +18,10 @@ void add_checkpoint_flags(program::Flags& flags) {
         "run after its current step");
     flags.add("--save-every", "N", "with --save: save after every N steps too");
     flags.add("--keep", "K", "with --save: keep only the newest K steps in DIR; 0 keeps all [0]");
-    flags.add("--resume", "DIR",
-              "continue from the newest whole step in DIR, or from one step's folder; where --save names the same DIR "
-              "and it has no step yet, begin a new run");
+    flags.add(
+        "--resume", "DIR",
+        "continue from the newest whole step in DIR, or from one step's folder; where --save names the same DIR "
+        "and it has no step yet, begin a new run");
     flags.add("--init", "FILE", "take first values from a safetensors file with the names that --names says");
     flags.add("--names", "NAME",
               "shardkit, or gpt2 (GPT2LMHeadModel of transformers): names in the files of --save and --init "
@@ -65,13 +66,13 @@ void add_flags(program::Flags& flags) {
               "largest memory of a rank, with K, M or G behind it [with auto: what a step without a schedule takes]");
     flags.add("--seed", "N", "decides first values, data order and samples [1]");
     flags.add("--text", "FILE", "what to train on [this repository's headers and documentation]");
-    flags.add("--json", "FILE", "write the results as one JSON object; an interrupted run writes what it has reached");
+    flags.add("--json", "FILE",
+              "write the results as one JSON object; an interrupted run writes what it has reached");
     flags.add("--plot", "FILE", "draw the loss curve, .png or .svg");
     flags.add("--schedule-out", "FILE", "write the step as a table of its operations, and what --schedule changed");
-    flags.add(
-        "--trace", "FILE",
-        "if steps follow a schedule: write the last step of every rank as it was measured, for Perfetto or "
-        "chrome://tracing");
+    flags.add("--trace", "FILE",
+              "if steps follow a schedule: write the last step of every rank as it was measured, for Perfetto or "
+              "chrome://tracing");
     flags.add("--sample", "N", "generate N bytes after training [0]");
     add_checkpoint_flags(flags);
 }
