@@ -20,6 +20,7 @@
 
 namespace {
 
+using namespace benchmarks;
 using namespace benchmarks::peers;
 using train_gpt::Into;
 using train_gpt::Matrix;

@@ -134,11 +134,6 @@ class Files:
                  failed=Unavailable)
 
 
-def blas_of(found):
-    """Library and kernel that train_gpt's JSON names."""
-    return f"{found['blas']['library']}, kernel {found['blas']['kernel']}"
-
-
 def measure(python, program, model, policy, ranks, files, options, report):
     """One policy: both forms of PyTorch's side checked, then all sides in turns, train_gpt with each schedule."""
     steps = 5 if options.quick else STEPS[model]
@@ -148,7 +143,7 @@ def measure(python, program, model, policy, ranks, files, options, report):
     details = {"ranks": ranks, "policy": policy, "steps": steps, "model": model, **MODELS[model], "dtype": "fp32"}
     found = same_run({schedule: train_gpt(program, files.config, policy, ranks, CHECKED_STEPS, files.folder, schedule)
                       for schedule in options.schedules}, what)
-    report.sides[f"train_gpt, {model}"]["blas"] = blas_of(found)
+    report.record_side(f"BLAS of train_gpt, {model}", found["blas"])
     with contextlib.ExitStack() as stack:
         peers = []
         for form in options.compile if python else ():

@@ -43,8 +43,8 @@ struct Blas {
 };
 
 /// OpenBLAS in this process. The first call, which must return before the first product begins, gives it a kernel that
-/// fits the processor, unless the user has set OPENBLAS_CORETYPE. Releases 0.3.21 to 0.3.24 take the kernel of 2004 for
-/// each Intel processor that is newer than they are (https://github.com/OpenMathLib/OpenBLAS/issues/4267).
+/// fits the processor, unless the user has set OPENBLAS_CORETYPE. Releases before 0.3.25 take the kernel of 2004 for
+/// Intel's processors of model 176 and up (https://github.com/OpenMathLib/OpenBLAS/issues/4267).
 const Blas& blas();
 
 }  // namespace train_gpt
