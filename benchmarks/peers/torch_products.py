@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch_products.py: makes matrix products with torch.mm and torch.addmm on one thread and one processor; its commands are
 those of blas_products.cpp, which says what they mean."""
+import re
 import time
 
 from torch_worker import pin_to, serve
@@ -59,8 +60,8 @@ def main():
                 make(left, right, result, adds)
         return {"seconds": time.perf_counter() - begin}
 
-    made_with = [line.strip(" -") for line in torch.__config__.show().splitlines() if "MKL" in line or "OpenBLAS" in line]
-    serve({"torch": torch.__version__, "threads": torch.get_num_threads(), "pinned": True, "blas": "; ".join(made_with[:2]),
+    made_with = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    serve({"torch": torch.__version__, "threads": torch.get_num_threads(), "pinned": True, "blas": made_with[1] if made_with else "unknown",
            "flags": "torch.mm, torch.addmm", "cpu_capability": torch.backends.cpu.get_cpu_capability()},
           {"product": product, "check": check, "go": go})
 

@@ -31,6 +31,7 @@ TEST_CASE("of one architecture each kernel is older than the processors that hav
 
 TEST_CASE("a kernel is known by its name, in capitals or not") {
     CHECK(instructions_of_kernel("Prescott") == Instructions::sse);
+    CHECK(instructions_of_kernel("Katmai") == Instructions::sse);
     CHECK(instructions_of_kernel("GENERIC") == Instructions::sse);
     CHECK(instructions_of_kernel("Opteron_SSE3") == Instructions::sse);
     CHECK(instructions_of_kernel("Piledriver") == Instructions::avx);

@@ -24,11 +24,12 @@ struct Row {
     const char* kernels;
 };
 
-// By Instructions. Excavator's own processors have AVX2. Of aarch64 the fallback alone is known to be older than a
-// processor: OpenBLAS chooses each of its other kernels for one that it knows.
+// By Instructions. Katmai is Prescott where few kernels are built; Excavator's own processors have AVX2. Of aarch64
+// the fallback alone is known to be older than a processor: OpenBLAS chooses each of its other kernels for one that
+// it knows.
 constexpr std::array<Row, 8> rows{{
     {"SSE", "Prescott",
-     "Generic Prescott Core2 Penryn Dunnington Nehalem Atom Nano Opteron Opteron_SSE3 Barcelona Bobcat"},
+     "Generic Prescott Katmai Core2 Penryn Dunnington Nehalem Atom Nano Opteron Opteron_SSE3 Barcelona Bobcat"},
     {"AVX", "Sandybridge", "Sandybridge Bulldozer Piledriver Steamroller"},
     {"AVX2", "Haswell", "Haswell Zen Excavator"},
     {"AVX-512", "SkylakeX", "SkylakeX Cooperlake SapphireRapids"},
