@@ -58,8 +58,8 @@ def run(options, report):
             files = training.Files(pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())), options,
                                    training.MODELS[model])
             products = products_of(training.noted_products(train_gpt, library, files.config, "no_shard", 1, files.folder))
-            ours = stack.enter_context(Worker("train_gpt's BLAS", [[program]]))
-            peer = stack.enter_context(torch_worker("PyTorch", python, "torch_products.py"))
+            ours = stack.enter_context(Worker("train_gpt's BLAS", [[program]], timeout=600))
+            peer = stack.enter_context(torch_worker("PyTorch", python, "torch_products.py", timeout=600))
             for side in (ours, peer):
                 report.record_side(f"{side.name}, products", side.facts)
             compare(ours, peer, model, products, options, report)
