@@ -42,9 +42,9 @@ struct Blas {
     std::string text() const;
 };
 
-/// OpenBLAS in this process. The first call, which must return before the first product begins, gives it a kernel that
-/// fits the processor, unless the user has set OPENBLAS_CORETYPE. Releases before 0.3.25 take the kernel of 2004 for
-/// Intel's processors of model 176 and up (https://github.com/OpenMathLib/OpenBLAS/issues/4267).
+/// OpenBLAS in this process. The first call, which must return before the first product begins, gives it a kernel
+/// that fits the processor, unless the user has set OPENBLAS_CORETYPE. Releases before 0.3.25 take the kernel of 2004
+/// for Intel's processors of model 176 and up (https://github.com/OpenMathLib/OpenBLAS/issues/4267).
 const Blas& blas();
 
 }  // namespace train_gpt
