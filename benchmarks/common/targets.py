@@ -116,6 +116,8 @@ TARGETS = (
     Target("gpu_pack", "packing and unpacking on a GPU: share of the device-to-device copy", at_least(0.85),
            ON_GPU, NO_GPU),
     Target("gpu_launches", "kernel launches for 300 tensors on a GPU", at_most(2), ON_GPU, NO_GPU),
+    Target("products_pytorch", "matrix products of a step of the GPT example, one thread: times as fast as PyTorch's",
+           at_least(0.9), f"{PEERS} products"),
     Target("training_fsdp2",
            "a training step of the GPT example, 2 ranks: times as fast as PyTorch's FSDP2 and DDP on gloo", at_least(1),
            f"{PEERS} training"),

@@ -11,11 +11,12 @@ import collectives
 import gpu
 import includes
 import overhead
+import products
 import training
 from refusal import BadFlag
 from setup import Setup
 
-PARTS = {module.PART: module for module in (collectives, adamw, training, checkpoints, overhead, includes, gpu)}
+PARTS = {module.PART: module for module in (collectives, adamw, products, training, checkpoints, overhead, includes, gpu)}
 ASKED_FOR = (gpu.PART,)  # only by name: few machines have what they need
 PEERS = ("openmpi", "mpich", "gloo")
 COMPILERS = ("c++", "clang++", "nvcc")

@@ -4,12 +4,14 @@
 // result. Operands are the first bytes of three buffers, which so stay in the caches: no program's products can be
 // faster.
 #include <algorithm>
+#include <array>
 #include <barrier>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -134,12 +136,27 @@ void replay() {
                 static_cast<std::uint64_t>(p.m) * static_cast<std::uint64_t>(p.n) * static_cast<std::uint64_t>(p.k);
         }
     }
+    // m, n, k, whether an operand is transposed, whether the product is added to its result: and how many there are.
+    std::map<std::array<blasint, 6>, std::size_t> kinds;
+    for (const auto& list : of_threads) {
+        for (const Product& p : *list) {
+            ++kinds[{p.m, p.n, p.k, p.left != CblasNoTrans, p.right != CblasNoTrans, p.beta != 0}];
+        }
+    }
     const std::vector<double> seconds = times();
     std::FILE* const out = std::fopen(file, "w");
     if (out == nullptr) { return; }
-    std::fprintf(out, "{\"threads\": %zu, \"products\": %zu, \"multiply_adds\": %llu, \"seconds\": %.9g}\n",
-                 of_threads.size(), products, static_cast<unsigned long long>(multiply_adds),
-                 seconds[seconds.size() / 2]);
+    std::fprintf(
+        out, "{\"threads\": %zu, \"products\": %zu, \"multiply_adds\": %llu, \"seconds\": %.9g, \"kinds\": [",
+        of_threads.size(), products, static_cast<unsigned long long>(multiply_adds), seconds[seconds.size() / 2]);
+    const char* between = "";
+    for (const auto& [kind, count] : kinds) {
+        std::fprintf(out, "%s[", between);
+        for (const blasint each : kind) { std::fprintf(out, "%lld, ", static_cast<long long>(each)); }
+        std::fprintf(out, "%zu]", count);
+        between = ", ";
+    }
+    std::fputs("]}\n", out);
     std::fclose(out);
 }
 

@@ -80,8 +80,8 @@ def same_run(runs, what):
     return right
 
 
-def products_alone(program, library, config, policy, ranks, folder):
-    """Seconds of the products of one step, as the ranks made them, and of nothing else."""
+def noted_products(program, library, config, policy, ranks, folder):
+    """What products.cpp writes of the products of one step, made once more as the ranks made them, and of nothing else."""
     file = folder / "products.json"
     file.unlink(missing_ok=True)
     found = train_gpt(program, config, policy, ranks, 1, folder,
@@ -93,7 +93,7 @@ def products_alone(program, library, config, policy, ranks, folder):
     if made["threads"] != ranks or made["multiply_adds"] != expected:
         raise WrongData(f"{made['threads']} threads have made {made['multiply_adds']} multiply-adds of matrix products "
                         f"alone, {ranks} ranks of train_gpt {expected}")
-    return made["seconds"]
+    return made
 
 
 def largest_difference(ours, peer):
@@ -143,6 +143,7 @@ def measure(python, program, model, policy, ranks, files, options, report):
     details = {"ranks": ranks, "policy": policy, "steps": steps, "model": model, **MODELS[model], "dtype": "fp32"}
     found = same_run({schedule: train_gpt(program, files.config, policy, ranks, CHECKED_STEPS, files.folder, schedule)
                       for schedule in options.schedules}, what)
+    report.record_side(f"BLAS of train_gpt, {model}", found["blas"])
     with contextlib.ExitStack() as stack:
         peers = []
         for form in options.compile if python else ():
@@ -158,7 +159,7 @@ def measure(python, program, model, policy, ranks, files, options, report):
         sides = [lambda peer=peer: peer.ask("go", steps).get("seconds") / steps for peer, _ in peers]
         library = options.setup.products() if ranks <= options.processors else None
         if library:
-            sides.append(lambda: products_alone(program, library, files.config, policy, ranks, files.folder))
+            sides.append(lambda: noted_products(program, library, files.config, policy, ranks, files.folder)["seconds"])
         if not sides:
             return
 

@@ -39,7 +39,7 @@ def of_training(row):
 
 
 TARGET_OF = {"collectives": of_collectives, "adamw": of_adamw, "overhead": lambda row: overhead.TARGETS[row["figure"]],
-             "includes": of_includes, "training": of_training,
+             "includes": of_includes, "products": lambda row: "products_pytorch", "training": of_training,
              "checkpoints": lambda row: f"checkpoint_{row['verb']}_dcp"}
 
 

@@ -18,6 +18,7 @@
 #include "../common/run_together.hpp"
 #include "../common/stop_signals.hpp"
 #include "../common/text_format.hpp"
+#include "model/blas.hpp"
 #include "program/address_space.hpp"
 #include "program/command_line.hpp"
 #include "program/job.hpp"
@@ -98,7 +99,7 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
             for (std::size_t j = 0; j < i; ++j) { require_two_files(*files[j], *files[i]); }
         }
         // Before all agree to begin: the others would wait for a process that fails here.
-        print(describe_plan(*options, prepared.plan) + (trains ? text_line(prepared.text) : "") +
+        print(describe_plan(*options, prepared.plan) + (trains ? text_line(prepared.text) + blas().text() : "") +
               prepared.start.notes + (trains ? "" : not_written(*options)));
         if (trains && prepared.schedule->wanted()) { prepared.schedule->write(prepared.plan.schedule_text); }
     }

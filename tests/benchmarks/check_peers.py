@@ -23,6 +23,7 @@ import collectives  # noqa: E402
 import includes  # noqa: E402
 import machine  # noqa: E402
 import overhead  # noqa: E402
+import products  # noqa: E402
 import row  # noqa: E402
 import training  # noqa: E402
 from expectation import end, expect  # noqa: E402
@@ -55,7 +56,7 @@ def fake(facts=None, timeout=20, processes=1, name="fake", **answers):
 
 
 REFUSED = [
-    (["collect"], "part 'collect': expected collectives, adamw, training, checkpoints, overhead, includes"),
+    (["collect"], "part 'collect': expected collectives, adamw, products, training, checkpoints, overhead, includes"),
     (["--rounds", "0"], "--rounds '0': expected a whole number from 1"),
     (["--rounds", "1.5"], "--rounds '1.5': expected a whole number"),
     (["--ranks", "1"], "--ranks '1': expected a whole number from 2 to 64"),
@@ -151,8 +152,10 @@ def check_products():
         shape = {"sequence": 8, "layers": 2, "width": 16, "heads": 2, "batch": 4}
         config = training.Files(folder, setup, shape).config
         for ranks in (1, 2):
-            seconds = training.products_alone(program, library, config, "full_shard", ranks, folder)
-            expect(0 < seconds < 60, f"products of {ranks} ranks", str(seconds))
+            made = training.noted_products(program, library, config, "full_shard", ranks, folder)
+            expect(0 < made["seconds"] < 60, f"products of {ranks} ranks", str(made))
+            expect(sum(kind[6] for kind in made["kinds"]) == made["products"] and made["multiply_adds"]
+                   == sum(kind[0] * kind[1] * kind[2] * kind[6] for kind in made["kinds"]), "each of them by its kind", str(made))
         for what, command, words in (
                 ("another number of products", f"{program} \"$@\" && sed -i 's/_adds.: /&1/' $SHARDKIT_PRODUCTS",
                  ["multiply-adds", "1 ranks of train_gpt"]),
@@ -160,8 +163,58 @@ def check_products():
             wrapper = folder / "wrapper"
             wrapper.write_text(f"#!/bin/bash\n{command}\n", encoding="utf-8")
             wrapper.chmod(0o755)
-            expect_raises(WrongData, words, what, lambda: training.products_alone(wrapper, library, config, "full_shard", 1,
+            expect_raises(WrongData, words, what, lambda: training.noted_products(wrapper, library, config, "full_shard", 1,
                                                                                   folder))
+
+
+def sum_over(m, n, k, left, right):
+    """Over a product of the numbers that both sides make, by plain loops."""
+    def a(row_, column):
+        return (column * m + row_ if left else row_ * k + column) * 7 % 5 - 2
+
+    def b(row_, column):
+        return (column * k + row_ if right else row_ * n + column) * 11 % 7 - 3
+
+    return float(sum(((i * n + j) % 13 + 1) * sum(a(i, x) * b(x, j) for x in range(k)) for i in range(m) for j in range(n)))
+
+
+def check_blas_products():
+    """Where there is a BLAS: the worker makes the products that it is told to, and says which kernel makes them."""
+    program = BUILD / "benchmarks/peers/peer_blas_products"
+    if not program.exists():
+        print("no BLAS here")
+        return
+    with Worker("BLAS", [[program]]) as worker:
+        expect(re.fullmatch(r"OpenBLAS \d\S*, kernel \w+", worker.facts["blas"]) is not None and worker.facts["threads"] == 1,
+               "library and kernel are named", str(worker.facts))
+        kinds = [(5, 7, 3, left, right, adds, 2) for left in (0, 1) for right in (0, 1) for adds in (0, 1)] + [(9, 2, 11, 0, 1, 1, 1)]
+        for kind in kinds:
+            worker.ask("product", *kind)
+        expect(worker.ask("go")["seconds"] > 0, "products take time")
+        expect(worker.ask("check")["sums"] == [sum_over(*kind[:5]) for kind in kinds], "and are right")
+        expect_raises(WrongData, ["command 'walk': expected product, check, go or quit"], "an unknown command",
+                      lambda: worker.ask("walk"))
+
+
+def check_planted_products():
+    """PyTorch's products get no row when they differ from ours, and none is compared when all are small."""
+    large = [1024, 128, 128, 0, 1, 0, 3]
+    expect(products.products_of({"products": 9, "kinds": [[64, 64, 32, 0, 0, 0, 6], large]}) == [large], "small ones are left out")
+    expect_raises(WrongData, ["none of 6 matrix products"], "small ones alone",
+                  lambda: products.products_of({"products": 6, "kinds": [[64, 64, 32, 0, 0, 0, 6]]}))
+    for sums in ([7.0], [7.5], [7.0, 7.0], None):
+        with fake(product={}, check={"sums": [7.0]}, go={"seconds": 2.0}, name="ours") as ours, \
+                fake(product={}, check={"sums": sums}, go={"seconds": 1.5}, name="peer") as peer:
+            report = Report({}, io.StringIO())
+            options = types.SimpleNamespace(rounds=2)
+            if sums == [7.0]:
+                products.compare(ours, peer, "0.8M", [large], options, report)
+                made = report.rows[0]
+                expect(made["value"]["median"] == 0.75 and made["met"] is False and made["multiply_adds"] == 3 << 24, "a row", str(made))
+            else:
+                expect_raises(WrongData, ["sums over 1 matrix products are [7.0] by ours"], f"sums {sums}",
+                              lambda: products.compare(ours, peer, "0.8M", [large], options, report))
+                expect(report.rows == [], "and no row")
 
 
 def check_schedules_in_turns():
@@ -212,6 +265,8 @@ def check_planted():
     expect_raises(WrongData, ["x: grad_norms of train_gpt with --schedule prefetch:1", "with --schedule none"],
                   "a schedule that changes a bit", lambda: training.same_run(runs, "x"))
     check_products()
+    check_blas_products()
+    check_planted_products()
     check_schedules_in_turns()
     case = {"case": "no_shard_window", "bytes": 256, "verbs": 2, "wrong": 0, "wrapped": [2e-7], "bare": [1e-7]}
     made = list(overhead.rows_of({"ranks": 2, "rows": [case]}, "fake", 2, 1))

@@ -465,7 +465,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--target", help="library, optimizers, rounding, layers or trainer; all of them if not given")
     options = parser.parse_args()
-    trainer = ([TRAINER / "allocation_counter.cpp"],
+    trainer = ([TRAINER / "allocation_counter.cpp", TRAINER / "model/blas.cpp"],
                [f"-I{EXAMPLES}", *package_flags("--cflags", "openblas"), *package_flags("--libs", "openblas")])
     targets = [
         Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh"], "killer.cpp",

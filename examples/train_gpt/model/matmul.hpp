@@ -9,6 +9,8 @@
 
 #include <cblas.h>
 
+#include "blas.hpp"
+
 namespace train_gpt {
 
 enum class Order : std::uint8_t { as_stored, transposed };
@@ -73,7 +75,7 @@ class CountsAttention {
 
 /// result = scale * a b, or result += scale * a b.
 /// Shapes: a [m, k], b [k, n], result [m, n] as stored.
-/// The same operands give the same bits on every call with the same number of BLAS threads.
+/// The same operands give the same bits on every call with the same number of BLAS threads and the same kernel.
 template <std::floating_point A>
 void matmul(Matrix<const A> a, Matrix<const A> b, Matrix<A> result, Into into, A scale = A{1}) {
     assert(a.rows == result.rows && a.columns == b.rows && b.columns == result.columns);
@@ -81,6 +83,7 @@ void matmul(Matrix<const A> a, Matrix<const A> b, Matrix<A> result, Into into, A
     const auto extent = [](std::size_t n) { return static_cast<blasint>(n); };
     const auto side = [](Order order) { return order == Order::transposed ? CblasTrans : CblasNoTrans; };
     const A beta = into == Into::add ? A{1} : A{0};
+    blas();  // its kernel is chosen before the first product
     if constexpr (std::same_as<A, double>) {
         cblas_dgemm(CblasRowMajor, side(a.order), side(b.order), extent(a.rows), extent(b.columns), extent(a.columns),
                     scale, a.data, extent(a.stride), b.data, extent(b.stride), beta, result.data,

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../model/blas.hpp"
 #include "text_format.hpp"
 
 namespace train_gpt {
@@ -36,6 +37,11 @@ nlohmann::json to_json(const TimedSteps& timed) {
             {"communication_seconds", timed.communication},
             {"exposed_seconds", timed.exposed()},
             {"exposed_share", timed.exposed_share()}};
+}
+
+nlohmann::json to_json(const Blas& blas) {
+    return {
+        {"library", blas.library}, {"kernel", blas.kernel}, {"older_than_processor", blas.older_than_processor()}};
 }
 
 /// verb -> what all axes together make.
@@ -96,6 +102,7 @@ nlohmann::json report_of_steps(const Options& options, const PlanSummary& plan, 
         {"world", options.mesh.world()},
         {"parameters", plan.library.numel},
         {"schedule", to_json(options, plan)},
+        {"blas", to_json(blas())},
         {"steps", options.steps},
         {"first_step", first_step},
         {"interrupted", interrupted},
