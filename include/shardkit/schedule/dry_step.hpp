@@ -16,18 +16,23 @@ namespace shardkit {
 /// A training step that is said and not run: the verbs of a trainer by the groups' numbers, over groups without
 /// memory. What they make a step communicate follows from the rows that the groups' stores execute.
 ///     DryStep step(groups);
-///     step.unshard(0).gradients(0).reshard(0).add(0, Microbatch::last).reduce().global_norm().step();
+///     step.unshard(0).gradients(0).reshard(0).add(0).reduce().global_norm().step();
 ///     const Schedule schedule = step.schedule();
 /// Works in constant expressions; says in any order what it is told, which is for `check` to judge.
 /// Cost:    arithmetic
 /// @throws  std::invalid_argument, where a verb is called for a group that the model does not have
 class DryStep {
   public:
-    constexpr explicit DryStep(std::span<const GroupDescription> groups) {
+    /// `microbatches`: how often each group is added to, as an Accumulation is told.
+    constexpr explicit DryStep(std::span<const GroupDescription> groups, std::size_t microbatches = 1)
+        : microbatches_(microbatches) {
         for (const GroupDescription& group : groups) {
             groups_.push_back({detail::GroupRows(group), detail::GroupRows(group).rests_current()});
         }
     }
+
+    /// As many as are added until `reduce`, as in an Accumulation that is not told their number.
+    constexpr DryStep(std::span<const GroupDescription> groups, UntilReduced) : DryStep(groups, 0) {}
 
     /// A window is asked for: its gather starts, where the full copy is not current. It keeps the copy until it ends.
     constexpr DryStep& begin_unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
@@ -57,18 +62,16 @@ class DryStep {
         return add_op(Act::zero, group, of(group, where).added);
     }
     /// It is handed back; behind the last one the rest of the group's reduction runs too.
-    constexpr DryStep& add(std::size_t group, Microbatch microbatch = Microbatch::more,
-                           SourceLocation where = SourceLocation::current()) {
+    constexpr DryStep& add(std::size_t group, SourceLocation where = SourceLocation::current()) {
         State& its = of(group, where);
         add_op(Act::add, group, its.added);
         if (its.rows.reduces_each) { add_op(Act::reduce, group, its.added); }
         ++its.added;
-        return microbatch == Microbatch::last ? finish(group) : *this;
+        return its.added == microbatches_ ? finish(group) : *this;
     }
     /// A microbatch in which the rank did not use the group.
-    constexpr DryStep& add_zero(std::size_t group, Microbatch microbatch = Microbatch::more,
-                                SourceLocation where = SourceLocation::current()) {
-        return gradients(group, where).add(group, microbatch, where);
+    constexpr DryStep& add_zero(std::size_t group, SourceLocation where = SourceLocation::current()) {
+        return gradients(group, where).add(group, where);
     }
     /// The group has no gradient in this step.
     constexpr DryStep& skip(std::size_t group, SourceLocation where = SourceLocation::current()) {
@@ -139,6 +142,7 @@ class DryStep {
         return least == std::numeric_limits<std::uint32_t>::max() ? 0 : least;
     }
 
+    std::size_t microbatches_;  // 0: until they are reduced
     std::vector<State> groups_;
     Schedule schedule_;
 };
@@ -153,17 +157,16 @@ struct LayeredStep {
 /// most trainers do. The last group's forward and backward pass share a window; the backward pass ends with the first
 /// group that trains, and goes through frozen ones above it without gradients.
 constexpr Schedule layered_step(std::span<const GroupDescription> groups, const LayeredStep& options = {}) {
-    DryStep step(groups);
+    DryStep step(groups, options.microbatches);
     std::size_t lowest = 0;
     while (lowest < groups.size() && !groups[lowest].trainable) { ++lowest; }
     for (std::size_t m = 0; m < options.microbatches; ++m) {
-        const Microbatch microbatch = m + 1 == options.microbatches ? Microbatch::last : Microbatch::more;
         for (std::size_t g = 0; g + 1 < groups.size(); ++g) { step.unshard(g).reshard(g); }
         for (std::size_t g = groups.size(); g-- > 0 && (g >= lowest || g + 1 == groups.size());) {
             step.unshard(g);
             if (groups[g].trainable) { step.gradients(g); }
             step.reshard(g);
-            if (groups[g].trainable) { step.add(g, microbatch); }
+            if (groups[g].trainable) { step.add(g); }
         }
     }
     step.reduce();
