@@ -62,13 +62,13 @@ class InCache : public sk::PosixFiles {
     int sync_folder(const std::string&) override { return 0; }
 };
 
-/// Optimizer::make(groups), and whether there is a loss scale.
+/// Optimizer::make(model), and whether there is a loss scale.
 struct WithAdamW {
-    static auto make(auto groups) { return sk::AdamW{groups}; }
+    static auto make(const auto& model) { return sk::AdamW{model}; }
     static constexpr bool scales = true;
 };
 struct WithPlainSgd {
-    static auto make(auto groups) { return sk::SGD{groups}; }
+    static auto make(const auto& model) { return sk::SGD{model}; }
     static constexpr bool scales = false;
 };
 
@@ -82,7 +82,7 @@ struct Training {
         : layer(context, "layer", {}, {policy}),
           listed(context, "listed", sk::TensorList<T>{{"a", {3, 5}}, {"b", {11}}}, {policy}),
           skipped(context, "skipped", {}, {policy}),
-          groups(sk::Model{layer, listed, skipped}),
+          groups(layer, listed, skipped),
           optimizer(Optimizer::make(groups)),
           loss_scale(context, {.initial = 32}),
           state(make_state()) {}
@@ -144,8 +144,8 @@ struct Training {
     Layer layer;
     Listed listed;
     Skipped skipped;
-    sk::Groups<Layer, Listed, Skipped> groups;
-    decltype(Optimizer::make(std::declval<sk::Groups<Layer, Listed, Skipped>>())) optimizer;
+    sk::Model<Engine, typename Layer::Precision> groups;
+    decltype(Optimizer::make(std::declval<sk::Model<Engine, typename Layer::Precision>&>())) optimizer;
     sk::LossScale<Engine> loss_scale;
     sk::CheckpointState<Engine> state;
 };

@@ -61,7 +61,7 @@ class Model {
     }
     shardkit::CheckpointState<Engine>& state() { return state_; }
     /// Without the optimizer.
-    shardkit::CheckpointState<Engine> parameters_alone() { return shardkit::CheckpointState<Engine>(groups()); }
+    shardkit::CheckpointState<Engine> parameters_alone() { return shardkit::CheckpointState{groups()}; }
 
   private:
     static std::vector<Layer> make(shardkit::Context<Engine>& context, const shardkit::DynamicPolicy& policy,
@@ -81,7 +81,7 @@ class Model {
     auto groups() { return shardkit::Model{layers_}; }
 
     std::vector<Layer> layers_;
-    shardkit::AdamW<std::vector<Layer>> optimizer_;
+    shardkit::AdamW<Engine> optimizer_;
     shardkit::CheckpointState<Engine> state_;
 };
 

@@ -17,7 +17,7 @@
 #include <shardkit/param/tensor_list.hpp>
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/sharded/sharded.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 #include "engine_workload.hpp"

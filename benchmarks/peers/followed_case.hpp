@@ -17,7 +17,7 @@
 #include <shardkit/schedule/record.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 #include "overhead_cases.hpp"
@@ -94,8 +94,8 @@ class FollowedCase final : public OverheadCase {
         }
 
         std::vector<Layer> layers;
-        shardkit::Groups<std::vector<Layer>> model;
-        shardkit::SGD<std::vector<Layer>> optimizer;
+        shardkit::Model<Engine> model;
+        shardkit::SGD<Engine> optimizer;
 
       private:
         static std::vector<Layer> make(shardkit::Context<Engine>& context, std::size_t n) {

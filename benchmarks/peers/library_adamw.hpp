@@ -11,7 +11,7 @@
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/policy/no_shard.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 namespace benchmarks::peers {

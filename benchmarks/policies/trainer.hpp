@@ -66,11 +66,14 @@ class Trainer {
                                  typename Group::Options{policy, {}, {}});
             links_.push_back(busy.links_for(options.forward_seconds(g)));
         }
+        const shardkit::Model model{groups_};
+        using Precision = typename Group::Precision;
         if (options.optimizer == OptimizerKind::adamw) {
-            adamw_.emplace(shardkit::Model{groups_}, shardkit::AdamWOptions{.learning_rate = 1.0 / 16});
+            optimizer_ = std::make_unique<shardkit::AdamW<Counting, Precision>>(
+                model, shardkit::AdamWOptions{.learning_rate = 1.0 / 16});
         } else {
-            sgd_.emplace(
-                shardkit::Model{groups_},
+            optimizer_ = std::make_unique<shardkit::SGD<Counting, Precision>>(
+                model,
                 shardkit::SgdOptions{.learning_rate = 0.5, .rule = shardkit::Momentum::classical, .momentum = 0.5});
         }
         if (choice.kind == ScheduleChoice::Kind::passes) { schedule_ = made(links); }
@@ -200,12 +203,10 @@ class Trainer {
     }
     /// The step as run_step makes it.
     shardkit::Schedule dry_step(Groups groups) const {
-        shardkit::DryStep step(groups);
+        shardkit::DryStep step(groups, options_->microbatches);
         for (std::size_t m = 0; m < options_->microbatches; ++m) {
-            const auto last =
-                m + 1 == options_->microbatches ? shardkit::Microbatch::last : shardkit::Microbatch::more;
             for (std::size_t g = 0; g < groups.size(); ++g) { step.unshard(g).reshard(g); }
-            for (std::size_t g = groups.size(); g-- > 0;) { step.unshard(g).gradients(g).add(g, last).reshard(g); }
+            for (std::size_t g = groups.size(); g-- > 0;) { step.unshard(g).gradients(g).add(g).reshard(g); }
         }
         return step.reduce().global_norm().step().schedule();
     }
@@ -254,10 +255,8 @@ class Trainer {
         const AccountScope counts(account_);
         const shardkit::Model model{groups_};
         const std::size_t n = groups_.size();
-        shardkit::Accumulation accumulation{model};
+        shardkit::Accumulation accumulation{model, options_->microbatches};
         for (std::size_t m = 0; m < options_->microbatches; ++m) {
-            const auto last =
-                m + 1 == options_->microbatches ? shardkit::Microbatch::last : shardkit::Microbatch::more;
             const auto pass = [&](auto group_at, auto work) {
                 std::optional<Pending> next;
                 for (std::size_t i = 0; i < n; ++i) {
@@ -277,18 +276,12 @@ class Trainer {
                      auto gradients = accumulation.gradients(group);
                      const auto gradient = gradients[Elements<T>{}];
                      backward(g, m, values, std::span<T>(gradient.data(), gradient.size()));
-                     accumulation.add(std::move(gradients), last);
+                     accumulation.add(std::move(gradients));
                  });
         }
-        auto reduced = shardkit::reduce(std::move(accumulation), shardkit::mean);
-        const auto norm = shardkit::global_norm(reduced);
         // Low enough to clip, high enough for an error in the gradients to show.
-        const auto clip = shardkit::clip(norm, std::sqrt(static_cast<double>(options_->numel())) / 4);
-        if (adamw_) {
-            adamw_->step(std::move(reduced), clip);
-        } else {
-            sgd_->step(std::move(reduced), clip);
-        }
+        optimizer_->step(std::move(accumulation),
+                         {.max_norm = std::sqrt(static_cast<double>(options_->numel())) / 4});
     }
 
     /// visit(step, group, parameters) in every window, and once more at the end.
@@ -331,8 +324,7 @@ class Trainer {
     shardkit::Context<Counting> context_;
     Model groups_;
     std::vector<std::uint64_t> links_;
-    std::optional<shardkit::AdamW<Model>> adamw_;
-    std::optional<shardkit::SGD<Model>> sgd_;
+    std::unique_ptr<shardkit::Optimizer<Counting>> optimizer_;
     std::optional<shardkit::Schedule> schedule_;
     std::optional<shardkit::Following<Counting>> following_;
     std::size_t works_ = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: optimizer step takes reduced gradients
+// expected-error: optimizer step consumes the gradients, and takes options with them
 #include "model.hpp"
 
-void step(sk::AdamW<Layer>& optimizer, sk::Accumulation<Layer>& accumulation, sk::ClipCoefficient coefficient) {
+void step(sk::AdamW<Engine>& optimizer, sk::Accumulation<Engine>& accumulation, sk::ClipCoefficient coefficient) {
 #ifdef REJECT
     optimizer.step(std::move(accumulation), coefficient);
 #else

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: optimizer step takes reduced gradients: call reduce(std::move(accumulation), divisor) first
+// expected-error: optimizer step consumes the gradients, and takes options with them: write step(std::move(accumulation), {.divisor = ..., .max_norm = ...})
 #include "model.hpp"
 
-void step(sk::AdamW<Layer>& optimizer, sk::Accumulation<Layer>& accumulation) {
+void step(sk::Optimizer<Engine>& optimizer, sk::Accumulation<Engine>& accumulation) {
 #ifdef REJECT
-    optimizer.step(std::move(accumulation));
+    optimizer.step(accumulation);
 #else
-    optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+    optimizer.step(std::move(accumulation), {.divisor = sk::mean});
 #endif
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: Optimizer<Rule, ...>: Rule must satisfy OptimizerRule; see optim/optimizer.hpp
+// expected-error: RuleOptimizer<Rule, ...>: Rule must satisfy OptimizerRule; see optim/rule_optimizer.hpp
 #include "model.hpp"
 
 #ifdef REJECT
@@ -20,4 +20,6 @@ struct Rule {
 using Rule = sk::SgdRule;
 #endif
 
-std::size_t steps(sk::Optimizer<Rule, Layer>& optimizer) { return optimizer.steps<0>(); }
+double rate(sk::RuleOptimizer<Rule, Engine, sk::DefaultPrecision<float>>& optimizer) {
+    return optimizer.learning_rate();
+}

@@ -41,8 +41,8 @@ std::vector<double> train(Rank& rank, Clip clip) {
     sk::AdamW optimizer{model, {.learning_rate = 1e-2, .weight_decay = 0.1}};
     std::vector<double> result;
     for (std::uint32_t step = 0; step < 4; ++step) {
-        sk::Accumulation accumulation{model};
-        for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
+        sk::Accumulation accumulation{model, 2};
+        for (int microbatch = 0; microbatch < 2; ++microbatch) {
             auto window = layer.unshard();
             auto gradients = accumulation.gradients(layer);
             const auto put = [&](auto view, std::uint32_t seed) {
@@ -53,7 +53,7 @@ std::vector<double> train(Rank& rank, Clip clip) {
             put(gradients[Weight<T>{}], 2 * step);
             put(gradients[Bias<T>{}], 2 * step + 1);
             layer.reshard(std::move(window));
-            accumulation.add(std::move(gradients), microbatch);
+            accumulation.add(std::move(gradients));
         }
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         const auto norm = sk::global_norm(reduced);

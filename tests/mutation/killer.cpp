@@ -111,7 +111,7 @@ Outcome parallel(Rank& rank, const Case& c, Policy policy) {
     const double share = static_cast<double>(2 * rank.mesh().template coordinate<sk::Tp>(rank.rank()) + 1) / parts;
     Outcome outcome;
     for (std::size_t s = 0; s < steps; ++s) {
-        sk::Accumulation accumulation{groups};
+        sk::Accumulation accumulation{groups, c.microbatches};
         for (std::size_t m = 0; m < c.microbatches; ++m) {
             for (std::size_t l = layers; l-- > 0;) {
                 auto window = model[l].unshard();
@@ -127,8 +127,7 @@ Outcome parallel(Rank& rank, const Case& c, Policy policy) {
                 backward(Weight<E>{}, 0, 1);
                 backward(Bias<E>{}, weight_numel(l), share);
                 model[l].reshard(std::move(window));
-                accumulation.add(std::move(handle),
-                                 m + 1 == c.microbatches ? sk::Microbatch::last : sk::Microbatch::more);
+                accumulation.add(std::move(handle));
             }
         }
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);

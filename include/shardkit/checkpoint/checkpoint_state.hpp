@@ -42,7 +42,7 @@ class CaptureStates final : public StateVisitor<Engine> {
     void group(Group<Engine>& group, MemoryReader*& reader) override {
         while (to_.groups[number_]->geometry().path != group.path()) { ++number_; }
         group_ = &group;
-        saved().tell_too(reader);
+        saved().also_block(reader);
     }
     void state(std::string_view name, std::span<float> values) override { add(name, values); }
     void state(std::string_view name, std::span<double> values) override { add(name, values); }

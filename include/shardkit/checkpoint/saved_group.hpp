@@ -129,7 +129,13 @@ class SavedGroup {
     /// What ranks compare of its updates.
     virtual GroupStatements& statements() const noexcept = 0;
 
+    /// Lets an optimizer know as well who reads its states for the group, which are among the values.
+    void also_block(MemoryReader*& reader) { of_states_ = &reader; }
+
     std::vector<std::unique_ptr<SavedValues>> values;
+
+  protected:
+    MemoryReader** of_states_ = nullptr;
 };
 
 template <class Engine, class Precision>
@@ -148,9 +154,6 @@ class SavedGroupOf final : public SavedGroup {
                                                                     state_.communicators(), kind, memory, loaded));
     }
 
-    /// @param reader  of an optimizer's states for the group, which are among the values
-    void tell_too(MemoryReader*& reader) { of_states_ = &reader; }
-
     const GroupGeometry& geometry() const noexcept override { return state_.geometry(); }
     void require_idle(std::string_view verb, SourceLocation where) const override {
         if (state_.step().busy()) {
@@ -164,10 +167,7 @@ class SavedGroupOf final : public SavedGroup {
         }
     }
     void begin_load(SourceLocation where) const override { state_.begin_write(where); }
-    void end_load() const override {
-        state_.parameters().end_load();
-        state_.statements().forget_values();
-    }
+    void end_load() const override { state_.end_load(); }
     GroupStatements& statements() const noexcept override { return state_.statements(); }
     void set_reader(MemoryReader* reader) const noexcept override {
         state_.set_reader(reader);
@@ -176,7 +176,6 @@ class SavedGroupOf final : public SavedGroup {
 
   private:
     GroupState<Engine, Precision>& state_;
-    MemoryReader** of_states_ = nullptr;
 };
 
 /// A number that is the same on every rank: a group's steps, say.

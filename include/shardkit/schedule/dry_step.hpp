@@ -8,14 +8,14 @@
 #include <vector>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/until_reduced.hpp>
 #include <shardkit/schedule/schedule.hpp>
-#include <shardkit/step/accumulation.hpp>
 
 namespace shardkit {
 
 /// A training step that is said and not run: the verbs of a trainer by the groups' numbers, over groups without
 /// memory. What they make a step communicate follows from the rows that the groups' stores execute.
-///     DryStep step(groups);
+///     DryStep step(groups, microbatches);
 ///     step.unshard(0).gradients(0).reshard(0).add(0).reduce().global_norm().step();
 ///     const Schedule schedule = step.schedule();
 /// Works in constant expressions; says in any order what it is told, which is for `check` to judge.
@@ -23,7 +23,7 @@ namespace shardkit {
 /// @throws  std::invalid_argument, where a verb is called for a group that the model does not have
 class DryStep {
   public:
-    /// `microbatches`: how often each group is added to, as an Accumulation is told.
+    /// `microbatches`: how often each group is added to.
     constexpr explicit DryStep(std::span<const GroupDescription> groups, std::size_t microbatches = 1)
         : microbatches_(microbatches) {
         for (const GroupDescription& group : groups) {
@@ -31,7 +31,7 @@ class DryStep {
         }
     }
 
-    /// As many as are added until `reduce`, as in an Accumulation that is not told their number.
+    /// Where their number is not known: `finish` and `reduce` end them.
     constexpr DryStep(std::span<const GroupDescription> groups, UntilReduced) : DryStep(groups, 0) {}
 
     /// A window is asked for: its gather starts, where the full copy is not current. It keeps the copy until it ends.
@@ -142,8 +142,8 @@ class DryStep {
         return least == std::numeric_limits<std::uint32_t>::max() ? 0 : least;
     }
 
-    std::size_t microbatches_;  // 0: until they are reduced
     std::vector<State> groups_;
+    std::size_t microbatches_;
     Schedule schedule_;
 };
 

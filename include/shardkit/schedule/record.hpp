@@ -40,7 +40,7 @@ void require_undirected(const Groups<Engine>& model, SourceLocation where) {
 class StepRecorder final : public StepDirector {
   public:
     explicit StepRecorder(std::vector<GroupDescription> groups)
-        : StepDirector(Manner::listens), groups_(std::move(groups)), step_(groups_) {}
+        : StepDirector(Manner::listens), groups_(std::move(groups)), step_(groups_, until_reduced) {}
 
     void begin_step(std::size_t groups, SourceLocation where) override {
         if (groups != groups_.size()) {

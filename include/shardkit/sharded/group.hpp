@@ -174,6 +174,16 @@ class Group {
     /// Closes one whose gather nobody has waited for.
     virtual void drop_window() noexcept = 0;
 
+    // In the verbs of a step `verb` is the one that the user called.
+
+    /// Gives a gradient buffer for one microbatch to the user.
+    /// @throws UsageError when the last one was not added, or the group is frozen or finished
+    virtual void take_gradients(SourceLocation where, std::string_view verb) = 0;
+    /// Takes the open microbatch's gradients in; collective over the data ranks where the policy reduces each.
+    virtual void add_gradients(SourceLocation where, std::string_view verb) = 0;
+    /// Leaves the group without a gradient in this step.
+    /// @throws UsageError when gradients were handed out
+    virtual void skip_step(SourceLocation where) = 0;
     virtual std::size_t added_microbatches() const noexcept = 0;
     /// Makes the reductions that are left, for the verb that was called; collective over the data ranks and tp.
     virtual void finish_gradients(SourceLocation where, std::string_view verb) = 0;

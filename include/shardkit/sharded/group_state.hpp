@@ -67,19 +67,11 @@ class GroupState : public Group<EngineType> {
 
     /// Opens a window; the gather is under way until `use_window`.
     void open_window(Gathers gathers, SourceLocation where);
-    // Of those of a step `verb` is the one that was called.
-
-    /// A gradient buffer for one microbatch goes to the user.
-    /// @throws UsageError when the last one was not added, or the group is frozen or finished
-    void take_gradients(SourceLocation where, std::string_view verb);
-    /// It was lost: given back without being added.
+    void take_gradients(SourceLocation where, std::string_view verb) override;
+    /// Takes back a gradient buffer that was lost: it is not added.
     void drop_gradients() noexcept;
-    /// Takes the open microbatch's gradients in; collective over the data ranks where the policy reduces each.
-    void add_gradients(SourceLocation where, std::string_view verb);
-    /// It has no gradient in this step.
-    /// @throws UsageError when gradients were handed out
-    void skip_step(SourceLocation where);
-
+    void add_gradients(SourceLocation where, std::string_view verb) override;
+    void skip_step(SourceLocation where) override;
     void write(std::size_t parameter, const ValuesAt& values, SourceLocation where) override;
     std::vector<ShardInfo> shards() override;
     void begin_update(SourceLocation where) const override;

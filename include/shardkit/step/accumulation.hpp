@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <shardkit/core/until_reduced.hpp>
 #include <shardkit/detail/identity.hpp>
 #include <shardkit/step/gradients.hpp>
 #include <shardkit/step/model.hpp>
@@ -110,14 +112,7 @@ StepDirector* StepScope<Engine>::director_of(const Groups<Engine>& groups, Sourc
 
 }  // namespace shardkit::detail::inline SHARDKIT_BUILD
 
-namespace shardkit {
-
-/// Says that an accumulation takes microbatches until it is reduced.
-struct UntilReduced {};
-/// For an Accumulation whose number of microbatches is not known when it begins.
-inline constexpr UntilReduced until_reduced{};
-
-inline namespace SHARDKIT_BUILD {
+namespace shardkit::inline SHARDKIT_BUILD {
 
 /// The gradients of one step over a whole model, from the first microbatch to `reduce` or the optimizer's step. Because
 /// it spans the model, no group can be forgotten in the norm or the update: a group that got no gradient is an error
@@ -133,9 +128,10 @@ class Accumulation {
     /// `microbatches`: how often each group is added to before its gradients are complete.
     /// @throws std::invalid_argument for no microbatches; UsageError when another accumulation over one of the groups
     ///         has not ended
-    [[nodiscard]] explicit Accumulation(const Groups<Engine>& model, std::size_t microbatches = 1,
+    template <std::integral Count = std::size_t>
+    [[nodiscard]] explicit Accumulation(const Groups<Engine>& model, Count microbatches = 1,
                                         SourceLocation where = SourceLocation::current())
-        : scope_(model, require_some(microbatches, where), where) {}
+        : scope_(model, count_of(microbatches, where), where) {}
     /// The same where their number is not known yet: until `set_microbatches` says it, or `reduce` ends them. Reductions
     /// that a policy makes once per step begin then, and not beside the backward pass.
     [[nodiscard]] Accumulation(const Groups<Engine>& model, UntilReduced,
@@ -146,14 +142,17 @@ class Accumulation {
     /// model's order.
     /// Order:   collective over the data ranks for these
     /// @throws  std::invalid_argument for none; UsageError when a group has more of them already
-    void set_microbatches(std::size_t microbatches, SourceLocation where = SourceLocation::current());
+    template <std::integral Count>
+    void set_microbatches(Count microbatches, SourceLocation where = SourceLocation::current()) {
+        set_all(count_of(microbatches, where), where);
+    }
     /// The same of one group: for a layer that is added to more than once in a microbatch, or left out of some.
-    template <class Layer>
-    void set_microbatches(Layer& layer, std::size_t microbatches,
-                          SourceLocation where = SourceLocation::current()) {
+    template <class Layer, std::integral Count>
+    void set_microbatches(Layer& layer, Count microbatches, SourceLocation where = SourceLocation::current()) {
         detail::Group<Engine>& group = group_of(layer, "set_microbatches", where);
-        check_number(group, require_some(microbatches, where), where);
-        set_number(group, microbatches, where);
+        const std::size_t count = count_of(microbatches, where);
+        check_number(group, count, where);
+        set_number(group, count, where);
     }
 
     /// Hands out the gradients of one microbatch for `layer`; the backward pass adds to their zeroed (or, where the
@@ -202,11 +201,13 @@ class Accumulation {
   private:
     friend detail::Access;
 
-    static std::size_t require_some(std::size_t microbatches, SourceLocation where) {
-        if (microbatches == 0) {
-            throw_invalid_argument(where, "Accumulation: 0 microbatches given, expected at least 1, or until_reduced");
+    template <std::integral Count>
+    static std::size_t count_of(Count microbatches, SourceLocation where) {
+        if (!std::in_range<std::size_t>(microbatches) || microbatches == 0) {
+            throw_invalid_argument(where, "Accumulation: ", microbatches,
+                                   " microbatches given, expected at least 1, or until_reduced");
         }
-        return microbatches;
+        return static_cast<std::size_t>(microbatches);
     }
     /// What stands behind a layer of the model.
     template <class Layer>
@@ -223,6 +224,7 @@ class Accumulation {
         state.add_gradients(where, verb);
         if (state.has_all_microbatches()) { state.finish_gradients(where, verb); }
     }
+    void set_all(std::size_t microbatches, SourceLocation where);
     static void check_number(const detail::Group<Engine>& group, std::size_t microbatches, SourceLocation where);
     static void set_number(detail::Group<Engine>& group, std::size_t microbatches, SourceLocation where) {
         if (!group.trainable() || !group.step().accumulating()) { return; }
@@ -254,9 +256,8 @@ void Accumulation<Engine>::check_number(const detail::Group<Engine>& group, std:
 }
 
 template <class Engine>
-void Accumulation<Engine>::set_microbatches(std::size_t microbatches, SourceLocation where) {
+void Accumulation<Engine>::set_all(std::size_t microbatches, SourceLocation where) {
     const Groups<Engine>& model = groups(where);
-    require_some(microbatches, where);
     using detail::Access;
     Access::walk(
         model, [&](detail::Group<Engine>& group) { check_number(group, microbatches, where); }, where);
@@ -286,6 +287,4 @@ detail::StepScope<Engine> Accumulation<Engine>::finish(SourceLocation where) && 
     return std::move(scope_);
 }
 
-}  // namespace SHARDKIT_BUILD
-
-}  // namespace shardkit
+}  // namespace shardkit::inline SHARDKIT_BUILD

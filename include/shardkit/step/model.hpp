@@ -137,7 +137,8 @@ constexpr bool is_among(Precisions<P...> /*list*/) {
 
 inline namespace SHARDKIT_BUILD {
 
-/// One group of a model, whatever its types are: what model.for_each hands on. Refers to the group, which outlives it.
+/// One group of a model, whatever its types are: what model.for_each hands on. An accumulation's add_zero, skip and
+/// set_microbatches and an optimizer's steps take it as they take a Sharded. Refers to the group, which outlives it.
 template <class EngineType>
 class GroupRef {
   public:
@@ -170,6 +171,7 @@ class GroupRef {
   private:
     friend detail::Access;
     explicit GroupRef(detail::Group<Engine>& group) noexcept : group_(&group) {}
+    detail::Group<Engine>& live(SourceLocation /*where*/) const noexcept { return *group_; }
 
     detail::Group<Engine>* group_;
 };
@@ -187,7 +189,12 @@ class Groups {
     /// @throws UsageError when one has ended since the model was made
     template <class F>
     void for_each(F&& f, SourceLocation where = SourceLocation::current()) const {
-        walk([&](detail::Group<Engine>& group) { f(detail::Access::make<GroupRef<Engine>>(group)); }, where);
+        walk(
+            [&](detail::Group<Engine>& group) {
+                auto of_model = detail::Access::make<GroupRef<Engine>>(group);
+                f(of_model);
+            },
+            where);
     }
     /// Sets every element of every group from value(path, parameter name, index in the whole parameter), as
     /// Sharded::initialize. Local work.

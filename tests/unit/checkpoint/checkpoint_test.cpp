@@ -126,7 +126,7 @@ struct Training {
     }
 
     Model<Engine, float> model;
-    sk::AdamW<std::vector<typename Model<Engine, float>::Layer>> optimizer;
+    sk::AdamW<Engine> optimizer;
     sk::LossScale<Engine> loss_scale;
     std::vector<std::uint8_t> blob;
     sk::CheckpointState<Engine> state;
@@ -146,7 +146,7 @@ void load_and_save(sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic> mesh, c
         Training<sk::threads::Engine> training(rank, policy);
         const sk::LoadReport report = sk::load(rank, from, training.state);
         if (report.step != 7 || training.blob.size() != 3 || training.loss_scale.value() != 64 ||
-            training.optimizer.template steps<0>(1) != 1) {
+            training.optimizer.steps(training.model.layers[1]) != 1) {
             throw std::logic_error("not what was saved");
         }
         sk::save(rank, to, report.step, training.state, {.strings = report.strings});
@@ -625,7 +625,7 @@ TEST_CASE("what the writer beside a step failed with is thrown by commit on ever
             Failing failing(4, ENOSPC);
             sk::PendingSave pending = begin(1, failing);
             training.model.step(training.optimizer, 0.25);  // the gate waits for the writer, and changes nothing
-            CHECK(training.optimizer.template steps<0>(1) == 2);
+            CHECK(training.optimizer.steps(training.model.layers[1]) == 2);
             training.model.step(training.optimizer, 0.25);
             thrown[rank.rank()] = thrown_message<sk::FileError>([&] { std::move(pending).commit(); });
             if (rank.rank() == 0) { CHECK(entries(run) == 0); }

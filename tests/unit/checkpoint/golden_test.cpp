@@ -73,7 +73,7 @@ struct Training {
     Training(sk::Context<Engine>& context, const sk::DynamicPolicy& policy)
         : layer(context, "layer", {}, {policy}),
           listed(context, "listed", sk::TensorList<sk::bf16>{{"a", {3, 5}}, {"b", {2}}}, {policy}),
-          groups(sk::Model{layer, listed}),
+          groups(layer, listed),
           optimizer(groups, {.learning_rate = learning_rate, .epsilon = 1e-30, .weight_decay = 0},
                     {{.matches = [](std::string_view, std::string_view name) { return name == "bias"; },
                       .beta1 = beta1_of("bias")}}),
@@ -101,8 +101,8 @@ struct Training {
 
     Layer layer;
     Listed listed;
-    sk::Groups<Layer, Listed> groups;
-    decltype(sk::AdamW{std::declval<sk::Groups<Layer, Listed>&>()}) optimizer;
+    sk::Model<typename Layer::Engine, typename Layer::Precision> groups;
+    sk::AdamW<typename Layer::Engine, typename Layer::Precision> optimizer;
     sk::LossScale<Engine> loss_scale;
     std::vector<std::uint8_t> blob;
     sk::CheckpointState<Engine> state;
@@ -131,7 +131,7 @@ void load_and_save(const Mesh& mesh, const sk::DynamicPolicy& policy, const std:
         require(report.step == step_number, "step");
         require(report.strings == save_options().strings, "texts");
         require(training.blob == std::vector<std::uint8_t>{3, 1, 4, 1, 5}, "blob");
-        require(training.optimizer.template steps<0>() == 2 && training.optimizer.template steps<1>() == 2, "steps");
+        require(training.optimizer.steps(training.layer) == 2 && training.optimizer.steps(training.listed) == 2, "steps");
         require(training.loss_scale.value() == loss_scale_value && training.loss_scale.clean_steps() == 2,
                 "loss scale");
         const auto options = save_options();

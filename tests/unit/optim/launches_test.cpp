@@ -95,6 +95,12 @@ std::vector<double> trained(const MakeOptimizer& make_optimizer) {
                    sk::TensorList<float>{{"a", {64}}, {"f", {64}, {.frozen = true}}, {"b", {70}}});
         sk::Model model{floats, halves, doubles, more};
         auto optimizer = make_optimizer(model);
+        const auto for_each_layer = [&](const auto& f) {
+            for (auto& layer : floats) { f(layer); }
+            for (auto& layer : halves) { f(layer); }
+            for (auto& layer : doubles) { f(layer); }
+            for (auto& layer : more) { f(layer); }
+        };
         sk::LossScale<Engine> loss_scale(rank, {.initial = 8, .growth_interval = 2});
         for (std::size_t step = 0; step < 6; ++step) {
             sk::Accumulation accumulation{model};
@@ -117,22 +123,22 @@ std::vector<double> trained(const MakeOptimizer& make_optimizer) {
                 }
                 accumulation.add(std::move(handle));
             };
-            model.for_each(add);
+            for_each_layer(add);
             auto reduced = sk::reduce(std::move(accumulation), sk::mean, loss_scale);
             const auto norm = sk::global_norm(reduced);
             left.push_back(step == 3 ? 0 : norm.value());
             optimizer.step(std::move(reduced), sk::clip(norm, 0.5));
             left.push_back(loss_scale.value());
         }
-        model.for_each([&](auto& layer) {
+        for_each_layer([&](auto& layer) {
             for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
                 std::vector<double> values(layer.parameters()[p].shape.numel());
                 layer.read_full(p, std::span<double>(values));
                 left.insert(left.end(), values.begin(), values.end());
             }
         });
-        left.push_back(static_cast<double>(optimizer.template steps<0>(0)));
-        left.push_back(static_cast<double>(optimizer.template steps<3>(1)));
+        left.push_back(static_cast<double>(optimizer.steps(floats[0])));
+        left.push_back(static_cast<double>(optimizer.steps(more[1])));
     });
     return left;
 }

@@ -155,7 +155,7 @@ TEST_CASE("parameter groups: a run that is resumed from a checkpoint, on other r
         auto optimizer = make(model);
         step(layer, optimizer, 7);  // what it was before is gone
         sk::load(rank, folder.file("run/step-00000002"), sk::CheckpointState{model, optimizer});
-        CHECK(optimizer.template steps<0>() == 2);
+        CHECK(optimizer.steps(layer) == 2);
         for (int t = 2; t < steps; ++t) { step(layer, optimizer, t); }
         CHECK(values(layer) == expected);
     });

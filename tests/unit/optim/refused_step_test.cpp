@@ -37,9 +37,9 @@ std::string said_of_divisors(std::size_t asked, const Use& use) {
         auto layer = toy::linear_layer<Policy>(rank, "layer");
         sk::Model model{layer};
         sk::SGD optimizer{model, {.learning_rate = 1}};
-        const auto step = [&](sk::Microbatch microbatch, bool clips) {
-            sk::Accumulation accumulation{model};
-            toy::add(accumulation, layer, 1, microbatch);
+        const auto step = [&](auto microbatches, bool clips) {
+            sk::Accumulation accumulation{model, microbatches};
+            toy::add(accumulation, layer, 1);
             auto gradients = sk::reduce(std::move(accumulation), sk::divide_by(rank.rank() == 1 ? 100 : 99));
             const auto coefficient = clips ? sk::clip(sk::global_norm(gradients), 1) : sk::ClipCoefficient{};
             optimizer.step(std::move(gradients), coefficient);
@@ -53,7 +53,6 @@ std::string said_of_divisors(std::size_t asked, const Use& use) {
 }  // namespace
 
 TEST_CASE("divisors that differ between ranks") {
-    using sk::Microbatch;
     for (const std::size_t rank : {0U, 1U}) {
         CAPTURE(rank);
         const auto told = [&](const std::string& text, const char* call) {
@@ -62,18 +61,18 @@ TEST_CASE("divisors that differ between ranks") {
             CHECK(has(text, " with divisor 99 "));
             CHECK(has(text, " with divisor 100 "));
         };
-        const auto plain = [](auto& step, auto&) { step(Microbatch::more, false); };
+        const auto plain = [](auto& step, auto&) { step(sk::until_reduced, false); };
         told(said_of_divisors<sk::NoShard>(rank, plain), "calls all_reduce sum of 64 fp64 for 'layer' gradients");
-        const auto clipped = [](auto& step, auto&) { step(Microbatch::last, true); };
+        const auto clipped = [](auto& step, auto&) { step(1, true); };
         told(said_of_divisors<sk::FullShard>(rank, clipped), "fp64 for the global norm");
         const auto window = [](auto& step, auto& layer) {
-            step(Microbatch::last, false);
+            step(1, false);
             static_cast<void>(layer.unshard());
         };
         told(said_of_divisors<sk::ShardOptimizer>(rank, window), "calls all_gather of ");
         const auto twice = [](auto& step, auto&) {
-            step(Microbatch::last, false);
-            step(Microbatch::last, false);
+            step(1, false);
+            step(1, false);
         };
         told(said_of_divisors<sk::NoShard>(rank, twice), "calls all_reduce sum of ");
     }
@@ -105,7 +104,7 @@ void check_refused(const char* text, const Reason& reason, bool scaled = false) 
                           "a second accumulation"));
             }
             CHECK_NOTHROW(optimizer.step(std::move(given)));
-            CHECK(optimizer.template steps<0>() == 1);
+            CHECK(optimizer.steps(layer) == 1);
             std::vector<double> read(toy::outputs * toy::inputs);
             layer.read_full(toy::Weight{}, std::span<double>(read));
             if (rank.rank() == 0) { weights[refuses ? 1 : 0] = read; }

@@ -75,9 +75,9 @@ struct OwnRule {
     }
 };
 
-template <class... T>
-auto own_optimizer(const sk::Groups<T...>& groups, const OwnOptions& options = {}) {
-    return sk::Optimizer<OwnRule, T...>(groups, options, {}, sk::SourceLocation::current());
+template <class Engine, class Precision>
+auto own_optimizer(const sk::Model<Engine, Precision>& model, const OwnOptions& options = {}) {
+    return sk::RuleOptimizer<OwnRule, Engine, Precision>(model, options, {}, sk::SourceLocation::current());
 }
 
 // One of the requirements left out each.
@@ -169,7 +169,7 @@ TEST_CASE("a rule with three states: each is allocated, updated and listed, on e
                       factor * static_cast<double>(info.range.begin + i + 1));
             }
         }
-        CHECK(optimizer.template steps<0>() == 2);
+        CHECK(optimizer.steps(layer) == 2);
         CHECK_THROWS_WITH_AS(optimizer.set_learning_rate(-1), "Own: negative", std::invalid_argument);
     });
 }

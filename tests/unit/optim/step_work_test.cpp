@@ -132,7 +132,7 @@ TEST_CASE("a model without groups has no norm and no optimizer") {
     using Layer = sk::Sharded<Weight, sk::NoShard, sk::self::Engine>;
     std::vector<Layer> none;
     sk::Model model{none};
-    CHECK_USAGE_ERROR((sk::SGD{model, {}}), "groups(...): this model has no groups: every range is empty");
+    CHECK_USAGE_ERROR((sk::SGD{model, {}}), "Model: this model has no groups: every range is empty");
 }
 
 }  // namespace step_work_test

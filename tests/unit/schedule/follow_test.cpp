@@ -129,13 +129,13 @@ TEST_CASE("a schedule recorded on one rank is that of every rank, live and dry")
             again[rank.rank()] = sk::record(trainer.model(), [&] { trainer.step(1); });  // nothing is new any more
             if (rank.rank() != 0) { return; }
             const auto groups = sk::describe_groups(trainer.model());
-            sk::DryStep step(groups);
-            for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
+            sk::DryStep step(groups, 2);
+            for (int microbatch = 0; microbatch < 2; ++microbatch) {
                 for (const std::size_t g : {0U, 2U, 3U, 4U}) { step.unshard(g).reshard(g); }
                 for (const std::size_t g : {4U, 3U, 2U, 0U}) {
-                    step.unshard(g).gradients(g).reshard(g).add(g, microbatch);
+                    step.unshard(g).gradients(g).reshard(g).add(g);
                 }
-                step.add_zero(5, microbatch).add_zero(6, microbatch);
+                step.add_zero(5).add_zero(6);
             }
             dry = step.reduce().global_norm().step().schedule();
         });
@@ -487,7 +487,7 @@ TEST_CASE(
                     const auto window = layer.unshard();
                     for (const float value : window[scheduled::Weight<float>{}]) { activation += std::sin(value); }
                 }
-                model.for_each([&](auto& layer) {
+                trainer.for_each_layer([&](auto& layer) {
                     if ((forward_only && layer.path() == block.path()) || layer.path() == "frozen") { return; }
                     auto gradients = accumulation.gradients(layer);
                     for (auto& each : gradients.view(0)) { each += static_cast<float>(std::cos(activation)); }
@@ -556,7 +556,7 @@ TEST_CASE(
                 take(trainer.blocks[2]);
                 see(twice.unshard());
                 see(std::move(second).wait());
-                model.for_each([&](auto& layer) {
+                trainer.for_each_layer([&](auto& layer) {
                     if (layer.path() != "blocks.2" && layer.path() != "frozen") { take(layer); }
                 });
                 trainer.optimizer->step(sk::reduce(std::move(accumulation), sk::mean));

@@ -44,7 +44,7 @@ struct Trainer {
     }
 
     std::vector<Layer> layers;
-    std::optional<sk::SGD<std::vector<Layer>>> optimizer;
+    std::optional<sk::SGD<Engine>> optimizer;
 };
 
 template <class F>
@@ -60,7 +60,7 @@ void on_ranks(const F& f) {
 TEST_CASE("a step that outlives its recording is refused, and its end tells nobody") {
     on_ranks([](Trainer& trainer) {
         const auto model = trainer.model();
-        std::optional<sk::Accumulation<std::vector<Layer>>> kept;
+        std::optional<sk::Accumulation<typename Layer::Engine>> kept;
         CHECK_USAGE_ERROR(sk::record(model,
                                      [&] {
                                          kept.emplace(model);
@@ -152,7 +152,7 @@ TEST_CASE("a schedule that differs between ranks in lanes alone is refused with 
 TEST_CASE("a schedule does not end under what shows its memory: windows and gradients of a step that was given up") {
     enum class Left { window, gradients, evaluation, nothing };
     using Window = decltype(std::declval<Layer&>().unshard());
-    using Handle = decltype(std::declval<sk::Accumulation<std::vector<Layer>>&>().gradients(std::declval<Layer&>()));
+    using Handle = decltype(std::declval<sk::Accumulation<typename Layer::Engine>&>().gradients(std::declval<Layer&>()));
     const auto words_of = [](Left left) {
         return last_words([&] {
             on_ranks([&](Trainer& trainer) {

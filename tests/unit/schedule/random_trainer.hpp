@@ -97,9 +97,9 @@ class Trainer {
     using Layers = std::vector<Layer>;
     using Asked = decltype(std::declval<Layer&>().begin_unshard());
     using Window = decltype(std::declval<Layer&>().unshard());
-    using Gradients = decltype(std::declval<sk::Accumulation<Layers>&>().gradients(std::declval<Layer&>()));
+    using Gradients = decltype(std::declval<sk::Accumulation<Engine>&>().gradients(std::declval<Layer&>()));
 
-    decltype(sk::Model{std::declval<Layers&>()}) model() { return sk::Model{layers_}; }
+    auto model() { return sk::Model{layers_}; }
     template <class F>
     void compute(const F& f) {
         if constexpr (requires { rank_.compute_stream().submit(f); }) {
@@ -133,13 +133,14 @@ class Trainer {
     void step(const Program& program, std::size_t verbs) {
         compute([this] { before_ = activation_; });
         const auto groups = model();
-        sk::Accumulation accumulation{groups};
+        sk::Accumulation accumulation{groups, sk::until_reduced};
         std::vector<std::optional<Asked>> asked(program.windows);
         std::vector<std::optional<Window>> shown(program.windows);
         std::array<std::optional<Gradients>, sizes.size()> gradients;
+        std::array<std::size_t, sizes.size()> added{};
         for (const Verb& verb : std::span(program.verbs).first(verbs)) {
             Layer& layer = layers_[verb.group];
-            const auto microbatch = verb.last ? sk::Microbatch::last : sk::Microbatch::more;
+            if (verb.last) { accumulation.set_microbatches(layer, added[verb.group] + 1); }
             switch (verb.kind) {
                 case Kind::ask:
                     asked[verb.window].emplace(layer.begin_unshard());
@@ -163,11 +164,13 @@ class Trainer {
                         double angle = activation_ + static_cast<double>(rank_.rank());
                         for (Gradient& each : addends) { each += static_cast<Gradient>(std::sin(angle += 0.7)); }
                     });
-                    accumulation.add(*std::exchange(gradients[verb.group], std::nullopt), microbatch);
+                    accumulation.add(*std::exchange(gradients[verb.group], std::nullopt));
+                    ++added[verb.group];
                     break;
                 }
                 case Kind::add_zero:
-                    accumulation.add_zero(layer, microbatch);
+                    accumulation.add_zero(layer);
+                    ++added[verb.group];
                     break;
                 case Kind::skip:
                     accumulation.skip(layer);
@@ -195,7 +198,7 @@ class Trainer {
     const Plan& plan_;
     sk::Context<Engine>& rank_;
     Layers layers_;
-    std::optional<sk::AdamW<Layers>> optimizer_;
+    std::optional<sk::AdamW<Engine, Precision>> optimizer_;
     double activation_ = 0;
     double before_ = 0;
     std::vector<double> seen_;

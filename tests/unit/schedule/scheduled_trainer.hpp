@@ -104,24 +104,29 @@ class Trainer {
             others.emplace_back(rank, path, sk::Shapes<sk::Params<Bias<T>>>{},
                                 typename Layer<sk::Params<Bias<T>>>::Options{run.policy});
         }
-        model().for_each([](auto& layer) {
-            layer.initialize(
-                [](auto path, auto, std::uint64_t i) { return std::sin(static_cast<double>(i + 3 * path.size())); });
-        });
+        model().initialize(
+            [](auto path, auto, std::uint64_t i) { return std::sin(static_cast<double>(i + 3 * path.size())); });
         optimizer.emplace(model(), sk::SgdOptions{.learning_rate = 0.125});
     }
 
     void set_microbatches(std::size_t microbatches) { run_.microbatches = microbatches; }
     auto model() { return sk::Model{table, frozen, blocks, others}; }
+    /// f(layer) for every group, in order.
+    template <class F>
+    void for_each_layer(const F& f) {
+        f(table);
+        f(frozen);
+        for (auto& block : blocks) { f(block); }
+        for (auto& other : others) { f(other); }
+    }
 
     /// f sees the address of every window's parameters.
     void step(
         std::size_t number, Planted planted = Planted::nothing,
         const std::function<void(const void*)>& see = [](const void*) {}) {
-        sk::Accumulation accumulation{model()};
+        sk::Accumulation accumulation{model(), run_.microbatches};
         if (run_.every_kind) { accumulation.skip(others[1]); }
         for (std::size_t m = 0; m < run_.microbatches; ++m) {
-            const auto microbatch = m + 1 == run_.microbatches ? sk::Microbatch::last : sk::Microbatch::more;
             double activation = static_cast<double>(number_ + m + number);
             const auto forward = [&](auto& layer, auto parameter) {
                 auto window = layer.unshard();
@@ -146,7 +151,7 @@ class Trainer {
                     values.push_back(static_cast<double>(static_cast<sk::Arithmetic<T>>(value)));
                 }
                 if (here == Planted::early_close) { layer.reshard(std::move(window)); }
-                if (here == Planted::zero_in_window) { accumulation.add_zero(layer, microbatch); }
+                if (here == Planted::zero_in_window) { accumulation.add_zero(layer); }
                 auto gradients = accumulation.gradients(layer);
                 std::size_t i = 0;
                 for (auto& gradient : gradients[parameter]) {
@@ -158,9 +163,9 @@ class Trainer {
                 if (here != Planted::early_close) { layer.reshard(std::move(window)); }
                 if (here == Planted::forgotten_add) { return; }
                 if (here == Planted::two_handles) { static_cast<void>(accumulation.gradients(layer)); }
-                accumulation.add(std::move(gradients),
-                                 here == Planted::early_last ? sk::Microbatch::last : microbatch);
-                if (here == Planted::double_add) { accumulation.add_zero(layer, microbatch); }
+                if (here == Planted::early_last) { accumulation.set_microbatches(layer, m + 1); }
+                accumulation.add(std::move(gradients));
+                if (here == Planted::double_add) { accumulation.add_zero(layer); }
                 if (here == Planted::late_skip) { accumulation.skip(layer); }
             };
             if (run_.every_kind) { forward(table, Weight<T>{}); }  // tied: once more as the head
@@ -174,8 +179,8 @@ class Trainer {
             if (planted == Planted::one_more) { forward(blocks[0], Weight<T>{}); }
             backward(blocks[0], Weight<T>{});
             backward(table, Weight<T>{});
-            if (planted != Planted::forgotten_group) { accumulation.add_zero(others[0], microbatch); }
-            if (!run_.every_kind) { accumulation.add_zero(others[1], microbatch); }
+            if (planted != Planted::forgotten_group) { accumulation.add_zero(others[0]); }
+            if (!run_.every_kind) { accumulation.add_zero(others[1]); }
         }
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         if (run_.norm && planted != Planted::no_norm) {
@@ -190,7 +195,7 @@ class Trainer {
     /// The sum over all windows between two steps.
     double evaluate() {
         double sum = 0;
-        model().for_each([&](auto& layer) {
+        for_each_layer([&](auto& layer) {
             auto window = layer.unshard();
             for (const T value : window.view(0)) {
                 sum += static_cast<double>(static_cast<sk::Arithmetic<T>>(value));
@@ -201,7 +206,7 @@ class Trainer {
 
     std::vector<double> values() {
         std::vector<double> all = norms;
-        model().for_each([&](auto& layer) {
+        for_each_layer([&](auto& layer) {
             layer.for_each_parameter([&](const auto& parameter, std::size_t number) {
                 std::vector<T> whole(parameter.shape.numel());
                 layer.read_full(number, whole);
@@ -222,9 +227,7 @@ class Trainer {
     Layer<sk::Params<Frozen<T>>> frozen;
     std::vector<Layer<Block>> blocks;
     std::vector<Layer<sk::Params<Bias<T>>>> others;
-    std::optional<sk::SGD<Layer<sk::Params<Weight<T>>>, Layer<sk::Params<Frozen<T>>>, std::vector<Layer<Block>>,
-                          std::vector<Layer<sk::Params<Bias<T>>>>>>
-        optimizer;
+    std::optional<sk::SGD<typename Layer<Block>::Engine, typename Layer<Block>::Precision>> optimizer;
     std::vector<double> norms;
 };
 

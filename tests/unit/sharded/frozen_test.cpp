@@ -97,8 +97,8 @@ void check_frozen_group(const sk::DynamicPolicy& policy) {
         // Neither master nor states, only the parameters.
         for (const auto& info : frozen.shards()) { CHECK(info.kind == "parameter"); }
         for (const auto& info : optimizer.shards()) { CHECK(info.path == "trained"); }
-        CHECK(optimizer.template steps<0>() == 0);
-        CHECK(optimizer.template steps<1>() == 2);
+        CHECK(optimizer.steps(frozen) == 0);
+        CHECK(optimizer.steps(trained) == 2);
         // Its windows gather where the policy shards parameters, and a load reaches every rank.
         rank.traffic().clear();
         for (int i = 0; i < 2; ++i) {

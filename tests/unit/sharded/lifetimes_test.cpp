@@ -40,8 +40,9 @@ TEST_CASE("a container that was moved from says so, with the user's line") {
         CHECK_USAGE_ERROR(layer.number_of("bias"), text);
         CHECK_USAGE_ERROR(layer.initialize([](auto, auto, auto) { return 0.0; }), text);
         sk::Model model{layer};
-        CHECK_USAGE_ERROR(sk::Accumulation{model}, text);
-        CHECK_USAGE_ERROR(sk::SGD{model}, text);
+        const std::string of_model = "Model: it was made of a Sharded that had been moved from";
+        CHECK_USAGE_ERROR(sk::Accumulation{model}, of_model);
+        CHECK_USAGE_ERROR(sk::SGD{model}, of_model);
         sk::Model alive{moved};
         CHECK_NOTHROW(static_cast<void>(sk::Accumulation{alive}));
         layer = std::move(moved);

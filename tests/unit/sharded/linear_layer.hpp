@@ -59,10 +59,10 @@ void fill(const Handle& handle, double factor) {
 
 /// One microbatch of `layer`: gradient i is factor * (i + 1).
 template <class Accumulation, class Layer>
-void add(Accumulation& accumulation, Layer& layer, double factor, sk::Microbatch microbatch = sk::Microbatch::last) {
+void add(Accumulation& accumulation, Layer& layer, double factor) {
     auto handle = accumulation.gradients(layer);
     fill(handle, factor);
-    accumulation.add(std::move(handle), microbatch);
+    accumulation.add(std::move(handle));
 }
 
 /// The number that `verb` was called on this rank since the log was last cleared.

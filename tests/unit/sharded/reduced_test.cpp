@@ -49,10 +49,9 @@ std::vector<double> multiples(std::size_t n, double factor) {
 /// Rank r's gradient of microbatch m is (r + 1) * (m + 1) * (i + 1).
 template <class Layer, class Groups, class D>
 auto reduced_over(std::size_t rank, Layer& layer, const Groups& model, std::size_t microbatches, D divisor) {
-    sk::Accumulation accumulation{model};
+    sk::Accumulation accumulation{model, microbatches};
     for (std::size_t m = 0; m < microbatches; ++m) {
-        toy::add(accumulation, layer, static_cast<double>((rank + 1) * (m + 1)),
-                 m + 1 == microbatches ? sk::Microbatch::last : sk::Microbatch::more);
+        toy::add(accumulation, layer, static_cast<double>((rank + 1) * (m + 1)));
     }
     return sk::reduce(std::move(accumulation), divisor);
 }

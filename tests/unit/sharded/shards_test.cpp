@@ -109,7 +109,7 @@ std::pair<Listing, Listing> listed(toy::Mesh mesh, Policy policy) {
         toy::Model<Policy, Engine, Precision> model(rank, policy);
         sk::AdamW optimizer{model.groups(), {.learning_rate = 0.01}};
         toy::RankResult result;
-        toy::train_rank(rank, model, toy::steps_of(optimizer), {.steps = 2, .samples = 16}, {}, result);
+        toy::train_rank(rank, model, optimizer, {.steps = 2, .samples = 16}, {}, result);
         auto groups = model.groups();
         sk::Accumulation accumulation{groups};
         groups.for_each([&](auto& layer) { accumulation.add_zero(layer); });

@@ -18,7 +18,7 @@
 #include <shardkit/policy/no_shard.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/step/model.hpp>
 
 #include "../thrown_message.hpp"
 

@@ -57,6 +57,7 @@ void on_two_layers(const sk::DynamicPolicy& policy, Body body) {
         number(a);
         number(b);
         sk::Accumulation accumulation{model};
+        accumulation.set_microbatches(a, 2);
         toy::add(accumulation, a, 1);
         toy::add(accumulation, a, 2);
         toy::add(accumulation, b, 4);
@@ -108,7 +109,7 @@ TEST_CASE("no gradients after the last microbatch, after skip, or outside of a s
         accumulation.skip(b);
         CHECK_USAGE_ERROR(accumulation.gradients(b), "'b': gradients() after the group was skipped");
         const auto reduced = sk::reduce(std::move(accumulation), sk::mean);
-        CHECK_USAGE_ERROR(accumulation.gradients(a), "'a': gradients() after the last microbatch was reduced");
+        CHECK_USAGE_ERROR(accumulation.gradients(a), "'a': gradients() outside of an accumulation");
         CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean),
                           "reduce: this accumulation was already reduced");
     });
@@ -125,7 +126,7 @@ TEST_CASE("gradients of a group that is in no step are refused") {
 
 TEST_CASE("skip after gradients were handed out is refused") {
     with_each_policy([](auto&, auto& a, auto& b, auto& model, auto&) {
-        sk::Accumulation accumulation{model};
+        sk::Accumulation accumulation{model, 2};
         auto handle = accumulation.gradients(a);
         const char* const message = "'a': skip() after gradients were handed out in this step";
         CHECK_USAGE_ERROR(accumulation.skip(a), message);
@@ -155,7 +156,7 @@ TEST_CASE("reduce refuses a group without gradients, with a handle out, or with 
     }
     SUBCASE("a handle was lost, even when another one was added after it") {
         with_each_policy([](auto&, auto& a, auto&, auto& model, auto&) {
-            sk::Accumulation accumulation{model};
+            sk::Accumulation accumulation{model, sk::until_reduced};
             {
                 const auto lost = accumulation.gradients(a);
                 toy::fill(lost, 1000);
@@ -167,7 +168,7 @@ TEST_CASE("reduce refuses a group without gradients, with a handle out, or with 
     }
     SUBCASE("assigning a handle loses the one that was held") {
         with_each_policy([](auto&, auto& a, auto& b, auto& model, auto&) {
-            sk::Accumulation accumulation{model};
+            sk::Accumulation accumulation{model, sk::until_reduced};
             auto held = accumulation.gradients(a);
             auto other = accumulation.gradients(b);
             held = std::move(other);
@@ -238,15 +239,14 @@ TEST_CASE("an exception anywhere in a step leaves the model ready for a fresh on
         };
         for (const int where : {0, 1, 2, 0, 2}) { CHECK_THROWS_AS(abandoned_step(where), std::runtime_error); }
         CHECK(biases(a) == stepped(0));
-        CHECK(optimizer.template steps<0>() == 0);
+        CHECK(optimizer.steps(a) == 0);
     });
 }
 
 TEST_CASE("a handle that outlives its step is refused by the next one, and by add") {
     with_each_policy([](auto&, auto& a, auto&, auto& model, auto&) {
-        using Handle = decltype(std::declval<sk::Accumulation<std::remove_reference_t<decltype(a)>,
-                                                              std::remove_reference_t<decltype(a)>>&>()
-                                    .gradients(a));
+        using Accumulation = decltype(sk::Accumulation{model});
+        using Handle = decltype(std::declval<Accumulation&>().gradients(a));
         std::optional<Handle> kept;
         {
             sk::Accumulation accumulation{model};
@@ -285,8 +285,8 @@ TEST_CASE("reduced gradients are consumed once, by an optimizer of the same grou
         toy::add(another, a, 1);
         toy::add(another, c, 1);
         CHECK_USAGE_ERROR(optimizer.step(sk::reduce(std::move(another), sk::mean)),
-                          "optimizer step: these gradients belong to another model of the same type");
-        CHECK(optimizer.template steps<0>() == 1);
+                          "optimizer step: these gradients belong to other groups than the optimizer's model");
+        CHECK(optimizer.steps(a) == 1);
         CHECK(biases(c) == stepped(0));
     };
     for (const auto& policy : each_policy) {
@@ -294,32 +294,178 @@ TEST_CASE("reduced gradients are consumed once, by an optimizer of the same grou
     }
 }
 
-TEST_CASE("a range that grew after the optimizer was made is refused") {
+TEST_CASE("what is added to a range later is not of the model, and is refused by its accumulation") {
     sk::self::run(Flat{1}, [](auto& rank) {
         std::vector<decltype(toy::linear_layer<sk::NoShard>(rank))> layers;
         layers.push_back(toy::linear_layer<sk::NoShard>(rank, "a"));
         sk::Model model{layers};
         sk::SGD optimizer{model, {}};
-        layers.push_back(toy::linear_layer<sk::NoShard>(rank, "b"));
+        layers.push_back(toy::linear_layer<sk::NoShard>(rank, "b"));  // moves the first one
+        CHECK(model.size() == 1);
         sk::Accumulation accumulation{model};
-        for (auto& layer : layers) { toy::add(accumulation, layer, 1); }
-        CHECK_USAGE_ERROR(optimizer.step(sk::reduce(std::move(accumulation), sk::sum)),
-                          "optimizer step: a range of the model has grown or shrunk since the optimizer was made");
+        toy::add(accumulation, layers[0], 1);
+        CHECK_USAGE_ERROR(toy::add(accumulation, layers[1], 1),
+                          "'b': gradients() outside of an accumulation: it is not one of this accumulation's groups");
+        CHECK_NOTHROW(optimizer.step(sk::reduce(std::move(accumulation), sk::sum)));
+        CHECK_USAGE_ERROR(optimizer.steps(layers[1]), "'b': steps() of a group that is not one of the optimizer's");
+        sk::Model grown{layers};
+        sk::Accumulation over_both{grown};
+        for (auto& layer : layers) { toy::add(over_both, layer, 1); }
+        CHECK_USAGE_ERROR(optimizer.step(std::move(over_both)), "other groups than the optimizer's model");
+        // Refused before anything was reduced: the accumulation is as it was.
+        sk::SGD of_both{grown, {}};
+        CHECK_NOTHROW(of_both.step(std::move(over_both)));
+    });
+}
+
+TEST_CASE("a group that ended or was assigned to is refused by the model that lists it") {
+    sk::self::run(Flat{1}, [](auto& rank) {
+        auto a = toy::linear_layer<sk::NoShard>(rank, "a");
+        sk::Model model{a};
+        sk::SGD optimizer{model, {}};
+        auto moved = std::move(a);
+        {
+            sk::Accumulation accumulation{model};
+            toy::add(accumulation, moved, 1);
+            CHECK_NOTHROW(optimizer.step(sk::reduce(std::move(accumulation), sk::sum)));
+        }
+        sk::Model of_moved{a};
+        CHECK_USAGE_ERROR(sk::Accumulation{of_moved}, "Model: it was made of a Sharded that had been moved from");
+        moved = toy::linear_layer<sk::NoShard>(rank, "again");
+        CHECK_USAGE_ERROR(sk::Accumulation{model},
+                          "'a': this group of the model has ended or was assigned to since the model was made");
+    });
+}
+
+TEST_CASE("an accumulation knows its last microbatch, and takes no more and no fewer") {
+    with_each_policy([](auto& rank, auto& a, auto& b, auto& model, auto& optimizer) {
+        CHECK_THROWS_WITH_AS(static_cast<void>(sk::Accumulation{model, 0}), doctest::Contains("0 microbatches given, expected at least 1"),
+                             std::invalid_argument);
+        {
+            sk::Accumulation accumulation{model, 2};
+            toy::add(accumulation, a, 1);
+            toy::add(accumulation, b, 1);
+            toy::add(accumulation, b, 1);
+            CHECK_USAGE_ERROR(accumulation.gradients(b), "2 microbatch(es) of this accumulation were added; say how");
+            CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean), "'a': reduce() after 1 of 2 microbatches");
+        }
+        const auto reductions = [&] {
+            return toy::calls(rank, sk::Verb::all_reduce) + toy::calls(rank, sk::Verb::reduce_scatter);
+        };
+        sk::Accumulation accumulation{model, sk::until_reduced};
+        toy::add(accumulation, a, 1);
+        toy::add(accumulation, a, 1);
+        toy::add(accumulation, b, 4);
+        CHECK_USAGE_ERROR(accumulation.set_microbatches(1), "'a': set_microbatches(1) after 2 were added");
+        const auto before = reductions();
+        accumulation.set_microbatches(2);  // a has them all
+        const auto after_a = reductions();
+        toy::add(accumulation, b, 2);
+        CHECK_USAGE_ERROR(accumulation.set_microbatches(3), "set_microbatches(3) after 2 were added and reduced");
+        const auto after_b = reductions();
+        auto reduced = sk::reduce(std::move(accumulation), sk::mean);
+        CHECK(reductions() == after_b);  // nothing was left to it
+        // A policy that reduces each microbatch has nothing left at the last one; the others reduce there.
+        CHECK(after_b - after_a == 1);
+        CHECK((after_a - before == 0 || after_a - before == 1));
+        optimizer.step(std::move(reduced));
+        CHECK(biases(a) == stepped(2));
+        CHECK(biases(b) == stepped(6));
+    });
+}
+
+TEST_CASE("gradients of two models are not mixed") {
+    with_each_policy([](auto&, auto& a, auto& b, auto&, auto&) {
+        sk::Model only_a{a};
+        sk::Model only_b{b};
+        sk::Accumulation of_a{only_a};
+        sk::Accumulation of_b{only_b};
+        CHECK_USAGE_ERROR(of_a.gradients(b), "this group is in another accumulation, which has not ended");
+        CHECK_USAGE_ERROR(of_a.skip(b), "this group is in another accumulation, which has not ended");
+        auto handle = of_b.gradients(b);
+        CHECK_USAGE_ERROR(of_a.add(std::move(handle)), "'b': add() outside of an accumulation: this group is in another");
+        CHECK_USAGE_ERROR(sk::reduce(std::move(of_b), sk::mean), "'b': a gradient handle was dropped");
+        toy::add(of_a, a, 1);
+        const auto reduced = sk::reduce(std::move(of_a), sk::mean);
+        std::vector<double> bias(7);
+        CHECK_USAGE_ERROR(reduced.read_full(b, Bias{}, std::span(bias)), "'b': read_full() outside of an accumulation");
+    });
+}
+
+TEST_CASE("the optimizer's step of an accumulation is reduce, global_norm, clip and step") {
+    for (const double max_norm : {0.5, sk::unlimited}) {
+        for (const auto& policy : each_policy) {
+            std::vector<double> values[2];
+            double norms[2] = {};
+            for (const bool at_once : {false, true}) {
+                sk::threads::run(Flat{2}, [&](auto& rank) {
+                    auto a = toy::linear_layer(rank, "a", policy);
+                    sk::Model model{a};
+                    sk::SGD optimizer{model, {.learning_rate = 1}};
+                    sk::LossScale scale{rank, {.initial = 4}};
+                    double norm = 0;
+                    for (int step = 0; step < 2; ++step) {
+                        sk::Accumulation accumulation{model, 2};
+                        toy::add(accumulation, a, static_cast<double>(rank.rank() + 1));
+                        toy::add(accumulation, a, 1);
+                        if (at_once) {
+                            norm = optimizer
+                                       .step(std::move(accumulation),
+                                             {.divisor = sk::divide_by(3), .max_norm = max_norm, .loss_scale = &scale})
+                                       .value();
+                        } else {
+                            auto reduced = sk::reduce(std::move(accumulation), sk::divide_by(3), scale);
+                            const auto taken = sk::global_norm(reduced);
+                            norm = taken.value();
+                            optimizer.step(std::move(reduced), sk::clip(taken, max_norm));
+                        }
+                    }
+                    CHECK(optimizer.steps(a) == 2);
+                    const auto read = biases(a);
+                    if (rank.rank() == 0) {
+                        values[at_once ? 1 : 0] = read;
+                        norms[at_once ? 1 : 0] = norm;
+                    }
+                });
+            }
+            CHECK(values[0] == values[1]);
+            CHECK(norms[0] == norms[1]);
+            CHECK(norms[0] > 0.5);
+        }
+    }
+}
+
+TEST_CASE("options out of range and open windows leave the accumulation to the caller") {
+    sk::self::run(Flat{1}, [](auto& rank) {
+        auto a = toy::linear_layer<sk::NoShard>(rank, "a");
+        sk::Model model{a};
+        sk::SGD optimizer{model, {.learning_rate = 1}};
+        sk::Accumulation accumulation{model};
+        toy::add(accumulation, a, 1);
+        CHECK_THROWS_WITH_AS(optimizer.step(std::move(accumulation), {.max_norm = -1}),
+                             doctest::Contains("optimizer step: max_norm is -1, expected a number > 0"),
+                             std::invalid_argument);
+        {
+            const auto window = a.unshard();
+            CHECK_USAGE_ERROR(optimizer.step(std::move(accumulation)), "window(s) are open; reshard them first");
+        }
+        CHECK_NOTHROW(optimizer.step(std::move(accumulation), {.divisor = sk::sum}));
+        CHECK(biases(a) == stepped(1));
+        CHECK_USAGE_ERROR(optimizer.step(std::move(accumulation)), "this accumulation was already reduced");
     });
 }
 
 TEST_CASE("add_zero runs the collective and adds nothing") {
     with_each_policy([](auto& rank, auto& a, auto& b, auto& model, auto&) {
-        sk::Accumulation accumulation{model};
+        sk::Accumulation accumulation{model, 2};
         for (int microbatch = 0; microbatch < 2; ++microbatch) {
             // Rank 0 uses a in the first microbatch only, rank 1 in the second only.
-            const auto which = microbatch == 1 ? sk::Microbatch::last : sk::Microbatch::more;
             if (rank.rank() == static_cast<std::size_t>(microbatch)) {
-                toy::add(accumulation, a, 1 + 2 * microbatch, which);
+                toy::add(accumulation, a, 1 + 2 * microbatch);
             } else {
-                accumulation.add_zero(a, which);
+                accumulation.add_zero(a);
             }
-            accumulation.add_zero(b, which);
+            accumulation.add_zero(b);
         }
         const auto reduced = sk::reduce(std::move(accumulation), sk::sum);
         std::vector<double> bias(7);
@@ -370,8 +516,8 @@ TEST_CASE("skip: no collective, and parameters, states and step count stay") {
             CHECK(biases(b) == before);
             CHECK(biases(a) != a_before);
             CHECK(states_of_b() == states);
-            CHECK(optimizer.template steps<0>() == 2);
-            CHECK(optimizer.template steps<1>() == 1);
+            CHECK(optimizer.steps(a) == 2);
+            CHECK(optimizer.steps(b) == 1);
         });
     };
     SUBCASE("no_shard") { check(sk::DynamicPolicy(sk::NoShard{})); }

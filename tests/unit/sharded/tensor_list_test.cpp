@@ -119,7 +119,7 @@ Outcome train(Rank& rank, const Made& tensors, const sk::DynamicPolicy& policy, 
     sk::SGD sgd{model, {.learning_rate = 0.5, .rule = sk::Momentum::classical, .momentum = 0.9, .weight_decay = 0.1}};
     sk::AdamW adamw{model, {.learning_rate = 0.125, .weight_decay = 0.1}};
     for (std::size_t step = 0; step < 3; ++step) {
-        sk::Accumulation accumulation{model};
+        sk::Accumulation accumulation{model, 2};
         for (std::size_t m = 0; m < 2; ++m) {
             for (Layer& layer : layers) {
                 auto window = layer.unshard();
@@ -132,7 +132,7 @@ Outcome train(Rank& rank, const Made& tensors, const sk::DynamicPolicy& policy, 
                     }
                 }
                 layer.reshard(std::move(window));
-                accumulation.add(std::move(handle), m == 1 ? sk::Microbatch::last : sk::Microbatch::more);
+                accumulation.add(std::move(handle));
             }
         }
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
@@ -144,7 +144,7 @@ Outcome train(Rank& rank, const Made& tensors, const sk::DynamicPolicy& policy, 
                 reduced.read_full(layer, p.name, std::span(outcome.gradients.back()));
             }
         }
-        const auto clip = max_norm > 0 ? sk::clip(norm, max_norm) : sk::clip(norm, sk::unlimited);
+        const auto clip = sk::clip(norm, max_norm > 0 ? max_norm : sk::unlimited);
         rule == Rule::sgd ? sgd.step(std::move(reduced), clip) : adamw.step(std::move(reduced), clip);
     }
     for (Layer& layer : layers) {

@@ -141,7 +141,7 @@ std::vector<Outcome> train(Mesh mesh, const sk::DynamicPolicy& policy, Rule rule
             grid.coordinate("dp", rank.rank()) * grid.extent("cp") + grid.coordinate("cp", rank.rank());
         Outcome& outcome = outcomes[rank.rank()];
         for (std::size_t step = 0; step < steps; ++step) {
-            sk::Accumulation accumulation{model};
+            sk::Accumulation accumulation{model, microbatches};
             for (std::size_t m = 0; m < microbatches; ++m) {
                 for (Layer& layer : layers) {
                     auto window = layer.unshard();
@@ -163,8 +163,7 @@ std::vector<Outcome> train(Mesh mesh, const sk::DynamicPolicy& policy, Rule rule
                         }
                     });
                     layer.reshard(std::move(window));
-                    accumulation.add(std::move(handle),
-                                     m + 1 == microbatches ? sk::Microbatch::last : sk::Microbatch::more);
+                    accumulation.add(std::move(handle));
                 }
             }
             auto reduced = sk::reduce(std::move(accumulation), sk::divide_by(static_cast<double>(samples)));

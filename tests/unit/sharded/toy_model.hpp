@@ -11,7 +11,7 @@
 
 #include <shardkit/core/checked.hpp>
 #include <shardkit/policy/shard_policy.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/step/model.hpp>
 
 /// A model small enough to be written down twice: once with the library, once as plain loops over vectors.
 /// Its groups: a parameter alone that no world size divides, three equal groups of two parameters, and a group of
@@ -76,14 +76,19 @@ struct Model {
         : table(context, "table", sk::Shapes<Table>{sk::shape<Table>(rows, 3U)}, {policy, packing, {}}),
           layers(linears(context, policy, packing)),
           tail(context, "tail", {}, {policy, packing, {}}) {
-        groups().for_each([](auto& layer) {
-            layer.initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
-                return initial_value(number_of(path, name), i);
-            });
+        groups().initialize([](std::string_view path, std::string_view name, std::uint64_t i) {
+            return initial_value(number_of(path, name), i);
         });
     }
 
     auto groups() { return sk::Model{table, layers, tail}; }
+    /// f(layer) for every group, in order.
+    template <class F>
+    void for_each_layer(F f) {
+        f(table);
+        for (auto& layer : layers) { f(layer); }
+        f(tail);
+    }
 
     /// f(layer, parameter, tensor number) for every tensor, in order.
     template <class F>

@@ -67,27 +67,10 @@ auto reduce(Accumulation&& accumulation, const Training& training) {
 
 }  // namespace detail
 
-template <class GroupsType>
-struct ReducedOf;
-template <class... T>
-struct ReducedOf<sk::Groups<T...>> {
-    using type = sk::Reduced<T...>;
-};
-template <class ModelType>
-using Update = std::function<void(typename ReducedOf<decltype(std::declval<ModelType&>().groups())>::type&& reduced,
-                                  sk::ClipCoefficient)>;
-
-/// The steps of any optimizer as one type, so that what trains is compiled once for all of them.
-template <class Optimizer>
-auto steps_of(Optimizer& optimizer) {
-    return [&optimizer](auto&& reduced, sk::ClipCoefficient clip) { optimizer.step(std::move(reduced), clip); };
-}
-
 /// One rank of the training that `train_serially` does in one place. Sample s belongs to data rank
 /// s / microbatches % data_ranks and its microbatch s % microbatches; a microbatch without samples adds zero.
-/// `update`: an optimizer's step.
 template <class Rank, class ModelType>
-void train_rank(Rank& rank, ModelType& model, const Update<ModelType>& update, const Training& training,
+void train_rank(Rank& rank, ModelType& model, sk::Optimizer<typename Rank::Engine>& optimizer, const Training& training,
                 const Hooks& hooks, RankResult& result) {
     const auto grid = rank.grid();
     const std::size_t cp = grid.extent("cp");
@@ -103,9 +86,8 @@ void train_rank(Rank& rank, ModelType& model, const Update<ModelType>& update, c
     for (std::size_t step = 0; step < training.steps; ++step) {
         if (step + 1 == training.steps) { rank.traffic().clear(); }
         if (hooks.before_step) { hooks.before_step(rank.rank(), step); }
-        sk::Accumulation accumulation{groups};
+        sk::Accumulation accumulation{groups, training.microbatches};
         for (std::size_t m = 0; m < training.microbatches; ++m) {
-            const auto last = m + 1 == training.microbatches ? sk::Microbatch::last : sk::Microbatch::more;
             const std::size_t first = data_rank * training.microbatches + m;
             const std::size_t stride = data_ranks * training.microbatches;
             const auto forward = [&](auto& layer) {
@@ -119,7 +101,7 @@ void train_rank(Rank& rank, ModelType& model, const Update<ModelType>& update, c
                 verb();
                 if (first >= training.samples) {
                     layer.reshard(std::move(window));
-                    accumulation.add_zero(layer, last);
+                    accumulation.add_zero(layer);
                     return;
                 }
                 auto handle = accumulation.gradients(layer);
@@ -130,9 +112,9 @@ void train_rank(Rank& rank, ModelType& model, const Update<ModelType>& update, c
                     }(static_cast<typename std::remove_cvref_t<decltype(layer)>::Group*>(nullptr));
                 }
                 layer.reshard(std::move(window));
-                accumulation.add(std::move(handle), last);
+                accumulation.add(std::move(handle));
             };
-            groups.for_each(forward);
+            model.for_each_layer(forward);
             backward(model.tail, 7);
             for (std::size_t l = 3; l > 0; --l) { backward(model.layers[l - 1], 2 * l - 1); }
             backward(model.table, 0);
@@ -143,7 +125,7 @@ void train_rank(Rank& rank, ModelType& model, const Update<ModelType>& update, c
         const auto norm = sk::global_norm(reduced);
         result.norms.push_back(norm.value());
         verb();
-        update(std::move(reduced), training.clip > 0 ? sk::clip(norm, training.clip) : sk::ClipCoefficient{});
+        optimizer.step(std::move(reduced), training.clip > 0 ? sk::clip(norm, training.clip) : sk::ClipCoefficient{});
     }
     if (hooks.before_step) { hooks.before_step(rank.rank(), training.steps); }
     result.traffic = rank.traffic().entries();
@@ -160,7 +142,7 @@ RankResult train_rank_as(Rank& rank, const Policy& policy, const Training& train
     if (training.rule == Rule::adamw) {
         sk::AdamW optimizer{model.groups(),
                             {.learning_rate = training.learning_rate, .weight_decay = training.weight_decay}};
-        train_rank(rank, model, steps_of(optimizer), training, hooks, result);
+        train_rank(rank, model, optimizer, training, hooks, result);
     } else {
         const auto rule = training.rule == Rule::sgd        ? sk::Momentum::none
                           : training.rule == Rule::momentum ? sk::Momentum::classical
@@ -170,7 +152,7 @@ RankResult train_rank_as(Rank& rank, const Policy& policy, const Training& train
                            .rule = rule,
                            .momentum = rule == sk::Momentum::none ? 0 : 0.9,
                            .weight_decay = training.weight_decay}};
-        train_rank(rank, model, steps_of(optimizer), training, hooks, result);
+        train_rank(rank, model, optimizer, training, hooks, result);
     }
     return result;
 }

@@ -286,7 +286,7 @@ TEST_CASE("nothing updates or loads parameters under an open window") {
                 CHECK_USAGE_ERROR(layer.initialize([](auto, auto, std::uint64_t) { return 0.0; }), message);
                 CHECK(holds_the_numbers(one));
             }
-            CHECK(optimizer.template steps<0>() == 0);
+            CHECK(optimizer.steps(layer) == 0);
             // The step that was refused is over; another one works.
             sk::Accumulation accumulation{model};
             toy::add(accumulation, layer, 1);

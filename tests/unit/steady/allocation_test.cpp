@@ -87,14 +87,14 @@ std::size_t held_by(Rank& rank, Policy policy) {
     sk::AdamW optimizer{model, {}};
     std::size_t held = 0;
     for (int step = 0; step < 3; ++step) {
-        sk::Accumulation accumulation{model};
-        for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
+        sk::Accumulation accumulation{model, 2};
+        for (int microbatch = 0; microbatch < 2; ++microbatch) {
             for (auto& layer : layers) {
                 auto window = layer.unshard();
                 auto handle = accumulation.gradients(layer);
                 handle[Wide{}][0] = typename Precision::Gradient(static_cast<float>(window[Wide{}][0]));
                 layer.reshard(std::move(window));
-                accumulation.add(std::move(handle), microbatch);
+                accumulation.add(std::move(handle));
             }
         }
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
@@ -304,15 +304,15 @@ void check_scheduled(std::size_t world, Policy policy, const std::vector<std::si
             sk::Model model{layers};
             sk::AdamW optimizer{model, {}};
             const auto step = [&] {
-                sk::Accumulation accumulation{model};
-                for (const auto microbatch : {sk::Microbatch::more, sk::Microbatch::last}) {
+                sk::Accumulation accumulation{model, 2};
+                for (int microbatch = 0; microbatch < 2; ++microbatch) {
                     for (auto& layer : layers) { const auto window = layer.unshard(); }
                     for (std::size_t l = layers.size(); l-- > 0;) {
                         auto window = layers[l].unshard();
                         auto handle = accumulation.gradients(layers[l]);
                         handle[Rows{}][0] = typename Precision::Gradient(1);
                         layers[l].reshard(std::move(window));
-                        accumulation.add(std::move(handle), microbatch);
+                        accumulation.add(std::move(handle));
                     }
                 }
                 auto reduced = sk::reduce(std::move(accumulation), sk::mean);

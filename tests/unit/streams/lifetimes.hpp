@@ -120,7 +120,7 @@ struct Model {
 };
 
 /// Forward and backward, whose gradients are the parameters.
-inline void step(const LazyRank& rank, Model& model, sk::SGD<std::deque<Layer>>& optimizer) {
+inline void step(const LazyRank& rank, Model& model, sk::SGD<Engine>& optimizer) {
     sk::Accumulation accumulation{model.groups()};
     for (auto& layer : model.layers) { const auto window = layer.unshard(); }
     for (std::size_t l = model.layers.size(); l-- > 0;) {
@@ -139,7 +139,7 @@ struct Recorded {
     LazyRank rank;
     Model model;
     decltype(model.groups()) groups = model.groups();
-    sk::SGD<std::deque<Layer>> optimizer{groups, {.learning_rate = 0.5}};
+    sk::SGD<Engine> optimizer{groups, {.learning_rate = 0.5}};
     sk::Schedule schedule = sk::record(groups, [&] { step(); });
 
     explicit Recorded(Pace compute = Pace::lazy, Pace communication = Pace::lazy)

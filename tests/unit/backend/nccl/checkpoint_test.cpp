@@ -56,8 +56,8 @@ struct Training {
         : layer(context, "layer", {}, {policy}), optimizer(groups), state(groups, optimizer) {}
 
     Layer layer;
-    sk::Groups<Layer> groups = sk::Model{layer};
-    sk::AdamW<Layer> optimizer;
+    sk::Model<Engine> groups{layer};
+    sk::AdamW<Engine> optimizer;
     sk::CheckpointState<Engine> state;
 };
 

@@ -22,7 +22,7 @@
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/step/model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 #include "captured_step.hpp"
@@ -48,14 +48,14 @@ struct Trainer {
         : world(id, 2, number, gpu_ranks::patient()),
           rank(DeviceMesh<dynamic>(2), Comm(world), {}, world.streams()),
           layer(rank, "layer", {{"w", {elements}}}),
-          model(groups(layer)),
+          model(layer),
           optimizer(model, {.learning_rate = 0.5}) {}
 
     nccl::World world;
     Rank<Engine, DeviceMesh<dynamic>> rank;
     Layer layer;
-    Groups<Layer> model;
-    SGD<Layer> optimizer;
+    Model<Engine> model;
+    SGD<Engine> optimizer;
 };
 std::array<std::optional<Trainer>, 2> trainers;
 

@@ -80,7 +80,7 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
     std::vector<sk::GlobalNorm<Engine>> norms;
     const auto one_step = [&](std::size_t step) {
         optimizer.set_learning_rate(0.25 / static_cast<double>(step + 1));
-        sk::Accumulation accumulation{groups};
+        sk::Accumulation accumulation{groups, training.microbatches};
         for (std::size_t m = 0; m < training.microbatches; ++m) {
             for (std::size_t l = 0; l < layers; ++l) {
                 const auto window = model[l].unshard();
@@ -112,8 +112,7 @@ Outcome train(Rank& rank, const sk::DynamicPolicy& policy, const Training& train
                 } else {
                     model[l].reshard(std::move(window));
                 }
-                accumulation.add(std::move(handle),
-                                 m + 1 == training.microbatches ? sk::Microbatch::last : sk::Microbatch::more);
+                accumulation.add(std::move(handle));
             }
         }
         auto reduced = training.loss_scale ? sk::reduce(std::move(accumulation), sk::mean, loss_scale)

@@ -79,7 +79,7 @@ class Trainer {
         : rank_(rank),
           settings_(settings),
           model_(make_model(rank, policy)),
-          groups_(sk::Model{model_}),
+          groups_(model_),
           optimizer_(groups_, {.learning_rate = settings.learning_rate, .weight_decay = 0.125}),
           loss_scale_(rank, {.initial = 4, .growth_interval = 1}),
           log_(rank.template buffer<double>(1 + 2 * logged_steps)) {
@@ -128,8 +128,8 @@ class Trainer {
     using Group = sk::Params<Weight<T>, Bias<T>>;
     using Layer = sk::Sharded<Group, sk::DynamicPolicy, Engine>;
     using Model = std::deque<Layer>;
-    using ModelGroups = decltype(sk::Model{std::declval<Model&>()});
-    using Optimizer = decltype(sk::AdamW(std::declval<const ModelGroups&>()));
+    using ModelGroups = sk::Model<Engine, typename Layer::Precision>;
+    using Optimizer = sk::AdamW<Engine, typename Layer::Precision>;
 
     static Model make_model(Rank& rank, const sk::DynamicPolicy& policy) {
         Model model;
@@ -141,7 +141,7 @@ class Trainer {
         return model;
     }
     auto gradients() {
-        sk::Accumulation accumulation{groups_};
+        sk::Accumulation accumulation{groups_, settings_.microbatches};
         for (std::size_t m = 0; m < settings_.microbatches; ++m) {
             for (std::size_t l = 0; l < layers; ++l) {
                 const auto window = model_[l].unshard();
@@ -168,8 +168,7 @@ class Trainer {
         run(Backward<T>{
             {window[Bias<T>{}].data(), bias_size}, activation, handle[Bias<T>{}].data(), slope, loss_scale(), never});
         model_[l].reshard(std::move(window));
-        accumulation.add(std::move(handle),
-                         microbatch + 1 == settings_.microbatches ? sk::Microbatch::last : sk::Microbatch::more);
+        accumulation.add(std::move(handle));
     }
     const sk::LossScaleState* loss_scale() const { return settings_.scales_loss ? loss_scale_.data() : nullptr; }
     template <class Work>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: groups(...): the groups of one model must be of one engine
+// expected-error: Model: the groups of one model must be of one engine
 #include "model.hpp"
 
 #include <shardkit/backend/self/engine.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expected-error: groups(...): each argument must be a Sharded or a range of Sharded
+// expected-error: Model: each argument must be a Sharded or a range of Sharded
 #include "model.hpp"
 
 void collect(Layer& layer, int& number) {

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// expected-error: optimizer step: these gradients are of another engine than the optimizer's
+#include "model.hpp"
+
+void step(sk::Optimizer<Engine>& optimizer, sk::Reduced<Engine>& own, sk::Reduced<sk::threads::Engine>& other) {
+    static_cast<void>(&own);
+    static_cast<void>(&other);
+#ifdef REJECT
+    optimizer.step(std::move(other));
+#else
+    optimizer.step(std::move(own));
+#endif
+}
