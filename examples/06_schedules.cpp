@@ -16,13 +16,13 @@ struct Weight : sk::Param<"weight", float, 64, 64> {};
 using Engine = sk::threads::Engine;
 using Layer = sk::Sharded<Weight, sk::FullShard, Engine>;
 
-// The trainer knows nothing of schedules: it opens windows where it needs them.
 std::vector<Layer> make_layers(sk::Context<Engine>& rank) {
     std::vector<Layer> layers;
     for (int i = 0; i < 3; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
     return layers;
 }
 
+// The trainer knows nothing of schedules: it opens windows where it needs them.
 struct Trainer {
     std::vector<Layer> layers;
     sk::Model<Engine> model;
