@@ -74,7 +74,7 @@ std::optional<Prepared> prepare(int count, char** arguments, const Processes& pr
     Prepared prepared{*options, make_plan(*options), {}, {}, {}, nullptr, nullptr, nullptr, nullptr};
     const bool trains = options->action == Options::Action::train;
     if (!options->trace.empty() && !prepared.plan.chosen.schedule) {
-        throw InputError("--trace: with --schedule " + options->schedule.text() + " this step follows none (" +
+        throw InputError("--trace: with --schedule " + options->schedule.text() + " this step has no schedule (" +
                          prepared.plan.chosen.why + "); expected --schedule prefetch");
     }
     if (trains) { require_address_space(*options, prepared.plan.bytes_per_rank()); }

@@ -160,10 +160,10 @@ TEST_SUITE("gpt.schedule") {
         options.mesh = {4, 1, 1};
         options.batch = 8;
         options.schedule = automatic;
-        for (const Case& each : {Case{no_shard, "none", "no schedule waits less"},
-                                 Case{shard_optimizer, "none", "no schedule waits less"},
-                                 Case{shard_grad_op, "none", "no schedule waits less"},
-                                 Case{full_shard, "keep_gathered", "of what none waits, in simulate"}}) {
+        for (const Case& each : {Case{no_shard, "none", "no schedule is predicted to wait less"},
+                                 Case{shard_optimizer, "none", "no schedule is predicted to wait less"},
+                                 Case{shard_grad_op, "none", "no schedule is predicted to wait less"},
+                                 Case{full_shard, "keep_gathered", "of that without a schedule"}}) {
             options.policy = {each.policy};
             for (const EngineKind engine : {EngineKind::threads, EngineKind::mpi}) {
                 options.engine = engine;
@@ -175,21 +175,21 @@ TEST_SUITE("gpt.schedule") {
         check(with(options, {Kind::none, 0}), "none", "asked for");
         check(with(options, {Kind::prefetch, 2}), "prefetch:2", "asked for");
         const std::uint64_t none = make_plan(with(options, {Kind::none, 0})).bytes_per_rank();
-        CHECK(check(options, "prefetch:1, keep_gathered", "of what none waits") <= none);
+        CHECK(check(options, "prefetch:1, keep_gathered", "of that without a schedule") <= none);
         options.policy = {no_shard};
-        check(options, "prefetch:1, keep_gathered", "of what none waits");
+        check(options, "prefetch:1, keep_gathered", "of that without a schedule");
         options.engine = EngineKind::threads;
-        check(options, "prefetch:1, keep_gathered", "of what none waits");
+        check(options, "prefetch:1, keep_gathered", "of that without a schedule");
         options.spare_processor = false;
-        check(options, "none", "no schedule waits less");
+        check(options, "none", "no schedule is predicted to wait less");
         options.mesh = {1, 1, 1};
         options.policy = {full_shard};
-        check(options, "none", "no rank waits for another");
+        check(options, "none", "a single rank waits for no other");
         // A limit below what none takes is kept by a schedule, though nothing is gained.
         options.mesh = {2, 1, 1};
         const std::uint64_t plain = make_plan(with(options, {Kind::none, 0})).bytes_per_rank();
-        CHECK(check(with(options, automatic, plain - 1), "keep_gathered", "none takes more than --memory-limit") <
-              plain);
+        CHECK(check(with(options, automatic, plain - 1), "keep_gathered",
+                    "without a schedule the step exceeds --memory-limit") < plain);
     }
 
     TEST_CASE("auto follows a step of thousands of windows too, in no more memory than none") {

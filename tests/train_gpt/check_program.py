@@ -51,7 +51,7 @@ def check_lines(folder):
            is not None, "measured and planned memory", done)
     speeds = re.findall(r"([\d,]+) tokens/s", text)
     expect(speeds[-1] == speeds[-2], "the last line's speed is the one at the end", done)
-    table = text[text.index("collectives of a rank in one step, mean over the ranks, measured and planned:"):]
+    table = text[text.index("collectives per rank and step, measured (mean over the ranks) and planned:"):]
     rows = re.findall(r"^  (\w+) +([\w ]+?) +(\d+) calls +(\S+ \S+) +(\d+) calls +(\S+ \S+)$", table, re.MULTILINE)
     expect({row[0] for row in rows} == {"all_gather", "reduce_scatter", "all_reduce"}
            and all(row[2] == row[4] and row[3] == row[5] for row in rows), "measured and planned collectives agree", done)
@@ -342,7 +342,7 @@ def check_trace(folder):
     expect(names_of.count("gather of 'blocks.0', microbatch 0") == 6, "a block is gathered twice by each rank")
     check_picture(folder, tracks)
     for flags, text in ((["--schedule", "none"], b"--trace with --schedule none: expected prefetch or auto"),
-                        (["--policy", "no_shard"], b"--trace: with --schedule auto this step follows none (no "),
+                        (["--policy", "no_shard"], b"--trace: with --schedule auto this step has no schedule (no "),
                         (["--schedule", "auto", "--json", "x"], b"--trace './x': expected another file than that of --json")):
         done = run(folder, "--trace", "./x", *flags)
         expect(done.returncode == 2 and text in done.stderr and not (folder / "x").exists(), f"refused: {text}", done)
@@ -363,7 +363,7 @@ def check_schedules(folder):
         # With a processor to spare gathers start ahead too.
         of_auto = ("keep_gathered", "prefetch:1, keep_gathered", "keep_gathered, prefetch:1")
         of_auto = of_auto[1:] if len(os.sched_getaffinity(0)) > 2 else of_auto[:1]
-        follows, why = {"none": (["none"], "asked for"), "auto": (of_auto, r"waits 0\.\d\d of what none waits, in simulate"),
+        follows, why = {"none": (["none"], "asked for"), "auto": (of_auto, r"predicted waiting \d\d? % of that without a schedule"),
                         "prefetch:2": (["prefetch:2"], "asked for")}[name]
         expect(reports[name]["schedule"]["follows"] in follows and re.fullmatch(why, reports[name]["schedule"]["why"]) is not None,
                f"--json says what it follows, and why: {reports[name]['schedule']}")
@@ -386,7 +386,7 @@ def check_schedules(folder):
     done = run(folder, "--steps", "3", "--mesh", "2x1x1", "--json", "a.json")
     report = json.loads((folder / "a.json").read_text(encoding="utf-8"))
     expect(done.returncode == 0 and report["schedule"] == reports["auto"]["schedule"] and report["losses"] == reports["none"]["losses"]
-           and f"order: follows {reports['auto']['schedule']['follows']} (waits 0.".encode() in done.stdout, "auto is the default", done)
+           and f"step:  schedule {reports['auto']['schedule']['follows']} (predicted waiting ".encode() in done.stdout, "auto is the default", done)
     done = run(folder, "--memory-limit", "1K", "--schedule", "auto", "--schedule-out", "b.txt")
     expect(done.returncode == 2 and re.fullmatch(rb"train_gpt: error: --memory-limit 1024: with --schedule auto each rank "
                                                  rb"needs at least \d+ bytes \(\S+ \S+\)\n", done.stderr) is not None

@@ -73,14 +73,15 @@ ChosenSchedule automatic(const Options& options, const sk::Schedule& step,
     }
     ChosenSchedule chosen;
     if (best == nullptr) {
-        chosen.why = mesh.size() == 1 ? "no rank waits for another" : "no schedule waits less, in simulate";
+        chosen.why = mesh.size() == 1 ? "a single rank waits for no other" : "no schedule is predicted to wait less";
         return chosen;
     }
     chosen.schedule = best->schedule;
     chosen.follows = best->name;
     chosen.ahead = best->ahead;
-    chosen.why = fits ? program::formatted("waits %.2f of what none waits, in simulate", least / of_none)
-                      : "none takes more than --memory-limit";
+    chosen.why =
+        fits ? program::formatted("predicted waiting %.0f %% of that without a schedule", 100 * least / of_none)
+             : "without a schedule the step exceeds --memory-limit";
     return chosen;
 }
 

@@ -19,7 +19,7 @@ namespace train_gpt {
 struct ChosenSchedule {
     std::optional<shardkit::Schedule> schedule;  ///< that each step follows; none where each verb communicates itself
     std::string follows = "none";                ///< in words: none, keep_gathered, prefetch:1, or the latter two
-    std::string why = "asked for";               ///< that and nothing else
+    std::string why = "asked for";               ///< why this and no other
     bool ahead = false;                          ///< communication is given to its stream before the program waits
 };
 
@@ -31,11 +31,11 @@ struct StepMemory {
     bool limited = false;  ///< `most` is what --memory-limit leaves
 };
 
-/// none: nothing is followed. prefetch:N: gathers start N windows ahead; where memory is limited, what fits of that.
-/// auto: of the step without a schedule, one whose groups stay gathered, and, where the engine communicates beside
-/// the computation, one whose gathers start a window ahead: that which waits least for communication in `simulate`,
-/// within `most`. Where none waits less than the step without a schedule, that. The simulation takes nominal speeds
-/// (see the source), so that a choice depends on the options alone and is the same on every rank.
+/// Chooses the schedule that steps follow. none: no schedule. prefetch:N: gathers start N windows ahead; where memory
+/// is limited, as many of them as fit. auto: the one that waits least for communication in `simulate`, within `most`,
+/// of these: the step without a schedule; one whose groups stay gathered; and, where the engine communicates beside
+/// the computation, ones whose gathers start a window ahead. The simulation takes nominal speeds (see the source), so
+/// that a choice depends on the options alone and is the same on every rank.
 /// `step`: what the trainer does, which fits `most`.
 ChosenSchedule choose_schedule(const Options& options, const shardkit::Schedule& step,
                                std::span<const shardkit::GroupDescription> groups, const shardkit::AxisGrid& mesh,

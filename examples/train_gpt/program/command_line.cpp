@@ -16,12 +16,13 @@ void add_checkpoint_flags(program::Flags& flags) {
         "--save", "DIR",
         "save model and optimizer to DIR/step-00000400 after the last step, and when SIGTERM or SIGINT ends the "
         "run after its current step");
-    flags.add("--save-every", "N", "with --save: after every N steps too");
-    flags.add("--keep", "K", "with --save: only the newest K steps in DIR stay; 0 for all [0]");
-    flags.add("--resume", "DIR",
-              "go on from the newest whole step in DIR, or from one step's folder; with --save of the same DIR a run "
-              "without a step yet begins");
-    flags.add("--init", "FILE", "first values from a safetensors file, named as --names says");
+    flags.add("--save-every", "N", "with --save: save after every N steps too");
+    flags.add("--keep", "K", "with --save: keep only the newest K steps in DIR; 0 keeps all [0]");
+    flags.add(
+        "--resume", "DIR",
+        "continue from the newest whole step in DIR, or from one step's folder; where --save names the same DIR "
+        "and it has no step yet, begin a new run");
+    flags.add("--init", "FILE", "take first values from a safetensors file with the names that --names says");
     flags.add("--names", "NAME",
               "shardkit, or gpt2 (GPT2LMHeadModel of transformers): names in the files of --save and --init "
               "[shardkit]");
@@ -32,7 +33,7 @@ void add_flags(program::Flags& flags) {
                      "print memory and traffic per rank for --mesh, of any size, and stop; files are "
                      "checked, none is written");
     flags.add("--mesh", "DPxTPxCP",
-              "data x tensor x context parallel ranks [2x1x1; 1x1x1 with --engine self; with mpi all processes]");
+              "data x tensor x context parallel ranks [2x1x1; 1x1x1 with --engine self; all processes with mpi]");
     flags.add("--policy", "NAME",
               "no_shard, shard_optimizer, shard_grad_op, full_shard or hybrid_shard:N [full_shard]");
     flags.add("--engine", "NAME",
@@ -41,7 +42,7 @@ void add_flags(program::Flags& flags) {
         "--ranks-per-host", "N",
         "with --engine mpi or --plan: count bytes between hosts as if each N ranks, in their order, were a host "
         "[with mpi the hosts that there are; with --plan all ranks on one]");
-    flags.add("--steps", "N", "training steps, those before a step resumed at included [400]");
+    flags.add("--steps", "N", "training steps in all, those before --resume included [400]");
     flags.add("--batch", "N", "sequences per step over all ranks and microbatches [16]");
     flags.add("--microbatches", "N", "parts in which a rank works through its sequences [1]");
     flags.add("--sequence", "N", "tokens of a sequence [64]");
@@ -58,20 +59,20 @@ void add_flags(program::Flags& flags) {
     flags.add("--clip", "X", "largest global gradient norm; 0 for no clipping [1]");
     flags.add(
         "--schedule", "NAME",
-        "what a step follows: none (each verb communicates when it is called), prefetch or prefetch:N (gathers "
-        "start N windows ahead), or auto (of none, of groups that stay gathered where memory is left, and, with "
-        "threads or mpi and a processor to spare, of gathers a window ahead, what waits least in simulate) [auto]");
+        "when a step communicates: none (when a verb is called), prefetch or prefetch:N (gathers start N windows "
+        "ahead), or auto (the one that is predicted to wait least: none, groups that stay gathered where memory is "
+        "left, or, with threads or mpi and a processor to spare, gathers a window ahead) [auto]");
     flags.add("--memory-limit", "BYTES",
-              "most memory of a rank, with K, M or G behind it [with auto what none would take]");
+              "largest memory of a rank, with K, M or G behind it [with auto: what a step without a schedule takes]");
     flags.add("--seed", "N", "decides first values, data order and samples [1]");
     flags.add("--text", "FILE", "what to train on [this repository's headers and documentation]");
-    flags.add("--json", "FILE", "write the results as one JSON object; of an interrupted run what it reached");
+    flags.add("--json", "FILE",
+              "write the results as one JSON object; an interrupted run writes what it has reached");
     flags.add("--plot", "FILE", "draw the loss curve, .png or .svg");
     flags.add("--schedule-out", "FILE", "write the step as a table of its operations, and what --schedule changed");
-    flags.add(
-        "--trace", "FILE",
-        "where a step follows a schedule: write the last step of every rank as it was measured, for Perfetto or "
-        "chrome://tracing");
+    flags.add("--trace", "FILE",
+              "if steps follow a schedule: write the last step of every rank as it was measured, for Perfetto or "
+              "chrome://tracing");
     flags.add("--sample", "N", "generate N bytes after training [0]");
     add_checkpoint_flags(flags);
 }

@@ -251,9 +251,9 @@ namespace {
 std::string schedule_line(const Options& options, const PlanSummary& plan) {
     const ChosenSchedule& chosen = plan.chosen;
     if (options.schedule.kind == ScheduleChoice::Kind::none) { return ""; }
-    std::string text = "order: ";
-    if (!chosen.schedule) { return text + "follows no schedule: " + chosen.why + '\n'; }
-    text += "follows " + chosen.follows;
+    std::string text = "step:  ";
+    if (!chosen.schedule) { return text + "without a schedule: " + chosen.why + '\n'; }
+    text += "schedule " + chosen.follows;
     if (chosen.follows != options.schedule.text()) { text += " (" + chosen.why + ")"; }
     return text + program::formatted(", %zu operations, hash %016llx\n", chosen.schedule->size(),
                                      static_cast<unsigned long long>(sk::hash(*chosen.schedule)));

@@ -153,11 +153,11 @@ std::string summary_of_steps(const PlanSummary& plan, const Results& results) {
     out << "peak memory per rank: " << program::bytes_text(results.peak_bytes_per_rank) << " measured, "
         << program::bytes_text(plan.bytes_per_rank()) << " planned"
         << program::formatted(" (%+.2f %%)\n", 100 * (measured / planned - 1));
-    out << "collectives of a rank in one step, mean over the ranks, measured and planned:\n"
+    out << "collectives per rank and step, measured (mean over the ranks) and planned:\n"
         << table(results.collectives, plan.collectives);
     if (results.timed.communication > 0) {
         const TimedSteps& timed = results.timed;
-        out << program::formatted("a step: %.3g ms, %.3g ms of them without computation; communication %.3g ms\n",
+        out << program::formatted("a step: %.3g ms, %.3g ms of it without computation; communication took %.3g ms\n",
                                   1e3 * timed.seconds, 1e3 * timed.exposed(), 1e3 * timed.communication);
     }
     out << program::formatted("loss: %.4f first, %.4f last (%+.4f)\n", results.losses.front(), results.losses.back(),

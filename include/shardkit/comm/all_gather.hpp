@@ -22,7 +22,7 @@ concept AllGathers = Communicator<C> && Element<T> &&
 };
 
 namespace detail {
-/// The call in which every rank gives `k` elements of type T.
+/// Describes the call in which every rank gives `k` elements of type T.
 template <class T>
 constexpr Call gather_call(std::size_t k, std::size_t ranks, CallSite site) noexcept {
     return {{Verb::all_gather, element_type_of<T>, element_type_of<T>, ReduceOp::sum, site.hash(), k, site.stated},
@@ -56,7 +56,7 @@ void all_gather(const C& comm, std::span<const T> shard, std::span<T> full, type
     detail::end(comm, call, shard.data(), full.data(), moved);
 }
 
-/// The same where rank r's shard already lies at its place in `full`; over one rank there is nothing to do.
+/// Gathers likewise where rank r's shard already lies at its place in `full`; over one rank there is nothing to do.
 /// Shapes:  full [size * k]; this rank's k elements from rank * k on are the input.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
 template <Element T, AllGathers<T> C>

@@ -55,7 +55,7 @@ void all_reduce(const C& comm, ReduceOp op, std::span<const In> input, std::span
     }
 }
 
-/// The same where the result replaces the input; over one rank there is nothing to do.
+/// Reduces likewise where the result replaces the input; over one rank there is nothing to do.
 template <Element T, AllReduces<T, T> C>
 void all_reduce_in_place(const C& comm, ReduceOp op, std::span<T> values, typename C::Stream stream,
                          CallSite site = SourceLocation::current()) {

@@ -15,8 +15,8 @@
 
 namespace shardkit {
 
-/// What a call is for: a group and what of it moves, "'blocks.0' parameters". Ranks that call the same verb on as
-/// many elements, but for something else, disagree. A rank's journal keeps it, at an address that stays.
+/// Says what a call is for: a group and what of it moves, "'blocks.0' parameters". Ranks that call the same verb on
+/// as many elements, but for something else, disagree. A rank's journal keeps it, at an address that stays.
 struct CallSubject {
     std::string text;
     std::uint32_t hash;  ///< of the text, not 0
@@ -32,7 +32,7 @@ struct CallSubject {
     }
 };
 
-/// Where a verb is called, and what for where that is said: what verbs take as their last argument. `stated`: a hash
+/// Says where a verb is called, and, where known, for what: what verbs take as their last argument. `stated`: a hash
 /// of what no buffer shows and all ranks must say alike, a divisor or a learning rate; 0: nothing is said.
 struct CallSite {
     SourceLocation where;
@@ -44,7 +44,7 @@ struct CallSite {
     constexpr std::uint32_t hash() const noexcept { return subject == nullptr ? 0 : subject->hash; }
 };
 
-/// What all ranks of one collective must say alike.
+/// Holds what all ranks of one collective must say alike.
 struct Signature {
     Verb verb{};
     ElementType in = ElementType::uint8;
@@ -52,15 +52,15 @@ struct Signature {
     ReduceOp op = ReduceOp::sum;
     std::uint32_t subject = 0;  ///< CallSubject::hash; 0: nothing was said
     std::size_t count = 0;      ///< elements of the span that is equal on all ranks
-    /// The root of a broadcast; of what moves a group's values CallSite::stated.
+    /// Holds the root of a broadcast, or CallSite::stated of what moves a group's values.
     std::uint64_t argument = 0;
 
     friend bool operator==(const Signature&, const Signature&) = default;
 };
 
-/// One call of a verb on one rank. The functions in comm/ build it; the engine's member takes it as its last argument
-/// and reads what it needs: an engine that compares calls the signature, one that has only errors to place the
-/// caller's file and line, for which it may take a SourceLocation instead.
+/// Describes one call of a verb on one rank. The functions in comm/ build it; the engine's member takes it as its
+/// last argument and reads what it needs: an engine that compares calls the signature, one that has only errors to
+/// place the caller's file and line, for which it may take a SourceLocation instead.
 struct Call {
     Signature signature{};
     std::size_t payload = 0;  ///< bytes of the whole buffer
@@ -70,8 +70,8 @@ struct Call {
     constexpr operator SourceLocation() const noexcept { return where; }
 };
 
-/// "all_reduce sum of 10 bf16 into fp32 for 'blocks.0' gradients with divisor 2 at train.cpp:12"; for error messages.
-/// `stated`: " with divisor 2"
+/// Writes a call for an error message, as "all_reduce sum of 10 bf16 into fp32 for 'blocks.0' gradients with divisor
+/// 2 at train.cpp:12". `stated`: " with divisor 2"
 inline std::string describe(const Signature& s, SourceLocation where, std::string_view subject = {},
                             std::string_view stated = {}) {
     std::string text(name(s.verb));
@@ -92,14 +92,14 @@ inline std::string_view text_of(const CallSubject* subject) noexcept {
     return subject == nullptr ? std::string_view() : std::string_view(subject->text);
 }
 
-/// Whether two calls differ in nothing but what their ranks state.
+/// Says whether two calls differ in nothing but what their ranks state.
 constexpr bool differ_in_statements(const Signature& a, const Signature& b) noexcept {
     Signature as_b = a;
     as_b.argument = b.argument;
     return as_b == b && a.argument != b.argument && a.verb != Verb::broadcast;
 }
 
-/// A hash of everything that ranks must say alike in one call after those that `before` is the hash of; equal
+/// Returns a hash of `s` and of the calls before it, whose hash is `before`; equal
 /// sequences of calls have equal hashes.
 /// Source: Fowler, Noll, Vo: FNV-1a, by words
 constexpr std::uint64_t call_hash(const Signature& s, std::uint64_t before) noexcept {

@@ -10,10 +10,9 @@
 
 namespace shardkit {
 
-/// A group of ranks that call the same verbs in the same order. Cheap to copy: a non-owning reference to
-/// state that the engine keeps. What it can do beyond this is said by one concept per verb
+/// A communicator is a group of ranks that call the same verbs in the same order. Cheap to copy: a non-owning
+/// reference to state that the engine keeps. What it can do beyond this is said by one concept per verb
 /// (comm/all_gather.hpp, ...), so that an engine need not have all of them.
-///
 /// The verbs are the functions in comm/, not the members of the same names: these only move data, and take what the
 /// function has checked and written down as their last argument, a Call.
 /// `named(axes)` is the same group under another name for errors and the traffic log; local, no communication.

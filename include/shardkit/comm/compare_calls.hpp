@@ -22,7 +22,7 @@
 
 namespace shardkit {
 
-/// When the ranks of a group compare what they have called, where the engine leaves the choice.
+/// Says when the ranks of a group compare what they have called, where the engine leaves the choice.
 enum class CompareCalls : std::uint8_t {
     off,
     each_step,  ///< when they call `compare_calls`; a step of an optimizer does
@@ -45,7 +45,7 @@ void compare_calls(const C& comm, SourceLocation where = SourceLocation::current
 
 namespace detail {
 
-/// A call as it travels to other ranks, for an error's text.
+/// Holds a call as it travels to other ranks, for an error's text.
 struct CallRecord {
     Signature signature{};
     std::uint64_t sequence = 0;
@@ -66,12 +66,12 @@ struct CallRecord {
     }
 };
 
-/// What one rank has called over one group: a hash of all, and the last calls one by one. Fixed in size.
+/// Remembers what one rank has called over one group: a hash of all, and the last calls one by one. Fixed in size.
 class CallTrace {
   public:
     static constexpr std::uint64_t kept = 256;
 
-    /// What ranks compare first.
+    /// Holds what ranks compare first.
     struct State {
         std::uint64_t count = 0;
         std::uint64_t hash = 0;
@@ -91,6 +91,7 @@ class CallTrace {
     const State& state() const noexcept { return state_; }
     const Hashes& hashes() const noexcept { return hashes_; }
     bool has(std::uint64_t call) const noexcept { return call < state_.count && call + kept >= state_.count; }
+    /// Returns one of the last calls by its number.
     /// @pre has(call)
     CallRecord record(std::uint64_t call) const noexcept {
         const Kept& one = calls_[call % kept];
@@ -109,11 +110,12 @@ class CallTrace {
     std::array<Kept, kept> calls_{};
 };
 
-/// Bytes of the longest value that find_disagreement gathers from each rank.
+/// Bounds the bytes of the longest value that find_disagreement gathers from each rank.
 inline constexpr std::size_t trace_bytes =
     std::max({sizeof(CallTrace::Hashes), sizeof(CallRecord), sizeof(StatementPage)});
 
-/// The first call in which two traces differ; the oldest one that both still know, if they differ in that already.
+/// Returns the first call in which two traces differ; the oldest one that both still know, if they differ in that
+/// already.
 inline std::uint64_t first_difference(const CallTrace::State& a, const CallTrace::Hashes& hashes_a,
                                       const CallTrace::State& b, const CallTrace::Hashes& hashes_b) noexcept {
     const std::uint64_t both = std::min(a.count, b.count);
@@ -123,10 +125,11 @@ inline std::uint64_t first_difference(const CallTrace::State& a, const CallTrace
     return call;
 }
 
-/// What all ranks of a group find out together: nothing when their traces are equal, else a sentence, the same on all
-/// of them. gather(value) returns every rank's value, by rank, as a span; all ranks call it equally often. `book`:
-/// what this rank has stated.
-/// Cost:    a gather of 16 bytes per rank; some more when there is a difference.
+/// Finds out, together with all ranks of the group, whether they called alike. It returns nothing when their traces
+/// are equal, else a sentence, the same on all of them. gather(value) returns every rank's value, by rank, as a span;
+/// all ranks call it equally often. `book`: what this rank has stated.
+/// Cost:    a gather of 16 bytes per rank; some
+/// more when there is a difference.
 template <class Gather>
 std::optional<std::string> find_disagreement(const CallTrace& trace, const StatementBook& book,
                                              const Gather& gather) {

@@ -8,11 +8,11 @@
 
 namespace shardkit::detail {
 
-/// bytes * part / whole, rounded down.
+/// Returns bytes * part / whole, rounded down.
 constexpr std::uint64_t part_of(std::uint64_t bytes, std::uint64_t part, std::uint64_t whole) noexcept {
     return bytes / whole * part + bytes % whole * part / whole;
 }
-/// Bytes that a ring or a direct exchange moves per rank: each of n ranks receives all but its own part.
+/// Returns the bytes that a ring or a direct exchange moves per rank: each of n ranks receives all but its own part.
 constexpr std::uint64_t part_from_peers(std::uint64_t bytes, std::uint64_t ranks) noexcept {
     return part_of(bytes, ranks - 1, ranks);
 }
@@ -21,22 +21,22 @@ constexpr std::uint64_t part_from_peers(std::uint64_t bytes, std::uint64_t ranks
 
 namespace shardkit {
 
-/// How what every rank is to have comes to the ranks of other hosts.
+/// Says how what every rank is to have comes to the ranks of other hosts.
 enum class Crossing : std::uint8_t {
     to_ranks,  ///< to each of them
     to_hosts,  ///< once to each host, whose other ranks read it there
     ring       ///< from neighbour to neighbour of a ring that goes through one host after the other
 };
 
-/// What the planner must know of an engine: where it moves or keeps more bytes than the verbs themselves say.
+/// Holds what the planner must know of an engine: where it moves or keeps more bytes than the verbs themselves say.
 /// An engine states its own as a member `traits`; the default is an engine that adds in place.
 struct EngineTraits {
     /// Sums travel in the arithmetic of their result (16-bit addends as fp32), not in the addends' type.
     bool sums_travel_widened = false;
-    /// An all_reduce is gathered by every rank, who all add it, up to so many bytes of addends of each rank.
+    /// Limits the addends of each rank, in bytes, up to which every rank gathers an all_reduce and adds all itself.
     std::size_t gathered_all_reduce_addends = 0;
-    /// Between hosts: what is gathered, where a rank's part is of more than `small_gather` bytes; and the addends, on
-    /// a ring, and results of sums. Addends go to the rank that adds them, but for a ring.
+    /// Says how data travels between hosts: what is gathered, where a rank's part is of more than `small_gather`
+    /// bytes; and the addends, on a ring, and results of sums. Addends go to the rank that adds them, but for a ring.
     Crossing gathers = Crossing::to_ranks;
     Crossing sums = Crossing::to_ranks;
     std::size_t small_gather = 0;
@@ -58,7 +58,8 @@ constexpr EngineTraits engine_traits() noexcept {
     }
 }
 
-/// Messages that follow each other in a ring of `ranks`: an all-reduce is a reduce-scatter and an all-gather.
+/// Returns the number of messages that follow each other in a ring of `ranks`: an all-reduce is a reduce-scatter and
+/// an all-gather.
 /// Source:  Thakur, Rabenseifner and Gropp 2005, section 4; Chan et al. 2007
 constexpr double ring_messages(Verb verb, std::size_t ranks) noexcept {
     const double others = ranks > 1 ? static_cast<double>(ranks - 1) : 0;

@@ -24,15 +24,15 @@ namespace shardkit {
 
 class Journal;
 
-/// The name of a rank's communicators over one set of axes, and where their calls are written down. The journal keeps
-/// it, at an address that stays.
+/// Holds the name of a rank's communicators over one set of axes, and where their calls are written down. The journal
+/// keeps it, at an address that stays.
 struct CommunicatorLabel {
     Journal& journal;
     std::size_t first_row;  ///< in the journal's log
     std::string axes;
 };
 
-/// One of a rank's last calls.
+/// Holds one of a rank's last calls.
 struct RecentCall {
     std::uint64_t number = 0;  ///< of the calls of this rank, over all its communicators; counted from 0
     std::string axes;
@@ -41,7 +41,7 @@ struct RecentCall {
     std::string subject;  ///< CallSubject::text
 };
 
-/// A call as an observer sees it.
+/// Holds a call as an observer sees it.
 struct ObservedCall {
     const Call& call;
     std::string_view axes;
@@ -58,14 +58,15 @@ class CallObserver {
     CallObserver& operator=(const CallObserver&) = delete;
     virtual ~CallObserver() = default;
 
-    /// False leaves the call out: it moves nothing and is not logged. Then all ranks of the group leave it out.
+    /// Is called before the engine; false leaves the call out: it moves nothing and is not logged. Then all ranks of
+    /// the group leave it out.
     virtual bool before(const ObservedCall& seen) = 0;
     /// The engine has taken the call; not after one that it refused.
     virtual void after(const ObservedCall&) {}
 };
 
-/// What one rank has called and moved, over all its communicators: their labels, the traffic log, the last calls, and
-/// whom to show the next ones. One for each rank, kept by its engine; used by the rank's thread only.
+/// Records what one rank has called and moved, over all its communicators: their labels, the traffic log, the last
+/// calls, and whom to show the next ones. One for each rank, kept by its engine; used by the rank's thread only.
 class Journal {
   public:
     static constexpr std::size_t recent = 64;
@@ -74,7 +75,7 @@ class Journal {
     Journal(const Journal&) = delete;
     Journal& operator=(const Journal&) = delete;
 
-    /// The label of `axes`, always the same; makes room for its rows, so that no verb allocates.
+    /// Returns the label of `axes`, always the same one; makes room for its rows, so that no verb allocates.
     const CommunicatorLabel& label(std::string_view axes) {
         for (const CommunicatorLabel& label : labels_) {
             if (label.axes == axes) { return label; }
@@ -82,7 +83,7 @@ class Journal {
         return labels_.emplace_front(CommunicatorLabel{*this, traffic_.add_communicator(axes), std::string(axes)});
     }
 
-    /// What calls are for, always the same object for one text.
+    /// Returns what calls are for, always the same object for one text.
     const CallSubject& subject(std::string_view text) {
         for (const CallSubject& subject : subjects_) {
             if (subject.text == text) { return subject; }
@@ -90,7 +91,7 @@ class Journal {
         return subjects_.emplace_front(text);
     }
 
-    /// What the rank states beside its calls.
+    /// Returns what the rank states beside its calls.
     detail::StatementBook& statements() noexcept { return statements_; }
 
     TrafficLog& traffic() noexcept { return traffic_; }
@@ -108,7 +109,7 @@ class Journal {
                         ByteCount(moved.between_hosts));
     }
 
-    /// The last calls over groups of more than one rank, at most `recent`, the oldest first.
+    /// Returns the last calls over groups of more than one rank, at most `recent`, the oldest first.
     std::vector<RecentCall> recent_calls() const {
         std::vector<RecentCall> calls;
         for (std::uint64_t i = calls_ - std::min<std::uint64_t>(calls_, recent); i < calls_; ++i) {
@@ -138,7 +139,7 @@ class Journal {
     detail::StatementBook statements_;
 };
 
-/// A line for each call: number, call, axes.
+/// Writes a line for each call: number, call, axes.
 inline std::string recent_calls_table(const std::vector<RecentCall>& calls) {
     std::string table;
     for (const RecentCall& call : calls) {
@@ -156,7 +157,7 @@ concept KeepsJournal = requires(const C comm) {
 
 namespace detail {
 
-/// What calls over `comm` for that text are for; null where the engine keeps no journal.
+/// Returns the subject of calls over `comm` for that text; null where the engine keeps no journal.
 template <class C>
 const CallSubject* subject_of(const C& comm, std::string_view text) {
     if constexpr (KeepsJournal<C>) {
@@ -166,7 +167,7 @@ const CallSubject* subject_of(const C& comm, std::string_view text) {
     }
 }
 
-/// Where a rank of `comm` writes down what it states; null where the engine keeps no journal.
+/// Returns where a rank of `comm` writes down what it states; null where the engine keeps no journal.
 template <class C>
 StatementBook* book_of(const C& comm) {
     if constexpr (KeepsJournal<C>) {
@@ -176,8 +177,8 @@ StatementBook* book_of(const C& comm) {
     }
 }
 
-/// Every verb is begin, the engine's member, end: what verbs have in common stands here. False when an observer
-/// leaves the call out.
+/// Does what every verb does before it calls the engine's member, as `end` does what follows: what verbs have in
+/// common stands here. False when an observer leaves the call out.
 template <class C>
 [[gnu::always_inline]] inline bool begin(const C& comm, const Call& call, const void* input, void* output) {
     if constexpr (KeepsJournal<C>) {

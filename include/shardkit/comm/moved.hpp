@@ -10,7 +10,7 @@
 
 namespace shardkit {
 
-/// What one call moves between a rank and its peers. A number stands for bytes that stay within a host.
+/// Counts what one call moves between a rank and its peers. A number stands for bytes that stay within a host.
 struct Moved {
     std::uint64_t bytes = 0;
     std::uint64_t between_hosts = 0;  ///< of these bytes, those between this rank and ranks of other hosts
@@ -29,8 +29,8 @@ concept KnowsHosts = requires(const C comm, std::size_t rank) {
     { comm.host_of(rank) } -> std::convertible_to<std::size_t>;
 };
 
-/// PlanOptions::ranks_per_host of a communicator's ranks: how many each host has, where they lie on hosts in their
-/// order. 0 where all are on one, or in another order.
+/// Returns PlanOptions::ranks_per_host of a communicator's ranks: how many each host has, where they lie on hosts in
+/// their order. 0 where all are on one, or in another order.
 /// Cost:    the square of the ranks at most; no communication
 template <class C>
 constexpr std::size_t ranks_per_host(const C& comm) {
@@ -51,7 +51,7 @@ constexpr std::size_t ranks_per_host(const C& comm) {
 
 namespace detail {
 
-/// How much of what n ranks give each other comes from other hosts, of which rank q's part is 1: of one rank, or of
+/// Says how much of what n ranks give each other comes from other hosts, where rank q's part is 1: of one rank, or of
 /// all ranks of a mesh together.
 struct HostSpread {
     std::uint64_t ranks = 1;     ///< that this is the sum of
@@ -84,7 +84,7 @@ struct HostSpread {
     friend constexpr bool operator==(const HostSpread&, const HostSpread&) noexcept = default;
 };
 
-/// That of a communicator's rank where every rank receives what it needs from the one that has it.
+/// Returns the spread of a communicator's rank where every rank receives what it needs from the one that has it.
 template <class C>
 constexpr HostSpread host_spread(const C& comm) {
     HostSpread spread;
@@ -95,7 +95,7 @@ constexpr HostSpread host_spread(const C& comm) {
     }
     return spread;
 }
-/// Bytes of a message with `peer`, or of a copy of what `peer` has.
+/// Counts the bytes of a message with `peer`, or of a copy of what `peer` has.
 template <class C>
 constexpr Moved message_moved(const C& comm, std::size_t peer, std::uint64_t bytes) {
     if (peer == comm.rank()) { return 0; }
@@ -106,7 +106,7 @@ constexpr Moved message_moved(const C& comm, std::size_t peer, std::uint64_t byt
 // What a rank moves, or the mean over the ranks of a mesh, in calls over `ranks` ranks. `hosts`: of that rank, or the
 // mesh.
 
-/// An all-gather of `bytes` bytes, the parts of all ranks together.
+/// Counts what an all-gather of `bytes` bytes moves, the parts of all ranks together.
 constexpr Moved gather_moved(std::uint64_t bytes, std::uint64_t ranks, const EngineTraits& engine = {},
                              const HostSpread& hosts = {}) noexcept {
     const std::uint64_t from_peers = part_from_peers(bytes, ranks);
@@ -121,7 +121,7 @@ constexpr Moved gather_moved(std::uint64_t bytes, std::uint64_t ranks, const Eng
     return {from_peers, part_of(bytes, hosts.to_ranks, ranks * hosts.ranks)};
 }
 
-/// A reduce-scatter of `bytes` bytes of addends of each rank: every rank receives what it adds.
+/// Counts what a reduce-scatter of `bytes` bytes of addends of each rank moves: every rank receives what it adds.
 constexpr Moved scatter_moved(std::uint64_t bytes, std::uint64_t ranks, const EngineTraits& engine = {},
                               const HostSpread& hosts = {}) noexcept {
     const std::uint64_t from_peers = part_from_peers(bytes, ranks);
@@ -129,8 +129,8 @@ constexpr Moved scatter_moved(std::uint64_t bytes, std::uint64_t ranks, const En
     return {from_peers, part_of(bytes, hosts.to_ranks, ranks * hosts.ranks)};
 }
 
-/// An all-reduce of `addends` bytes of each rank into `result` bytes: reduced by parts that are then gathered, or,
-/// where it is small and the engine does that, gathered by everybody.
+/// Counts what an all-reduce of `addends` bytes of each rank into `result` bytes moves: reduced by parts that are
+/// then gathered, or, where it is small and the engine does that, gathered by everybody.
 constexpr Moved all_reduce_moved(std::uint64_t addends, std::uint64_t result, std::uint64_t ranks,
                                  const EngineTraits& engine = {}, const HostSpread& hosts = {}) noexcept {
     if (engine.gathers_all_reduce(addends)) {

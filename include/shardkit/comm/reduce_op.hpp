@@ -6,10 +6,10 @@
 
 namespace shardkit {
 
-/// How elements of several ranks become one. There is no average: the divisor is applied once, elsewhere.
+/// Says how elements of several ranks become one. There is no average: the divisor is applied once, elsewhere.
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
-/// The operation as errors and logs name it.
+/// Returns the operation's name in errors and logs.
 constexpr std::string_view name(ReduceOp op) noexcept {
     return op == ReduceOp::sum ? "sum" : op == ReduceOp::max ? "max" : "min";
 }

@@ -23,7 +23,7 @@ concept ReduceScatters = Communicator<C> && Element<In> && Element<Out> &&
 };
 
 namespace detail {
-/// The call in which every rank gives `count` elements, all ranks' pieces.
+/// Describes the call in which every rank gives `count` elements, all ranks' pieces.
 template <class In, class Out>
 constexpr Call scatter_call(ReduceOp op, std::size_t count, CallSite site) noexcept {
     return {{Verb::reduce_scatter, element_type_of<In>, element_type_of<Out>, op, site.hash(), count, site.stated},
@@ -55,8 +55,8 @@ void reduce_scatter(const C& comm, ReduceOp op, std::span<const In> full, std::s
     }
 }
 
-/// The same where piece r of rank r's own buffer receives the result; the other pieces keep their values. Over one
-/// rank there is nothing to do.
+/// Reduces likewise where piece r of rank r's own buffer receives the result; the other pieces keep their values.
+/// Over one rank there is nothing to do.
 /// @throws  std::invalid_argument when size does not divide full; CommError when the engine fails
 template <Element T, ReduceScatters<T, T> C>
 void reduce_scatter_in_place(const C& comm, ReduceOp op, std::span<T> full, typename C::Stream stream,

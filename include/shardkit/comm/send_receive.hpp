@@ -31,7 +31,7 @@ void check_peer(const C& comm, std::string_view verb, std::size_t peer, SourceLo
                                comm.size());
     }
 }
-/// A message of `count` elements of type T, as one of its ends calls it.
+/// Describes a message of `count` elements of type T, as one of its ends calls it.
 template <class T>
 constexpr Call message_call(Verb verb, std::size_t count, SourceLocation where) noexcept {
     return {{verb, element_type_of<T>, element_type_of<T>, ReduceOp::sum, 0, count, 0}, count * sizeof(T), where};

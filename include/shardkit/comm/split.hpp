@@ -13,7 +13,7 @@
 
 namespace shardkit {
 
-/// Ranks of `comm` with the same color form a communicator, ordered by key, then by rank in `comm`; `axes` is the
+/// Splits `comm`: ranks of the same color form a communicator, ordered by key, then by rank in `comm`; `axes` is the
 /// name that errors and the traffic log give it.
 /// Order:   collective over `comm`; the host waits.
 /// Cost:    every rank tells its peers color and key, 16 bytes; what else it takes to connect them is the engine's.

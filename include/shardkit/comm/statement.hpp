@@ -18,19 +18,19 @@
 
 namespace shardkit::detail {
 
-/// One thing that a rank states beside its calls, and that all ranks must state alike: "learning rate" "0.001".
+/// Holds one thing that a rank states beside its calls, and that all ranks must state alike: "learning rate" "0.001".
 struct Statement {
     std::string name;
     std::string value;
     SourceLocation where{};  ///< no file: nowhere in particular
 };
 
-/// What a rank states beside one call, in an order that is the same on every rank.
+/// Lists what a rank states beside one call, in an order that is the same on every rank.
 using Statements = std::vector<Statement>;
-/// Of what is stated; 0: nothing. Ranks compare it within each call.
+/// Hashes what is stated; 0: nothing. Ranks compare it within each call.
 using StatementHash = std::uint64_t;
 
-/// The hash of what `before` is the hash of, and one word more. Never 0.
+/// Returns the hash of one word more than what `before` is the hash of. Never 0.
 /// Source: Fowler, Noll, Vo: FNV-1a, by words
 constexpr StatementHash statement_hash(StatementHash before, std::uint64_t word) noexcept {
     StatementHash hash = (before ^ 0xcbf29ce484222325ULL ^ word) * 0x100000001b3ULL;
@@ -47,7 +47,7 @@ inline StatementHash statement_hash(const Statements& statements) noexcept {
     return statement_hash(0, fnv.hash);
 }
 
-/// Some of a rank's statements as they travel to other ranks, for an error's text. A template, so that a file
+/// Holds some of a rank's statements as they travel to other ranks, for an error's text. A template, so that a file
 /// compiles of it what it uses.
 template <class>
 class BasicStatementPage {
@@ -55,7 +55,7 @@ class BasicStatementPage {
     static constexpr std::size_t size = 6;
 
     BasicStatementPage() = default;
-    /// Number `page` of them.
+    /// Makes page number `page` of `all`.
     BasicStatementPage(const Statements& all, std::size_t page) noexcept {
         const std::size_t first = std::min(page * size, all.size());
         count_ = std::min(size, all.size() - first);
@@ -70,8 +70,8 @@ class BasicStatementPage {
         }
     }
 
-    /// What two ranks state where they first differ, each as the end of "rank 0 calls ...": none when they do not
-    /// within these pages and there are more.
+    /// Returns what two ranks state where they first differ, each as the end of "rank 0 calls ...": none when they do
+    /// not within these pages and there are more.
     /// @param where  of the call: what was stated there is not said twice
     static std::optional<std::pair<std::string, std::string>> apart(const BasicStatementPage& a,
                                                                     const BasicStatementPage& b,
@@ -110,8 +110,8 @@ class BasicStatementPage {
 };
 using StatementPage = BasicStatementPage<void>;
 
-/// What two ranks state where they first differ. `gather(page)` gives every rank's page, by rank; all ranks call it
-/// equally often.
+/// Returns what two ranks state where they first differ. `gather(page)` gives every rank's page, by rank; all ranks
+/// call it equally often.
 template <class Gather>
 std::pair<std::string, std::string> stated_apart(const Statements& own, std::size_t a, std::size_t b,
                                                  SourceLocation where, const Gather& gather) {
@@ -120,7 +120,7 @@ std::pair<std::string, std::string> stated_apart(const Statements& own, std::siz
         if (const auto texts = StatementPage::apart(all[a], all[b], where)) { return *texts; }
     }
 }
-/// The same where both are known.
+/// Returns the same where both are known.
 template <class Page = StatementPage>
 std::pair<std::string, std::string> stated_apart(const Statements& a, const Statements& b, SourceLocation where) {
     for (std::size_t page = 0;; ++page) {

@@ -22,16 +22,16 @@
 
 namespace shardkit::detail {
 
-/// What does not change from step to step, with its hash: an optimizer's betas, say.
+/// Holds what does not change from step to step, with its hash: an optimizer's betas, say.
 struct KeptStatements {
     StatementHash hash = 0;
     Statements statements;
 };
-/// Whoever states it keeps it.
+/// Keeps what is stated as long as its owner lives.
 using StatementsHandle = std::shared_ptr<const KeptStatements>;
 inline StatementHash hash_of(const StatementsHandle& kept) noexcept { return kept == nullptr ? 0 : kept->hash; }
 
-/// What a step's gradients are divided by.
+/// Holds what a step's gradients are divided by.
 struct StatedGradients {
     double divisor = 0;
     StatementHash loss_scale = 0;  ///< its options'; 0: none
@@ -44,7 +44,7 @@ struct StatedGradients {
     }
 };
 
-/// One step of an optimizer.
+/// Describes one step of an optimizer.
 struct StatedStep {
     std::uint64_t number = 0;  ///< of this optimizer's steps, from 1
     double learning_rate = 0;
@@ -60,7 +60,7 @@ struct StatedStep {
     }
 };
 
-/// What one group states beside its calls.
+/// Holds what one group states beside its calls.
 struct StatedGroup {
     const std::string* path = nullptr;  ///< which the journal keeps
     std::uint64_t updates = 0;          ///< their number
@@ -70,7 +70,7 @@ struct StatedGroup {
     StatementHash gradients = 0;
     StatementHash values = 0;  ///< of replicas, as they were given last
 
-    /// One more.
+    /// Adds one more update.
     void add_update(StatementHash with, StatementHash chosen) noexcept {
         if (updates > 0) { before = updates_hash(); }
         ++updates;
@@ -78,7 +78,7 @@ struct StatedGroup {
         choices = chosen;
     }
     StatementHash updates_hash() const noexcept { return updates == 0 ? 0 : statement_hash(before + choices, step); }
-    /// What a call carries between ranks that hold other values, and between replicas.
+    /// Returns what a call carries between ranks that hold other values, and between replicas.
     StatementHash plain_hash() const noexcept {
         return (gradients | updates) == 0 ? 0 : statement_hash(gradients, updates_hash());
     }
@@ -87,14 +87,14 @@ struct StatedGroup {
     }
 };
 
-/// What one group has stated lately.
+/// Remembers what one group has stated lately.
 struct RecentlyStated {
     std::array<StatedGroup, 4> entries;
     std::size_t noted = 0;
 };
 
-/// What a rank has stated lately, by the hash that its calls carried: what an error's text is made of. Written by the
-/// rank's thread; read by whoever says why ranks disagree, a stream's thread or a peer.
+/// Remembers what a rank has stated lately, by the hash that its calls carried: what an error's text is made of.
+/// Written by the rank's thread; read by whoever says why ranks disagree, a stream's thread or a peer.
 /// Memory:  8 kB, 300 bytes for each group, and what groups and optimizers keep
 /// A template, so that a file compiles of it what it uses.
 template <class>
@@ -104,7 +104,7 @@ class BasicStatementBook {
     BasicStatementBook(const BasicStatementBook&) = delete;
     BasicStatementBook& operator=(const BasicStatementBook&) = delete;
 
-    /// One more group states something: where it notes that.
+    /// Returns where one more group notes what it states.
     std::shared_ptr<RecentlyStated> add_group() {
         auto group = std::make_shared<RecentlyStated>();
         const Hold hold(busy_);
@@ -114,7 +114,7 @@ class BasicStatementBook {
         norm_.reserve(groups_.size());
         return group;
     }
-    /// Statements that stay while someone keeps them, and some time after.
+    /// Remembers statements while someone keeps them, and some time after.
     StatementsHandle keep(StatementHash hash, Statements statements) {
         auto kept = std::make_shared<const KeptStatements>(KeptStatements{hash, std::move(statements)});
         const Hold hold(busy_);
@@ -130,12 +130,12 @@ class BasicStatementBook {
 
     void note(StatementHash hash, const StatedGradients& gradients) { note(gradients_, hash, gradients); }
     void note(StatementHash hash, const StatedStep& step) { note(steps_, hash, step); }
-    /// What a group's next calls carry.
+    /// Notes what a group's next calls carry.
     void note(RecentlyStated& group, const StatedGroup& stated) {
         const Hold hold(busy_);
         group.entries[group.noted++ % group.entries.size()] = stated;
     }
-    /// What a norm's call carries: the gradients that it is of, and the updates of its groups, whose place is taken.
+    /// Notes what a norm's call carries: its gradients, and its groups' updates, whose place is taken.
     void note_norm(StatementHash hash, StatementHash gradients, std::vector<StatementHash>& updates) {
         const Hold hold(busy_);
         norm_hash_ = hash;
@@ -143,8 +143,8 @@ class BasicStatementBook {
         norm_.swap(updates);
     }
 
-    /// What `hash` is of, all of it, in an order that is the same on every rank; nothing when that is not known any
-    /// more.
+    /// Returns everything that `hash` is of, in an order that is the same on every rank; nothing when that is not
+    /// known any more.
     Statements list(StatementHash hash) const {
         Statements all;
         if (hash == 0) { return {{"updates", "0", {}}}; }
@@ -167,7 +167,7 @@ class BasicStatementBook {
     }
 
   private:
-    /// Of what the rank's thread and a reader both use. A reader comes when something went wrong: nobody waits else.
+    /// Locks what the rank's thread and a rare reader both use, one that builds an error's text.
     class Hold {
       public:
         explicit Hold(std::atomic_flag& busy) noexcept : busy_(busy) {
@@ -180,7 +180,7 @@ class BasicStatementBook {
       private:
         std::atomic_flag& busy_;
     };
-    /// number_text without <charconv>.
+    /// Does what number_text does, without <charconv>.
     static std::string text_of(double number) {
         char digits[40];
         for (const int precision : {15, 16, 17}) {
@@ -190,7 +190,7 @@ class BasicStatementBook {
         return digits;
     }
 
-    /// The last `size` of some things.
+    /// Keeps the last `size` of some things.
     template <class T>
     class Ring {
       public:
@@ -254,7 +254,7 @@ class BasicStatementBook {
         add_kept(updates->choices, all);
         all.push_back({"earlier updates", concat("of ", *updates->path, " (hash ", updates->before, ")"), {}});
     }
-    /// What some group has noted of which `is` holds.
+    /// Returns what some group has noted of which `is` holds.
     template <class F>
     std::optional<StatedGroup> find(const F& is) const {
         for (const auto& weak : groups_) {

@@ -7,7 +7,7 @@
 
 namespace shardkit {
 
-/// Something in which work runs in the order it was given. Events mark a point in one stream that another
+/// A stream runs work in the order it was given. Events mark a point in one stream that another
 /// stream can wait for; both calls return at once.
 /// A stream is a non-owning reference: copying it does not copy the queue.
 template <class S>
@@ -19,7 +19,7 @@ concept Stream = std::copyable<S> && requires(const S stream, const typename S::
     stream.synchronize();
 };
 
-/// The host's stream: work runs in the caller, before the call returns, so every event has happened.
+/// Runs work in the caller, before the call returns, so that every event has happened: the host's stream.
 struct InlineStream {
     struct Event {};
     static constexpr Event record() noexcept { return {}; }
@@ -36,7 +36,7 @@ static_assert(Stream<InlineStream>);
 
 namespace detail {
 
-/// The host waits for all of them: synchronize(stream) for each.
+/// Lets the host wait for all of them with synchronize(stream) for each.
 /// @throws what the first that failed throws, once all have been waited for
 template <class Synchronize, Stream... S>
 void synchronize_all(const Synchronize& synchronize, const S&... streams) {
@@ -51,13 +51,13 @@ void synchronize_all(const Synchronize& synchronize, const S&... streams) {
     if (failure) { std::rethrow_exception(failure); }
 }
 
-/// A stream whose work throws where it is waited for, and can leave that to the next wait.
+/// A stream of this kind throws where it is waited for what its work threw, and can leave that to the next wait.
 template <class S>
 concept KeepsFailures = Stream<S> && requires(const S& stream, const typename S::Event& event) {
     stream.settle();
     stream.settle(event);
 };
-/// The host waits for all that the stream was given. For who has nobody to tell, a destructor say: what its work
+/// Lets the host wait for all that the stream was given. For who has nobody to tell, a destructor say: what its work
 /// threw is thrown by the next wait, or, where the stream cannot keep it, dropped.
 template <Stream S>
 void settle(const S& stream) noexcept {
@@ -69,12 +69,12 @@ void settle(const S& stream) noexcept {
         } catch (...) {}  // NOLINT(bugprone-empty-catch)
     }
 }
-/// The same for several.
+/// Settles several streams.
 template <Stream... S>
 void settle_all(const S&... streams) noexcept {
     (settle(streams), ...);
 }
-/// The same for later work of the stream, which is to run behind an event.
+/// Settles a stream for later work of it, which is to run behind an event.
 template <Stream S>
 void settle(const S& stream, const typename S::Event& event) {
     if constexpr (KeepsFailures<S>) {

@@ -16,7 +16,7 @@
 
 namespace shardkit {
 
-/// What one rank has communicated, by verb and by the axes of the communicator. The engine that copies also
+/// Counts what one rank has communicated, by verb and by the axes of the communicator. The engine that copies also
 /// counts: `moved` is what went between this rank and its peers, not a formula. A group of one rank
 /// communicates nothing and leaves no entry.
 class TrafficLog {
@@ -51,11 +51,11 @@ class TrafficLog {
         row.between_hosts += between_hosts;
     }
 
-    /// Every row, unused ones too: the same list on every rank that has made the same communicators.
+    /// Returns every row, unused ones too: the same list on every rank that has made the same communicators.
     /// (By pointer and size: to check that a vector is a range takes compilers as long as to read the rest of this.)
     std::span<const Entry> rows() const noexcept { return {rows_.data(), rows_.size()}; }
 
-    /// Rows with at least one call, in order of first appearance of their axes.
+    /// Returns the rows with at least one call, in order of first appearance of their axes.
     std::vector<Entry> entries() const {
         std::vector<Entry> used;
         for (const Entry& row : rows_) {
@@ -64,7 +64,7 @@ class TrafficLog {
         return used;
     }
 
-    /// Sum over all axes.
+    /// Returns the sum over all axes.
     Entry total(Verb verb) const {
         Entry all{verb, "all", 0, {}, {}, {}};
         for (const Entry& row : rows_) {
@@ -90,7 +90,7 @@ class TrafficLog {
 };
 
 namespace detail {
-/// A line of a table of traffic; `hosts`: the table tells bytes between hosts.
+/// Writes a line of a table of traffic; `hosts`: the table tells bytes between hosts.
 inline std::string traffic_line(Verb verb, const std::string& axes, std::uint64_t calls, ByteCount moved,
                                 ByteCount between_hosts, bool hosts) {
     std::array<char, 160> line{};
@@ -106,8 +106,8 @@ inline std::string traffic_line(Verb verb, const std::string& axes, std::uint64_
 }
 }  // namespace detail
 
-/// What a rank has communicated as a text table: verb, axes, calls, bytes moved, and where there are any, how many of
-/// these went between hosts.
+/// Writes what a rank has communicated as a text table: verb, axes, calls, bytes moved, and where there are any, how
+/// many of these went between hosts.
 inline std::string traffic_table(const TrafficLog& log) {
     std::string table;
     bool hosts = false;

@@ -7,7 +7,7 @@
 
 namespace shardkit {
 
-/// The communication verbs, as a run-time value: for error messages and for counting.
+/// Lists the communication verbs, as a run-time value: for error messages and for counting.
 enum class Verb : std::uint8_t {
     all_gather,
     reduce_scatter,
@@ -21,12 +21,12 @@ enum class Verb : std::uint8_t {
 };
 namespace detail {
 
-/// How many verbs there are.
+/// Counts the verbs.
 inline constexpr std::size_t verb_count = 9;
 
 }  // namespace detail
 
-/// The verb as errors and logs name it.
+/// Returns the verb's name in errors and logs.
 constexpr std::string_view name(Verb verb) noexcept {
     constexpr std::string_view names[] = {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all",
                                           "send",       "receive",        "barrier",    "split"};

@@ -12,16 +12,16 @@
 
 namespace shardkit::cp {
 
-/// Causal attention over a sequence that is split over cp: each query sees the keys of all ranks at its position and
-/// before. `Exchange` chooses how the keys and values get around: RingExchange or GatherExchange. Its kernels are
-/// plain and run on every engine; trainers that have better ones give them to an exchange themselves. Arithmetic in A
-/// throughout; equal to attention on one rank but for the order of additions.
+/// Computes causal attention over a sequence that is split over cp: each query sees the keys of all ranks at its
+/// position and before. `Exchange` chooses how the keys and values get around: RingExchange or GatherExchange. Its
+/// kernels are plain and run on every engine; trainers that have better ones give them to an exchange themselves.
+/// Arithmetic in A throughout; equal to attention on one rank but for the order of additions.
 template <class Engine, class A, template <class, class> class Exchange = RingExchange>
 class Attention {
     static_assert(shardkit::detail::IndexRules<Engine>::are_stated);
 
   public:
-    /// `shape`: of what a rank holds, as CausalChunks says.
+    /// Takes the memory for parts of `shape`, of what a rank holds, as CausalChunks says.
     /// @throws std::invalid_argument when cp has several ranks and the tokens are not an even number
     Attention(Context<Engine>& context, const typename Engine::Communicator& cp, const AttentionShape& shape,
               SourceLocation where = SourceLocation::current())

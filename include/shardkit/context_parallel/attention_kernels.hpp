@@ -11,7 +11,7 @@
 
 namespace shardkit::detail {
 
-/// Which keys of a block a query may see: those at its position or before.
+/// Says which keys of a block a query may see: those at its position or before.
 struct CausalBlock {
     cp::AttentionShape shape;
     cp::CausalChunks queries;
@@ -29,10 +29,10 @@ constexpr A dot(const A* a, const A* b, std::size_t n) noexcept {
     return sum;
 }
 
-/// One query over one block: the softmax over the keys that it sees is added to what other blocks gave, by their
-/// log-sum-exp. Before the first block output is 0 and log_sum_exp minus infinity; after the last they are those of
-/// attention over all of them.
-/// Source: Liu et al., Ring Attention, arXiv 2310.01889; Dao, FlashAttention-2, arXiv 2307.08691, section 3.1
+/// Attends with one query over one block: the softmax over the keys that it sees is added to what other blocks gave,
+/// by their log-sum-exp. Before the first block output is 0 and log_sum_exp minus infinity; after the last they are
+/// those of attention over all of them. Source: Liu et al., Ring Attention, arXiv 2310.01889; Dao, FlashAttention-2,
+/// arXiv 2307.08691, section 3.1
 template <class A>
 struct AttendRow {
     CausalBlock causal;
@@ -80,7 +80,7 @@ struct AttendRow {
     }
 };
 
-/// D = the sum of d_output * output over a row.
+/// Computes D = the sum of d_output * output over a row.
 template <class A>
 struct OutputDot {
     const A* output;
@@ -93,7 +93,7 @@ struct OutputDot {
     }
 };
 
-/// What a backward pass over one block reads. The probabilities are made again from the final log-sum-exp.
+/// Refers to what a backward pass over one block reads. The probabilities are made again from the final log-sum-exp.
 template <class A>
 struct BlockBackward {
     CausalBlock causal;
@@ -108,7 +108,7 @@ struct BlockBackward {
         A probability;
         A d_score;
     };
-    /// Of a query's row and a key's, both counted over all sequences and heads.
+    /// Returns the pair of a query's row and a key's, both counted over all sequences and heads.
     constexpr Pair pair(std::size_t query, std::size_t key) const {
         const std::size_t d = causal.shape.head_width;
         const A* const k = keys_values + key * d;
@@ -118,7 +118,7 @@ struct BlockBackward {
     }
 };
 
-/// A block's addend to the gradient of one query.
+/// Adds what a block contributes to the gradient of one query.
 template <class A>
 struct QueryGradientRow {
     BlockBackward<A> block;
@@ -139,7 +139,7 @@ struct QueryGradientRow {
     }
 };
 
-/// This rank's addend to the gradients of one key and its value.
+/// Adds what this rank contributes to the gradients of one key and its value.
 template <class A>
 struct KeyValueGradientRow {
     BlockBackward<A> block;

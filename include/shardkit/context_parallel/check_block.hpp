@@ -8,6 +8,7 @@
 
 namespace shardkit::detail {
 
+/// Refuses a block that an exchange has no room for.
 /// @throws std::invalid_argument when a block is larger than those that an exchange was made for
 inline void check_block(std::string_view exchange, std::size_t given, std::size_t most, SourceLocation where) {
     if (given > most) {

@@ -18,16 +18,17 @@ namespace shardkit::cp {
 template <class Engine, class A>
 class GatherExchange {
   public:
-    /// Elements that an exchange of blocks of `block` elements over `size` ranks holds after a backward pass.
+    /// Returns the elements that an exchange of blocks of `block` elements over `size` ranks holds after a backward
+    /// pass.
     static constexpr std::size_t elements(std::size_t block, std::size_t size) noexcept {
         return (2 * size + 1) * block;
     }
 
-    /// `block`: elements of the largest.
+    /// Takes the memory of an exchange; `block` is the number of elements of the largest.
     GatherExchange(Context<Engine>& context, const typename Engine::Communicator& cp, std::size_t block)
         : context_(context), cp_(cp), block_(block), blocks_(Table::zeroed(context, block * cp.size())) {}
 
-    /// As RingExchange::each, in the order of the ranks.
+    /// Calls `use` as RingExchange::each does, in the order of the ranks.
     template <class Use>
     void each(std::span<const A> own, const Use& use, SourceLocation where = SourceLocation::current()) {
         detail::check_block("GatherExchange", own.size(), block_, where);
@@ -38,7 +39,7 @@ class GatherExchange {
         }
     }
 
-    /// As RingExchange::each_with_gradients.
+    /// Calls `use` as RingExchange::each_with_gradients does.
     template <class Use>
     void each_with_gradients(std::span<const A> own, std::span<A> d_own, const Use& use,
                              SourceLocation where = SourceLocation::current()) {

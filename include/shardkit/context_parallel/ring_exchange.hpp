@@ -19,19 +19,20 @@ namespace shardkit::cp {
 template <class Engine, class A>
 class RingExchange {
   public:
-    /// Elements that an exchange of blocks of `block` elements over `size` ranks holds after a backward pass.
+    /// Returns the elements that an exchange of blocks of `block` elements over `size` ranks holds after a backward
+    /// pass.
     static constexpr std::size_t elements(std::size_t block, std::size_t size) noexcept {
         return size == 1 ? 0 : 6 * block;
     }
 
-    /// `block`: elements of the largest.
+    /// Takes the memory of an exchange; `block` is the number of elements of the largest.
     RingExchange(Context<Engine>& context, const typename Engine::Communicator& cp, std::size_t block)
         : context_(context), cp_(cp), block_(block) {
         if (cp.size() > 1) { travelling_ = pair(); }
     }
 
-    /// use(source, block) for every rank's block, this one's first; the blocks of all ranks have one size. What use
-    /// gives to the compute stream is ordered behind the block's arrival.
+    /// Calls use(source, block) for every rank's block, this one's first; the blocks of all ranks have one size. What
+    /// use gives to the compute stream is ordered behind the block's arrival.
     /// Order:   on the rank's compute and communication streams; later work on the compute stream may write `own`.
     /// Collective over cp.
     /// @throws  std::invalid_argument when `own` is larger than the blocks it was made for; CommError when the engine
@@ -49,8 +50,8 @@ class RingExchange {
         }
     }
 
-    /// use(source, block, gradients of the block) likewise; what the ranks add to a block's gradients, which use
-    /// finds zeroed, is summed on the block's way and added to its owner's `d_own`.
+    /// Calls use(source, block, gradients of the block) likewise; what the ranks add to a block's gradients, which
+    /// use finds zeroed, is summed on the block's way and added to its owner's `d_own`.
     template <class Use>
     void each_with_gradients(std::span<const A> own, std::span<A> d_own, const Use& use,
                              SourceLocation where = SourceLocation::current()) {
@@ -90,7 +91,7 @@ class RingExchange {
     }
 
   private:
-    /// Where it throws, no block is under way any more: its memory may end.
+    /// Runs `work` and, where it throws, waits until no block is under way any more, so that its memory may end.
     template <class Work>
     void settled(const Work& work) {
         try {
@@ -120,7 +121,7 @@ class RingExchange {
         received_ = communication.record();
         return next;
     }
-    /// After the work on step's block was given to the compute stream.
+    /// Returns the block that arrived, after the work on step's block was given to the compute stream.
     std::span<const A> arrived(std::span<const A> next, std::size_t step) {
         const auto compute = context_.compute_stream();
         if (step > 0) { used_[(step - 1) % 2] = compute.record(); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Define SHARDKIT_CHECKED=1 before the first include for checked builds: released gather buffers are filled
+/// SHARDKIT_CHECKED=1, defined before the first include, makes a checked build: released gather buffers are filled
 /// with NaN and every view is compared with its window's generation. Results stay bitwise equal.
 /// Types that differ between the two builds live in an inline namespace of their own, so that mixing checked
 /// and unchecked translation units is a link error or harmless, never a silent ODR violation.
@@ -16,6 +16,6 @@
 #endif
 
 namespace shardkit::inline SHARDKIT_BUILD {
-/// Whether misuse of views is found when it happens: a build with SHARDKIT_CHECKED.
+/// Says whether misuse of views is found when it happens: a build with SHARDKIT_CHECKED.
 inline constexpr bool checked = SHARDKIT_CHECKED != 0;
 }

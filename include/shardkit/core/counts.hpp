@@ -6,7 +6,7 @@
 
 namespace shardkit {
 
-/// A number of things of one kind; 64 bits, so that groups past 2^32 elements are ordinary.
+/// Counts things of one kind in 64 bits, so that groups past 2^32 elements are ordinary.
 /// Two kinds do not mix: adding bytes to elements does not compile.
 template <class Kind>
 struct Count {
@@ -26,12 +26,12 @@ struct Count {
     }
 };
 
-/// A number of elements.
+/// Counts elements.
 using ElementCount = Count<struct ElementKind>;
-/// A number of bytes.
+/// Counts bytes.
 using ByteCount = Count<struct ByteKind>;
 
-/// Bytes of `count` elements of `element_size` bytes each.
+/// Returns the bytes of `count` elements of `element_size` bytes each.
 constexpr ByteCount bytes(ElementCount count, std::uint64_t element_size) noexcept {
     return ByteCount(count.value * element_size);
 }

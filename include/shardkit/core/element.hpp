@@ -12,25 +12,25 @@
 
 namespace shardkit {
 
-/// The element types that travel between ranks, as a run-time value.
+/// Lists the element types that travel between ranks, as a run-time value.
 enum class ElementType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint64, uint32, uint8 };
 
-/// The element type as errors and logs name it.
+/// Returns the element type's name in errors and logs.
 constexpr std::string_view name(ElementType type) noexcept {
     constexpr std::string_view names[] = {"fp64",  "fp32",   "bf16",   "fp16", "int64",
                                           "int32", "uint64", "uint32", "uint8"};
     return names[static_cast<std::size_t>(type)];
 }
 
-/// Bytes of one element.
+/// Returns the bytes of one element.
 constexpr std::size_t size_of(ElementType type) noexcept {
     constexpr std::size_t sizes[] = {8, 4, 2, 2, 8, 4, 8, 4, 1};
     return sizes[static_cast<std::size_t>(type)];
 }
 
-/// Customisation point: specialise it for another storage type (for example a toolkit's own bfloat16).
-/// Members: `type` (the ElementType it travels as) and `Arithmetic` (the type its sums are made in, to and
-/// from which it converts explicitly).
+/// Tells the library of an element type (a customisation point): specialise it for another storage type (for example
+/// a toolkit's own bfloat16). Members: `type` (the ElementType it travels as) and `Arithmetic` (the type its sums are
+/// made in, to and from which it converts explicitly).
 template <class T>
 struct element_traits {};
 
@@ -61,29 +61,29 @@ struct element_traits<std::uint32_t> : detail::ElementTraits<ElementType::uint32
 template <>
 struct element_traits<std::uint8_t> : detail::ElementTraits<ElementType::uint8, std::uint8_t> {};
 
-/// The type in which sums over elements of type T are made: float for 16-bit types, T otherwise.
+/// Gives the type in which sums over elements of type T are made: float for 16-bit types, T otherwise.
 template <class T>
 using Arithmetic = typename element_traits<T>::Arithmetic;
 
-/// Anything that a collective can carry.
+/// A collective can carry elements of type T.
 template <class T>
 concept Element = std::is_trivially_copyable_v<T> && requires {
     { element_traits<T>::type } -> std::convertible_to<ElementType>;
     typename element_traits<T>::Arithmetic;
 } && sizeof(T) == size_of(element_traits<T>::type);
 
-/// Elements that a parameter can be made of: fp64, fp32, bf16, fp16.
+/// A parameter can be made of elements of type T: fp64, fp32, bf16, fp16.
 template <class T>
 concept FloatingElement = Element<T> && std::floating_point<Arithmetic<T>>;
 
 namespace detail {
-/// Whether every value of T goes into a Wide and back as it is.
+/// Says whether every value of T survives the way into a Wide and back.
 template <FloatingElement Wide, FloatingElement T>
 inline constexpr bool holds_exactly = std::same_as<Wide, T> ||
                                       (std::same_as<Wide, Arithmetic<Wide>> && sizeof(Arithmetic<T>) <= sizeof(Wide));
 }  // namespace detail
 
-/// The element type of T as a value.
+/// Gives the element type of T as a run-time value.
 template <Element T>
 inline constexpr ElementType element_type_of = element_traits<T>::type;
 

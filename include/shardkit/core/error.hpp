@@ -12,7 +12,7 @@
 
 namespace shardkit {
 
-/// A collective or point-to-point call failed. Says which engine, which call, the engine's own words and
+/// Reports that a collective or point-to-point call failed. Says which engine, which call, the engine's own words and
 /// the user's file and line.
 class CommError : public std::runtime_error {
   public:
@@ -33,7 +33,7 @@ class CommError : public std::runtime_error {
     SourceLocation where_;
 };
 
-/// Another rank failed, returned early or waits for ever, so this rank's call cannot complete.
+/// Reports that another rank failed, returned early or never answers, so that this rank's call cannot complete.
 /// `rank()` is that rank's number in the world.
 class PeerError : public CommError {
   public:
@@ -47,7 +47,7 @@ class PeerError : public CommError {
     std::size_t rank_;
 };
 
-/// Verbs of the library were called in an order that has no meaning: a handle added twice, a window used
+/// Reports that the library's verbs were called in an order that has no meaning: a handle added twice, a window used
 /// after its end, a reduction without gradients. Says the user's file and line: the call's, or, where C++ leaves no
 /// room for it (operator[]), that of the call which gave the object that was misused.
 class UsageError : public std::logic_error {
@@ -61,8 +61,8 @@ class UsageError : public std::logic_error {
     SourceLocation where_;
 };
 
-/// A file cannot be opened, read or written, or holds what it must not. Says the file, what was expected, and the
-/// user's file and line.
+/// Reports that a file cannot be opened, read or written, or that its content is not what it must be. Says the file,
+/// what was expected, and the user's file and line.
 class FileError : public std::runtime_error {
   public:
     FileError(std::string path, std::string_view what_happened, SourceLocation where)
@@ -72,7 +72,7 @@ class FileError : public std::runtime_error {
           where_(where) {}
 
     const std::string& path() const noexcept { return path_; }
-    /// Without the file and the caller's line.
+    /// Returns the message without the file and the caller's line.
     const std::string& what_happened() const noexcept { return what_happened_; }
     SourceLocation where() const noexcept { return where_; }
 
@@ -88,7 +88,7 @@ template <class... Pieces>
     throw std::invalid_argument(detail::concat(pieces..., " (", where.file, ":", where.line, ")"));
 }
 
-/// The same with one text: compiled once, whatever its length.
+/// Throws the same with one text; compiled once, whatever its length.
 [[noreturn]] inline void throw_invalid_argument(SourceLocation where, const char* text) {
     throw std::invalid_argument(detail::concat(text, " (", where.file, ":", where.line, ")"));
 }
@@ -98,7 +98,7 @@ template <class... Pieces>
 [[noreturn]] void throw_usage_error(SourceLocation where, const Pieces&... pieces) {
     throw UsageError(detail::concat(pieces...), where);
 }
-/// The same with one text: compiled once, whatever its length.
+/// Throws the same with one text; compiled once, whatever its length.
 [[noreturn]] inline void throw_usage_error(SourceLocation where, const char* text) { throw UsageError(text, where); }
 
 }  // namespace shardkit

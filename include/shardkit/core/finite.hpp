@@ -8,8 +8,9 @@
 
 namespace shardkit::detail {
 
-/// Whether `value` is neither infinite nor NaN. Looks at its bits, so that the answer holds where the compiler was
-/// told that there are no such values (-ffast-math, -Ofast), which takes std::isfinite and every comparison for true.
+/// Says whether `value` is neither infinite nor NaN. Looks at its bits, so that the answer holds where the compiler
+/// was told that there are no such values (-ffast-math, -Ofast), which takes std::isfinite and every comparison for
+/// true.
 template <std::floating_point T>
 constexpr bool is_finite(T value) noexcept {
     static_assert(std::numeric_limits<T>::is_iec559 && (sizeof(T) == 4 || sizeof(T) == 8));

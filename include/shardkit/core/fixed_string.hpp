@@ -7,7 +7,7 @@
 
 namespace shardkit {
 
-/// A string literal as a template argument.
+/// Makes a string literal a template argument.
 template <std::size_t N>
 struct FixedString {
     char characters[N]{};

@@ -6,7 +6,7 @@
 
 namespace shardkit {
 
-/// IEEE 754 binary16; storage only, arithmetic happens in float.
+/// Holds an IEEE 754 binary16 number; storage only, arithmetic happens in float.
 /// Conversion from float rounds to nearest, ties to even, overflows to infinity from 65520 on and keeps
 /// subnormals; NaN stays a quiet NaN.
 struct fp16 {

@@ -8,7 +8,8 @@
 
 namespace shardkit::detail {
 
-/// A text as a JSON string. @pre UTF-8
+/// Writes a text as a JSON string.
+/// @pre UTF-8
 inline std::string json_string(std::string_view text) {
     constexpr std::string_view digits = "0123456789abcdef";
     std::string json = "\"";

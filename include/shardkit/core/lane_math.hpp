@@ -11,13 +11,13 @@ namespace shardkit {
 //     using shardkit::select;
 //     parameter = select(gradient > A{0}, parameter, V(A{0}));
 
-/// The correctly rounded square root.
+/// Returns the correctly rounded square root.
 template <std::floating_point A>
 constexpr A square_root(A value) {
     return std::sqrt(value);
 }
 
-/// `yes` where `which`, the result of a comparison, holds, else `no`, lane by lane.
+/// Returns `yes` where the comparison's result `which` holds, else `no`, lane by lane.
 template <std::floating_point A>
 constexpr A select(bool which, A yes, A no) {
     return which ? yes : no;

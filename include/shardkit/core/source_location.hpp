@@ -8,9 +8,9 @@
 
 namespace shardkit {
 
-/// The caller's file and line: a defaulted last parameter of every verb, passed down so that an error names
-/// the user's line and not the library's.
-/// Own type because std::source_location is missing under clang 14 with libstdc++ 12.
+/// Holds the caller's file and line. It is a defaulted last parameter of every verb, passed down so that an error
+/// names the user's line and not the library's. Own type because std::source_location is missing under clang 14 with
+/// libstdc++ 12.
 struct SourceLocation {
     const char* file = "";
     std::uint32_t line = 0;

@@ -10,7 +10,7 @@
 
 namespace shardkit {
 
-/// Philox4x32-10: four words that look random, of a counter of four words and a key of two.
+/// Computes Philox4x32-10: four words that look random, of a counter of four words and a key of two.
 /// Source:  Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011
 constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                               std::array<std::uint32_t, 2> key) noexcept {
@@ -28,9 +28,9 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
 
 namespace detail {
 
-/// The random 16 bits of elements, which depend on (seed, step, element) alone: half word `element % 8` of philox
-/// with the counter {element / 8, step} and the key `seed`, lower words and halves first. Elements that follow each
-/// other share a call of philox.
+/// Draws 16 random bits for each element, which depend on (seed, step, element) alone: half word `element % 8` of
+/// philox with the counter {element / 8, step} and the key `seed`, lower words and halves first. Elements that follow
+/// each other share a call of philox.
 class ElementDraws {
   public:
     constexpr ElementDraws(std::uint64_t seed, std::uint64_t step) noexcept : seed_(seed), step_(step) {}
@@ -58,14 +58,14 @@ class ElementDraws {
     bool drawn_ = false;
 };
 
-/// The bits of the bf16 on this or that side of `value`: away from zero with a probability of its distance from the
-/// other one, in units of 2^-16 of their spacing; `draw` is below 2^16.
+/// Returns the bits of one of the two bf16 values on either side of `value`: away from zero with a probability of its
+/// distance from the other one, in units of 2^-16 of their spacing; `draw` is below 2^16.
 constexpr std::uint16_t bf16_bits(float value, std::uint32_t draw) noexcept {
     const auto word = std::bit_cast<std::uint32_t>(value);
     if ((word & 0x7f800000U) == 0x7f800000U) { return bf16(value).bits; }
     return static_cast<std::uint16_t>((word + draw) >> 16U);
 }
-/// The same of fp16, whose spacing is one of 2^13 or more floats: the upper bits of the draw.
+/// Does the same for fp16, whose spacing is one of 2^13 or more floats, with the upper bits of the draw.
 constexpr std::uint16_t fp16_bits(float value, std::uint32_t draw) noexcept {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = word & 0x7fffffffU;
@@ -87,7 +87,7 @@ constexpr std::uint16_t fp16_bits(float value, std::uint32_t draw) noexcept {
 
 }  // namespace detail
 
-/// `value` rounded to an element of 16 bits, up or down with the probabilities that make its mean `value`: exact for
+/// Rounds `value` to an element of 16 bits, up or down with the probabilities that make its mean `value`: exact for
 /// bf16, and for fp16 but for what lies 2^-13 and more below its spacing. What is past the largest finite element may
 /// become infinite, as it does when it is rounded to the nearest; infinite and NaN stay so.
 /// @pre     draw < 2^16, of which all are equally probable

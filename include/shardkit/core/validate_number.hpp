@@ -9,9 +9,10 @@
 
 namespace shardkit::detail {
 
-/// Finite, and not negative.
+/// Says whether `value` is finite and not negative.
 constexpr bool is_not_negative(double value) noexcept { return is_finite(value) && value >= 0; }
 
+/// Refuses a number that is negative or not finite.
 /// @throws std::invalid_argument unless `value` is finite and not negative
 inline void validate_not_negative(std::string_view owner, std::string_view parameter, double value,
                                   SourceLocation where) {
@@ -21,6 +22,7 @@ inline void validate_not_negative(std::string_view owner, std::string_view param
     }
 }
 
+/// Refuses a number outside of [0, 1).
 /// @throws std::invalid_argument unless `value` is in [0, 1)
 inline void validate_fraction(std::string_view owner, std::string_view parameter, double value,
                               SourceLocation where) {

@@ -6,14 +6,14 @@
 
 namespace shardkit::detail {
 
-/// The library's way to what public objects keep to themselves: verbs of one room reach the insides that another room
-/// does not show to users. What is named here is a private member of every class that declares Access a friend.
+/// Lets the library reach what public objects keep to themselves: verbs of one room reach the insides that another
+/// room does not show to users. What is named here is a private member of every class that declares Access a friend.
 struct Access {
     template <class T, class... Arguments>
     static T make(Arguments&&... arguments) {
         return T(std::forward<Arguments>(arguments)...);
     }
-    /// What stands behind a Sharded. @throws UsageError when it was moved from
+    /// Returns the state behind a Sharded. @throws UsageError when it was moved from
     template <class Layer, class... Location>
     static auto& state(const Layer& layer, const Location&... where) {
         return layer.live({where...});
@@ -28,7 +28,7 @@ struct Access {
     static auto finish(Accumulation&& accumulation, Location where) {
         return std::forward<Accumulation>(accumulation).finish(where);
     }
-    /// The groups that an accumulation is over.
+    /// Returns the groups that an accumulation is over.
     template <class Accumulation, class Location>
     static const auto& groups(const Accumulation& accumulation, Location where) {
         return accumulation.groups(where);
@@ -38,17 +38,17 @@ struct Access {
     static void bind(Scale& scale, const Model& model, Location where) {
         scale.bind(model, where);
     }
-    /// A LossScale in one more step.
+    /// Gives a LossScale to one more step.
     template <class Scale>
     static auto use(Scale& scale) noexcept {
         return scale.use();
     }
-    /// The loss scale of a LossScale or of reduced gradients, to be adapted: engine memory.
+    /// Returns the loss scale of a LossScale or of reduced gradients, to be adapted: engine memory.
     template <class Scaled>
     static auto* loss_scale(const Scaled& scaled) noexcept {
         return scaled.loss_scale();
     }
-    /// f(detail::Group<Engine>&) for every group of a model, in order.
+    /// Calls f(detail::Group<Engine>&) for every group of a model, in order.
     template <class Groups, class F, class Location>
     static void walk(const Groups& groups, const F& f, Location where) {
         groups.walk(f, where);
@@ -63,7 +63,7 @@ struct Access {
     static void restore(Scale& scale, Value value, std::uint32_t clean_steps) {
         scale.restore(value, clean_steps);
     }
-    /// What a CheckpointState refers to, as it is.
+    /// Returns what a CheckpointState refers to, as it is.
     template <class State, class Location>
     static auto capture(const State& state, Location where) {
         return state.capture(where);
@@ -73,12 +73,12 @@ struct Access {
         state.restore(scalars, where);
     }
     static bool moved_from(const auto& layer) noexcept { return layer.state_ == nullptr; }
-    /// Paths of the groups that were made with a context and live.
+    /// Returns the paths of the groups that were made with a context and live.
     template <class Context>
     static auto& living(Context& context) noexcept {
         return context.living_;
     }
-    /// The slots that groups of a rank take turns in.
+    /// Returns the slots that groups of a rank take turns in.
     template <class Context>
     static auto& pools(Context& context) noexcept {
         return context.pools_;

@@ -9,8 +9,8 @@
 
 namespace shardkit::detail {
 
-/// For what a destructor finds and nobody can mend: memory that is still used would be freed. Says what, and ends the
-/// program, as std::thread's destructor does.
+/// Ends the program for what a destructor finds and nobody can mend: memory that is still used would be freed. Says
+/// what, and ends the program, as std::thread's destructor does.
 template <class... Pieces>
 [[noreturn, gnu::cold, gnu::noinline]] void end_program(const Pieces&... pieces) noexcept {
     std::fprintf(stderr, "shardkit: %s\n", concat(pieces...).c_str());

@@ -7,8 +7,8 @@
 
 namespace shardkit::detail {
 
-/// The fewest digits that say which number it is: for concat(), which takes whole numbers only, as <charconv> would
-/// be a tenth of what the light headers cost.
+/// Writes a number with the fewest digits that say which it is: for concat(), which takes whole numbers only, as
+/// <charconv> would be a tenth of what the light headers cost.
 template <std::floating_point T>
 std::string number_text(T number) {
     char digits[40];

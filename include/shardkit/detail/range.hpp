@@ -18,7 +18,7 @@ template <Range T>
 using RangeIterator = decltype(std::ranges::begin(std::declval<T&>()));
 template <Range T>
 using RangeValue = std::iter_value_t<RangeIterator<T>>;
-/// A range that can be walked over twice.
+/// A forward range can be walked over twice.
 template <class T>
 concept ForwardRange = Range<T> && std::forward_iterator<RangeIterator<T>>;
 

@@ -10,7 +10,7 @@
 
 namespace shardkit {
 
-/// A rectangular piece of a tensor: `extents` elements along each dimension from `offsets` on. Its elements
+/// Describes a rectangular piece of a tensor: `extents` elements along each dimension from `offsets` on. Its elements
 /// are `range` of the tensor's row-major order.
 struct Box {
     std::size_t rank = 0;

@@ -11,14 +11,14 @@
 
 namespace shardkit {
 
-/// How parameters lie inside a flat buffer.
+/// Says how parameters lie inside a flat buffer.
 enum class Packing : unsigned char {
     aligned,  ///< every parameter starts at a multiple of the alignment
     packed,   ///< no inner padding
     exact     ///< no inner padding and none at the end: memory that somebody else laid out; cannot be sharded
 };
 
-/// The flat buffer of a group, parameter by parameter, and how it is cut into shards.
+/// Lays a group's parameters one after the other into a flat buffer and cuts it into shards.
 ///     FlatLayout layout(3, alignment_for(sizeof(float)));
 ///     const IndexRange weight = layout.append(100);
 /// All buffers of a group (parameters, gradients, master, optimizer states) share these element offsets.
@@ -27,7 +27,7 @@ enum class Packing : unsigned char {
 /// Source:  flat parameters of PyTorch FSDP and Megatron's distributed optimizer
 class FlatLayout {
   public:
-    /// An empty buffer.
+    /// Makes the layout of an empty buffer.
     /// @pre alignment > 0, shards > 0
     constexpr FlatLayout(std::size_t shards, std::size_t alignment, Packing packing = Packing::aligned) noexcept
         : shards_(shards), alignment_(alignment), packing_(packing) {}
@@ -44,13 +44,13 @@ class FlatLayout {
         return {begin, end};
     }
 
-    /// Up to the end of the last parameter, inner padding included.
+    /// Returns where the last parameter ends, inner padding included.
     constexpr std::size_t total() const noexcept { return total_; }
-    /// Elements of the full buffer, all padding included.
+    /// Returns the number of elements of the full buffer, all padding included.
     constexpr std::size_t buffer_numel() const noexcept { return buffer_numel_; }
     constexpr std::size_t shards() const noexcept { return shards_; }
     constexpr std::size_t shard_numel() const noexcept { return shard_numel_; }
-    /// Shard `index` of the buffer: equal sizes, but for Packing::exact, where the last ones may be short.
+    /// Returns shard `index` of the buffer: equal sizes, but for Packing::exact, where the last ones may be short.
     constexpr IndexRange shard(std::size_t index) const noexcept {
         return detail::shard_range(index, shard_numel_, buffer_numel_);
     }
@@ -80,7 +80,7 @@ class FlatLayout {
     std::size_t buffer_numel_ = 0;
 };
 
-/// Elements per alignment unit: 128 bytes of the narrowest of the buffers' element types.
+/// Returns the elements of one alignment unit: 128 bytes of the narrowest of the buffers' element types.
 /// @post a multiple of it starts on a 128-byte boundary in every one of the buffers
 constexpr std::size_t alignment_for(std::size_t narrowest_element_size) noexcept {
     return 128 / narrowest_element_size;

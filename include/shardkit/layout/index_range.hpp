@@ -6,7 +6,7 @@
 
 namespace shardkit {
 
-/// Elements [begin, end).
+/// Names the elements [begin, end).
 struct IndexRange {
     std::size_t begin = 0;
     std::size_t end = 0;
@@ -16,13 +16,13 @@ struct IndexRange {
     friend constexpr bool operator==(IndexRange, IndexRange) noexcept = default;
 };
 
-/// What both ranges hold; empty (and inside `a`) when they do not meet.
+/// Returns what both ranges hold; empty (and inside `a`) when they do not meet.
 /// @post x is in the result exactly when x is in a and in b
 constexpr IndexRange intersect(IndexRange a, IndexRange b) noexcept {
     return {std::clamp(b.begin, a.begin, a.end), std::clamp(b.end, a.begin, a.end)};
 }
 
-/// The same elements counted from `origin` on.
+/// Returns the same elements counted from `origin` on.
 /// @pre origin <= range.begin
 constexpr IndexRange relative_to(IndexRange range, std::size_t origin) noexcept {
     return {range.begin - origin, range.end - origin};

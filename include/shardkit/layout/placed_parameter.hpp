@@ -20,8 +20,8 @@
 
 namespace shardkit {
 
-/// One parameter of a group on one rank: its record, and its place. Everything that works on a group works on a list
-/// of these, whether the group's parameters are types or the entries of a TensorList.
+/// Describes one parameter of a group on one rank: its record, and its place. Everything that works on a group works
+/// on a list of these, whether the group's parameters are types or the entries of a TensorList.
 struct PlacedParameter : ParameterRecord {
     TensorPart part;   ///< what this rank's place in tp gives it
     IndexRange range;  ///< where that part lies in the group's flat buffer
@@ -29,7 +29,7 @@ struct PlacedParameter : ParameterRecord {
 
 namespace detail {
 
-/// What places a group's parameters.
+/// Holds what decides where a group's parameters lie.
 struct Placing {
     std::size_t tp = 1;
     std::size_t tp_index = 0;
@@ -70,7 +70,8 @@ constexpr FlatLayout place_parameters(std::string_view path, std::span<PlacedPar
                                    most, ": their bytes overflow 64 bits (", where.file, ":", where.line, ")"));
 }
 
-/// Of the flat buffer, what is summed over tp in one call: the gradients of tp::PartialSum and the padding between.
+/// Returns the part of the flat buffer that is summed over tp in one call: the gradients of tp::PartialSum and the
+/// padding between.
 constexpr IndexRange tp_sum(std::span<const PlacedParameter> parameters, std::size_t tp) noexcept {
     IndexRange sum;
     if (tp == 1) { return sum; }
@@ -82,7 +83,7 @@ constexpr IndexRange tp_sum(std::span<const PlacedParameter> parameters, std::si
     return sum;
 }
 
-/// Whether any of them is.
+/// Says whether any parameter is trainable.
 constexpr bool trainable(std::span<const PlacedParameter> parameters) noexcept {
     for (const PlacedParameter& p : parameters) {
         if (!p.frozen) { return true; }
@@ -90,8 +91,8 @@ constexpr bool trainable(std::span<const PlacedParameter> parameters) noexcept {
     return false;
 }
 
-/// The records of `tensors` (a Shapes or a TensorList), not yet placed: an array where their number is known to the
-/// compiler, so that a plan works in constant expressions.
+/// Returns the records of `tensors` (a Shapes or a TensorList), not yet placed, as an array where their number is
+/// known to the compiler, so that a plan works in constant expressions.
 template <class Tensors>
 constexpr auto listed_parameters(const Tensors& tensors) {
     const auto filled = [&](auto parameters) {
@@ -106,7 +107,7 @@ constexpr auto listed_parameters(const Tensors& tensors) {
         return filled(std::vector<PlacedParameter>(tensors.size()));
     }
 }
-/// The same, checked.
+/// Checks the tensors and returns the same records.
 template <class Tensors>
 constexpr auto checked_parameters(std::string_view path, const Tensors& tensors, SourceLocation where) {
     tensors.check(path, where);

@@ -10,7 +10,7 @@
 
 namespace shardkit::detail {
 
-/// A run of elements of one parameter; `flat` counts in the group's buffer. Padding is in no segment.
+/// Describes a run of elements of one parameter; `flat` counts in the group's buffer. Padding is in no segment.
 struct Segment {
     std::size_t parameter = 0;
     IndexRange flat;

@@ -10,26 +10,26 @@ namespace shardkit {
 
 namespace detail {
 
-/// `n` rounded up to a multiple.
+/// Rounds `n` up to a multiple.
 /// @pre multiple > 0, the result fits   @post the smallest multiple of `multiple` that is at least n
 constexpr std::size_t round_up(std::size_t n, std::size_t multiple) noexcept {
     return n / multiple * multiple + (n % multiple == 0 ? 0 : multiple);
 }
 
-/// `n` divided by `divisor`, rounded up.
+/// Divides `n` by `divisor` and rounds up.
 /// @pre divisor > 0   @post the smallest q with q * divisor >= n
 constexpr std::size_t divide_up(std::size_t n, std::size_t divisor) noexcept {
     return n / divisor + (n % divisor == 0 ? 0 : 1);
 }
 
-/// Elements of every shard when `total` elements are cut into `shards` equal aligned pieces.
+/// Returns the elements of every shard when `total` elements are cut into `shards` equal aligned pieces.
 /// @pre shards > 0, alignment > 0
 /// @post a multiple of alignment; shards times it holds total; one alignment less would not hold it
 constexpr std::size_t shard_numel(std::size_t total, std::size_t shards, std::size_t alignment) noexcept {
     return round_up(divide_up(total, shards), alignment);
 }
 
-/// Shard `index` of a buffer of `buffer_numel` elements cut into pieces of `numel`; clipped to the buffer, so
+/// Returns shard `index` of a buffer of `buffer_numel` elements cut into pieces of `numel`, clipped to the buffer, so
 /// that the last shards may be short or empty.
 /// @post over all indices the ranges are disjoint, in order, and cover the buffer
 constexpr IndexRange shard_range(std::size_t index, std::size_t numel, std::size_t buffer_numel) noexcept {
@@ -41,7 +41,7 @@ constexpr IndexRange shard_range(std::size_t index, std::size_t numel, std::size
 
 }  // namespace detail
 
-/// The rows of a tensor that rank `index` of `ranks` holds when dimension 0 is chunked.
+/// Returns the rows of a tensor that rank `index` of `ranks` holds when dimension 0 is chunked.
 /// Source:  torch.chunk as DTensor's Shard(0) uses it: 5 rows on 4 ranks are 2, 2, 1, 0
 /// @pre ranks > 0
 constexpr IndexRange chunk_range(std::size_t rows, std::size_t index, std::size_t ranks) noexcept {

@@ -14,9 +14,9 @@
 
 namespace shardkit {
 
-/// Host memory for `size` elements of type T, zeroed by the thread that makes it (so that its pages are near
-/// that thread), aligned to 128 bytes; freed at the end of its life. Move-only. Zero elements take no memory.
-/// Or memory that an engine places itself, which takes it back then.
+/// Owns host memory for `size` elements of type T, zeroed by the thread that makes it (so that its pages are near
+/// that thread) and aligned to 128 bytes; freed at the end of its life. Move-only. Zero elements take no memory. Or
+/// memory that an engine places itself, which takes it back then.
 template <Element T>
 class HostBuffer {
   public:
@@ -24,6 +24,7 @@ class HostBuffer {
 
     HostBuffer() noexcept = default;
 
+    /// Allocates and zeroes `size` elements.
     /// @throws std::length_error when the bytes do not fit a std::size_t; std::bad_alloc when there is no memory
     explicit HostBuffer(std::size_t size) : size_(size) {
         if (size == 0) { return; }
@@ -35,7 +36,8 @@ class HostBuffer {
         for (std::size_t i = 0; i < size; ++i) { ::new (static_cast<void*>(data_ + i)) T{}; }
     }
 
-    /// Memory whose deleter takes it back. @pre `size` zeroed elements, aligned to 128 bytes
+    /// Takes memory whose deleter gives it back.
+    /// @pre `size` zeroed elements, aligned to 128 bytes
     HostBuffer(std::shared_ptr<T> placed, std::size_t size) noexcept
         : placed_(std::move(placed)), data_(placed_.get()), size_(size) {}
 

@@ -10,7 +10,8 @@
 
 namespace shardkit {
 
-/// There is no memory for a buffer of a group: the text names the group's path, the bytes and what they are for.
+/// Reports that there is no memory for a buffer of a group: the text names the group's path, the bytes and what they
+/// are for.
 class MemoryError : public std::bad_alloc {
   public:
     MemoryError(std::string_view path, std::size_t bytes, std::string_view buffer)

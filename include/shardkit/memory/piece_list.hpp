@@ -8,14 +8,14 @@
 
 namespace shardkit::detail {
 
-/// Which ranges of `bytes` bytes are handed out: the first free one that is large enough. One that is given back
-/// merges with its free neighbours. The same requests in the same order give the same offsets.
+/// Remembers which ranges of `bytes` bytes are handed out, and hands out the first free one that is large enough. One
+/// that is given back merges with its free neighbours. The same requests in the same order give the same offsets.
 /// Cost:    linear in the number of ranges
 class PieceList {
   public:
     explicit PieceList(std::size_t bytes) : pieces_{{0, bytes, false}} {}
 
-    /// The offset of `bytes` > 0 that are handed out from now on, or nothing where no free range is large enough.
+    /// Hands out `bytes` > 0 and returns their offset, or nothing where no free range is large enough.
     std::optional<std::size_t> take(std::size_t bytes) {
         const auto found = std::find_if(pieces_.begin(), pieces_.end(),
                                         [&](const Piece& piece) { return !piece.used && piece.bytes >= bytes; });

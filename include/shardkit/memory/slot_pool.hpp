@@ -13,7 +13,7 @@
 
 namespace shardkit::detail {
 
-/// Equal buffers that groups that are alike take turns in. Group k prefers slot k mod in_flight, so that
+/// Holds equal buffers that groups of equal shape take turns in. Group k prefers slot k mod in_flight, so that
 /// the same schedule gives the same addresses in every step.
 /// Cost:    at most min(groups, in_flight) slots of `slot_bytes`; leasing allocates nothing.
 /// Order:   a slot remembers the event of its last use; whoever writes to it next waits for that event.
@@ -22,7 +22,7 @@ class SlotPool {
   public:
     using Event = typename Engine::Stream::Event;
     using Memory = typename Engine::template Buffer<std::uint8_t>;
-    /// Where a slot's memory comes from: make(owner, bytes).
+    /// Says where a slot's memory comes from: make(owner, bytes).
     struct Source {
         const void* owner = nullptr;
         Memory (*make)(const void* owner, std::size_t bytes) = [](const void*, std::size_t bytes) {
@@ -43,13 +43,13 @@ class SlotPool {
         Event last_use_{};
     };
 
-    /// Without a source, for engines whose buffers need nothing but a size.
+    /// Makes a pool without a source, for engines whose buffers need nothing but a size.
     SlotPool(std::size_t slot_bytes, std::size_t in_flight, Source source = {})
         : slot_bytes_(slot_bytes), in_flight_(in_flight), source_(source) {}
 
     std::size_t slot_bytes() const noexcept { return slot_bytes_; }
 
-    /// A group joins and receives its number. May allocate a slot.
+    /// Lets a group join and returns its number. May allocate a slot.
     std::size_t join() {
         ++members_;
         try {
@@ -68,7 +68,7 @@ class SlotPool {
         }
         slots_.clear();
     }
-    /// The last group to leave takes the memory with it.
+    /// Lets a group leave; the last one takes the memory with it.
     void leave() noexcept {
         if (--members_ == 0) {
             slots_.clear();
@@ -114,7 +114,7 @@ class SlotPool {
     std::vector<Slot> slots_;
 };
 
-/// What a leased buffer is for. Pools are not shared between purposes, so that a gradient never waits for a
+/// Says what a leased buffer is for. Pools are not shared between purposes, so that a gradient never waits for a
 /// window to end.
 enum class SlotPurpose : std::uint8_t { gather, gradient, reduce };
 
@@ -122,8 +122,8 @@ constexpr std::string_view name(SlotPurpose purpose) noexcept {
     return purpose == SlotPurpose::gather ? "gather" : purpose == SlotPurpose::gradient ? "gradient" : "reduce";
 }
 
-/// A rank's pools: one for each purpose and each kind of group, so that which windows fit together depends on what
-/// the program asks for and not on the sizes that padding makes of it.
+/// Holds a rank's pools: one for each purpose and each kind of group, so that which windows fit together depends on
+/// what the program asks for and not on the sizes that padding makes of it.
 template <class Engine>
 class SlotPools {
   public:
@@ -131,8 +131,8 @@ class SlotPools {
 
     explicit SlotPools(std::size_t in_flight, Source source = {}) : in_flight_(in_flight), source_(source) {}
 
-    /// The pool for buffers of `bytes` of groups that are `alike`, see likeness; made on first use, kept at its
-    /// address.
+    /// Returns the pool for buffers of `bytes` of groups that are `alike`, see likeness; made on first use, kept at
+    /// its address.
     SlotPool<Engine>& pool(SlotPurpose purpose, std::size_t bytes, std::uint64_t alike) {
         for (Entry& entry : entries_) {
             if (entry.purpose == purpose && entry.alike == alike && entry.pool.slot_bytes() == bytes) {
@@ -158,7 +158,7 @@ class SlotPools {
     std::forward_list<Entry> entries_;  // pools stay at their addresses; <deque> takes twice as long to read
 };
 
-/// One group's membership in a pool and the slot that it holds at the moment, if any.
+/// Makes a group a member of a pool, and holds the group's slot while it has one.
 template <class Engine>
 class SlotLease {
   public:

@@ -13,7 +13,8 @@
 
 namespace shardkit {
 
-/// One tensor of a pack or an unpack: positions [begin, end) of the flat buffer stand for its elements, in order.
+/// Describes one tensor of a pack or an unpack: positions [begin, end) of the flat buffer stand for its elements, in
+/// order.
 template <Element T>
 struct TensorPiece {
     std::uint64_t begin = 0;
@@ -21,7 +22,7 @@ struct TensorPiece {
     T* tensor = nullptr;
 };
 
-/// The pieces in the order that Kernels::pack and unpack want, without empty ones. Made once; copied into the
+/// Returns the pieces in the order that Kernels::pack and unpack want, without empty ones. Made once; copied into the
 /// engine's memory by Kernels::copy_in it serves every step.
 /// @throws std::invalid_argument when a piece ends before it begins or behind the flat buffer, has no tensor, or
 ///         overlaps another

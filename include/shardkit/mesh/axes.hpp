@@ -11,23 +11,23 @@
 
 namespace shardkit {
 
-/// Replicas of the data-parallel axis: what hybrid sharding all-reduces across.
+/// Names the replicas of the data-parallel axis: what hybrid sharding all-reduces across.
 struct DpReplicate {
     static constexpr std::string_view name = "dp_replicate";
 };
-/// The part of the data-parallel axis over which a policy shards.
+/// Names the part of the data-parallel axis over which a policy shards.
 struct DpShard {
     static constexpr std::string_view name = "dp_shard";
 };
-/// Tensor parallel.
+/// Names the tensor-parallel axis.
 struct Tp {
     static constexpr std::string_view name = "tp";
 };
-/// Context (sequence) parallel; a data axis as far as gradients are concerned.
+/// Names the context-parallel (sequence-parallel) axis, a data axis as far as gradients are concerned.
 struct Cp {
     static constexpr std::string_view name = "cp";
 };
-/// The whole data-parallel axis as a mesh has it; a policy splits it into DpReplicate (slow) and DpShard.
+/// Names the whole data-parallel axis as a mesh has it; a policy splits it into DpReplicate (slow) and DpShard.
 struct Dp {
     static constexpr std::string_view name = "dp";
 };
@@ -38,7 +38,7 @@ concept MeshAxis = requires {
     { A::name } -> std::convertible_to<std::string_view>;
 };
 
-/// A list of axes, slowest first: flattened, they number the ranks of a sub-mesh in that order.
+/// Lists axes, slowest first: flattened, they number the ranks of a sub-mesh in that order.
 template <MeshAxis... A>
 struct Axes {
     static constexpr std::size_t count = sizeof...(A);
@@ -48,7 +48,7 @@ struct Axes {
     static constexpr bool contains = (std::is_same_v<A, Axis> || ...);
 };
 
-/// The axes over which gradients are summed for every parameter, in rank order.
+/// Lists the axes over which gradients are summed for every parameter, in rank order.
 using DataAxes = Axes<DpReplicate, DpShard, Cp>;
 
 /// Names of axes as a value, slowest first: what a list of axes is where the program chooses it.
@@ -62,6 +62,7 @@ class AxisNames {
         (add(A::name), ...);
     }
 
+    /// Adds a name behind the last one.
     /// @throws std::length_error when there are 8 already
     constexpr void add(std::string_view name) {
         if (count_ == capacity) { throw std::length_error("AxisNames: more than 8 axes"); }
@@ -73,7 +74,7 @@ class AxisNames {
         }
         return false;
     }
-    /// Those that are not in `removed`, in this order.
+    /// Returns the names that are not in `removed`, in this order.
     constexpr AxisNames without(const AxisNames& removed) const {
         AxisNames kept;
         for (const std::string_view name : *this) {

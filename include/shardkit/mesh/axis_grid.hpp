@@ -17,15 +17,15 @@ namespace shardkit {
 template <std::size_t DP, std::size_t TP, std::size_t CP, class Order>
 class DeviceMesh;
 
-/// The ranks of a mesh that share every coordinate but those of some chosen axes, numbered by these axes
-/// (the last one fastest). Pure arithmetic: no communicator.
+/// Numbers the ranks of a mesh that share every coordinate but those of some chosen axes, by these axes (the last one
+/// fastest). Pure arithmetic: no communicator.
 class RankGroup {
   public:
     static constexpr std::size_t max_axes = 8;
 
     constexpr RankGroup() noexcept = default;
 
-    /// World rank of member `index`.
+    /// Returns the world rank of member `index`.
     /// @pre index < size()   @post member(index()) is the rank the group was asked for
     constexpr std::size_t member(std::size_t index) const noexcept {
         std::size_t rank = base_;
@@ -35,14 +35,14 @@ class RankGroup {
         }
         return rank;
     }
-    /// Ranks in the group: the product of the chosen axes' extents.
+    /// Returns the number of ranks in the group: the product of the chosen axes' extents.
     constexpr std::size_t size() const noexcept { return size_; }
-    /// This rank's number in the group.
+    /// Returns this rank's number in the group.
     constexpr std::size_t index() const noexcept { return index_; }
-    /// The same for all members and for no other group of the same axes: the rank of member 0.
+    /// Returns a number that all members share and no other group of the same axes has: the rank of member 0.
     constexpr std::size_t color() const noexcept { return base_; }
 
-    /// Same members in the same order.
+    /// Says whether both have the same members in the same order.
     friend constexpr bool operator==(const RankGroup& a, const RankGroup& b) noexcept {
         if (a.size_ != b.size_) { return false; }
         for (std::size_t i = 0; i < a.size_; ++i) {
@@ -62,20 +62,22 @@ class RankGroup {
     std::size_t index_ = 0;
 };
 
-/// One axis of a grid: its name and its number of ranks.
+/// Describes one axis of a grid: its name and its number of ranks.
 struct NamedAxis {
     std::string_view name;
     std::size_t extent = 1;
 };
 
-/// Ranks arranged on a list of named axes, slowest first: the arithmetic under every mesh.
+/// Arranges ranks on a list of named axes, slowest first: the arithmetic under every mesh.
 /// Rank order is row-major, as arange(size).reshape(extents) numbers it. Names must outlive the grid
 /// (string literals do).
 class AxisGrid {
   public:
     static constexpr std::size_t max_axes = RankGroup::max_axes;
 
-    /// @throws std::invalid_argument for an extent of zero, a name given twice, more than max_axes axes, or
+    /// Makes a grid of these axes.
+    /// @throws std::invalid_argument for an extent of zero, a name given twice, more than max_axes axes, or a product
+    /// of extents that overflows
     ///         a product of extents that overflows
     constexpr AxisGrid(std::initializer_list<NamedAxis> axes, SourceLocation where = SourceLocation::current()) {
         for (const NamedAxis& axis : axes) { append(axis, where); }
@@ -84,7 +86,7 @@ class AxisGrid {
     constexpr std::size_t axis_count() const noexcept { return count_; }
     constexpr const NamedAxis& axis(std::size_t i) const noexcept { return axes_[i]; }
 
-    /// Number of ranks: the product of all extents.
+    /// Returns the number of ranks: the product of all extents.
     constexpr std::size_t size() const noexcept {
         std::size_t product = 1;
         for (std::size_t i = 0; i < count_; ++i) { product *= axes_[i].extent; }
@@ -92,18 +94,20 @@ class AxisGrid {
     }
 
     constexpr bool has(std::string_view name) const noexcept { return find(name) < count_; }
+    /// Returns the number of ranks along an axis.
     /// @throws std::invalid_argument when there is no such axis
     constexpr std::size_t extent(std::string_view name, SourceLocation where = SourceLocation::current()) const {
         return axes_[index_of(name, where)].extent;
     }
 
-    /// How far apart two ranks are that differ by one along axis `i`.
+    /// Returns how far apart two ranks are that differ by one along axis `i`.
     constexpr std::size_t stride(std::size_t i) const noexcept {
         std::size_t product = 1;
         for (std::size_t a = i + 1; a < count_; ++a) { product *= axes_[a].extent; }
         return product;
     }
 
+    /// Returns where `rank` stands along an axis.
     /// @pre rank < size()   @post rank is the sum over axes of coordinate * stride
     constexpr std::size_t coordinate(std::string_view name, std::size_t rank,
                                      SourceLocation where = SourceLocation::current()) const {
@@ -111,8 +115,8 @@ class AxisGrid {
         return rank / stride(i) % axes_[i].extent;
     }
 
-    /// The ranks that share all coordinates with `rank` except those of `names`, numbered by `names`
-    /// (slowest first, whatever their order in the grid).
+    /// Returns the ranks that share all coordinates with `rank` except those of `names`, numbered by `names` (slowest
+    /// first, whatever their order in the grid).
     /// @throws std::invalid_argument when there is no such axis or rank, or an axis is given twice
     constexpr RankGroup group(std::span<const std::string_view> names, std::size_t rank,
                               SourceLocation where = SourceLocation::current()) const {
@@ -137,7 +141,7 @@ class AxisGrid {
         return group;
     }
 
-    /// The same ranks with axis `name` seen as two, `outer` (slow) and `inner` with `inner_extent` ranks.
+    /// Returns the same ranks with axis `name` seen as two, `outer` (slow) and `inner` with `inner_extent` ranks.
     /// @throws std::invalid_argument when inner_extent does not divide the axis
     constexpr AxisGrid split_axis(std::string_view name, std::size_t inner_extent, std::string_view outer,
                                   std::string_view inner, SourceLocation where = SourceLocation::current()) const {
@@ -158,7 +162,7 @@ class AxisGrid {
         return grid;
     }
 
-    /// "dp=4 tp=2 cp=1"
+    /// Writes the axes as "dp=4 tp=2 cp=1".
     std::string describe() const {
         std::string text;
         for (std::size_t i = 0; i < count_; ++i) {
@@ -171,6 +175,7 @@ class AxisGrid {
     template <std::size_t, std::size_t, std::size_t, class>
     friend class DeviceMesh;
 
+    /// Makes a grid of axes that were checked before.
     /// @pre axes that the other constructor takes
     template <std::size_t N>
     constexpr explicit AxisGrid(const std::array<NamedAxis, N>& axes) noexcept : count_(N) {

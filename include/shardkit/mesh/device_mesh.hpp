@@ -15,7 +15,7 @@
 
 namespace shardkit {
 
-/// In which order the axes number the ranks, slowest first.
+/// Says in which order the axes number the ranks, slowest first.
 template <MeshAxis Slowest, MeshAxis Middle, MeshAxis Fastest>
 struct RankOrder {
     using type = Axes<Slowest, Middle, Fastest>;
@@ -23,7 +23,7 @@ struct RankOrder {
                   "RankOrder: name each of Dp, Tp and Cp once");
 };
 
-/// Ranks of a 3D-parallel job: data x tensor x context parallel. Each extent is static or `dynamic`.
+/// Arranges the ranks of a 3D-parallel job: data x tensor x context parallel. Each extent is static or `dynamic`.
 /// Order:   rank = (dp_i * TP + tp_i) * CP + cp_i by default, as arange(world).reshape(dp, tp, cp) numbers them.
 /// Cost:    none: pure arithmetic, usable in constant expressions.
 template <std::size_t DP, std::size_t TP = 1, std::size_t CP = 1, class Order = RankOrder<Dp, Tp, Cp>>
@@ -41,6 +41,7 @@ class DeviceMesh {
 
     constexpr DeviceMesh() noexcept requires(DP != dynamic && TP != dynamic && CP != dynamic) = default;
 
+    /// Makes a mesh of these extents.
     /// @throws std::invalid_argument when an extent is zero, differs from its static value, or overflows
     constexpr explicit DeviceMesh(std::size_t dp, std::size_t tp = TP, std::size_t cp = CP,
                                   SourceLocation where = SourceLocation::current())
@@ -60,6 +61,7 @@ class DeviceMesh {
         return std::is_same_v<Axis, Dp> ? dp() : std::is_same_v<Axis, Tp> ? tp() : cp();
     }
 
+    /// Returns the rank at these coordinates.
     /// @pre each coordinate is below its extent   @post coordinate<Axis>(rank(...)) gives it back
     constexpr std::size_t rank(std::size_t dp_index, std::size_t tp_index, std::size_t cp_index) const noexcept {
         const AxisGrid axes = grid();
@@ -72,24 +74,26 @@ class DeviceMesh {
         return rank;
     }
 
+    /// Returns where `rank` stands along Axis.
     /// @pre rank < size()
     template <MeshAxis Axis>
     constexpr std::size_t coordinate(std::size_t rank, SourceLocation where = SourceLocation::current()) const {
         return grid(where).coordinate(Axis::name, rank, where);
     }
 
-    /// The ranks that differ from `rank` only along AxisSet, for example Axes<Dp> or, flattened, Axes<Dp, Cp>.
+    /// Returns the ranks that differ from `rank` only along AxisSet, for example Axes<Dp> or, flattened, Axes<Dp,
+    /// Cp>.
     template <class AxisSet>
     constexpr RankGroup group(std::size_t rank, SourceLocation where = SourceLocation::current()) const {
         return grid(where).group(AxisSet::names, rank, where);
     }
 
-    /// The core under this mesh: axes dp, tp and cp in rank order.
+    /// Returns the grid under this mesh: axes dp, tp and cp in rank order.
     constexpr AxisGrid grid(SourceLocation /*where*/ = SourceLocation::current()) const noexcept {
         return grid_of(OrderedAxes{});
     }
 
-    /// "4x2x1", always dp x tp x cp
+    /// Writes the extents as "4x2x1", always dp x tp x cp.
     std::string describe() const { return detail::concat(dp(), "x", tp(), "x", cp()); }
 
   private:

@@ -7,8 +7,9 @@
 
 namespace shardkit {
 
-/// What is chosen for one parameter besides its name and shape. Stated on its type (tp::Split and its like, Frozen,
-/// NoDecay), in the list of a TensorList, or for a group in ShardedOptions; all end in the parameter's record.
+/// Holds what is chosen for one parameter besides its name and shape. Stated on its type (tp::Split and its like,
+/// Frozen, NoDecay), in the list of a TensorList, or for a group in ShardedOptions; all end in the parameter's
+/// record.
 struct ParameterAttributes {
     TpPlacement tp{};     ///< how the ranks of tp hold it
     bool frozen = false;  ///< no norm and no update
@@ -17,12 +18,12 @@ struct ParameterAttributes {
     friend constexpr bool operator==(const ParameterAttributes&, const ParameterAttributes&) noexcept = default;
 };
 
-/// A parameter that training leaves alone:
+/// Marks a parameter that training leaves alone:
 ///     struct Table : Param<"table", float, 128, 64>, Frozen {};
 struct Frozen {
     static constexpr bool frozen = true;
 };
-/// A parameter that weight decay leaves alone: biases, norms.
+/// Marks a parameter that weight decay leaves alone, as it does biases and norms.
 struct NoDecay {
     static constexpr bool decay = false;
 };
@@ -37,7 +38,7 @@ constexpr ParameterAttributes attributes() noexcept {
     return stated;
 }
 
-/// Whether the tp::PartialSum among `parameters` follow each other: one call sums them.
+/// Says whether all tp::PartialSum among `parameters` are neighbours, so that one call sums them.
 template <class Parameters>
 constexpr bool partial_sums_adjacent(const Parameters& parameters) noexcept {
     std::size_t runs = 0;
@@ -50,7 +51,7 @@ constexpr bool partial_sums_adjacent(const Parameters& parameters) noexcept {
     return runs <= 1;
 }
 
-/// Of a Param.
+/// Holds the attributes of a Param.
 template <class P>
 inline constexpr ParameterAttributes attributes_of = attributes<P>();
 

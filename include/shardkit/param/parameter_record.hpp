@@ -15,7 +15,7 @@
 
 namespace shardkit {
 
-/// One parameter of a group as a value: what its type says, or its entry in a TensorList.
+/// Describes one parameter of a group as a value: what its type says, or its entry in a TensorList.
 struct ParameterRecord : ParameterAttributes {
     std::string_view name;  ///< in memory of a type, or of the list
     TensorShape shape;      ///< of the whole tensor
@@ -25,8 +25,8 @@ struct ParameterRecord : ParameterAttributes {
 
 namespace detail {
 
-/// That the group at `path` can have a parameter of this shape. `fixed`: extents that its type fixes, or `dynamic`;
-/// empty where no type does.
+/// Checks that the group at `path` can have a parameter of this shape. `fixed`: extents that its type fixes, or
+/// `dynamic`; empty where no type does.
 /// @throws std::invalid_argument that names path and parameter for an extent of zero, one that differs from its
 ///         fixed value, or a shape whose element count overflows
 constexpr void check_shape(std::string_view path, std::string_view name, const TensorShape& shape,

@@ -16,20 +16,21 @@
 
 namespace shardkit {
 
-/// The extents of parameter P.
+/// Holds the extents of parameter P.
 template <ParamType P>
 struct ShapeOf {
     std::array<std::size_t, P::rank> extents{};
 };
 
-/// shape<Weight>(768, 3072): every extent of P, in order, also those that its type fixes.
+/// Makes the shape of parameter P from its extents, shape<Weight>(768, 3072): it takes every extent of P, in order,
+/// also those that its type fixes.
 template <ParamType P, std::convertible_to<std::size_t>... N>
 constexpr ShapeOf<P> shape(N... extents) {
     static_assert(sizeof...(N) == P::rank, "shape<P>(...): one extent for each dimension of P");
     return {{static_cast<std::size_t>(extents)...}};
 }
 
-/// The same from an array or span of extents that a program has: shape<Weight>(dims).
+/// Makes the same from an array or span of extents that a program has: shape<Weight>(dims).
 template <ParamType P, detail::Contiguous Extents>
 constexpr ShapeOf<P> shape(const Extents& extents, SourceLocation where = SourceLocation::current()) {
     if (std::size(extents) != P::rank) {
@@ -46,7 +47,7 @@ template <class P, class Group>
 concept AloneIn = ParamType<P> && std::same_as<GroupOf<P>, Group>;
 }  // namespace detail
 
-/// The shapes of all parameters of a group, in any order; those with static extents need not be given.
+/// Holds the shapes of all parameters of a group, given in any order; those with static extents need not be given.
 ///     Shapes<Linear>{shape<Weight>(768, 3072), shape<Bias>(768)}
 template <class ParamOrGroup>
 class Shapes {
@@ -68,12 +69,12 @@ class Shapes {
         (set<Q>(Group::template index<Q>, given), ...);
     }
 
-    /// Shapes<P> of a single Param serve where those of the group Params<P> are asked for.
+    /// Takes the Shapes<P> of a single Param where those of the group Params<P> are asked for.
     template <detail::AloneIn<ParamOrGroup> Single>
     constexpr Shapes(const Shapes<Single>& single) noexcept  // NOLINT(google-explicit-constructor): the same shapes
         : shapes_{single[0]} {}
 
-    /// That the group at `path` can have these shapes.
+    /// Checks that the group at `path` can have these shapes.
     /// @throws std::invalid_argument that names path and parameter for an extent of zero, one that differs from its
     ///         static value, or a shape whose element count overflows
     constexpr void check(std::string_view path, SourceLocation where = SourceLocation::current()) const {
@@ -86,10 +87,11 @@ class Shapes {
 
     constexpr const TensorShape& operator[](std::size_t i) const noexcept { return shapes_[i]; }
     static constexpr std::size_t count = Group::count;
-    /// Parameter i as a value, with what its type states.
+    /// Returns parameter i as a value, with what its type states.
     constexpr ParameterRecord record(std::size_t i) const noexcept {
         return {Group::attributes[i], Group::names[i], shapes_[i]};
     }
+    /// Returns each parameter's number of elements.
     /// @pre checked
     constexpr std::array<std::size_t, Group::count> numels() const noexcept {
         std::array<std::size_t, Group::count> numels{};
@@ -126,8 +128,8 @@ struct GroupTensors {
 };
 }  // namespace detail
 
-/// What a group's tensors are told with when it is made: Shapes where they are types, a TensorList where they are
-/// not.
+/// Names the type that describes a group's tensors when it is made: Shapes where they are types, a TensorList where
+/// they are not.
 template <class ParamOrGroup>
 using TensorsOf = typename detail::GroupTensors<GroupOf<ParamOrGroup>>::type;
 

@@ -21,15 +21,16 @@
 
 namespace shardkit {
 
-/// One entry of a TensorList: {"wte", {50257, 768}}, {"ln_w", {768}, {.decay = false}}.
+/// Describes one tensor of a TensorList: {"wte", {50257, 768}}, {"ln_w", {768}, {.decay = false}}.
 class NamedTensor {
   public:
+    /// Takes the tensor's name, its extents, and what is chosen for it besides.
     /// @throws std::invalid_argument for more than 8 extents
     NamedTensor(std::string name, std::initializer_list<std::size_t> extents, ParameterAttributes attributes = {},
                 SourceLocation where = SourceLocation::current())
         : NamedTensor(std::move(name), std::span<const std::size_t>(extents.begin(), extents.size()), attributes,
                       where) {}
-    /// From an array or span of extents of any whole type, as C code has them.
+    /// Takes the extents from an array or span of any whole type, as C code has them.
     template <detail::Contiguous Extents>
     NamedTensor(std::string name, const Extents& extents, ParameterAttributes attributes = {},
                 SourceLocation where = SourceLocation::current())
@@ -55,8 +56,8 @@ class NamedTensor {
     ParameterAttributes attributes_;
 };
 
-/// A flat-parameter group whose tensors are known only at run time: their names, shapes and number come from a file
-/// or from arrays. The group's type as Params is, and what it is told with as Shapes is:
+/// Describes a group of parameters whose tensors are known only at run time: their names, shapes and number come from
+/// a file or from arrays. The group's type as Params is, and what it is told with as Shapes is:
 ///     Sharded<TensorList<float>, FullShard, Engine> block{rank, "blocks.0", {{"w", {768, 768}}, {"b", {768}}}};
 ///     window.view("w"), window.view(0), block.load("b", values)
 /// One element type; the same buffers, policies, optimizers, norm and plan as a group of types with the same shapes.
@@ -68,13 +69,13 @@ class TensorList {
 
   public:
     using Element = E;
-    /// No type is a parameter of it.
+    /// States that no type is a parameter of the list.
     template <class P>
     static constexpr bool contains = false;
 
     TensorList(std::initializer_list<NamedTensor> tensors) : tensors_(tensors) {}
     explicit TensorList(std::vector<NamedTensor> tensors) noexcept : tensors_(std::move(tensors)) {}
-    /// Tensors of one dimension: a packed allocation's names and element counts, as C code has them.
+    /// Makes a list of tensors of one dimension: a packed allocation's names and element counts, as C code has them.
     /// @throws std::invalid_argument when there are more of one than of the other
     template <detail::ForwardRange Names, detail::ForwardRange Sizes>
     requires std::convertible_to<std::iter_reference_t<detail::RangeIterator<const Names>>, std::string_view> &&
@@ -94,7 +95,7 @@ class TensorList {
         }
     }
 
-    /// Behind the last one.
+    /// Adds a tensor behind the last one.
     TensorList& add(NamedTensor tensor) {
         tensors_.push_back(std::move(tensor));
         return *this;
@@ -103,11 +104,12 @@ class TensorList {
     std::size_t size() const noexcept { return tensors_.size(); }
     const NamedTensor& operator[](std::size_t i) const noexcept { return tensors_[i]; }
 
-    /// Tensor i as a parameter; refers to its name in this list.
+    /// Returns tensor i as a parameter; refers to its name in this list.
     ParameterRecord record(std::size_t i) const noexcept {
         return {tensors_[i].attributes(), tensors_[i].name(), tensors_[i].shape()};
     }
-    /// That these can be the parameters of the group at `path`: what Params and Shapes refuse, partly when compiling.
+    /// Checks that these can be the parameters of the group at `path`: what Params and Shapes refuse, partly when
+    /// compiling.
     /// @throws std::invalid_argument that names path and tensor, what was given and what was expected
     void check(std::string_view path, SourceLocation where = SourceLocation::current()) const {
         if (tensors_.empty()) {

@@ -7,16 +7,17 @@
 
 namespace shardkit {
 
-/// Where the elements of an equal part of a tensor, cut along one dimension, lie in the whole tensor; both row-major.
+/// Says where the elements of an equal part of a tensor, cut along one dimension, lie in the whole tensor; both
+/// row-major.
 /// @post over all parts, whole_index is a one-to-one map onto the whole tensor's elements
 class TensorPart {
   public:
-    /// Of a scalar: all of it.
+    /// Makes the part of a scalar that is all of it. all of it.
     constexpr TensorPart() noexcept = default;
-    /// All of it.
+    /// Makes the part that is the whole tensor.
     constexpr explicit TensorPart(const TensorShape& whole) noexcept
         : shape_(whole), block_(whole.numel()), stride_(block_) {}
-    /// Part `index` of `parts`.
+    /// Makes part `index` of `parts`.
     /// @pre dimension < whole.rank, parts divides its extent, index < parts
     constexpr TensorPart(const TensorShape& whole, std::size_t dimension, std::size_t parts,
                          std::size_t index) noexcept
@@ -29,23 +30,24 @@ class TensorPart {
         first_ = shape_.extents[dimension] * index;
     }
 
-    /// Of the part.
+    /// Returns the part's shape.
     constexpr const TensorShape& shape() const noexcept { return shape_; }
     constexpr std::size_t numel() const noexcept { return shape_.numel(); }
-    /// In the whole tensor, of element i of the part.
+    /// Returns the index in the whole tensor of element i of the part.
     constexpr std::size_t whole_index(std::size_t i) const noexcept {
         return i / block_ * stride_ + offset_ + i % block_;
     }
-    /// Of the part, of element `whole` of the whole tensor; numel() where another part has it.
+    /// Returns the index in the part of element `whole` of the whole tensor; numel() where another part has it.
     constexpr std::size_t index_of(std::size_t whole) const noexcept {
         const std::size_t within = whole % stride_;
         if (within < offset_ || within - offset_ >= block_) { return numel(); }
         return whole / stride_ * block_ + within - offset_;
     }
-    /// How many elements from number `i` of the part on follow each other in the whole tensor as well.
+    /// Returns how many elements from number `i` of the part on follow each other in the whole tensor as well.
     /// @pre i < numel()
     constexpr std::size_t run_at(std::size_t i) const noexcept { return block_ - i % block_; }
-    /// f(i, whole, n): elements i to i + n of the part are those from `whole` on; in order, from `first` to `last`.
+    /// Calls f(i, whole, n) for each run: elements i to i + n of the part are those from `whole` on; in order, from
+    /// `first` to `last`.
     template <class F>
     constexpr void for_each_run(std::size_t first, std::size_t last, F&& f) const {
         while (first < last) {
@@ -55,10 +57,10 @@ class TensorPart {
             first += run;
         }
     }
-    /// How many elements follow each other in both, from a multiple of as many on.
+    /// Returns how many elements follow each other in both, from a multiple of as many on.
     constexpr std::size_t block() const noexcept { return block_; }
     constexpr std::size_t dimension() const noexcept { return dimension_; }
-    /// The part's first index along the dimension.
+    /// Returns the part's first index along the dimension.
     constexpr std::size_t first() const noexcept { return first_; }
 
   private:

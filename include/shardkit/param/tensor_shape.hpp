@@ -10,7 +10,7 @@
 
 namespace shardkit {
 
-/// Extents of one tensor, row-major, at most 8; none is a scalar.
+/// Holds the extents of one tensor, row-major, at most 8; none is a scalar.
 struct TensorShape {
     static constexpr std::size_t max_rank = 8;
 
@@ -19,7 +19,7 @@ struct TensorShape {
 
     friend constexpr bool operator==(const TensorShape&, const TensorShape&) noexcept = default;
 
-    /// Whether the product of the extents fits in 64 bits.
+    /// Says whether the product of the extents fits in 64 bits.
     constexpr bool countable() const noexcept {
         std::size_t product = 1;
         for (std::size_t i = 0; i < rank; ++i) {
@@ -28,13 +28,14 @@ struct TensorShape {
         }
         return true;
     }
+    /// Returns the product of the extents.
     /// @pre countable()
     constexpr std::size_t numel() const noexcept {
         std::size_t product = 1;
         for (std::size_t i = 0; i < rank; ++i) { product *= extents[i]; }
         return product;
     }
-    /// "[768, 3072]"
+    /// Writes the extents as "[768, 3072]".
     std::string describe() const {
         std::string text = "[";
         for (std::size_t i = 0; i < rank; ++i) { text += detail::concat(i == 0 ? "" : ", ", extents[i]); }

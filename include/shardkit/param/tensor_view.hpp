@@ -32,7 +32,7 @@ class GenerationCheck {
     std::uint64_t made_for_;
     SourceLocation opened_;
 };
-/// The unchecked build's: empty.
+/// Checks nothing: the unchecked build's views have this, which is empty.
 struct NoCheck {
     NoCheck(const std::uint64_t& /*current*/, SourceLocation /*opened*/) noexcept {}
     void operator()() const noexcept {}
@@ -42,12 +42,12 @@ struct NoCheck {
 
 inline namespace SHARDKIT_BUILD {
 
-/// A parameter's (or gradient's) elements as a row-major tensor; refers to memory of a window or handle and
+/// Shows a parameter's (or gradient's) elements as a row-major tensor; refers to memory of a window or handle and
 /// must not outlive it. Converts to std::span<T> and to T*, so that functions on plain memory take it.
 template <class T>
 class TensorView {
   public:
-    /// `opened`: where the user opened the window, for the message of a checked build.
+    /// Makes a view; `opened` says where the user opened the window, for the message of a checked build.
     TensorView(T* data, const TensorShape& shape, const std::uint64_t& generation,
                SourceLocation opened = SourceLocation::current()) noexcept
         : data_(data), shape_(&shape), check_(generation, opened) {}
@@ -66,7 +66,7 @@ class TensorView {
     T& operator[](I i) const {
         return data()[i];
     }
-    /// The element at row-major indices, one for each dimension: view(i, j).
+    /// Returns the element at row-major indices, one for each dimension: view(i, j).
     /// @throws UsageError, in checked builds, for another number of indices, or one outside of its extent
     template <std::integral... I>
     requires(sizeof...(I) > 0) T& operator()(I... indices) const {
@@ -76,8 +76,8 @@ class TensorView {
         for (std::size_t d = 0; d < sizeof...(I); ++d) { offset = offset * shape_->extents[d] + at[d]; }
         return data()[offset];
     }
-    /// For C functions that take `float*` and promise not to write: what they write anyway is a window's memory,
-    /// which no rank expects to change.
+    /// Returns the pointer for C functions that take `float*` and promise not to write: what they write anyway is a
+    /// window's memory, which no rank expects to change.
     std::remove_const_t<T>* const_cast_data() const { return const_cast<std::remove_const_t<T>*>(data()); }
     operator T*() const { return data(); }  // NOLINT(google-explicit-constructor): plain memory is the point
 

@@ -12,7 +12,7 @@
 
 namespace shardkit {
 
-/// A policy that is chosen when the program runs, by a flag or a configuration file:
+/// Holds a policy that is chosen when the program runs, by a flag or a configuration file:
 ///     DynamicPolicy policy = zero3 ? DynamicPolicy(FullShard{}) : DynamicPolicy(NoShard{});
 ///     Sharded<Block, DynamicPolicy, Engine> block{rank, "blocks.0", {}, {policy}};
 /// Trainers are compiled once instead of once for each policy; they do the same, bit for bit. What a policy's type
@@ -29,7 +29,7 @@ class DynamicPolicy {
     values_of_(&values_of<Policy>), where_(where) {
         static_assert(PolicyRules<Policy>::hold);
     }
-    /// A policy of values that no type of the program's has, from a file for example. Groups of
+    /// Makes a policy of values that no type of the program's has, from a file for example. Groups of
     /// `values.shard_group` neighbours share a copy, whatever dp is.
     /// @throws std::invalid_argument with the rule's sentence when there can be no such policy
     explicit DynamicPolicy(const PolicyValues& values, SourceLocation where = SourceLocation::current())
@@ -39,7 +39,7 @@ class DynamicPolicy {
         }
     }
 
-    /// The policy on a mesh with `dp` data-parallel ranks, on which only `shard_group` depends.
+    /// Returns the policy's values on a mesh with `dp` data-parallel ranks, on which only `shard_group` depends.
     PolicyValues values(std::size_t dp = 1) const { return values_of_(chosen_, dp, where_); }
     std::string_view name() const { return values().name; }
     std::size_t shard_group(std::size_t dp) const { return values(dp).shard_group; }

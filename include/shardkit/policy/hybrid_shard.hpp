@@ -10,7 +10,7 @@
 
 namespace shardkit {
 
-/// Full sharding inside groups of N neighbouring data-parallel ranks, replication across the groups: reductions
+/// Shards fully inside groups of N neighbouring data-parallel ranks and replicates across the groups: reductions
 /// inside the group for every microbatch, one all-reduce of the shard across groups at the last.
 /// N divides dp. `HybridShard<dynamic>{n}` takes it at run time.
 /// Source:  PyTorch FSDP HYBRID_SHARD, arXiv 2304.11277, section 3.2.2

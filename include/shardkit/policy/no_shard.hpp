@@ -8,7 +8,7 @@
 
 namespace shardkit {
 
-/// Distributed data parallel: everything is replicated, gradients are all-reduced once per step.
+/// Replicates everything and all-reduces gradients once per step: plain distributed data parallelism.
 /// Shards are virtual: they only fix the order in which the global norm is summed.
 struct NoShard {
     static constexpr std::string_view name = "no_shard";

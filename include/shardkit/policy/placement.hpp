@@ -9,19 +9,19 @@
 
 namespace shardkit {
 
-/// How a value lies over a set of ranks: whole on each, a piece on each, or as addends of a sum.
+/// Says how a value lies over a set of ranks: whole on each, a piece on each, or as addends of a sum.
 enum class Placement : std::uint8_t { replicated, sharded, partial };
 
-/// What has to happen for a placement to become another one.
+/// Says what has to happen for a placement to become another one.
 enum class Transition : std::uint8_t { none, slice, all_gather, reduce_scatter, all_reduce };
 
-/// The placement as errors and tables name it.
+/// Returns the placement's name in errors and tables.
 constexpr std::string_view name(Placement placement) noexcept {
     constexpr std::string_view names[] = {"replicated", "sharded", "partial"};
     return names[static_cast<std::size_t>(placement)];
 }
 
-/// The one table from which every policy's communication follows.
+/// Says which communication makes one placement another; every policy's communication follows from this one table.
 /// @post slice and none need no communication
 /// @throws std::invalid_argument for a change to partial: nothing becomes an addend again
 constexpr Transition transition(Placement from, Placement to, SourceLocation where = SourceLocation::current()) {

@@ -12,7 +12,7 @@
 
 namespace shardkit::detail {
 
-/// What a group keeps on one rank.
+/// Says what a group keeps on one rank.
 enum class Role : std::uint8_t {
     parameters,  ///< true between steps: what an update writes, a gather sends and a checkpoint reads
     gathered,    ///< a full copy beside sharded parameters
@@ -22,21 +22,21 @@ enum class Role : std::uint8_t {
     reduced,     ///< sums over ranks, where they do not lie in `gradients`
     addend       ///< of a later microbatch, on its way into `reduced`
 };
-/// Which elements of the group's flat order.
+/// Says which elements of the group's flat order a buffer has.
 enum class Extent : std::uint8_t {
     full,
     shard,  ///< this rank's
     tp_sum  ///< those of the reduced gradients that are summed over tp
 };
-/// Whether a group has a buffer all the time or takes its turn in one.
+/// Says whether a group has a buffer all the time or takes its turn in one.
 enum class Held : std::uint8_t {
     always,
     leased  ///< from a pool in which groups take turns
 };
-/// Which of a precision's types.
+/// Says which of a precision's types a buffer's elements have.
 enum class ElementRole : std::uint8_t { gather, gradient, reduction, master, state };
 
-/// When in a step a collective runs.
+/// Says when in a step a collective runs.
 enum class When : std::uint8_t {
     each_window,       ///< the first of those open at a time
     updated_window,    ///< the first one after an update
@@ -44,16 +44,16 @@ enum class When : std::uint8_t {
     later_microbatch,  ///< at the end of each
     last_microbatch    ///< when every microbatch is in, in the order of the rows
 };
-/// How many moments there are.
+/// Counts the moments.
 inline constexpr std::size_t when_count = 5;
 
-/// Which ranks a collective joins; `axes_of` names their axes.
+/// Says which ranks a collective joins; `axes_of` names their axes.
 enum class Over : std::uint8_t { shards, replicas, data, tp };
-/// Every set of ranks, in order.
+/// Lists every set of ranks, in order.
 inline constexpr std::array all_over{Over::shards, Over::replicas, Over::data, Over::tp};
 
-/// The axes of a mesh, with dp split, along which these ranks differ. The only place that says so: communicators,
-/// labels, numbers of ranks and the time model ask here.
+/// Returns the axes of a mesh, with dp split, along which these ranks differ. The only place that says so:
+/// communicators, labels, numbers of ranks and the time model ask here.
 constexpr AxisNames axes_of(Over over, const PolicyValues& policy) {
     switch (over) {
         case Over::shards:
@@ -68,7 +68,7 @@ constexpr AxisNames axes_of(Over over, const PolicyValues& policy) {
     return Axes<Tp>{};
 }
 
-/// One buffer of a group.
+/// Describes one buffer of a group.
 struct BufferRow {
     Role role{};
     Extent extent{};
@@ -76,7 +76,7 @@ struct BufferRow {
     ElementRole element{};
 };
 
-/// One collective of a group. In place when source and target are one buffer.
+/// Describes one collective of a group. In place when source and target are one buffer.
 struct CollectiveRow {
     When when{};
     Verb verb{};
@@ -88,7 +88,7 @@ struct CollectiveRow {
     constexpr bool in_place() const noexcept { return source == target; }
 };
 
-/// What a table must know of a group's element types.
+/// Holds what a table must know of a group's element types.
 struct ElementSizes {
     std::size_t gather = 4;
     std::size_t gradient = 4;
@@ -104,7 +104,7 @@ struct ElementSizes {
     }
 };
 
-/// A group's buffers and collectives: what its stores make and call, and its plan adds up.
+/// Lists a group's buffers and collectives: what its stores make and call, and its plan adds up.
 class PlacementTable {
   public:
     Extent updated{};  ///< what an optimizer step updates
@@ -114,14 +114,14 @@ class PlacementTable {
     constexpr std::span<const CollectiveRow> collectives() const noexcept {
         return {collectives_.data(), collective_count_};
     }
-    /// The row of a buffer, null where the group has none.
+    /// Returns the row of a buffer, null where the group has none.
     constexpr const BufferRow* find(Role role) const noexcept {
         for (const BufferRow& row : buffers()) {
             if (row.role == role) { return &row; }
         }
         return nullptr;
     }
-    /// The rows of one moment, in their order.
+    /// Returns the rows of one moment, in their order.
     constexpr std::span<const CollectiveRow> collectives(When when) const noexcept {
         std::size_t begin = 0;
         while (begin < collective_count_ && collectives_[begin].when < when) { ++begin; }
@@ -131,6 +131,7 @@ class PlacementTable {
     }
 
     constexpr void add(const BufferRow& row) { buffers_.at(buffer_count_++) = row; }
+    /// Adds a row.
     /// @pre rows are added in the order of their moments
     constexpr void add(const CollectiveRow& row) { collectives_.at(collective_count_++) = row; }
 
@@ -144,6 +145,7 @@ class PlacementTable {
 constexpr Extent extent_of(Placement placement) noexcept {
     return placement == Placement::sharded ? Extent::shard : Extent::full;
 }
+/// Returns the verb that makes the change.
 /// @throws std::logic_error when the change needs no communication: no row of a possible policy
 constexpr Verb verb_of(Transition change) {
     switch (change) {
@@ -157,8 +159,8 @@ constexpr Verb verb_of(Transition change) {
             throw std::logic_error("placement table: a row without communication");
     }
 }
-/// The table of a possible policy and a group's element types. A group that is not trainable has neither gradients
-/// nor an optimizer.
+/// Makes the table of a possible policy and a group's element types. A group that is not trainable has neither
+/// gradients nor an optimizer.
 constexpr PlacementTable placement_table(const PolicyValues& policy, const ElementSizes& elements, bool trainable) {
     using enum Placement;
     const auto collective = [](When when, Placement from, Placement to, Over over, Role source, Role target,

@@ -29,7 +29,7 @@ namespace shardkit {
     RULE((p.parameters == Placement::sharded) == (p.release != Release::never),                                      \
          "impossible policy: sharded parameters are released at_update or at_reshard, replicated ones never")
 
-/// Why a policy of these values cannot work: the sentence of the first rule that it breaks; empty when it is
+/// Says why a policy of these values cannot work: the sentence of the first rule that it breaks; empty when it is
 /// possible.
 constexpr std::string_view broken_rule(const PolicyValues& p) {
 #define SHARDKIT_POLICY_RULE(holds, sentence) \
@@ -40,7 +40,7 @@ constexpr std::string_view broken_rule(const PolicyValues& p) {
 }
 
 namespace detail {
-/// What the compiler knows of a policy: of one that is chosen at run time its axes at most.
+/// Returns what the compiler knows of a policy, of one that is chosen at run time its axes at most.
 template <class Policy>
 constexpr PolicyValues static_values() {
     PolicyValues known;
@@ -69,8 +69,8 @@ struct PolicyRules {
 
 #undef SHARDKIT_POLICY_RULES
 
-/// The policy as values on a mesh with `dp` data-parallel ranks; whether shard_group divides dp is `split_mesh`'s to
-/// say.
+/// Returns the policy as values on a mesh with `dp` data-parallel ranks; whether shard_group divides dp is
+/// `split_mesh`'s to say.
 /// @throws std::invalid_argument with the rule's sentence, for values that are known when the program runs only
 template <ShardPolicy Policy>
 constexpr PolicyValues policy_values(const Policy& policy, std::size_t dp,

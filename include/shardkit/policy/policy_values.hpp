@@ -10,17 +10,17 @@
 
 namespace shardkit {
 
-/// Where the gradients of several microbatches are added up.
+/// Says where the gradients of several microbatches are added up.
 enum class Accumulate : std::uint8_t {
     unreduced,  ///< full gradients are added, one reduction at the last microbatch
     reduced     ///< every microbatch is reduced into the shard: M reductions, no full-size gradient at rest
 };
 
-/// When the full copy of parameters that are sharded at rest is given back.
+/// Says when the full copy of parameters that are sharded at rest is given back.
 enum class Release : std::uint8_t { never, at_update, at_reshard };
 
-/// A policy as values, on a mesh: what the rules judge and the placement table is made from. The default replicates
-/// everything.
+/// Holds a policy as values, on a mesh: what the rules judge and the placement table is made from. The default
+/// replicates everything.
 struct PolicyValues {
     std::string_view name;  ///< must outlive the values
     Placement parameters = Placement::replicated;

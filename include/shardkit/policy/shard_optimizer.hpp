@@ -8,7 +8,7 @@
 
 namespace shardkit {
 
-/// ZeRO stage 1: optimizer states and reduced gradients are sharded. One reduce-scatter and one all-gather per
+/// Shards optimizer states and reduced gradients, as ZeRO stage 1 does. One reduce-scatter and one all-gather per
 /// step, whatever the number of microbatches; full gradients are kept while microbatches add to them.
 /// Source:  ZeRO, arXiv 1910.02054, section 5.1
 struct ShardOptimizer {

@@ -5,7 +5,7 @@
 
 namespace shardkit {
 
-/// `Policy`, but sharded over other axes: ShardOver<FullShard, Axes<DpShard, Cp>> cuts shards over the
+/// Shards as `Policy` does, but over other axes: ShardOver<FullShard, Axes<DpShard, Cp>> cuts shards over the
 /// flattened dp x cp ranks, so that context parallelism also divides parameters, gradients and states.
 template <ShardPolicy Policy, class AxisSet>
 struct ShardOver : Policy {

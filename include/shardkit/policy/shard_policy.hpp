@@ -48,7 +48,7 @@ concept PolicyOfValues = requires(const P policy, std::size_t dp) {
 };
 }  // namespace detail
 
-/// What decides how a group's parameters, gradients and optimizer states lie over the data ranks.
+/// A policy decides how a group's parameters, gradients and optimizer states lie over the data ranks.
 /// A plain struct with the members of PolicyOfMembers, constants all; `policy/full_shard.hpp` is a model to copy.
 /// `shard_group(dp)` is the number of data-parallel ranks that share one copy; it must divide dp. Optional: `using
 /// shard_axes = Axes<DpShard, Cp>` to shard over the context-parallel ranks as well. Or one that is chosen when the
@@ -56,14 +56,14 @@ concept PolicyOfValues = requires(const P policy, std::size_t dp) {
 template <class P>
 concept ShardPolicy = std::copyable<P> &&(detail::PolicyOfMembers<P> || detail::PolicyOfValues<P>);
 
-/// A policy whose placements are known to the compiler: every one but a DynamicPolicy.
+/// The compiler knows the placements of this policy: every one but a DynamicPolicy.
 template <class P>
 concept StaticPolicy = ShardPolicy<P> && requires {
     typename std::bool_constant<(P::parameters == P::optimizer)>;
 };
 
 namespace detail {
-/// What a type must be to serve as a policy, one sentence for each thing that is missing.
+/// Says what a type must be to serve as a policy, in one sentence for each thing that is missing.
 template <class P>
 struct PolicyMembers {
     static constexpr bool by_values = PolicyOfValues<P>;

@@ -10,8 +10,8 @@
 
 namespace shardkit {
 
-/// Numbers as signed bytes with one fp32 scale for each block of `Block` of them, counted from the span's start; the
-/// last block may be shorter. value = code * scale, scale = largest magnitude of the block / 127.
+/// Stores numbers as signed bytes with one fp32 scale for each block of `Block` of them, counted from the span's
+/// start; the last block may be shorter. value = code * scale, scale = largest magnitude of the block / 127.
 /// Arithmetic is in fp32 whatever the element type. Host and device run these functions.
 /// Bounds:  |value - element| <= scale / 2, up to fp32 rounding, for a scale that is a normal number.
 /// A block with an infinite or NaN element, or one beyond fp32's range, has a NaN scale, so that all of its values
@@ -24,20 +24,20 @@ struct BlockInt8 {
     static constexpr std::size_t block = Block;
     static constexpr float largest_code = 127;
 
-    /// Blocks, and so scales, of `count` elements.
+    /// Returns the number of blocks, and so of scales, of `count` elements.
     static constexpr std::size_t blocks(std::size_t count) noexcept { return count / Block + (count % Block != 0); }
 
-    /// The larger of `largest` and the element's magnitude; NaN once there was one.
+    /// Returns the larger of `largest` and the element's magnitude; NaN once there was one.
     static constexpr float larger(float largest, float element) noexcept {
         // As integers, magnitudes are in the order of their values, behind them infinity and then NaN.
         const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(element) & 0x7fff'ffffU;
         return magnitude > std::bit_cast<std::uint32_t>(largest) ? std::bit_cast<float>(magnitude) : largest;
     }
-    /// The scale of a block whose magnitudes are at most `largest`.
+    /// Returns the scale of a block whose magnitudes are at most `largest`.
     static constexpr float scale(float largest) noexcept {
         return detail::is_finite(largest) ? largest / largest_code : std::numeric_limits<float>::quiet_NaN();
     }
-    /// The element's code: element / scale, rounded to nearest, ties to even; 0 where the scale is 0 or NaN.
+    /// Returns the element's code: element / scale, rounded to nearest, ties to even; 0 where the scale is 0 or NaN.
     static constexpr std::int8_t encode(float element, float scale) noexcept {
         if (!detail::is_finite(scale) || scale <= 0) { return 0; }
         const float ratio = element / scale;

@@ -29,9 +29,10 @@
 
 namespace shardkit {
 
-/// What a rank is made with besides its mesh.
+/// Holds what a rank is made with besides its mesh.
 struct RankOptions {
-    /// Buffers that windows (and likewise gradients) of groups of the same shapes take turns in: prefetch depth + 1.
+    /// Counts the buffers in which windows (and likewise gradients) of groups of the same shapes take turns:
+    /// prefetch depth + 1.
     std::size_t in_flight = 2;
 };
 
@@ -41,8 +42,8 @@ concept CountsTraffic = requires(const C comm) {
     { comm.traffic() } -> std::same_as<TrafficLog&>;
 };
 
-/// One rank's view of a mesh, independent of the mesh's static type: its place, its communicators, streams and
-/// pools. Every container of the rank refers to it, so it neither moves nor copies and outlives them.
+/// Gives one rank its view of a mesh, independent of the mesh's static type: its place, its communicators, streams
+/// and pools. Every container of the rank refers to it, so it neither moves nor copies and outlives them.
 template <class EngineType>
 class Context {
     static_assert(detail::EngineRules<EngineType>::are_stated);
@@ -52,6 +53,7 @@ class Context {
     using Communicator = typename Engine::Communicator;
     using Stream = typename Engine::Stream;
 
+    /// Makes a rank's context on its mesh and world.
     /// @throws std::invalid_argument when the world has another size than the mesh, or in_flight is 0
     Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams = {},
             SourceLocation where = SourceLocation::current());
@@ -70,12 +72,13 @@ class Context {
     Stream communication_stream() const noexcept { return streams_.communication; }
     Stream reduction_stream() const noexcept { return streams_.reduction; }
     const Streams<Stream>& streams() const noexcept { return streams_; }
-    /// The host waits for all that the streams were given, also where one of them tells of a failure.
+    /// Lets the host wait for all that the streams were given, also where one of them tells of a failure.
     void synchronize() const { streams_.synchronize(); }
-    /// The same; what their work threw is left to the next wait where they can keep it, else dropped.
+    /// Waits likewise, but throws nothing; what their work threw is left to the next wait where they can keep it,
+    /// else dropped.
     void settle() const noexcept { streams_.settle(); }
 
-    /// The communicator over AxisSet's ranks that share this rank's other coordinates, in AxisSet's order.
+    /// Returns the communicator over AxisSet's ranks that share this rank's other coordinates, in AxisSet's order.
     /// `shard_group` splits dp into dp_replicate and dp_shard; pass dp where no policy splits it.
     /// Collective over the world on first use, then cached; a group that equals one already made (the world
     /// included) shares it, so that a mesh of one axis splits once at most, for the groups of a rank alone.
@@ -84,24 +87,24 @@ class Context {
         const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name, where);
         return communicator(split, AxisSet{}, where);
     }
-    /// The same over axes that the program chooses, of this mesh or of this mesh with an axis split.
+    /// Returns the communicator over axes that the program chooses, of this mesh or of this mesh with an axis split.
     Communicator communicator(const AxisGrid& split, const AxisNames& axes,
                               SourceLocation where = SourceLocation::current()) {
         return communicator(split.group(axes.span(), rank(), where), axes_label(split, axes, where), where);
     }
-    /// The same over axes of the mesh itself, for example Axes<Dp> or, flattened, Axes<Dp, Cp>.
+    /// Returns the communicator over axes of the mesh itself, for example Axes<Dp> or, flattened, Axes<Dp, Cp>.
     template <class AxisSet>
     Communicator sub_mesh(SourceLocation where = SourceLocation::current()) {
         return communicator(grid_, AxisSet{}, where);
     }
 
-    /// The same: rank.sub_mesh(Axes<Dp>{}).
+    /// Returns the same, called as rank.sub_mesh(Axes<Dp>{}).
     template <class AxisSet>
     Communicator sub_mesh(AxisSet axes, SourceLocation where = SourceLocation::current()) {
         return communicator(grid_, axes, where);
     }
 
-    /// What this rank has communicated so far. Empty for engines that do not count.
+    /// Returns what this rank has communicated so far. Empty for engines that do not count.
     TrafficLog& traffic() {
         if constexpr (CountsTraffic<Communicator>) {
             return world_.traffic();
@@ -110,8 +113,8 @@ class Context {
         }
     }
 
-    /// The last calls of this rank over groups of more than one rank, the oldest first: for finding out what it did
-    /// when something went wrong. Empty for engines that keep no journal.
+    /// Returns the last calls of this rank over groups of more than one rank, the oldest first: for finding out what
+    /// it did when something went wrong. Empty for engines that keep no journal.
     std::vector<RecentCall> recent_calls() const {
         if constexpr (KeepsJournal<Communicator>) {
             return world_.label().journal.recent_calls();
@@ -120,7 +123,7 @@ class Context {
         }
     }
 
-    /// That the group at `other_path`, made with `other`, was made with this context, as that at `path` was.
+    /// Checks that the group at `other_path`, made with `other`, was made with this context, as that at `path` was.
     /// @throws UsageError
     void require_same(std::string_view path, const Context& other, std::string_view other_path,
                       SourceLocation where) const;
@@ -130,7 +133,7 @@ class Context {
     /// @throws CommError, on every rank of a group whose ranks disagree
     void compare_calls(SourceLocation where = SourceLocation::current()) const;
 
-    /// Zeroed memory of this rank for n elements, where the engine's verbs and kernels find it.
+    /// Allocates zeroed memory of this rank for n elements, where the engine's verbs and kernels find it.
     template <Element T>
     typename Engine::template Buffer<T> buffer(std::size_t n) const {
         if constexpr (MakesBuffers<Communicator, T>) {
@@ -140,7 +143,7 @@ class Context {
         }
     }
 
-    /// The value in the engine's memory at `value`.
+    /// Returns the value in the engine's memory at `value`.
     /// Order:   once all work that was given to the compute stream is done; the host waits for it.
     template <class T>
     T read(const T* value) const {
@@ -169,13 +172,14 @@ class Context {
         const AxisGrid split = grid_.split_axis(Dp::name, shard_group, DpReplicate::name, DpShard::name, where);
         return adopt(split.group(AxisSet::names, rank(), where), axes_label<AxisSet>(split, where), adopted, where);
     }
-    /// The same over axes of the mesh itself.
+    /// Adopts a communicator for axes of the mesh itself.
     template <class AxisSet>
     Context& adopt(AxisSet, Communicator adopted, SourceLocation where = SourceLocation::current()) {
         return adopt(grid_.group(AxisSet::names, rank(), where), axes_label<AxisSet>(grid_, where), adopted, where);
     }
 
-    /// This rank's T, which parts of the library keep here: made from this context on first use, freed with it.
+    /// Returns this rank's T, which parts of the library keep here: made from this context on first use, freed with
+    /// it.
     /// Cost:    memory on first use alone
     template <class T>
     T& kept() {

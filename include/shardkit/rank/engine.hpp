@@ -47,20 +47,20 @@ concept BufferOf = std::movable<B> && std::default_initializable<B> && requires(
 
 namespace detail {
 
-/// The element types of a group of fp32; as Precision.
+/// Names the element types of a group of fp32, as Precision.
 struct Fp32 {
     using Gather = float;
     using Gradient = float;
     using Reduction = float;
     using Master = float;
 };
-/// Kernels without an engine around them.
+/// Stands for kernels without an engine around them.
 template <class K, class S>
 struct KernelsOn {
     using Kernels = K;
     using Stream = S;
 };
-/// Something that is given to a kernel by copy: a table's entry, and a work.
+/// Stands for something that is given to a kernel by copy: a table's entry, and a work.
 struct AnyWork {
     constexpr void operator()() const {}
     constexpr void operator()(std::uint64_t /*index*/) const {}
@@ -127,7 +127,7 @@ concept SumsNorms = requires(const typename E::Stream& stream, std::span<const N
     E::Kernels::norm_partial(stream, pieces, positions, scale, into);
 };
 
-/// An update with as many states as there are.
+/// Stands for an update with as many states as there are.
 struct AnyUpdate {
     template <class... ParameterStatesGradient>
     constexpr void operator()(ParameterStatesGradient&&... /*values*/) const {}
@@ -142,7 +142,7 @@ concept UpdatesWith =
 template <class E, class P>
 concept Updates = UpdatesWith<E, P, 0> && UpdatesWith<E, P, 1> && UpdatesWith<E, P, 2>;
 
-/// Updates of many groups in one launch; see StepKernels.
+/// The engine can update many groups in one launch; see StepKernels.
 template <class E, class P, std::size_t StateCount>
 concept BatchesUpdatesWith =
     requires(const typename E::Stream& stream, std::span<const UpdateRange> ranges, const AnyUpdate* updates,
@@ -168,21 +168,21 @@ concept CountsRowWorkers =
 
 }  // namespace detail
 
-/// What ranks need that communicate, and no more: a name for errors, a Communicator, the Stream that its verbs take,
-/// and memory that they work on. A constant `traits` (comm/cost.hpp) says what its collectives cost.
+/// An engine has what ranks need that communicate, and no more: a name for errors, a Communicator, the Stream that
+/// its verbs take, and memory that they work on. A constant `traits` (comm/cost.hpp) says what its collectives cost.
 template <class E>
 concept Engine =
     detail::NamesItself<E> && detail::HasCommunicator<E> && detail::HasStream<E> && detail::HasBuffers<E>;
 
-/// The collectives of a group of parameters, for its element types; see the verbs' own concepts.
+/// The engine has the collectives of a group of parameters, for its element types; see the verbs' own concepts.
 template <class E, class Precision = detail::Fp32>
 concept GroupVerbs = AllGathers<typename E::Communicator, typename Precision::Gather> &&
     ReduceScatters<typename E::Communicator, typename Precision::Gradient, typename Precision::Reduction> &&
     AllReduces<typename E::Communicator, typename Precision::Gradient, typename Precision::Reduction> &&
     AllReduces<typename E::Communicator, double, double>;
 
-/// The kernels of a training step, for a group's element types: static members of E::Kernels, all of which take the
-/// stream first.
+/// The engine has the kernels of a training step, for a group's element types. They are static members of E::Kernels,
+/// all of which take the stream first.
 ///     fill(stream, to, value)               every element
 ///     convert(stream, from, to)             rounded to nearest, ties to even
 ///     accumulate(stream, addend, total)     total[i] += addend[i], in Arithmetic<Sum>
@@ -210,7 +210,7 @@ concept StepKernels = detail::HasKernels<E> && detail::Fills<E, typename Precisi
     detail::CopiesOut<E, detail::AnyWork> && detail::RunsOnce<E> &&
     detail::SumsNorms<E, typename Precision::Reduction> && detail::Updates<E, Precision>;
 
-/// Kernels by index, for layers that tensor or context parallelism splits.
+/// The engine has kernels by index, for layers that tensor or context parallelism splits.
 ///     for_each_index(stream, n, work)       work(i) for every i below n, in any order. It is copied
 ///     row_workers                           optional, 1 without it: how many neighbouring indices of a launch read a
 ///                                           row together where that makes it faster; a constant of at least 1
@@ -219,8 +219,8 @@ concept IndexKernels = detail::HasKernels<E> && detail::RunsByIndex<E> && detail
 
 namespace detail {
 
-/// One sentence for what an engine lacks that a rank needs; instantiated once for each engine. Whoever needs it asks
-/// whether the rules are stated, so that no second error follows.
+/// Says in one sentence what an engine lacks that a rank needs; instantiated once for each engine. Whoever needs it
+/// asks whether the rules are stated, so that no second error follows.
 template <class E>
 struct EngineRules {
     static constexpr bool are_stated = true;
@@ -238,7 +238,7 @@ struct EngineRules {
         "see rank/engine.hpp");
 };
 
-/// The same for what a group of parameters and its optimizer need.
+/// Says the same of what a group of parameters and its optimizer need.
 template <class E, class P>
 struct StepRules {
     static constexpr bool are_stated = true;
@@ -283,7 +283,7 @@ struct StepRules {
         "of states; see rank/engine.hpp");
 };
 
-/// The same for layers that tensor or context parallelism splits.
+/// Says the same of what layers need that tensor or context parallelism splits.
 template <class E>
 struct IndexRules {
     static constexpr bool are_stated = true;

@@ -11,8 +11,9 @@
 
 namespace shardkit::detail {
 
-/// A few values in an engine's memory: scalars and tables that its kernels read and write where a host would have to
-/// wait for them. Made from host values; `span` and `data` are the engine's memory, `read` synchronizes. Move-only.
+/// Holds a few values in an engine's memory: scalars and tables that its kernels read and write where a host would
+/// have to wait for them. Made from host values; `span` and `data` are the engine's memory, `read` synchronizes.
+/// Move-only.
 /// Order:   its end waits for the compute stream, whose kernels may still use it and what its owner frees after it.
 template <class Engine, class T>
 class EngineTable {
@@ -26,7 +27,7 @@ class EngineTable {
           size_(values.size()) {
         Engine::Kernels::copy_in(context.compute_stream(), values, span());
     }
-    /// `size` values of zero bytes.
+    /// Makes a table of `size` values of zero bytes.
     static EngineTable zeroed(Context<Engine>& context, std::size_t size) {
         EngineTable table;
         table.context_ = &context;
@@ -47,7 +48,7 @@ class EngineTable {
     }
     EngineTable(const EngineTable&) = delete;
     EngineTable& operator=(const EngineTable&) = delete;
-    /// An error of the stream that nobody waited for is dropped: a destructor has nobody to tell.
+    /// Frees the memory. An error of the stream that nobody waited for is dropped: a destructor has nobody to tell.
     ~EngineTable() {
         if (context_ == nullptr) { return; }
         try {
@@ -63,7 +64,7 @@ class EngineTable {
     void write(const T& value, std::size_t index = 0) {
         Engine::Kernels::copy_in(context_->compute_stream(), std::span<const T>(&value, 1), span().subspan(index, 1));
     }
-    /// The value at `index` once all work given to the compute stream is done.
+    /// Returns the value at `index` once all work given to the compute stream is done.
     T read(std::size_t index = 0) const { return context_->read(data() + index); }
 
   private:

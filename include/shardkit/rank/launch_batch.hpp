@@ -6,8 +6,8 @@
 
 namespace shardkit {
 
-/// Neighbouring entries of a table in an engine's memory: what one launch takes. Each says in `end` where its works
-/// end, counted from the table's start; those of the batch are [begin, end).
+/// Holds neighbouring entries of a table in an engine's memory: what one launch takes. Each says in `end` where its
+/// works end, counted from the table's start; those of the batch are [begin, end).
 template <class Entry>
 struct LaunchBatch {
     std::span<const Entry> entries;

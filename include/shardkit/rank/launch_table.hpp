@@ -15,12 +15,12 @@
 
 namespace shardkit::detail {
 
-/// The entries of many groups, once in the engine's memory, for launches of neighbours.
+/// Holds the entries of many groups once in the engine's memory, for launches of neighbours.
 template <class Engine, class Entry>
 class LaunchTable {
   public:
     LaunchTable() noexcept = default;
-    /// `entries`: each with the number of its own works in `end`.
+    /// Copies `entries` to the engine's memory, each with the number of its own works in `end`.
     /// Cost:  waits for the compute stream
     LaunchTable(Context<Engine>& context, std::vector<Entry> entries) {
         std::uint64_t works = 0;
@@ -32,7 +32,7 @@ class LaunchTable {
         }
         entries_ = {context, std::span<const Entry>(entries)};
     }
-    /// The entries [begin, end).
+    /// Returns the entries [begin, end).
     LaunchBatch<Entry> batch(std::size_t begin, std::size_t end) const noexcept {
         return {std::span<const Entry>(entries_.span()).subspan(begin, end - begin), ends_[begin], ends_[end]};
     }
@@ -42,7 +42,7 @@ class LaunchTable {
     std::vector<std::uint64_t> ends_;  // of the works before each entry, and of all
 };
 
-/// f(begin, end) for each longest run of [first, last) in which taken(i).
+/// Calls f(begin, end) for each longest run of [first, last) in which taken(i).
 template <class Taken, class F>
 void for_each_run(std::size_t first, std::size_t last, const Taken& taken, const F& f) {
     for (std::size_t begin = first; begin < last;) {
@@ -53,7 +53,7 @@ void for_each_run(std::size_t first, std::size_t last, const Taken& taken, const
     }
 }
 
-/// A work by index as one that goes through all indices.
+/// Makes a work by index one that goes through all indices.
 template <class Work>
 struct EachIndex {
     std::uint64_t n;
@@ -64,7 +64,7 @@ struct EachIndex {
     }
 };
 
-/// work(i) for every i below n, in any order, in one launch: by index where the engine has kernels by index.
+/// Runs work(i) for every i below n, in any order, in one launch: by index where the engine has kernels by index.
 template <class Engine, class Work>
 void run_each(const typename Engine::Stream& stream, std::uint64_t n, const Work& work) {
     if constexpr (RunsByIndex<Engine>) {

@@ -10,7 +10,7 @@
 
 namespace shardkit {
 
-/// What ranks are arranged as: DeviceMesh, with extents that the compiler knows or not.
+/// Ranks can be arranged as an M: DeviceMesh, with extents that the compiler knows or not.
 template <class M>
 concept MeshType = requires(const M mesh, SourceLocation where) {
     { mesh.grid(where) } -> std::convertible_to<AxisGrid>;
@@ -18,12 +18,12 @@ concept MeshType = requires(const M mesh, SourceLocation where) {
 };
 
 namespace detail {
-/// What an engine's `run` takes for a mesh, right or wrong, and not a rank: a trainer's own `run(rank, ...)`, beside
-/// which the rank's type brings its engine's into a call, is not taken for that.
+/// M can be what an engine's `run` takes for a mesh, right or wrong, and is not a rank: a trainer's own `run(rank,
+/// ...)`, beside which the rank's type brings its engine's into a call, is not taken for that.
 template <class M>
 concept MayBeMesh = std::copy_constructible<M>;
 
-/// Where a mesh is expected: one sentence instead of what follows from another type.
+/// Says that a mesh is expected, in one sentence instead of what follows from another type.
 template <class M>
 struct MeshRules {
     static constexpr bool is_mesh = MeshType<M>;
@@ -32,13 +32,14 @@ struct MeshRules {
 };
 }  // namespace detail
 
-/// What one rank of a job works with: its context, and the mesh with its static extents, so that what does not
+/// Holds what one rank of a job works with: its context, and the mesh with its static extents, so that what does not
 /// fit the mesh is refused by the compiler.
 template <class EngineType, class MeshType>
 class Rank : public Context<EngineType> {
   public:
     using Mesh = MeshType;
 
+    /// Makes a rank of its mesh and world.
     /// @throws std::invalid_argument when the world has another size than the mesh
     Rank(Mesh mesh, typename EngineType::Communicator world, RankOptions options = {},
          Streams<typename EngineType::Stream> streams = {}, SourceLocation where = SourceLocation::current())

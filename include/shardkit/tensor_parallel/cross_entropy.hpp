@@ -12,8 +12,8 @@
 
 namespace shardkit::tp {
 
-/// Cross-entropy of logits whose columns are split over tp: no rank ever holds a token's whole row. Keeps the memory
-/// that it needs, so that a step takes none.
+/// Computes the cross-entropy of logits whose columns are split over tp: no rank ever holds a token's whole row.
+/// Keeps the memory that it needs, so that a step takes none.
 /// Memory:  (3 + row workers) numbers for a token.
 /// Source:  Shoeybi et al., arXiv 1909.08053, section 3
 template <class Engine, class A>
@@ -23,7 +23,7 @@ class CrossEntropy {
   public:
     using Communicator = typename Engine::Communicator;
 
-    /// For up to `tokens` tokens at once.
+    /// Takes the memory for up to `tokens` tokens at once.
     CrossEntropy(Context<Engine>& context, const Communicator& tp, const VocabularyPart& part, std::size_t tokens)
         : context_(context),
           tp_(tp),
@@ -32,7 +32,7 @@ class CrossEntropy {
           sums_(detail::EngineTable<Engine, A>::zeroed(context, 2 * tokens)),
           partial_(detail::EngineTable<Engine, A>::zeroed(context, workers * tokens)) {}
 
-    /// losses[t] = log(sum over the vocabulary of exp(logit)) - the target's logit; every logit becomes
+    /// Computes losses[t] = log(sum over the vocabulary of exp(logit)) - the target's logit; every logit becomes
     /// scale * (softmax - onehot), the gradient of scale times the losses' sum. Padded columns become 0.
     /// Shapes:  logits [tokens, part.size], targets [tokens] below the vocabulary, losses [tokens].
     /// Order:   on the compute stream. Collective over tp: an all-reduce of tokens maxima, one of 2 * tokens sums.

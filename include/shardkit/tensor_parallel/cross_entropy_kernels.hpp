@@ -9,7 +9,7 @@
 
 namespace shardkit::detail {
 
-/// How many workers look at one row of logits together, on an engine whose kernels say so: neighbours read
+/// Returns how many workers look at one row of logits together, on an engine whose kernels say so: neighbours read
 /// neighbouring columns. One on hosts, where a row is read best from its beginning to its end.
 template <class Kernels>
 constexpr std::size_t row_workers() noexcept {
@@ -20,7 +20,7 @@ constexpr std::size_t row_workers() noexcept {
     }
 }
 
-/// Logits of some tokens, [tokens, stride]: the first `columns` of a row count.
+/// Refers to the logits of some tokens, [tokens, stride]: the first `columns` of a row count.
 template <class A>
 struct Rows {
     A* logits;
@@ -29,7 +29,7 @@ struct Rows {
     std::size_t columns;
 };
 
-/// Worker w of token t finds the largest of columns w, w + workers, ...; partial [workers, tokens].
+/// Finds, as worker w of token t, the largest of columns w, w + workers, ...; partial [workers, tokens].
 template <class A>
 struct LargestOfColumns {
     Rows<const A> rows;
@@ -64,7 +64,7 @@ struct LargestOfWorkers {
     }
 };
 
-/// Likewise the sum of exp(logit - largest).
+/// Sums exp(logit - largest) likewise.
 template <class A>
 struct SumOfColumns {
     Rows<const A> rows;
@@ -83,8 +83,8 @@ struct SumOfColumns {
     }
 };
 
-/// What a token contributes before the sum over tp: the sum of this rank's exponentials, and its target's logit where
-/// it lies here. sums [2, tokens].
+/// Computes what a token contributes before the sum over tp: the sum of this rank's exponentials, and its target's
+/// logit where it lies here. sums [2, tokens].
 template <class Token, class A>
 struct SumOfWorkers {
     const A* partial;
@@ -105,7 +105,7 @@ struct SumOfWorkers {
     }
 };
 
-/// A token's loss.
+/// Computes a token's loss.
 template <class A>
 struct LossOfToken {
     const A* sums;
@@ -117,7 +117,7 @@ struct LossOfToken {
     }
 };
 
-/// A logit's gradient in its place.
+/// Writes a logit's gradient in its place.
 template <class Token, class A>
 struct GradientOfLogit {
     Rows<A> rows;

@@ -11,7 +11,7 @@
 
 namespace shardkit::detail {
 
-/// One element of embed.
+/// Computes one element of embed.
 template <class Token, class T, class A>
 struct EmbedElement {
     const Token* tokens;
@@ -26,7 +26,7 @@ struct EmbedElement {
     }
 };
 
-/// One column of embed_backward.
+/// Computes one column of embed_backward.
 template <class Token, class T, class A>
 struct EmbedColumnBackward {
     const Token* tokens;
@@ -50,8 +50,8 @@ struct EmbedColumnBackward {
 
 namespace shardkit::tp {
 
-/// What this rank's rows of an embedding give: rows of tokens of other ranks are zero, so the sum over tp is the
-/// embedding (sum_tokens makes it). Weight and gradient are tp::Split<0>.
+/// Writes what this rank's rows of an embedding give: rows of tokens of other ranks are zero, so the sum over tp is
+/// the embedding (sum_tokens makes it). Weight and gradient are tp::Split<0>.
 /// Shapes:  tokens [n]; weight [part.size, width]; output [n, width]
 /// Order:   stream-ordered; local work.
 /// @throws  std::invalid_argument when the sizes disagree

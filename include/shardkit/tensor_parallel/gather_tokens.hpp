@@ -8,9 +8,9 @@
 
 namespace shardkit::tp {
 
-/// What a layer that tp splits works on, for all tokens: the input of a column-parallel layer in the forward pass,
-/// the gradient at the output of a row-parallel layer in the backward pass. Without sequence parallelism every rank
-/// has it.
+/// Returns what a layer that tp splits works on, for all tokens: the input of a column-parallel layer in the forward
+/// pass, the gradient at the output of a row-parallel layer in the backward pass. Without sequence parallelism every
+/// rank has it.
 /// Shapes:  part [tokens, width], or with sequence parallelism [tokens / tp, width]; gathered [tokens, width],
 ///          which may be empty without it.
 /// Order:   stream-ordered; with sequence parallelism an all-gather over `tp`, else nothing.

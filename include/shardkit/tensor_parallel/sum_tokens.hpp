@@ -9,7 +9,7 @@
 
 namespace shardkit::tp {
 
-/// The sum of what the parts of a layer that tp splits give: the output of a row-parallel layer in the forward pass
+/// Sums what the parts of a layer that tp splits give: the output of a row-parallel layer in the forward pass
 /// (its bias is added afterwards, once), the gradient at the input of a column-parallel layer in the backward pass.
 /// Shapes:  partial [tokens, width]; sum [tokens / tp, width], which may be empty without sequence parallelism.
 /// Order:   stream-ordered; an all-reduce of `partial` in place, or with sequence parallelism a reduce-scatter.

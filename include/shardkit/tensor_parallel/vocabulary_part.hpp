@@ -8,14 +8,14 @@
 
 namespace shardkit::tp {
 
-/// The rows of an embedding, or columns of the logits, that one rank of tp holds: [first, first + size) of a
+/// Names the rows of an embedding, or columns of the logits, that one rank of tp holds: [first, first + size) of a
 /// vocabulary padded to a multiple of tp. Padded entries are nobody's token; their logits count as minus infinity.
 struct VocabularyPart {
     std::size_t vocabulary = 0;  ///< without the padding
     std::size_t first = 0;
     std::size_t size = 0;
 
-    /// Part `index` of `parts` of `padded` rows.
+    /// Returns part `index` of `parts` of `padded` rows.
     /// @throws std::invalid_argument unless `parts` divides `padded` and vocabulary <= padded
     static VocabularyPart of(std::size_t vocabulary, std::size_t padded, std::size_t parts, std::size_t index,
                              SourceLocation where = SourceLocation::current()) {
@@ -28,7 +28,7 @@ struct VocabularyPart {
     }
 
     constexpr bool contains(std::size_t token) const noexcept { return token >= first && token - first < size; }
-    /// Entries of the part that are no padding.
+    /// Returns the number of entries of the part that are no padding.
     constexpr std::size_t used() const noexcept {
         return vocabulary <= first ? 0 : vocabulary - first < size ? vocabulary - first : size;
     }

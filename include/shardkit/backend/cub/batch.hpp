@@ -13,22 +13,22 @@
 
 namespace shardkit::gpu::detail {
 
-/// A pass among others of its kind, in a table on the device. `end`: of its works, counted from the table's start;
-/// alone, their number.
+/// Holds a pass among others of its kind, in a table on the device. `end`: of its works, counted from the table's
+/// start; alone, their number.
 template <class Pass>
 struct BatchEntry {
     Pass pass;
     std::uint64_t end;
 };
 
-/// `works` works of a pass, as many as fill warps, so that no warp has works of two.
+/// Makes an entry of `works` works of a pass, as many as fill warps, so that no warp has works of two.
 template <class Pass>
 BatchEntry<Pass> batch_entry(const Pass& pass, std::uint64_t works) noexcept {
     return {pass, (works + warp - 1) / warp * warp};
 }
 
-/// One work of a batch of passes, as the multi-tensor kernels of Apex and PyTorch: the pass is looked for by the
-/// work's number, which is the same search for all of a warp, and takes the rest of the number as its own.
+/// Does one work of a batch of passes, as the multi-tensor kernels of Apex and PyTorch do: the pass is looked for by
+/// the work's number, which is the same search for all of a warp, and takes the rest of the number as its own.
 template <class Pass>
 struct BatchPass {
     const BatchEntry<Pass>* entries;
@@ -44,7 +44,7 @@ struct BatchPass {
     }
 };
 
-/// All passes of `batch`, in one launch.
+/// Runs all passes of `batch` in one launch.
 /// @pre no two write the same element
 template <class Pass, class Launch>
 void run_batch(const Launch& launch, const LaunchBatch<BatchEntry<Pass>>& batch, std::string_view kernel) {

@@ -31,7 +31,7 @@ struct QuantizePass {
     std::uint64_t count;
     bool aligned;
 
-    /// Indices of the pass: whole warps, so that all threads of a group are there.
+    /// Returns the number of indices of the pass: whole warps, so that all threads of a group are there.
     constexpr std::uint64_t indices() const noexcept {
         constexpr std::uint64_t chunk = warp / group * rows;
         return (Format::blocks(count) + chunk - 1) / chunk * warp;
@@ -58,7 +58,7 @@ struct QuantizePass {
     }
 
   private:
-    /// A thread's elements of a block; zero where the block is shorter.
+    /// Holds a thread's elements of a block, zero where the block is shorter.
     struct Share {
         AlignedPack<T, lanes> pack[vectors];
     };
@@ -114,7 +114,7 @@ struct QuantizePass {
 #endif
 };
 
-/// What BlockInt8<Block> codes stand for.
+/// Writes what BlockInt8<Block> codes stand for.
 template <FloatingElement T, std::size_t Block>
 struct DequantizePass {
     static constexpr std::size_t lanes = lanes_for<T, std::int8_t>;
@@ -146,7 +146,7 @@ struct DequantizePass {
     }
 };
 
-/// A tiling whose packs begin where the spans do, or none at all.
+/// Returns a tiling whose packs begin where the spans do, or none at all.
 template <class Tiles>
 Tiles from_start(Tiles tiling) noexcept {
     return {tiling.count, 0, tiling.aligned && tiling.shift == 0};
@@ -158,7 +158,7 @@ Tiles from_start(Tiles tiling) noexcept {
 
 namespace shardkit::gpu::detail {
 
-/// As the host's shardkit::quantize, in one launch, with the same bits.
+/// Quantises as the host's shardkit::quantize does, in one launch, with the same bits.
 template <std::size_t Block, FloatingElement T, class Launch>
 void quantize(const Launch& launch, std::span<const T> from, std::span<std::int8_t> codes, std::span<float> scales,
               SourceLocation where = SourceLocation::current()) {
@@ -170,7 +170,7 @@ void quantize(const Launch& launch, std::span<const T> from, std::span<std::int8
     launch(pass.indices(), pass, "quantize");
 }
 
-/// As the host's shardkit::dequantize, likewise.
+/// Dequantises as the host's shardkit::dequantize does, likewise.
 template <std::size_t Block, FloatingElement T, class Launch>
 void dequantize(const Launch& launch, std::span<const std::int8_t> codes, std::span<const float> scales,
                 std::span<T> to, SourceLocation where = SourceLocation::current()) {

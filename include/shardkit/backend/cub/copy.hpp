@@ -14,7 +14,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// The host's elements into the engine's memory, or back.
+/// Copies the host's elements into the engine's memory, or back.
 /// Order:  in the stream's; waits for the stream, so not for use inside a step or a graph capture.
 template <class T>
 void copy(const gpu::TimelineRef& stream, std::span<const T> from, std::span<T> to, cudaMemcpyKind kind,

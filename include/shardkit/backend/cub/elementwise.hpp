@@ -12,7 +12,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// A pass over elements: to[i] = value
+/// Fills elements: to[i] = value
 template <Element T>
 struct FillPass {
     static constexpr std::size_t lanes = lanes_for<T>;
@@ -37,7 +37,7 @@ struct FillPass {
     }
 };
 
-/// A pass over elements: to[i] = from[i], rounded
+/// Converts elements: to[i] = from[i], rounded
 template <FloatingElement From, FloatingElement To>
 struct ConvertPass {
     static constexpr std::size_t lanes = lanes_for<From, To>;
@@ -59,7 +59,7 @@ struct ConvertPass {
     }
 };
 
-/// A pass over rows of elements, which it packs: to[q * columns + j] = from[q * stride + j], rounded. Each row has
+/// Packs rows of elements: to[q * columns + j] = from[q * stride + j], rounded. Each row has
 /// whole chunks of its own, and those behind its end do nothing.
 template <FloatingElement From, FloatingElement To>
 struct ConvertRowsPass {
@@ -99,7 +99,7 @@ struct ConvertRowsPass {
     };
 };
 
-/// A pass over elements: total[i] += addend[i], in Arithmetic<Sum>
+/// Adds elements: total[i] += addend[i], in Arithmetic<Sum>
 template <FloatingElement Addend, FloatingElement Sum>
 struct AccumulatePass {
     using A = Arithmetic<Sum>;
@@ -130,7 +130,7 @@ struct AccumulatePass {
     }
 };
 
-/// A pass over elements: to[i] *= *factor, in Arithmetic<T>
+/// Scales elements: to[i] *= *factor, in Arithmetic<T>
 template <FloatingElement T>
 struct ScalePass {
     using A = Arithmetic<T>;
@@ -177,7 +177,7 @@ void fill(const Launch& launch, std::span<T> to, std::type_identity_t<T> value) 
     launch(pass.tiling.indices(), pass, "fill");
 }
 
-/// to[i] = from[i], rounded once, in one launch.
+/// Writes to[i] = from[i], rounded once, in one launch.
 /// @post to[i] is from[i] rounded to nearest, ties to even (from fp64 to a 16-bit type by way of fp32)
 /// @pre the spans do not overlap
 template <FloatingElement From, FloatingElement To, class Launch>
@@ -189,7 +189,7 @@ void convert(const Launch& launch, std::span<const From> from, std::span<To> to,
     launch(pass.tiling.indices(), pass, "convert");
 }
 
-/// Rows of `columns` elements that lie `stride` apart, packed: to[q * columns + j] = from[q * stride + j], rounded as
+/// Packs rows of `columns` elements that lie `stride` apart: to[q * columns + j] = from[q * stride + j], rounded as
 /// by `convert`, in one launch.
 /// @pre columns > 0, to.size() is a multiple of it, and fewer than 2^32 chunks of 2 KiB; the memories do not overlap
 template <FloatingElement From, FloatingElement To, class Launch>
@@ -203,7 +203,7 @@ void convert_rows(const Launch& launch, const From* from, std::size_t stride, st
            Pass{from, stride, to.data(), columns, static_cast<std::uint32_t>(chunks)}, "convert_rows");
 }
 
-/// total[i] += addend[i] in the arithmetic type, in one launch.
+/// Adds total[i] += addend[i] in the arithmetic type, in one launch.
 /// @post total[i] is the old total[i] + addend[i], added in Arithmetic<Sum> and rounded once
 template <FloatingElement Addend, FloatingElement Sum, class Launch>
 void accumulate(const Launch& launch, std::span<const Addend> addend, std::span<Sum> total,

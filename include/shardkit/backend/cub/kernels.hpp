@@ -29,7 +29,7 @@
 
 namespace shardkit::gpu {
 
-/// An engine's Kernels on CUB: what host::EnqueuedKernels does for engines on the host's memory, see there.
+/// Offers an engine's Kernels on CUB: what host::EnqueuedKernels does for engines on the host's memory, see there.
 /// This header alone declares the kernels; kernels.cuh defines them, for nvcc.
 /// Spans and pointers are memory of the stream's device, aligned as their elements are, of any size.
 /// Order:   stream-ordered on `stream`; nothing waits but copy_in and copy_out. Nothing is allocated.
@@ -38,7 +38,7 @@ namespace shardkit::gpu {
 /// @throws  std::invalid_argument when the sizes of a call's spans disagree; gpu::Error when a launch fails
 struct Kernels {
     using Stream = gpu::TimelineRef;
-    /// A warp's threads read 32 neighbouring columns of a row of logits.
+    /// States that a warp's threads read 32 neighbouring columns of a row of logits.
     static constexpr std::size_t row_workers = 32;
 
     template <Element T>
@@ -50,7 +50,7 @@ struct Kernels {
                         SourceLocation where = SourceLocation::current()) {
         detail::convert(detail::DeviceLaunch(stream), from, to, where);
     }
-    /// Rows of `columns` elements that lie `stride` apart, packed and rounded.
+    /// Packs and rounds rows of `columns` elements that lie `stride` apart.
     template <FloatingElement From, FloatingElement To>
     static void convert_rows(const Stream& stream, const From* from, std::size_t stride, std::span<To> to,
                              std::size_t columns) {
@@ -79,13 +79,13 @@ struct Kernels {
         detail::copy(stream, from, to, cudaMemcpyDeviceToHost, where);
     }
 
-    /// work(), once, on the device.
+    /// Runs work() once, on the device.
     template <class Work>
     static void run_once(const Stream& stream, const Work& work) {
         detail::DeviceLaunch{stream}(1, detail::RunOnce<Work>{work}, "run_once");
     }
 
-    /// work(i) for every i below n, in any order.
+    /// Runs work(i) for every i below n, in any order.
     template <class Work>
     static void for_each_index(const Stream& stream, std::uint64_t n, const Work& work) {
         detail::DeviceLaunch{stream}(n, work, "for_each_index");
@@ -103,7 +103,7 @@ struct Kernels {
                        SourceLocation where = SourceLocation::current()) {
         detail::update(detail::DeviceLaunch(stream), ranges, updates, skip, spans, where);
     }
-    /// What `update` does with these, as an entry for update_batch.
+    /// Makes an entry for update_batch of what `update` does with these.
     template <class Master, class Gather, class Gradient, std::size_t StateCount,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static auto update_entry(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
@@ -111,7 +111,7 @@ struct Kernels {
         const auto pass = detail::update_pass(ranges, updates, skip, spans);
         return detail::batch_entry(pass, pass.tiling.indices());
     }
-    /// Many updates in one launch; no two of the same elements.
+    /// Runs many updates in one launch; no two of the same elements.
     template <class Pass>
     static void update_batch(const Stream& stream, const LaunchBatch<detail::BatchEntry<Pass>>& batch) {
         detail::run_batch(detail::DeviceLaunch(stream), batch, "update_batch");

@@ -26,8 +26,8 @@ void DeviceLaunch::operator()(std::uint64_t count, const Work& work, std::string
 
 namespace shardkit::gpu {
 
-/// Explicitly instantiated in a file of nvcc's, the device code of each Work and the launch that other files link
-/// with:
+/// Makes, explicitly instantiated in a file of nvcc's, the device code of each Work and the launch that other files
+/// link with:
 ///     template struct shardkit::gpu::Launches<shardkit::tp::LossOfToken<float>>;
 /// A function, and no variable's value: nvcc makes no device code for a kernel that only a variable's initializer
 /// names (13.0; the launch then ends with cudaErrorInvalidDeviceFunction).

@@ -9,7 +9,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// A work without index as one with an index.
+/// Makes a work without index one with an index.
 template <class Work>
 struct RunOnce {
     static_assert(std::is_trivially_copyable_v<Work>, "Kernels::run: the work must be trivially copyable");
@@ -27,6 +27,7 @@ class DeviceLaunch {
   public:
     explicit DeviceLaunch(const gpu::TimelineRef& stream) noexcept : stream_(stream) {}
 
+    /// Launches `count` works.
     /// @pre    Work is trivially copyable and its operator() const is constexpr   @throws gpu::Error naming `kernel`
     template <class Work>
     void operator()(std::uint64_t count, const Work& work, std::string_view kernel) const;

@@ -24,7 +24,7 @@ namespace shardkit::gpu::detail {
 inline constexpr unsigned norm_threads = 256;
 inline constexpr unsigned norm_blocks_per_sm = 3;
 
-/// What the blocks of one launch share, in the stream's scratch. `finished` is zero between launches.
+/// Holds what the blocks of one launch share, in the stream's scratch. `finished` is zero between launches.
 struct NormScratch {
     unsigned finished;
     alignas(16) shardkit::detail::NormPartial sums[1];  // one for each block
@@ -79,7 +79,7 @@ void launch_norm(const gpu::TimelineRef& stream, const Pass& pass, double* into)
     check(cudaGetLastError(), "norm_partial");
 }
 
-/// The definition of what norm.hpp declares.
+/// Defines what norm.hpp declares.
 template <FloatingElement T>
 void norm_partial(const gpu::TimelineRef& stream, std::span<const NormPiece<T>> pieces, IndexRange positions,
                   const double* scale, double* into) {

@@ -16,7 +16,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// The sum of two; CUB's reduction operator.
+/// Adds two partial norms; CUB's reduction operator.
 struct AddNormPartials {
     constexpr shardkit::detail::NormPartial operator()(shardkit::detail::NormPartial a,
                                                        const shardkit::detail::NormPartial& b) const noexcept {
@@ -24,7 +24,7 @@ struct AddNormPartials {
     }
 };
 
-/// Where the sum goes: added to the two doubles at `into`.
+/// Says where the sum goes: added to the two doubles at `into`.
 struct AddToNorm {
     double* into;
 
@@ -34,8 +34,8 @@ struct AddToNorm {
     }
 };
 
-/// What a thread adds to the norm: of the elements of `pieces` those of its indices, scaled, squared and added in
-/// Arithmetic<T> within vectors of 16 bytes, and these in double; and whether some are infinite or NaN.
+/// Computes what a thread adds to the norm: of the elements of `pieces` those of its indices, scaled, squared and
+/// added in Arithmetic<T> within vectors of 16 bytes, and these in double; and whether some are infinite or NaN.
 template <FloatingElement T>
 struct NormPass {
     using A = Arithmetic<T>;
@@ -48,10 +48,10 @@ struct NormPass {
     Tiling<lanes, vectors> tiling;
     std::uint64_t first_index;  ///< of the tiling: those before are other launches'
 
-    /// Indices of this pass, whole chunks.
+    /// Returns the number of indices of this pass, whole chunks.
     constexpr std::uint64_t indices() const noexcept { return tiling.indices() - first_index; }
 
-    /// The sum over the indices `first`, `first` + `stride`, ... below indices().
+    /// Returns the sum over the indices `first`, `first` + `stride`, ... below indices().
     constexpr shardkit::detail::NormPartial operator()(std::uint64_t first, std::uint64_t stride) const {
         shardkit::detail::NormPartial sum;
         each(first, stride, AddSquares{{Factor<A>(*scale)}, &sum.sum_of_squares});
@@ -83,7 +83,7 @@ struct NormPass {
         }
     };
 
-    /// What for_each_pack_in takes: `add` of what is read.
+    /// Gives for_each_pack_in what it takes: `add` of what is read.
     template <class Add>
     struct Reading {
         Add add;
@@ -116,7 +116,7 @@ struct NormPass {
     }
 };
 
-/// norm_table places pieces so that packs of positions are packs of elements.
+/// Makes the pass; norm_table places pieces so that packs of positions are packs of elements.
 template <FloatingElement T>
 NormPass<T> norm_pass(std::span<const NormPiece<T>> pieces, IndexRange positions, const double* scale) {
     using Tiles = decltype(NormPass<T>::tiling);

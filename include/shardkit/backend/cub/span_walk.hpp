@@ -24,36 +24,37 @@ inline void require_size(std::string_view kernel, std::string_view span, std::si
     }
 }
 
-/// Bytes that a thread reads or writes by one instruction at most.
+/// Bounds the bytes that a thread reads or writes by one instruction.
 inline constexpr std::size_t widest_access = 16;
 
-/// Elements of a vector, which one thread takes at a time, in a pass over spans of these types: as many as fill the
-/// widest access in the widest type. Neighbouring threads then fill whole sectors of memory in every type.
+/// Counts the elements of a vector, which one thread takes at a time, in a pass over spans of these types: as many as
+/// fill the widest access in the widest type. Neighbouring threads then fill whole sectors of memory in every type.
 template <class... T>
 inline constexpr std::size_t lanes_for = widest_access / std::max({sizeof(T)...});
 
-/// `Lanes` neighbouring elements, of at most 16 bytes, aligned so that a copy of all takes one access.
+/// Holds `Lanes` neighbouring elements, of at most 16 bytes, aligned so that a copy of all takes one access.
 template <class T, std::size_t Lanes>
 struct alignas(Lanes * sizeof(T)) AlignedPack {
     static_assert(Lanes * sizeof(T) <= widest_access);
     T lane[Lanes];
 };
 
-/// `Lanes` neighbouring elements from `from`, in one access.
+/// Loads `Lanes` neighbouring elements from `from`, in one access.
 /// @pre `from` is aligned as AlignedPack<T, Lanes> is
 template <std::size_t Lanes, class T>
 constexpr AlignedPack<T, Lanes> load(const T* from) noexcept {
     return *reinterpret_cast<const AlignedPack<T, Lanes>*>(from);
 }
 
-/// The same way back.
+/// Stores them back likewise.
 /// @pre `to` is aligned as AlignedPack<T, Lanes> is
 template <std::size_t Lanes, class T>
 constexpr void store(const AlignedPack<T, Lanes>& pack, T* to) noexcept {
     *reinterpret_cast<AlignedPack<T, Lanes>*>(to) = pack;
 }
 
-/// `pointer`, which kernels find in a table: the compiler does not know that it leads into the device's memory.
+/// Returns `pointer`, which kernels find in a table: the compiler does not know that it leads into the device's
+/// memory.
 template <class T>
 constexpr T* from_table(T* pointer) noexcept {
 #ifdef __CUDA_ARCH__
@@ -65,13 +66,13 @@ constexpr T* from_table(T* pointer) noexcept {
     return pointer;
 }
 
-/// `element` as a To: rounded to nearest, ties to even; between fp64 and a 16-bit type by way of fp32.
+/// Returns `element` as a To: rounded to nearest, ties to even; between fp64 and a 16-bit type by way of fp32.
 template <class To, class From>
 constexpr To converted(From element) noexcept {
     return static_cast<To>(static_cast<Arithmetic<To>>(static_cast<Arithmetic<From>>(element)));
 }
 
-/// The same for each lane.
+/// Converts each lane likewise.
 template <class To, class From, std::size_t Lanes>
 constexpr AlignedPack<To, Lanes> converted_pack(const AlignedPack<From, Lanes>& from) noexcept {
     AlignedPack<To, Lanes> to{};
@@ -79,10 +80,10 @@ constexpr AlignedPack<To, Lanes> converted_pack(const AlignedPack<From, Lanes>& 
     return to;
 }
 
-/// Threads that run in step, on neighbouring indices: a warp.
+/// Counts the threads that run in step, on neighbouring indices: a warp.
 inline constexpr std::uint64_t warp = 32;
 
-/// How a pass over `count` elements is cut into vectors of `Lanes`. Vector v holds the positions
+/// Says how a pass over `count` elements is cut into vectors of `Lanes`. Vector v holds the positions
 /// [v * Lanes - shift, (v + 1) * Lanes - shift), less what is outside of [0, count): so the first and the last may be
 /// shorter. `aligned`: whole vectors lie at addresses that AlignedPack wants, in every span of the pass.
 /// An index takes `Vectors` of them. With more than one, a warp takes a chunk of `warp * Vectors` vectors, and index
@@ -97,41 +98,41 @@ struct Tiling {
     std::uint32_t shift;
     bool aligned;
 
-    /// Indices of the pass, whole chunks.
+    /// Returns the number of indices of the pass, whole chunks.
     constexpr std::uint64_t indices() const noexcept {
         return (count + shift + chunk_elements - 1) / chunk_elements * sharers;
     }
-    /// Positions of the `v`-th vector of an index.
+    /// Returns the positions of the `v`-th vector of an index.
     constexpr IndexRange vector(std::uint64_t index, std::uint64_t v) const noexcept {
         return positions(index / sharers * chunk_elements + (index % sharers + v * sharers) * Lanes, Lanes);
     }
-    /// Positions of the chunk that an index is part of.
+    /// Returns the positions of the chunk that an index is part of.
     constexpr IndexRange chunk(std::uint64_t index) const noexcept {
         return positions(index / sharers * chunk_elements, chunk_elements);
     }
-    /// Whether a vector takes packs, or all of a chunk.
+    /// Says whether a vector takes packs, or all of a chunk.
     constexpr bool takes_packs(IndexRange vector) const noexcept { return aligned && vector.size() == Lanes; }
     constexpr bool takes_packs_throughout(IndexRange chunk) const noexcept {
         return aligned && chunk.size() == chunk_elements;
     }
 
   private:
-    /// `elements` positions, the first at `place` places behind the start of vector 0.
+    /// Returns `elements` positions, the first at `place` places behind the start of vector 0.
     constexpr IndexRange positions(std::uint64_t place, std::uint64_t elements) const noexcept {
         const std::uint64_t end = place + elements - shift;  // a vector is longer than the shift
         return {place < shift ? 0 : place - shift, end < count ? end : count};
     }
 };
 
-/// Elements from the last address before `at` (or from `at` itself) where a pack may lie.
+/// Returns the number of elements from the last address before `at` (or from `at` itself) where a pack may lie.
 template <std::size_t Lanes, class T>
 constexpr std::uint32_t elements_past_pack(const T* at) noexcept {
     constexpr std::size_t alignment = alignof(AlignedPack<T, Lanes>);
     return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at) % alignment / sizeof(T));
 }
 
-/// The tiling of `count` elements of spans that start at `starts`; null stands for a span that the pass leaves out.
-/// Spans whose starts are unlike within a pack, in elements, are not `aligned`.
+/// Returns the tiling of `count` elements of spans that start at `starts`; null stands for a span that the pass
+/// leaves out. Spans whose starts are unlike within a pack, in elements, are not `aligned`.
 template <std::size_t Lanes, std::size_t Vectors = 1, class First, class... T>
 constexpr Tiling<Lanes, Vectors> tile(std::uint64_t count, const First* first, const T*... starts) noexcept {
     const std::uint32_t shift = elements_past_pack<Lanes>(first);
@@ -142,7 +143,7 @@ constexpr Tiling<Lanes, Vectors> tile(std::uint64_t count, const First* first, c
     return {count, aligned ? shift : 0, aligned};
 }
 
-/// The first of `count` sorted, disjoint ranges that ends after `position`; `count` when none does.
+/// Returns the first of `count` sorted, disjoint ranges that ends after `position`; `count` when none does.
 /// Cost:  ceil(log2(count + 1)) reads, the same for the threads of a warp where ranges are long.
 template <class Range>
 constexpr std::size_t first_ending_after(const Range* ranges, std::size_t count, std::uint64_t position) {
@@ -228,7 +229,7 @@ struct TakeParts {
     }
 };
 
-/// An index's share of a pass whose step is
+/// Does an index's share of a pass with a step, which has
 ///     step.template load<N>(position)              what the elements [position, position + N) are computed from
 ///     step.template finish<N>(position, loaded)    computes and stores them
 /// with N = Lanes where vectors are whole and aligned, element by element elsewhere.
@@ -242,7 +243,7 @@ constexpr void for_each_pack(const Tiling<Lanes, Vectors>& tiling, std::uint64_t
     }
 }
 
-/// The same for the positions that lie in one of `count` sorted, disjoint ranges: pass.in(range, take) calls
+/// Does the same for the positions that lie in one of `count` sorted, disjoint ranges: pass.in(range, take) calls
 /// take(step) with the step for a range. The range is looked for once per chunk.
 template <std::size_t Lanes, std::size_t Vectors, class Range, class Pass>
 constexpr void for_each_pack_in(const Tiling<Lanes, Vectors>& tiling, std::uint64_t index, const Range* ranges,

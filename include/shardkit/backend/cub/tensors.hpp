@@ -11,7 +11,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// Which way a PackPass copies: tensors into the flat buffer, or back.
+/// Says which way a PackPass copies: tensors into the flat buffer, or back.
 enum class PackDirection : std::uint8_t { pack, unpack };
 
 /// Copies vectors of the flat buffer from or to the tensors that its positions stand for; other positions are left
@@ -42,7 +42,7 @@ struct PackPass {
     }
 
   private:
-    /// One tensor's step. `Alike`: packs of the flat buffer are packs of the tensor.
+    /// Takes one tensor's step. `Alike`: packs of the flat buffer are packs of the tensor.
     template <bool Alike>
     struct Copy {
         T* flat;

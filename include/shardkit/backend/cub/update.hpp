@@ -20,7 +20,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// One step of an optimizer over the elements in `ranges`; see UpdateSpans for the pointers.
+/// Takes one step of an optimizer over the elements in `ranges`; see UpdateSpans for the pointers.
 /// `gathered` is null where the master itself is gathered, `skip` where no step is ever left out.
 /// Cost:  accesses of 16 bytes where the spans agree in alignment.
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
@@ -67,7 +67,7 @@ struct UpdatePass {
         std::array<AlignedPack<A, N>, StateCount> states;
     };
 
-    /// One range's step.
+    /// Takes one range's step.
     struct Step {
         const UpdatePass& pass;
         const Update* constants;
@@ -117,7 +117,7 @@ struct UpdatePass {
     };
 };
 
-/// The pass that `update` launches. Its sizes are checked here.
+/// Makes the pass that `update` launches. Its sizes are checked here.
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
           std::size_t StateCount>
 auto update_pass(std::span<const UpdateRange> ranges, const Update* updates, const std::uint32_t* skip,
@@ -147,8 +147,8 @@ auto update_pass(std::span<const UpdateRange> ranges, const Update* updates, con
     (std::make_index_sequence<StateCount>{});
 }
 
-/// One step of an optimizer over the elements in `ranges`, element i of a range with updates[range.update]; nothing
-/// when *skip is not 0. One launch. Elements outside of every range are left alone.
+/// Takes one step of an optimizer over the elements in `ranges`, element i of a range with updates[range.update];
+/// nothing when *skip is not 0. One launch. Elements outside of every range are left alone.
 /// @pre  ranges are sorted, disjoint and inside the spans
 template <class Update, FloatingElement Master, FloatingElement Gather, FloatingElement Gradient,
           std::size_t StateCount, class Launch>

@@ -20,7 +20,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// Where an Arena takes its chunks from: DeviceChunks (cudaMalloc), or a communication library's allocator.
+/// Gives an Arena its chunks: DeviceChunks (cudaMalloc), or a communication library's allocator.
 class ChunkSource {
   public:
     ChunkSource() = default;
@@ -28,14 +28,14 @@ class ChunkSource {
     ChunkSource& operator=(const ChunkSource&) = delete;
     virtual ~ChunkSource() = default;
 
-    /// Memory for `bytes` > 0, aligned to at least 256 bytes.
+    /// Allocates memory for `bytes` > 0, aligned to at least 256 bytes.
     /// Throws what its allocator's failure is told by.
     virtual void* allocate(std::size_t bytes, SourceLocation where) = 0;
     /// Gives back what `allocate` returned.
     virtual void free(void* chunk) noexcept = 0;
 };
 
-/// Memory of a few large chunks, handed out in pieces of a multiple of 512 bytes: the first free piece that is large
+/// Hands out memory of a few large chunks in pieces of a multiple of 512 bytes: the first free piece that is large
 /// enough, in the order of chunks and offsets. The same requests in the same order give the same chunk and offset on
 /// every rank, which registered memory and symmetric windows rely on.
 /// A piece that is freed merges with its free neighbours and may be handed out again at once: work that uses it is
@@ -52,6 +52,7 @@ class Arena {
         std::size_t bytes;
     };
 
+    /// Makes an arena without chunks.
     /// @throws std::invalid_argument when chunk_bytes is 0; std::length_error when it exceeds the address space
     Arena(ChunkSource& source, std::size_t chunk_bytes, SourceLocation where = SourceLocation::current())
         : source_(source), chunk_bytes_(rounded(chunk_bytes, where)) {
@@ -63,7 +64,7 @@ class Arena {
         for (const Chunk& chunk : chunks_) { source_.free(chunk.data); }
     }
 
-    /// Memory for `bytes`; its contents are not defined. Zero bytes give a null pointer.
+    /// Hands out memory for `bytes`; its contents are not defined. Zero bytes give a null pointer.
     /// @throws std::length_error when the bytes exceed the address space; what the source throws. Nothing has changed
     /// then.
     void* allocate(std::size_t bytes, SourceLocation where = SourceLocation::current()) {
@@ -76,6 +77,7 @@ class Arena {
         return take(chunks_.size() - 1, needed);
     }
 
+    /// Takes a piece back.
     /// @pre `memory` is null or came from `allocate` and was not freed since
     void free(void* memory) noexcept {
         if (memory == nullptr) { return; }
@@ -87,9 +89,9 @@ class Arena {
         }
     }
 
-    /// The chunks in the order in which they were taken: what a communication library registers.
+    /// Returns the chunks in the order in which they were taken: what a communication library registers.
     std::span<const Chunk> chunks() const noexcept { return chunks_; }
-    /// What is handed out at the moment, rounded up to the granularity.
+    /// Returns what is handed out at the moment, rounded up to the granularity.
     std::size_t used_bytes() const noexcept { return used_bytes_; }
 
   private:
@@ -113,7 +115,7 @@ class Arena {
         pieces_.push_back(std::move(whole));
     }
 
-    /// Null where the chunk has no free piece that is large enough.
+    /// Takes a piece of a chunk, or returns null where the chunk has no free piece that is large enough.
     void* take(std::size_t c, std::size_t bytes) {
         const auto offset = pieces_[c].take(bytes);
         if (!offset) { return nullptr; }
@@ -128,11 +130,12 @@ class Arena {
     std::vector<shardkit::detail::PieceList> pieces_;  // of every chunk
 };
 
-/// Chunks of one device by cudaMalloc, whichever device is selected when they are taken.
+/// Takes chunks of one device by cudaMalloc, whichever device is selected then.
 class DeviceChunks final : public ChunkSource {
   public:
     explicit DeviceChunks(int device) noexcept : device_(device) {}
 
+    /// Allocates a chunk by cudaMalloc.
     /// @throws OutOfMemory; Error
     void* allocate(std::size_t bytes, SourceLocation where) override {
         const DeviceGuard guard(device_, where);

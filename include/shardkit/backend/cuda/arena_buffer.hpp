@@ -16,8 +16,8 @@
 
 namespace shardkit::gpu::detail {
 
-/// Device memory for `size` elements of type T out of an Arena, zeroed; the Buffer of the engines that run on CUDA
-/// devices, whichever device is selected when it is made. Move-only. Zero elements take no memory.
+/// Owns zeroed device memory for `size` elements of type T out of an Arena; the Buffer of the engines that run on
+/// CUDA devices, whichever device is selected when it is made. Move-only. Zero elements take no memory.
 /// Order:   the host waits for the zeroes, so that every stream may use it.
 /// @pre     the arena outlives it; work that uses it is over before its end
 template <Element T>
@@ -25,6 +25,7 @@ class ArenaBuffer {
   public:
     ArenaBuffer() noexcept = default;
 
+    /// Takes and zeroes memory for `size` elements.
     /// @throws std::length_error when the bytes exceed the address space; what the arena's source throws; Error, or
     /// what the timeline's Watch throws
     ArenaBuffer(Arena& arena, std::size_t size, const TimelineRef& stream,

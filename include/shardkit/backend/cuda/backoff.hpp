@@ -7,8 +7,8 @@
 
 namespace shardkit::gpu::detail {
 
-/// How often a host that waits looks whether it is over: without rest at first, then ever more rarely. It rests for a
-/// sixteenth of the time that it has waited, at most 1 ms, and so comes at most that much late.
+/// Decides how often a host that waits looks whether it is over: without rest at first, then ever more rarely. It
+/// rests for a sixteenth of the time that it has waited, at most 1 ms, and so comes at most that much late.
 class Backoff {
   public:
     void rest() const {

@@ -10,7 +10,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// The bytes of `size` elements of `element_bytes`, for memory that `owner` is about to take.
+/// Returns the bytes of `size` elements of `element_bytes`, for memory that `owner` is about to take.
 /// @throws std::length_error naming both when they exceed the address space
 inline std::size_t byte_count(std::string_view owner, std::size_t size, std::size_t element_bytes,
                               SourceLocation where) {

@@ -11,7 +11,7 @@
 
 namespace shardkit::gpu::detail {
 
-/// The device that this thread's calls go to.
+/// Returns the device that this thread's calls go to.
 /// @throws Error
 inline int current_device(SourceLocation where = SourceLocation::current()) {
     int device = 0;
@@ -19,13 +19,13 @@ inline int current_device(SourceLocation where = SourceLocation::current()) {
     return device;
 }
 
-/// `device`, or the current one where that is -1.
+/// Returns `device`, or the current one where that is -1.
 /// @throws Error
 inline int device_or_current(int device, SourceLocation where = SourceLocation::current()) {
     return device < 0 ? current_device(where) : device;
 }
 
-/// How many GPUs this process sees.
+/// Returns how many GPUs this process sees.
 /// @throws Error, also when there is no GPU or no driver
 inline int device_count(SourceLocation where = SourceLocation::current()) {
     int count = 0;
@@ -36,6 +36,7 @@ inline int device_count(SourceLocation where = SourceLocation::current()) {
 /// Selects a device for this thread until the end of the scope, then the one that was selected before.
 class DeviceGuard {
   public:
+    /// Selects a device until the guard's end.
     /// @throws Error when there is no such device; the selection is then unchanged
     explicit DeviceGuard(int device, SourceLocation where = SourceLocation::current())
         : before_(current_device(where)), changed_(before_ != device) {
@@ -52,12 +53,12 @@ class DeviceGuard {
     bool changed_;
 };
 
-/// Whether rank number `local_rank` of a machine has a GPU among the `visible` ones: one rank per GPU, or each rank
-/// sees its own one alone, as launchers that bind GPUs to processes have it.
+/// Says whether rank number `local_rank` of a machine has a GPU among the `visible` ones: one rank per GPU, or each
+/// rank sees its own one alone, as launchers that bind GPUs to processes have it.
 constexpr bool has_device(std::size_t local_rank, int visible) noexcept {
     return visible == 1 || local_rank < static_cast<std::size_t>(visible);
 }
-/// That GPU.
+/// Returns the GPU of rank number `local_rank` of a machine.
 constexpr int device_of(std::size_t local_rank, int visible) noexcept {
     return visible == 1 ? 0 : static_cast<int>(local_rank);
 }
@@ -66,7 +67,8 @@ constexpr int device_of(std::size_t local_rank, int visible) noexcept {
 
 namespace shardkit::gpu {
 
-/// The GPU of this machine's rank number `local_rank`: one rank per GPU, or the only one that this process sees.
+/// Returns the GPU of this machine's rank number `local_rank`: one rank per GPU, or the only one that this process
+/// sees.
 /// @throws std::invalid_argument when this machine has too few GPUs; Error when it has none
 inline int local_device(std::size_t local_rank, SourceLocation where = SourceLocation::current()) {
     const int count = detail::device_count(where);

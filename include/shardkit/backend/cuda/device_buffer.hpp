@@ -15,8 +15,8 @@
 
 namespace shardkit::gpu::detail {
 
-/// Memory of the current device for `size` elements of type T by cudaMalloc, zeroed in the order of `stream`; other
-/// streams wait for that one before they use it. Move-only. Zero elements take no memory.
+/// Owns memory of the current device for `size` elements of type T by cudaMalloc, zeroed in the order of `stream`;
+/// other streams wait for that one before they use it. Move-only. Zero elements take no memory.
 /// Cost:    cudaMalloc and cudaFree wait for the device; not for use inside a step.
 template <class T>
 requires std::is_trivially_copyable_v<T>
@@ -24,6 +24,7 @@ class DeviceBuffer {
   public:
     DeviceBuffer() noexcept = default;
 
+    /// Takes and zeroes memory for `size` elements.
     /// @throws std::length_error when the bytes exceed the address space; Error
     DeviceBuffer(std::size_t size, StreamRef stream, SourceLocation where = SourceLocation::current())
         : DeviceBuffer(size, where) {

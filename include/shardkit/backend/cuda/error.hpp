@@ -14,8 +14,8 @@
 
 namespace shardkit::gpu {
 
-/// A call of the CUDA runtime failed: "cuda: cudaMalloc at train.cpp:41: cudaErrorMemoryAllocation: out of memory".
-/// Says which call, the runtime's own name and text for the code, and the user's file and line.
+/// Reports that a call of the CUDA runtime failed: "cuda: cudaMalloc at train.cpp:41: cudaErrorMemoryAllocation: out
+/// of memory". Says which call, the runtime's own name and text for the code, and the user's file and line.
 class Error : public std::runtime_error {
   public:
     Error(cudaError_t code, std::string_view call, SourceLocation where)
@@ -35,7 +35,7 @@ class Error : public std::runtime_error {
     SourceLocation where_;
 };
 
-/// A GPU has no memory for a chunk: what containers get as std::bad_alloc, and name their group to.
+/// Reports that a GPU has no memory for a chunk: what containers get as std::bad_alloc, and name their group to.
 class OutOfMemory : public std::bad_alloc {
   public:
     OutOfMemory(std::string_view call, std::size_t bytes, SourceLocation where)

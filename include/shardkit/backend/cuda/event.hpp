@@ -13,14 +13,15 @@
 
 namespace shardkit::gpu {
 
-/// A CUDA event that somebody else owns.
+/// Refers to a CUDA event that somebody else owns.
 class EventRef {
   public:
     explicit EventRef(cudaEvent_t event) noexcept : event_(event) {}
 
     cudaEvent_t native() const noexcept { return event_; }
 
-    /// Whether the work before the event's latest record is over; true when it was never recorded. Does not wait.
+    /// Says whether the work before the event's latest record is over; true when it was never recorded. Does not
+    /// wait.
     /// @throws Error, also for earlier work of the device that failed
     bool happened(SourceLocation where = SourceLocation::current()) const {
         const cudaError_t code = cudaEventQuery(event_);
@@ -41,9 +42,10 @@ class EventRef {
     cudaEvent_t event_;
 };
 
-/// The owner of a CUDA event of the current device, without timing. Move-only.
+/// Owns a CUDA event of the current device, without timing. Move-only.
 class Event {
   public:
+    /// Creates the event.
     /// @throws Error
     explicit Event(SourceLocation where = SourceLocation::current()) {
         detail::check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags", where);
@@ -69,10 +71,11 @@ class Event {
 
 namespace shardkit::gpu::detail {
 
-/// A fixed number of events that take turns in marking points of one stream. A slot that is recorded again marks a
-/// later point of the same stream, so that who waits for the earlier one waits for more and never for less.
+/// Holds a fixed number of events that take turns in marking points of one stream. A slot that is recorded again
+/// marks a later point of the same stream, so that who waits for the earlier one waits for more and never for less.
 class EventRing {
   public:
+    /// Creates the events.
     /// @throws std::invalid_argument for a ring of no events; Error
     EventRing(std::size_t size, SourceLocation where) {
         if (size == 0) { throw_invalid_argument(where, "EventRing: no events, expected at least 1"); }
@@ -80,7 +83,7 @@ class EventRing {
         for (std::size_t i = 0; i < size; ++i) { events_.emplace_back(where); }
     }
 
-    /// The slot whose turn it is.
+    /// Returns the slot whose turn it is.
     std::size_t advance() noexcept {
         const std::size_t slot = next_;
         next_ = slot + 1 == events_.size() ? 0 : slot + 1;

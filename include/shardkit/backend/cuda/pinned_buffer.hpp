@@ -15,8 +15,8 @@
 
 namespace shardkit::gpu::detail {
 
-/// Host memory for `size` elements of type T that devices copy from and to without staging (cudaMallocHost), zeroed.
-/// Move-only. Zero elements take no memory.
+/// Owns zeroed host memory for `size` elements of type T that devices copy from and to without staging
+/// (cudaMallocHost). Move-only. Zero elements take no memory.
 /// Cost:    locks its pages, and cudaMallocHost and cudaFreeHost may wait for the device; not for use inside a step.
 template <class T>
 requires std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>
@@ -24,6 +24,7 @@ class PinnedBuffer {
   public:
     PinnedBuffer() noexcept = default;
 
+    /// Takes and zeroes memory for `size` elements.
     /// @throws std::length_error when the bytes exceed the address space; Error
     explicit PinnedBuffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
         const std::size_t bytes = byte_count("PinnedBuffer", size, sizeof(T), where);

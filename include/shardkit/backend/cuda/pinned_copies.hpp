@@ -22,6 +22,7 @@ namespace shardkit::gpu::detail {
 /// Cost:    2 MiB of pinned memory, a stream and 3 events, all made here. Not in a capture.
 class PinnedCopies final : public MemoryCopies {
   public:
+    /// Makes copies that run behind `after`.
     /// @throws Error
     explicit PinnedCopies(const TimelineRef& after, SourceLocation where = SourceLocation::current())
         : PinnedCopies(after, DeviceGuard(after.device(), where), where) {}

@@ -13,10 +13,11 @@
 
 namespace shardkit::gpu {
 
-/// A CUDA stream that somebody else owns. The default streams are refused: they order work that has nothing to do
-/// with each other, and which of them is meant depends on how a file was compiled.
+/// Refers to a CUDA stream that somebody else owns. The default streams are refused: they order work that has nothing
+/// to do with each other, and which of them is meant depends on how a file was compiled.
 class StreamRef {
   public:
+    /// Refers to `stream`.
     /// @throws std::invalid_argument for a default stream, by its name
     explicit StreamRef(cudaStream_t stream, SourceLocation where = SourceLocation::current()) : stream_(stream) {
         if (stream == nullptr) { refuse("the null stream", where); }
@@ -31,7 +32,7 @@ class StreamRef {
     void record(EventRef event, SourceLocation where = SourceLocation::current()) const {
         detail::check(cudaEventRecord(event.native(), stream_), "cudaEventRecord", where);
     }
-    /// Work given to the stream from here on runs after the event's latest record; the host does not wait.
+    /// Orders work given to the stream from here on behind the event's latest record; the host does not wait.
     /// @throws Error
     void wait(EventRef event, SourceLocation where = SourceLocation::current()) const {
         detail::check(cudaStreamWaitEvent(stream_, event.native(), 0), "cudaStreamWaitEvent", where);
@@ -52,17 +53,19 @@ class StreamRef {
     cudaStream_t stream_;
 };
 
-/// Whose blocks a GPU begins first when several streams have some that could.
+/// Says whose blocks a GPU begins first when several streams have some that could.
 enum class Priority { usual, greatest };
 
-/// The owner of a stream of the current device that does not wait for the default stream. Move-only. Its end does
+/// Owns a stream of the current device that does not wait for the default stream. Move-only. Its end does
 /// not wait: work given to it runs on.
 class Stream {
   public:
+    /// Creates a stream of usual priority.
     /// @throws Error
     explicit Stream(SourceLocation where = SourceLocation::current()) {
         detail::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", where);
     }
+    /// Creates a stream of this priority.
     /// @throws Error
     explicit Stream(Priority priority, SourceLocation where = SourceLocation::current()) {
         int usual = 0;
@@ -83,6 +86,7 @@ class Stream {
         if (stream_ != nullptr) { static_cast<void>(cudaStreamDestroy(stream_)); }
     }
 
+    /// Returns a reference to the stream.
     /// @throws std::invalid_argument when it was moved from
     StreamRef ref(SourceLocation where = SourceLocation::current()) const { return StreamRef(stream_, where); }
 

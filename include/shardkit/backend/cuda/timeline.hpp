@@ -21,7 +21,7 @@
 
 namespace shardkit::gpu {
 
-/// Something that is looked at while the host waits for a stream, so that a failure elsewhere ends the wait: a
+/// Watches while the host waits for a stream, so that a failure elsewhere ends the wait: a
 /// communicator whose peer is gone never completes its work.
 class Watch {
   public:
@@ -29,35 +29,35 @@ class Watch {
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
 
-    /// The host has to wait: a watch with a deadline starts to count.
+    /// Tells the watch that the host has to wait: a watch with a deadline starts to count.
     virtual void begin() noexcept {}
-    /// Called again and again while the work is not over; what it throws leaves the wait.
+    /// Looks; it is called again and again while the work is not over, and what it throws leaves the wait.
     virtual void poll(SourceLocation where) = 0;
 
   protected:
     ~Watch() = default;
 };
 
-/// What a Timeline keeps to mark points of its stream.
+/// Says what a Timeline keeps to mark points of its stream.
 struct TimelineOptions {
-    /// Events of the ring. With fewer than the events that are waited for later, waiters wait for more work than they
-    /// need; results are the same.
+    /// Counts the events of the ring. With fewer than the events that are waited for later, waiters wait for more
+    /// work than they need; results are the same.
     std::size_t events = 256;
-    /// Device memory for the temporary storage of kernels. It is zero when it is made, and the count at its start, of
-    /// the blocks of a norm that are done, is zero again behind each launch.
+    /// Sizes the device memory for the temporary storage of kernels. It is zero when it is made, and the count at its
+    /// start, of the blocks of a norm that are done, is zero again behind each launch.
     std::size_t scratch_bytes = (std::size_t{1} << 20U) + (std::size_t{64} << 10U);
-    /// The stream's device; -1: the current one.
+    /// Chooses the stream's device; -1: the current one.
     int device = -1;
-    /// Looked at while the host waits for the stream; outlives the timeline. Null: nothing is.
+    /// Points to what watches while the host waits for the stream, and outlives the timeline. Null: nothing is.
     Watch* watch = nullptr;
 };
 
 namespace detail {
 
-/// What a Timeline owns and its references share; the rules stand at TimelineRef. One thread at a time.
+/// Holds what a Timeline owns and its references share; the rules stand at TimelineRef. One thread at a time.
 class TimelineState {
   public:
-    /// A point of one timeline. A default one has happened. Copying it allocates nothing.
+    /// Marks a point of one timeline. A default one has happened. Copying it allocates nothing.
     class Event {
       public:
         Event() noexcept = default;
@@ -144,7 +144,7 @@ class TimelineState {
         scratch_ = DeviceBuffer<std::byte>(options.scratch_bytes, stream, where);
     }
 
-    /// The capture that the timeline's stream is part of at the moment, 0: none.
+    /// Returns the capture that the timeline's stream is part of at the moment, 0: none.
     unsigned long long capture_of(const TimelineState& timeline) noexcept {
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
         unsigned long long id = 0;
@@ -153,7 +153,7 @@ class TimelineState {
         return code == cudaSuccess && status == cudaStreamCaptureStatusActive ? id : 0;
     }
 
-    /// Until `query` answers anything else than "not ready".
+    /// Waits until `query` answers anything else than "not ready".
     template <class Query>
     void await(const Query& query, std::string_view call, SourceLocation where) const {
         cudaError_t code = query();
@@ -195,13 +195,11 @@ class TimelineState {
 
 class Timeline;
 
-/// A reference to a Timeline, and the Stream of the engines that run on CUDA devices. The timeline outlives it, its
+/// Refers to a Timeline; it is the Stream of the engines that run on CUDA devices. The timeline outlives it, its
 /// events and those who wait for them; one host thread uses it.
-///
 /// `record` and `wait` return at once, allocate nothing and do not throw, because windows end in destructors: an
 /// error of theirs is kept, and every later `synchronize` of that timeline throws it, as an edge of the order is
 /// missing. Waiting for the timeline's own event does nothing.
-///
 /// During the capture of a CUDA graph an event belongs to the capture that it was recorded in. Waiting in a capture
 /// for an event from outside of it, or after the capture for an event from inside, does nothing: the launch of the
 /// graph is what is ordered. Waiting for an event of a capture that still runs makes the waiting stream part of that
@@ -214,7 +212,7 @@ class Timeline;
 ///     streams.join();  launch the graph in streams.compute;  streams.fork().
 class TimelineRef {
   public:
-    /// A point of one timeline. A default one has happened. Copying it allocates nothing.
+    /// Marks a point of one timeline. A default one has happened. Copying it allocates nothing.
     using Event = detail::TimelineState::Event;
 #ifdef SHARDKIT_HAS_NVTX
     using Ranges = detail::NamedRanges;
@@ -222,7 +220,7 @@ class TimelineRef {
 
     /// Marks the work given to the stream so far.
     Event record() const noexcept { return state_->record(); }
-    /// Work given to the stream from here on runs after the event; the host does not wait.
+    /// Orders work given to the stream from here on behind the event; the host does not wait.
     void wait(const Event& event) const noexcept { state_->wait(event); }
     /// Waits in the host until all work given to the stream so far is over; the timeline's Watch is polled meanwhile.
     /// @throws Error of the stream's work, or of an earlier `record` or `wait`; what the Watch throws
@@ -233,14 +231,14 @@ class TimelineRef {
     void synchronize(const Event& event, SourceLocation where = SourceLocation::current()) const {
         state_->synchronize(event, where);
     }
-    /// Whether any of the stream's events has happened that had not when this was asked last. Not in a capture.
+    /// Says whether any of the stream's events has happened that had not when this was asked last. Not in a capture.
     bool advanced() const noexcept { return state_->advanced(); }
 
-    /// The capture of a CUDA graph that the stream is part of, 0: none.
+    /// Returns the capture of a CUDA graph that the stream is part of, 0: none.
     unsigned long long capture() const noexcept { return state_->capture(); }
 
     cudaStream_t native() const noexcept { return state_->stream().native(); }
-    /// Device memory for the temporary storage of the kernel that is enqueued next.
+    /// Returns device memory for the temporary storage of the kernel that is enqueued next.
     std::span<std::byte> scratch() const noexcept { return state_->scratch(); }
     int device() const noexcept { return state_->device(); }
 
@@ -252,11 +250,12 @@ class TimelineRef {
 
 static_assert(shardkit::Stream<TimelineRef>);
 
-/// A stream with what the library needs beside it: events and scratch memory, all made here, so that a step allocates
-/// nothing. It neither moves nor copies; the stream outlives it.
+/// Gives a stream what the library needs beside it: events and scratch memory, all made here, so that a step
+/// allocates nothing. It neither moves nor copies; the stream outlives it.
 /// Cost:    2 * events CUDA events and scratch_bytes of device memory; its end waits for the device.
 class Timeline {
   public:
+    /// Makes the events and scratch memory of a stream.
     /// @throws std::invalid_argument for no events; Error, also when the stream is not of that device
     explicit Timeline(StreamRef stream, const TimelineOptions& options = {},
                       SourceLocation where = SourceLocation::current())

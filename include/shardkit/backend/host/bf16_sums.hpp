@@ -44,7 +44,7 @@ struct Bf16Sums {
         std::memcpy(&even, &low, sizeof even);
         std::memcpy(&odd, &high, sizeof odd);
     }
-    /// By products with one: of the units that add, widening keeps some busy.
+    /// Adds by products with one: of the units that add, widening keeps some busy.
     SHARDKIT_TARGET_CODE void add(const bf16* next, const Floats& one) {
         const Bf16Sums addend(next);
         asm("vfmadd231ps {%2, %1, %0|%0, %1, %2}" : "+v"(even) : "v"(addend.even), "v"(one));
@@ -52,7 +52,7 @@ struct Bf16Sums {
     }
 };
 
-/// Whether one of the two registers has a zero.
+/// Says whether one of the two registers has a zero.
 SHARDKIT_TARGET_CODE inline bool any_zero(const Words& a, const Words& b, const Words& magnitude) {
     std::uint32_t of_a;
     std::uint32_t of_b;
@@ -62,7 +62,7 @@ SHARDKIT_TARGET_CODE inline bool any_zero(const Words& a, const Words& b, const 
     return of_a != 0;
 }
 
-/// A bit for each lane that is subnormal in one of the two.
+/// Returns a bit for each lane that is subnormal in one of the two.
 SHARDKIT_TARGET_CODE inline std::uint16_t subnormal(const Bf16Sums& sums) {
     std::uint16_t even;
     std::uint16_t odd;
@@ -72,14 +72,14 @@ SHARDKIT_TARGET_CODE inline std::uint16_t subnormal(const Bf16Sums& sums) {
     return even;
 }
 
-/// To nearest, ties to even, by the instruction, which takes what is subnormal for zero. It leaves the registers'
-/// values one after the other; `order` puts them where they belong.
+/// Rounds to nearest, ties to even, by the instruction, which takes what is subnormal for zero. It leaves the
+/// registers' values one after the other; `order` puts them where they belong.
 SHARDKIT_TARGET_CODE inline void round(const Bf16Sums& sums, const Words& order, Words& rounded) {
     asm("vcvtne2ps2bf16 {%2, %1, %0|%0, %1, %2}" : "=v"(rounded) : "v"(sums.odd), "v"(sums.even));
     asm("vpermw {%0, %1, %0|%0, %1, %0}" : "+v"(rounded) : "v"(order));
 }
 
-/// The same by integers, whatever the sums are.
+/// Rounds the same by integers, whatever the sums are.
 SHARDKIT_TARGET_CODE inline void round_any(const Bf16Sums& sums, Words& rounded) {
     Words even;
     Words odd;
@@ -94,7 +94,7 @@ SHARDKIT_TARGET_CODE inline void stream(const Words& words, bf16* target) {
     asm volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*reinterpret_cast<Words*>(target)) : "v"(words));
 }
 
-/// As sum_lanes.
+/// Sums as sum_lanes does.
 SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] inline void sum_bf16(const Summands<bf16, bf16>& summands,
                                                                           std::size_t begin, std::size_t end) {
     constexpr std::size_t count = Bf16Sums::count;
@@ -147,7 +147,7 @@ SHARDKIT_TARGET_CODE [[gnu::noinline, gnu::flatten]] inline void sum_bf16(const 
 #pragma GCC pop_options
 #endif
 
-/// Whether sum_bf16 is the loop to call.
+/// Says whether sum_bf16 is the loop to call.
 inline bool use() noexcept {
     static const bool supported = __builtin_cpu_supports("avx512bw") != 0 &&
                                   __builtin_cpu_supports("avx512dq") != 0 &&

@@ -8,13 +8,14 @@
 
 namespace shardkit::host::detail {
 
-/// A function to be called later, kept in place: nothing is allocated, and one that was never called may be dropped.
+/// Keeps a function in place that is called later: nothing is allocated, and one that was never called may be
+/// dropped.
 template <class... Args>
 class Command {
   public:
     static constexpr std::size_t bytes = 320;
 
-    /// It is copied.
+    /// Copies the function.
     template <class F>
     void set(const F& function) noexcept {
         static_assert(sizeof(F) <= bytes, "the command captures more than a slot of a queue holds");
@@ -22,6 +23,7 @@ class Command {
         ::new (static_cast<void*>(function_.data())) F(function);
         call_ = [](void* at, Args... args) { (*std::launder(static_cast<F*>(at)))(args...); };
     }
+    /// Calls the function.
     /// @throws what the function does
     void operator()(Args... args) { call_(function_.data(), args...); }
 

@@ -15,11 +15,11 @@
 
 namespace shardkit::host::detail {
 
-/// The waits of one thread, for another that looks whether they end. What a wait is for is written down before its
-/// beginning is.
+/// Counts the waits of one thread, for another that looks whether they end. What a wait is for is written down before
+/// its beginning is.
 class WaitCount {
   public:
-    /// Odd while the thread waits; grows with every wait.
+    /// Returns a number that is odd while the thread waits and grows with every wait.
     std::uint64_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
     void end() noexcept { step(); }
 
@@ -33,7 +33,7 @@ class WaitCount {
     std::atomic<std::uint64_t> generation_{0};
 };
 
-/// Where a thread that is about to sleep until a count of commands is reached says so, for who looks for waits that
+/// Lets a thread that is about to sleep until a count of commands is reached say so, for who looks for waits that
 /// never end. Written by one thread, read by another.
 class QueueWait : public WaitCount {
   public:
@@ -42,7 +42,7 @@ class QueueWait : public WaitCount {
         target_.store(target, std::memory_order_relaxed);
         step();
     }
-    /// Whether it sleeps until something that has not come.
+    /// Says whether it sleeps until something that has not come.
     bool stuck() const noexcept {
         return is_waiting() && count_.load(std::memory_order_relaxed)->load(std::memory_order_acquire) <
                                    target_.load(std::memory_order_relaxed);
@@ -53,17 +53,18 @@ class QueueWait : public WaitCount {
     std::atomic<std::uint64_t> target_{0};
 };
 
-/// A thread that runs commands in the order in which one other thread submits them. A fixed ring: nothing is
-/// allocated after construction; `submit` waits while the ring is full.
+/// Runs commands on a thread of its own, in the order in which one other thread submits them. A fixed ring: nothing
+/// is allocated after construction; `submit` waits while the ring is full.
 /// Errors:  what a command throws is kept; later commands are dropped, not run, until `wait` has thrown it.
 class CommandQueue {
   public:
     static constexpr std::size_t slots = 256;
 
-    /// What a queue takes beside its thread.
+    /// Returns the bytes that a queue takes beside its thread.
     static constexpr std::size_t ring_bytes() noexcept { return slots * sizeof(Slot); }
 
-    /// `spins`: looks of an idle thread before it sleeps; 0 where threads outnumber processors.
+    /// Starts the thread; `spins` is the number of looks of an idle thread before it sleeps; 0 where threads
+    /// outnumber processors.
     /// @throws std::system_error when no thread can be made
     explicit CommandQueue(std::uint32_t spins = 0)
         : ring_(std::make_unique<std::array<Slot, slots>>()), spins_(spins), worker_([this] { work(); }) {}
@@ -75,7 +76,7 @@ class CommandQueue {
         worker_.join();
     }
 
-    /// Position of the newest command: `wait` for it returns when everything submitted so far has run.
+    /// Returns the position of the newest command: `wait` for it returns when everything submitted so far has run.
     std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_relaxed); }
 
     /// Returns the command's position.
@@ -84,14 +85,14 @@ class CommandQueue {
         return submit(command, Kind::unless_failed);
     }
 
-    /// For the submitting thread: returns when the command at `position` has run, or was dropped.
+    /// Waits, for the submitting thread, and returns when the command at `position` has run, or was dropped.
     void await(std::uint64_t position) noexcept { wait_until(done_, position, &submitter_); }
-    /// For this queue's commands: the same of another queue's command.
+    /// Waits, for this queue's commands, until another queue's command has run or was dropped.
     void await(const CommandQueue& other, std::uint64_t position) noexcept {
         wait_until(other.done_, position, &worker_waits_);
     }
 
-    /// As `await`, and tells of failures.
+    /// Waits as `await` does, and tells of failures.
     /// @throws what the first failed command threw, once everything submitted has been dropped
     void wait(std::uint64_t position) {
         await(position);
@@ -102,14 +103,14 @@ class CommandQueue {
         std::rethrow_exception(failure);
     }
 
-    /// Whether the submitting thread sleeps until this queue has run what it has not.
+    /// Says whether the submitting thread sleeps until this queue has run what it has not.
     bool submitter_is_stuck() const noexcept { return submitter_.stuck(); }
-    /// Whether this queue's thread has nothing to run, or sleeps until another queue has run what it has not.
+    /// Says whether this queue's thread has nothing to run, or sleeps until another queue has run what it has not.
     bool rests() const noexcept {
         const std::uint64_t submitted = submitted_.load(std::memory_order_acquire);
         return done_.load(std::memory_order_acquire) >= submitted || worker_waits_.stuck();
     }
-    /// Grows with every command that has run and with every such sleep.
+    /// Returns a number that grows with every command that has run and with every such sleep.
     std::uint64_t progress() const noexcept {
         return done_.load(std::memory_order_acquire) + submitter_.generation() + worker_waits_.generation();
     }
@@ -133,7 +134,8 @@ class CommandQueue {
         return position + 1;
     }
 
-    /// `sleeper`: whose wait it is; null: this queue's thread waits for commands.
+    /// Waits until a count reaches the target; `sleeper` says whose wait it is; null: this queue's thread waits for
+    /// commands.
     void wait_until(const std::atomic<std::uint64_t>& count, std::uint64_t target, QueueWait* sleeper) noexcept {
         std::uint64_t seen = count.load(std::memory_order_acquire);
         for (std::uint32_t left = spins_; seen < target && left > 0; --left) {

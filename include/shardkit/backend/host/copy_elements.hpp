@@ -16,16 +16,17 @@ void copy_elements(const T* from, T* to, std::size_t count) noexcept {
     if (count > 0) { std::memcpy(static_cast<void*>(to), from, count * sizeof(T)); }
 }
 
-/// How results are written: through the caches, or past them. Going past them saves reading the lines that are
+/// Says how results are written: through the caches, or past them. Going past them saves reading the lines that are
 /// overwritten and wins only where the data does not fit the caches anyway.
 enum class Store : std::uint8_t { cached, streaming };
 
-/// Beyond this many bytes of memory that is read or written, all ranks together, results go past the caches: three
-/// quarters of what processors commonly share among a few of their cores. Measured on one that shares 32 MiB: with
-/// 16 MiB streaming takes up to 1.6 times as long, with 24 MiB both ways are as fast, from 32 MiB on streaming is.
+/// Bounds the bytes of memory that is read or written, all ranks together, up to which results go through the caches:
+/// three quarters of what processors commonly share among a few of their cores. Measured on one that shares 32 MiB:
+/// with 16 MiB streaming takes up to 1.6 times as long, with 24 MiB both ways are as fast, from 32 MiB on streaming
+/// is.
 inline constexpr std::size_t streaming_bytes = std::size_t{24} << 20U;
 
-/// How results are best written where `bytes` bytes are read or written.
+/// Returns how results are best written where `bytes` bytes are read or written.
 constexpr Store store_for(std::size_t bytes) noexcept {
     return bytes > streaming_bytes ? Store::streaming : Store::cached;
 }
@@ -69,7 +70,7 @@ void stream_register(const void* from, void* to) noexcept {
 }
 
 #if defined(__SSE2__)
-/// Whole cache lines past the caches, the ends through them.
+/// Copies whole cache lines past the caches, the ends through them.
 inline void stream_bytes(const std::byte* from, std::byte* to, std::size_t count) noexcept {
     constexpr std::size_t line = 64;
     constexpr std::size_t half = line / 2;

@@ -19,11 +19,10 @@
 
 namespace shardkit::host {
 
-/// What an engine's Kernels must offer, here for engines whose memory is the host's: HostKernels that run when a
+/// Offers what an engine's Kernels must, for engines whose memory is the host's: HostKernels that run when a
 /// stream gets to them; `stream.submit(work)` decides when and where. Pointers that a kernel is given are read when
 /// it runs, so that scalars which earlier work of the stream writes (a clip coefficient, say) need no
 /// synchronisation.
-///
 /// Order:   stream-ordered; copy_in and copy_out return when the host's side is done.
 template <class S>
 struct EnqueuedKernels {
@@ -51,7 +50,7 @@ struct EnqueuedKernels {
         stream.submit([=] { shardkit::detail::HostKernels::unpack(InlineStream{}, table, flat); });
     }
 
-    /// From the host's memory into the engine's, and back.
+    /// Copies from the host's memory into the engine's; copy_out does the way back.
     /// @pre both spans have the same size
     template <class T>
     static void copy_in(const S& stream, std::span<const T> from, std::span<T> to) {
@@ -63,13 +62,14 @@ struct EnqueuedKernels {
         std::copy(from.begin(), from.end(), to.begin());
     }
 
-    /// work(), once: scalars that depend on scalars. It is copied, and holds pointers into the engine's memory.
+    /// Runs work() once, for scalars that depend on scalars. It is copied, and holds pointers into the engine's
+    /// memory.
     template <class Work>
     static void run_once(const S& stream, const Work& work) {
         stream.submit(work);
     }
 
-    /// work(i) for every i below n.
+    /// Runs work(i) for every i below n.
     template <class Work>
     static void for_each_index(const S& stream, std::uint64_t n, const Work& work) {
         stream.submit([=] {
@@ -93,8 +93,8 @@ struct EnqueuedKernels {
         });
     }
 
-    /// One step of an optimizer over the elements in `ranges`, each with updates[range.update]; nothing when *skip is
-    /// not 0.
+    /// Takes one step of an optimizer over the elements in `ranges`, each with updates[range.update]; nothing when
+    /// *skip is not 0.
     template <class Master, class Gather, class Gradient, std::size_t StateCount,
               UpdateOf<Arithmetic<Master>, StateCount> Update>
     static void update(const S& stream, std::span<const UpdateRange> ranges, const Update* updates,

@@ -24,7 +24,7 @@ inline void for_each_index(std::size_t count, Step step) noexcept {
     for (std::size_t i = whole; i < count; ++i) { step(i); }
 }
 
-/// An array that a loop reads.
+/// Refers to an array that a loop reads.
 template <class T>
 struct Input {
     using Pointer = const T*;
@@ -34,7 +34,7 @@ struct Input {
     Pointer data;
 };
 
-/// An array that a loop reads and writes back.
+/// Refers to an array that a loop reads and writes back.
 template <class T>
 struct InOut {
     using Pointer = T*;
@@ -44,7 +44,7 @@ struct InOut {
     Pointer data;
 };
 
-/// An array that a loop only writes: what it held is not looked at.
+/// Refers to an array that a loop only writes: what it held is not looked at.
 template <class T>
 struct Output {
     using Pointer = T*;
@@ -66,7 +66,7 @@ void run_lanes(std::size_t count, const F& f, const S&... streams) {
 template <std::floating_point A>
 inline constexpr std::size_t widest_count = widest_register / sizeof(A);
 
-/// A register's worth of a stream, for the elements after the last whole register.
+/// Holds a register's worth of a stream, for the elements after the last whole register.
 template <std::floating_point A, class S>
 struct Tail {
     typename S::Element elements[widest_count<A>]{};
@@ -100,7 +100,8 @@ void for_each_lanes(std::size_t count, const F& f, const S&... streams) {
     }
 }
 
-/// Conversions of fp16 have branches, so they need the short vectors that others are turned into by the compiler.
+/// Says whether a conversion needs short vectors: those of fp16 have branches, others are turned into them by the
+/// compiler.
 template <class From, class To>
 inline constexpr bool needs_lanes = (std::same_as<From, fp16> && std::floating_point<To>) ||
                                     (std::same_as<To, fp16> && std::floating_point<From>);
@@ -112,7 +113,7 @@ void convert_by_lanes(const From* from, To* to, std::size_t count) noexcept {
         Output<To>{to});
 }
 
-/// to[i] = from[i] in the arithmetic type A, for `count` elements that do not overlap.
+/// Writes to[i] = from[i] in the arithmetic type A, for `count` elements that do not overlap.
 template <class A, Element In>
 void widen_block(const In* from, A* to, std::size_t count) noexcept {
     if constexpr (needs_lanes<In, A>) {
@@ -122,7 +123,7 @@ void widen_block(const In* from, A* to, std::size_t count) noexcept {
     }
 }
 
-/// to[i] = from[i] rounded to Out, for `count` elements that do not overlap.
+/// Writes to[i] = from[i] rounded to Out, for `count` elements that do not overlap.
 template <Element Out, class A>
 void round_block(const A* from, Out* to, std::size_t count) noexcept {
     if constexpr (needs_lanes<A, Out>) {
@@ -132,7 +133,7 @@ void round_block(const A* from, Out* to, std::size_t count) noexcept {
     }
 }
 
-/// The sum of term(element) over one block, in A: element i goes to partial sum i mod partial_sums<A>, then
+/// Returns the sum of term(element) over one block, in A: element i goes to partial sum i mod partial_sums<A>, then
 /// the halves are added to each other until one is left. Missing elements at the end count as zeros.
 /// @pre term(0) is 0
 template <std::floating_point A, FloatingElement T, class Term>

@@ -9,8 +9,8 @@
 
 namespace shardkit::host {
 
-/// Host work in order: in the caller before the call returns (a default stream), on a CommandQueue's thread, or, put
-/// off in a DeferredQueue, in the caller where it waits. Streams of the two kinds of queues do not wait for each
+/// Runs host work in order: in the caller before the call returns (a default stream), on a CommandQueue's thread, or,
+/// put off in a DeferredQueue, in the caller where it waits. Streams of the two kinds of queues do not wait for each
 /// other. A reference; the queue outlives it and is submitted to by one thread only.
 class HostStream {
   public:
@@ -21,7 +21,8 @@ class HostStream {
       private:
         friend HostStream;
         bool has_happened() const noexcept { return queue_ == nullptr && deferred_ == nullptr; }
-        /// In the thread that submits to the queue. @throws what a command before the event threw
+        /// Waits for the event in the thread that submits to the queue.
+        /// @throws what a command before the event threw
         void wait() const {
             if (queue_ != nullptr) { queue_->wait(position_); }
             if (deferred_ != nullptr) { deferred_->wait(position_); }
@@ -41,7 +42,7 @@ class HostStream {
     explicit HostStream(detail::CommandQueue& queue) noexcept : queue_(&queue) {}
     explicit HostStream(detail::DeferredQueue& queue) noexcept : deferred_(&queue) {}
 
-    /// Whether work runs in the caller before the call returns.
+    /// Says whether work runs in the caller before the call returns.
     bool is_inline() const noexcept { return queue_ == nullptr && deferred_ == nullptr; }
     bool runs_on(const detail::CommandQueue& queue) const noexcept { return queue_ == &queue; }
     bool runs_on(const detail::DeferredQueue& queue) const noexcept { return deferred_ == &queue; }
@@ -55,7 +56,7 @@ class HostStream {
         return event;
     }
 
-    /// Later work of this stream runs after the event: an inline stream waits at once.
+    /// Orders later work of this stream behind the event: an inline stream waits at once.
     /// @throws what a command before the event threw, if this stream is inline
     void wait(const Event& event) const {
         if (is_inline()) {
@@ -64,7 +65,7 @@ class HostStream {
             settle(event);
         }
     }
-    /// The same, and leaves what a command threw to the next wait.
+    /// Waits likewise, and leaves what a command threw to the next wait.
     void settle(const Event& event) const {
         if (event.has_happened() || (event.queue_ == queue_ && event.deferred_ == deferred_)) { return; }
         if (queue_ != nullptr) {
@@ -73,9 +74,10 @@ class HostStream {
             submit([event] { event.settle(); });
         }
     }
+    /// Lets the host wait for all that the stream was given.
     /// @throws what a command threw
     void synchronize() const { record().wait(); }
-    /// The same, and leaves that to the next wait.
+    /// Waits likewise, and leaves that to the next wait.
     void settle() const noexcept { record().settle(); }
 
     /// Runs `work()` in this stream's order. It is copied, and must be trivially destructible and small.

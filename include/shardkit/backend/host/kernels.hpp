@@ -25,18 +25,20 @@
 
 namespace shardkit::detail {
 
-/// Element-wise and reduction loops in the caller's thread, on short vectors.
+/// Runs element-wise and reduction loops in the caller's thread, on short vectors.
 /// Alignment: an element's own.   Cost: one pass over the spans; no allocation.
 /// An element's result depends on that element alone, not on its place in the span, so shards of any
 /// boundaries give the same bits as the whole.
 /// @throws std::invalid_argument when the sizes of a call's spans disagree
 struct HostKernels {
+    /// Sets every element.
     /// @post every element of `to` is `value`
     template <Element T>
     static void fill(InlineStream, std::span<T> to, std::type_identity_t<T> value) {
         std::fill(to.begin(), to.end(), value);
     }
 
+    /// Converts elements.
     /// @post to[i] is from[i] rounded to nearest, ties to even (from fp64 to a 16-bit type by way of fp32)
     /// @pre the spans do not overlap
     template <FloatingElement From, FloatingElement To>
@@ -53,6 +55,7 @@ struct HostKernels {
         }
     }
 
+    /// Adds one span to another.
     /// @post total[i] is the old total[i] + addend[i], added in Arithmetic<Sum> and rounded once
     template <FloatingElement Addend, FloatingElement Sum>
     static void accumulate(InlineStream, std::span<const Addend> addend, std::span<Sum> total,
@@ -95,7 +98,7 @@ struct HostKernels {
         }
     }
 
-    /// One step of an optimizer over a shard, gathered values included; see UpdateSpans.
+    /// Takes one step of an optimizer over a shard, gathered values included; see UpdateSpans.
     /// Cost:   fp32 throughout: 12 bytes moved per element and 8 for each state; 2 more with a gathered 16-bit copy,
     ///         half back from a 16-bit gradient. Where an update's gradient_scale is 1, its unscaled()
     ///         saves the products.
@@ -141,7 +144,7 @@ struct HostKernels {
     }
 
   private:
-    /// An update whose result is rounded stochastically: block after block by way of the arithmetic type.
+    /// Takes a step whose result is rounded stochastically: block after block by way of the arithmetic type.
     template <class Step, class Master, class Gather, class Gradient, std::size_t StateCount>
     static void update_stochastically(const Step& step,
                                       const UpdateSpans<Master, Gather, Gradient, StateCount>& spans) {
@@ -170,7 +173,7 @@ struct HostKernels {
         }
     }
 
-    /// copy(tensor, its place in `flat`, elements, how to write) for each tensor.
+    /// Calls copy(tensor, its place in `flat`, elements, how to write) for each tensor.
     template <Element T, class Copy>
     static void copy_tensors(std::span<const TensorPiece<T>> table, std::span<T> flat, Copy copy) {
         const host::detail::Store store = host::detail::store_for(2 * flat.size_bytes());

@@ -30,23 +30,23 @@
 
 namespace shardkit::host::detail {
 
-/// The compiler's vector type behind Vector.
+/// Names the compiler's vector type behind Vector.
 template <class T, std::size_t Count>
 struct VectorOf {
     // NOLINTNEXTLINE(modernize-use-using): clang 14 takes the attribute of a dependent type here only
     typedef T type __attribute__((vector_size(Count * sizeof(T))));
 };
 
-/// `Count` values of T side by side: a short vector as GCC and clang define it.
+/// Holds `Count` values of T side by side: a short vector as GCC and clang define it.
 template <class T, std::size_t Count>
 using Vector = typename VectorOf<T, Count>::type;
 
-/// The 16-bit floating-point types.
+/// T is one of the 16-bit floating-point types.
 template <class T>
 concept Half = std::same_as<T, bf16> || std::same_as<T, fp16>;
 
-/// `Count` elements of any type as they lie in memory, in a register where the type is one of the processor's or of
-/// 16 bits.
+/// Holds `Count` elements of any type as they lie in memory, in a register where the type is one of the processor's
+/// or of 16 bits.
 template <class T, std::size_t Count>
 struct StoredOf {
     using type = std::array<T, Count>;
@@ -56,19 +56,19 @@ struct StoredOf<T, Count> : VectorOf<T, Count> {};
 template <Half T, std::size_t Count>
 struct StoredOf<T, Count> : VectorOf<std::uint16_t, Count> {};
 
-/// Bytes of the widest register that any of the loops uses. Not 64 where the machine has it: the loops wait
-/// for memory, and several machines clock down for it.
+/// Counts the bytes of the widest register that any of the loops uses. Not 64 where the machine has it: the loops
+/// wait for memory, and several machines clock down for it.
 inline constexpr std::size_t widest_register = 32;
 
-/// Elements that are added up in the arithmetic type before the sum goes on in double.
+/// Counts the elements that are added up in the arithmetic type before the sum goes on in double.
 inline constexpr std::size_t block_elements = 4096;
 
-/// Partial sums that a block is spread over: a fixed number, so that the order of additions does not depend
-/// on the width of the machine's registers.
+/// Counts the partial sums that a block is spread over: a fixed number, so that the order of additions does not
+/// depend on the width of the machine's registers.
 template <std::floating_point A>
 inline constexpr std::size_t partial_sums = 128 / sizeof(A);
 
-/// Elements that sum_lanes adds up before it writes them: two cache lines of 16-bit ones.
+/// Counts the elements that sum_lanes adds up before it writes them: two cache lines of 16-bit ones.
 inline constexpr std::size_t summed_elements = 64;
 
 }  // namespace shardkit::host::detail
@@ -122,7 +122,7 @@ inline constexpr std::size_t summed_elements = 64;
 #endif
 
 namespace shardkit::host::detail {
-/// Whether the loops compiled for AVX2, F16C and FMA are the ones to call. clang's builtin does not know F16C.
+/// Says whether the loops compiled for AVX2, F16C and FMA are the ones to call. clang's builtin does not know F16C.
 inline bool use_avx2() noexcept {
     static const bool supported = [] {
         unsigned int eax = 0;

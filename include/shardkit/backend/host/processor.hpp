@@ -10,8 +10,8 @@
 
 namespace shardkit::host::detail {
 
-/// Processors that this process may use; at least 1. Counts the affinity mask, because a container or
-/// `taskset` often allows fewer than the machine has.
+/// Returns the number of processors that this process may use; at least 1. Counts the affinity mask, because a
+/// container or `taskset` often allows fewer than the machine has.
 inline std::size_t allowed_cpus() noexcept {
 #if defined(__linux__)
     cpu_set_t set;

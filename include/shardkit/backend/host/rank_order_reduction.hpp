@@ -17,15 +17,15 @@
 
 namespace shardkit::host::detail {
 
-/// A range of elements.
+/// Names a range of elements.
 struct Chunk {
     std::size_t begin = 0;
     std::size_t end = 0;
     constexpr std::size_t size() const noexcept { return end - begin; }
 };
 
-/// The part of `count` elements that rank `rank` of `ranks` works on: consecutive, in rank order, cut at multiples of
-/// 128 bytes so that two ranks do not write the same cache lines, and as equal as that allows.
+/// Returns the part of `count` elements that rank `rank` of `ranks` works on: consecutive, in rank order, cut at
+/// multiples of 128 bytes so that two ranks do not write the same cache lines, and as equal as that allows.
 /// @post the chunks of all ranks are disjoint and cover [0, count)
 constexpr Chunk chunk_of(std::size_t count, std::size_t element_size, std::size_t rank, std::size_t ranks) noexcept {
     const std::size_t unit = std::max<std::size_t>(1, 128 / element_size);
@@ -37,7 +37,7 @@ constexpr Chunk chunk_of(std::size_t count, std::size_t element_size, std::size_
     return {std::min(count, first * unit), std::min(count, last * unit)};
 }
 
-/// What sums are made in: integers wrap around instead of being undefined.
+/// Names the type that sums are made in: integers wrap around instead of being undefined.
 template <class T, bool = std::is_integral_v<T>>
 struct SummandOf {
     using type = T;
@@ -47,7 +47,7 @@ struct SummandOf<T, true> {
     using type = std::make_unsigned_t<T>;
 };
 
-/// Values side by side that the compiler keeps in registers, and adds each to its own.
+/// Holds values side by side that the compiler keeps in registers, and adds each to its own.
 template <class T>
 struct Tile {
 #if defined(__AVX__)
@@ -74,7 +74,7 @@ struct Tile {
             std::memcpy(reinterpret_cast<std::byte*>(to) + i * register_bytes, &at[i], register_bytes);
         });
     }
-    /// Past the caches, as stream_register().
+    /// Writes past the caches, as stream_register() does.
     void stream(T* to) const noexcept {
         unrolled([&](std::size_t i) {
             stream_register<register_bytes>(&at[i], reinterpret_cast<std::byte*>(to) + i * register_bytes);
@@ -82,7 +82,8 @@ struct Tile {
     }
 
   private:
-    /// Not a loop: compilers unroll those at -O3 only, and an array that a loop walks over lies in memory.
+    /// Calls `step` for each register without a loop: compilers unroll those at -O3 only, and an array that a loop
+    /// walks over lies in memory.
     template <class Step>
     static void unrolled(Step step) noexcept {
         [&]<std::size_t... I>(std::index_sequence<I...>) { (step(I), ...); }
@@ -119,8 +120,8 @@ std::size_t sum_tiles(const Summands<T, T>& summands, std::size_t begin, std::si
     return end;
 }
 
-/// sum_tiles() for sums that are made in another type than they are read or written in. Returns the end of what is
-/// done, less than summed_elements before `count`.
+/// Does what sum_tiles() does for sums that are made in another type than they are read or written in. Returns the
+/// end of what is done, less than summed_elements before `count`.
 /// @pre results that are streamed begin a cache line at `begin`
 template <std::floating_point A, FloatingElement In, FloatingElement Out>
 std::size_t sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std::size_t count) noexcept {
@@ -139,7 +140,7 @@ std::size_t sum_lanes(const Summands<In, Out>& summands, std::size_t begin, std:
     return end;
 }
 
-/// Elements at a time: few enough that accumulator and rounded block stay in the first-level cache.
+/// Counts the elements of a block: few enough that accumulator and rounded block stay in the first-level cache.
 inline constexpr std::size_t reduction_block = 1024;
 
 template <class A>
@@ -148,7 +149,7 @@ constexpr A add(A a, A b) noexcept {
     return static_cast<A>(static_cast<Summand>(a) + static_cast<Summand>(b));
 }
 
-/// A NaN of any rank stays, so that a maximum cannot hide a broken gradient.
+/// Returns the larger value. A NaN of any rank stays, so that a maximum cannot hide a broken gradient.
 template <class A>
 constexpr A larger(A a, A b) noexcept {
     return a < b || b != b ? b : a;
@@ -158,7 +159,7 @@ constexpr A smaller(A a, A b) noexcept {
     return b < a || b != b ? b : a;
 }
 
-/// sums[i] = two(sums[i], next[i])
+/// Writes sums[i] = two(sums[i], next[i]).
 template <class A, class In, class Two>
 void combine_block(A* sums, const In* next, std::size_t count, Two two) noexcept {
     if constexpr (needs_lanes<In, A>) {
@@ -172,7 +173,8 @@ void combine_block(A* sums, const In* next, std::size_t count, Two two) noexcept
     }
 }
 
-/// Elements [begin, end) of reduce_in_rank_order(), a block that stays in the first-level cache after the other.
+/// Reduces elements [begin, end) of reduce_in_rank_order(), a block that stays in the first-level cache after the
+/// other.
 template <class In, class Out, class InputOf, class ResultOf>
 void reduce_blocks(ReduceOp op, std::size_t ranks, std::size_t begin, std::size_t end, InputOf input_of,
                    std::size_t results, ResultOf result_of) noexcept {
@@ -242,7 +244,7 @@ void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, Inp
     reduce_blocks<In, Out>(op, ranks, done, count, input_of, results, result_of);
 }
 
-/// The same with one result.
+/// Reduces likewise with one result.
 template <class In, class Out, class InputOf>
 void reduce_in_rank_order(ReduceOp op, std::size_t ranks, std::size_t count, InputOf input_of,
                           Result<Out> result) noexcept {

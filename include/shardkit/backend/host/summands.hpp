@@ -9,24 +9,25 @@
 
 namespace shardkit::host::detail {
 
-/// Where a reduction's results go, and how they are written.
+/// Says where a reduction's results go, and how they are written.
 template <class Out>
 struct Result {
     Out* data;
     Store store = Store::cached;
 };
 
-/// What is added up side by side: the ranks' inputs, and the places of the results.
+/// Holds what is added up side by side: the ranks' inputs, and the places of the results.
 template <class In, class Out>
 class Summands {
   public:
-    /// More inputs or results than this are added up block after block.
+    /// Bounds the inputs and results: more are added up block after block.
     static constexpr std::size_t most = 64;
 
     const std::size_t ranks;
     const std::size_t results;
 
-    /// `input_of` and `result_of` as for reduce_in_rank_order(). @pre neither `ranks` nor `results` exceeds `most`
+    /// Collects the ranks' inputs and results; `input_of` and `result_of` are as for reduce_in_rank_order().
+    /// @pre neither `ranks` nor `results` exceeds `most`
     template <class InputOf, class ResultOf>
     Summands(std::size_t rank_count, InputOf input_of, std::size_t result_count, ResultOf result_of) noexcept
         : ranks(rank_count), results(result_count) {
@@ -41,8 +42,8 @@ class Summands {
     const In* input(std::size_t rank) const noexcept { return inputs_[rank]; }
     Result<Out> result(std::size_t i) const noexcept { return {places_[i], stores_[i]}; }
 
-    /// The elements before the first at which all results that are streamed begin a cache line; `count` if there is
-    /// none.
+    /// Returns the number of elements before the first at which all results that are streamed begin a cache line;
+    /// `count` if there is none.
     std::size_t elements_before_line(std::size_t count) const noexcept {
         constexpr std::size_t line = 64;
         bool streams = false;

@@ -17,7 +17,7 @@
 
 namespace shardkit::mpi::detail {
 
-/// Every rank has its piece of `full` in place, and its peers' are to come: piece_of(q) is rank q's. Each crosses to
+/// Spreads the ranks' pieces of `full` when every rank has its own in place: piece_of(q) is rank q's. Each crosses to
 /// every other host once. @pre `full` is what the round shows as its output
 template <class T, class PieceOf>
 void spread(const Across& way, T* full, PieceOf piece_of) {
@@ -74,7 +74,7 @@ void all_gather(const Across& way, const T* shard, std::span<T> full) {
     spread(way, full.data(), [k](std::size_t q) { return host::detail::Chunk{q * k, (q + 1) * k}; });
 }
 
-/// The root sends to one rank of every other host.
+/// Broadcasts: the root sends to one rank of every other host.
 template <class T>
 void broadcast(const Across& way, std::span<T> values, std::size_t root) {
     const Group& group = way.call.group;
@@ -103,7 +103,7 @@ void broadcast(const Across& way, std::span<T> values, std::size_t root) {
     if (group.rank != first) { host::detail::copy_elements(way.input<T>(first), values.data(), values.size()); }
 }
 
-/// Every pair of ranks of different hosts passes a message each way.
+/// Lets every pair of ranks of different hosts pass a message each way.
 template <class T>
 void all_to_all(const Across& way, std::span<const T> sent, std::span<T> received) {
     const Group& group = way.call.group;

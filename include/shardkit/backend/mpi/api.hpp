@@ -34,8 +34,8 @@ inline void check(int code, std::string_view call, std::string_view doing, Sourc
                     where);
 }
 
-/// The MPI type that elements of T travel as. Sixteen-bit floating types, which MPI does not know, travel as 16-bit
-/// words: MPI moves them, but must not add them.
+/// Returns the MPI type that elements of T travel as. Sixteen-bit floating types, which MPI does not know, travel as
+/// 16-bit words: MPI moves them, but must not add them.
 template <Element T>
 MPI_Datatype datatype() noexcept {
     switch (element_type_of<T>) {

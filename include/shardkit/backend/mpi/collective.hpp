@@ -68,7 +68,8 @@ inline CallRecord record_of(const Call& call) noexcept {
     return {call.signature, call.where, call.subject, call.sequence};
 }
 
-/// Collective: every rank tells what it called. @throws CommError, always
+/// Throws what every rank tells the others that it called. Collective.
+/// @throws CommError, always
 [[noreturn]] inline void throw_disagreement(const Call& call) {
     const std::vector<CallRecord> all = call.lane.gather(call, record_of(call));
     const auto other = std::find_if(all.begin(), all.end(), [&](const CallRecord& record) {
@@ -106,14 +107,15 @@ inline std::optional<bool> agree(const Call& call, bool flag) {
     return digest[2] != 0;
 }
 
-/// The same. @throws CommError, on all ranks, when the calls disagree
+/// Compares the calls with a flag.
+/// @throws CommError, on all ranks, when the calls disagree
 inline bool compare(const Call& call, bool flag) {
     const std::optional<bool> all = agree(call, flag);
     if (!all) { throw_disagreement(call); }
     return *all;
 }
 
-/// The beginning of every collective of ranks that would compare it by messages, as Options::compare_calls says.
+/// Begins every collective of ranks that would compare it by messages, as Options::compare_calls says.
 /// `sees`: whether this rank's host sees what it has to. Returns whether all do.
 /// @throws  CommError as compare, where they do; when this host no longer sees what all saw the first time
 inline bool begin(const Call& call, bool sees) {
@@ -164,12 +166,13 @@ inline void compare_steps(Call& call) {
     throw_disagreement(call);
 }
 
-/// A rank's seat among the ranks of one host.
+/// Seats a rank among the ranks of one host.
 class Seat {
   public:
     using Member = detail::Member;
     using Word = ProcessWord;
 
+    /// Takes the seat of a call in its host's block.
     /// @pre `call`, of a group with a block, outlives the seat
     explicit Seat(const Call& call) noexcept : call_(call), block_(*call.channel.block) {}
 
@@ -184,7 +187,7 @@ class Seat {
         return member == rank() ? address : static_cast<P*>(find(member, address, 0));
     }
     bool sees(std::size_t member, const void* address) const noexcept { return find(member, address, 0) != nullptr; }
-    /// Null where the member's window does not have them.
+    /// Returns where this rank finds a member's memory, null where the member's window does not have it.
     void* find(std::size_t member, const void* address, std::size_t bytes) const noexcept {
         return call_.world.host().find(call_.group.world_ranks[call_.group.neighbours()[member]], address, bytes);
     }
@@ -194,7 +197,7 @@ class Seat {
     }
     [[noreturn]] void refuse(const shardkit::Call&, std::uint64_t) const { call_.lane.throw_given_up(call_); }
     void wait_for_exit(const shardkit::Call&, std::uint32_t target) const { call_.lane.await_exit(call_, target); }
-    /// What the peers published has addresses of theirs: they say it once more, in words.
+    /// Explains nothing: what the peers published has addresses of theirs, so they say it once more, in words.
     template <class Disagreement>
     std::nullptr_t explain(const Disagreement&) const noexcept {
         return nullptr;
@@ -211,13 +214,13 @@ class Seat {
 
 using Round = shared::detail::Round<Seat>;
 
-/// One call of ranks of several hosts that see each other's memory within each: a round of this host's, and messages
-/// for the rest.
+/// Describes one call of ranks of several hosts that see each other's memory within each: a round of this host's, and
+/// messages for the rest.
 struct Across {
     const Call& call;
     Round& round;
 
-    /// A member's input, or null where it is on another host.
+    /// Returns a member's input, or null where it is on another host.
     template <class T>
     const T* input(std::size_t member) const noexcept {
         const Group::Home home = call.group.homes[member];
@@ -225,7 +228,7 @@ struct Across {
     }
 };
 
-/// Whether every rank of this host finds what every other reads and writes; the answer is the same on all of them.
+/// Says, alike on all of them, whether every rank of this host finds what every other reads and writes.
 inline bool is_visible(const Seat& seat, const Round& round, std::size_t bytes, bool outputs) noexcept {
     if (round.carried() || round.size() == 1) { return true; }
     for (std::size_t q = 0; q < round.size(); ++q) {
@@ -236,7 +239,7 @@ inline bool is_visible(const Seat& seat, const Round& round, std::size_t bytes, 
     return true;
 }
 
-/// Whether every rank of this host made a call of the same data; what differs else is found when calls are compared.
+/// Says whether this host's ranks made calls of the same data; what differs else is found when calls are compared.
 inline bool agreed_but_for_statements(const Round& round) noexcept {
     const Signature& first = round.call(0).signature;
     for (std::size_t q = 0; q < round.size(); ++q) {
@@ -246,23 +249,23 @@ inline bool agreed_but_for_statements(const Round& round) noexcept {
     return true;
 }
 
-/// Whether a collective's body may move the data between ranks that see each other's memory.
+/// Says whether a collective's body may move the data between ranks that see each other's memory.
 template <class Body>
 inline constexpr bool reads_peers = std::is_invocable_v<const Body&, const Round&>;
 
-/// How the data of a collective goes: by body(call), body(round) or body(across).
+/// Says how the data of a collective goes: by body(call), body(round) or body(across).
 enum class Way : std::uint8_t { messages, shared, across };
 
-/// The way of a collective with `bytes` bytes of input, where all ranks' memory is seen. `reads_peers`: of its body.
+/// Returns the way of a collective with `bytes` bytes of input, where all see all memory. `reads_peers`: of its body.
 inline Way expected_way(const Group& group, std::size_t bytes, bool reads_peers) noexcept {
     if (!group.meets_in_memory() || !reads_peers) { return Way::messages; }
     if (!group.spans_hosts()) { return Way::shared; }
     return bytes <= Member::carried_bytes ? Way::messages : Way::across;
 }
 
-/// A collective with `bytes` bytes of input, which peers read, and an output that they may read and write, or none.
-/// `body` moves the data: body(round) between ranks of one host that see it, body(across) between ranks of several
-/// that do within each, body(call) by messages. One that takes no round always does. Returns which it was.
+/// Runs a collective with `bytes` bytes of input, which peers read, and an output that they may read and write, or
+/// none. `body` moves the data: body(round) between ranks of one host that see it, body(across) between ranks of
+/// several that do within each, body(call) by messages. One that takes no round always does. Returns which it was.
 template <class Body>
 Way collective(Call& call, const void* input, std::size_t bytes, void* output, Body body) {
     call.sequence = call.channel.calls++;

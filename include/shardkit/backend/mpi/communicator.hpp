@@ -29,14 +29,12 @@
 
 namespace shardkit::mpi {
 
-/// A rank's end of a group of MPI processes. `Sums` says how reductions add: Exchange (in rank order, the same bits
-/// as the threads engine) or Staged (MPI's own).
-///
-/// A cheap handle on a World, used by its rank's thread only. The verbs' contracts are those of the functions in
-/// comm/, which also check the sizes. On an inline stream a verb returns when the data is there; on the World's
-/// streams it runs while the rank goes on, and an error is thrown by the next wait.
-/// Errors: CommError with MPI's text when a call fails, on every rank when the ranks' calls disagree (before any
-/// output is written), and after Options::timeout; PeerError when a rank that is needed has returned.
+/// Gives a rank its end of a group of MPI processes. `Sums` says how reductions add: Exchange (in rank order, the
+/// same bits as the threads engine) or Staged (MPI's own). A cheap handle on a World, used by its rank's thread only.
+/// The verbs' contracts are those of the functions in comm/, which also check the sizes. On an inline stream a verb
+/// returns when the data is there; on the World's streams it runs while the rank goes on, and an error is thrown by
+/// the next wait. Errors: CommError with MPI's text when a call fails, on every rank when the ranks' calls disagree
+/// (before any output is written), and after Options::timeout; PeerError when a rank that is needed has returned.
 template <class Sums = Exchange>
 class Communicator {
   public:
@@ -48,19 +46,19 @@ class Communicator {
     std::size_t size() const noexcept { return group_->size(); }
     std::string_view axes() const noexcept { return label_->axes; }
     const CommunicatorLabel& label() const noexcept { return *label_; }
-    /// What this rank has given to its streams, over all its communicators. Waits for nothing.
+    /// Returns what this rank has given to its streams, over all its communicators. Waits for nothing.
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
-    /// The same number for ranks of one host.
+    /// Returns a number that ranks of one host share.
     std::size_t host_of(std::size_t rank) const noexcept { return group_->homes[rank].host; }
 
     Communicator named(std::string_view axes) const { return Communicator(*world_, *group_, axes); }
 
-    /// Zeroed memory for n elements that the ranks of this host read and write directly.
+    /// Allocates zeroed memory for n elements that the ranks of this host read and write directly.
     template <Element T>
     HostBuffer<T> buffer(std::size_t n) const {
         return world_->buffer<T>(n);
     }
-    /// The most bytes that this rank's buffers have had in its window at once; 0 where memory is not shared.
+    /// Returns the most bytes that this rank's buffers have had in its window at once; 0 where memory is not shared.
     std::size_t most_window_bytes() const {
         return world_->shares_memory() ? world_->host().window()->most_held() : 0;
     }
@@ -85,8 +83,8 @@ class Communicator {
         });
     }
 
-    /// With Options::compare_calls at each_step, where it takes messages: compares what its ranks have called over
-    /// the group. Behind all that the streams were given. Collective; the host waits.
+    /// Compares what the ranks have called over the group, with Options::compare_calls at each_step and where it
+    /// takes messages. Behind all that the streams were given. Collective; the host waits.
     /// @throws CommError, on every rank, that names two of them and the first call in which they differ
     void compare_calls(SourceLocation where) const {
         if (world_->options().compare_calls != CompareCalls::each_step || !group_->compares_by_messages()) { return; }
@@ -173,19 +171,20 @@ class Communicator {
     Communicator(World& world, detail::Group& group, std::string_view axes)
         : world_(&world), group_(&group), handle_(group.handles.handle()), label_(&world.journal().label(axes)) {}
 
-    /// What peers read and write of this rank's memory.
+    /// Holds what peers read and write of this rank's memory.
     struct Shown {
         const void* input = nullptr;
         std::size_t bytes = 0;
         void* output = nullptr;
     };
     static constexpr Shown nothing{};
-    /// Of a body's argument: the Round of ranks that see each other's memory, or else an Across or a Call.
+    /// Says of a body's argument whether all ranks are in one host: the Round of ranks that see each other's memory,
+    /// or else an Across or a Call.
     template <class Way>
     static constexpr bool in_one_host = std::is_same_v<std::remove_cvref_t<Way>, detail::Round>;
 
-    /// Everything that collectives have in common; `body` moves the data, see detail::collective. Returns the way
-    /// that it went, or, of one that may still be under way, that it goes if all ranks' memory is seen.
+    /// Does everything that collectives have in common; `body` moves the data, see detail::collective. Returns the
+    /// way that it went, or, of one that may still be under way, that it goes if all ranks' memory is seen.
     template <class Body>
     detail::Way run(const shardkit::Call& what, const Stream& stream, const Shown& shown, const Body& body) const {
         detail::Way way = detail::expected_way(*group_, shown.bytes, detail::reads_peers<Body>);
@@ -199,7 +198,7 @@ class Communicator {
             });
         return way;
     }
-    /// The same for sums, of which some are MPI's within a host too.
+    /// Does the same for sums, of which some are MPI's within a host too.
     template <class Body>
     detail::Way run_sum(const shardkit::Call& what, const Stream& stream, const Shown& shown,
                         const Body& body) const {
@@ -209,7 +208,7 @@ class Communicator {
             return run(what, stream, nothing, [body](const detail::Call& call) { body(call); });
         }
     }
-    /// The same for messages, which only their two ends have in common; `fill(message)` says what goes where.
+    /// Does the same for messages, which only their two ends have in common; `fill(message)` says what goes where.
     template <class T, class Fill>
     void pass(const shardkit::Call& what, const Stream& stream, const Fill& fill) const {
         world_->execute(stream, what.where,

@@ -13,7 +13,7 @@
 
 namespace shardkit::mpi {
 
-/// Ranks are processes of one or many hosts, through any MPI implementation. `Sums`: Exchange or Staged.
+/// Runs ranks as processes of one or many hosts, through any MPI implementation. `Sums`: Exchange or Staged.
 template <class Sums = Exchange>
 struct Engine {
     static constexpr std::string_view name = "mpi";

@@ -17,10 +17,10 @@
 
 namespace shardkit::mpi {
 
-/// Which threads of a process may call MPI, as in MPI_Init_thread; each level includes the ones before it.
+/// Says which threads of a process may call MPI, as in MPI_Init_thread; each level includes the ones before it.
 enum class ThreadLevel : std::uint8_t { single, funneled, serialized, multiple };
 
-/// The level as MPI calls it.
+/// Returns the level's name in MPI.
 constexpr std::string_view name(ThreadLevel level) noexcept {
     constexpr std::string_view names[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED",
                                           "MPI_THREAD_MULTIPLE"};
@@ -29,13 +29,13 @@ constexpr std::string_view name(ThreadLevel level) noexcept {
 
 namespace detail {
 
-/// The level as MPI's constant.
+/// Returns the level as MPI's constant.
 inline int to_mpi(ThreadLevel level) noexcept {
     const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
     return levels[static_cast<std::size_t>(level)];
 }
 
-/// The level that MPI's constant stands for.
+/// Returns the level that MPI's constant stands for.
 inline ThreadLevel from_mpi(int level) noexcept {
     return level == MPI_THREAD_MULTIPLE     ? ThreadLevel::multiple
            : level == MPI_THREAD_SERIALIZED ? ThreadLevel::serialized
@@ -56,7 +56,7 @@ inline ThreadLevel from_mpi(int level) noexcept {
     std::_Exit(EXIT_FAILURE);
 }
 
-/// The same with the exception that is being handled.
+/// Does the same with the exception that is being handled.
 [[noreturn]] inline void abort_job(std::size_t rank, std::size_t ranks) noexcept {
     constexpr const char* failed = " failed";
     try {
@@ -69,13 +69,14 @@ inline ThreadLevel from_mpi(int level) noexcept {
 
 }  // namespace detail
 
-/// MPI from here to the end of the scope: the first thing in main() of a program that does not initialise MPI
-/// itself. Nothing else in the library initialises or finalises MPI.
+/// Initialises MPI and finalises it at the end of the scope. It is the first thing in main() of a program that does
+/// not initialise MPI itself. Nothing else in the library initialises or finalises MPI.
 /// MPI can be initialised once in the life of a process.
 /// Meanwhile an exception that nothing catches ends the job as one on a rank does, with its text, where
 /// std::terminate would have MPI print a stack trace for every process.
 class Environment {
   public:
+    /// Initialises MPI.
     /// @throws CommError when MPI is or was initialised already, or offers a lower thread level than `wanted`
     explicit Environment(ThreadLevel wanted = ThreadLevel::serialized,
                          SourceLocation where = SourceLocation::current()) {
@@ -103,7 +104,7 @@ class Environment {
         MPI_Finalize();
     }
 
-    /// This process's number among all that were started together, and how many these are.
+    /// Returns this process's number among all that were started together.
     static std::size_t rank() noexcept {
         int rank = 0;
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);

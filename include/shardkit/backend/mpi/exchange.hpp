@@ -32,30 +32,30 @@ struct Exchange {
                                          .sums = Crossing::to_hosts,
                                          .small_gather = detail::carried_bytes};
 
-    /// Ranks of one host add up each other's memory, to the same bits.
+    /// States that ranks of one host add up each other's memory, to the same bits.
     static constexpr bool reads_peers = true;
 
-    /// `shard` may be this rank's piece of `full`.
+    /// Reduces to each rank its piece; `shard` may be this rank's piece of `full`.
     template <class In, class Out>
     static void reduce_scatter(const detail::Call& call, ReduceOp op, const In* full, std::size_t k, Out* shard) {
         const auto piece = [&](std::size_t rank) { return host::detail::Chunk{rank * k, (rank + 1) * k}; };
         const auto nobody = [](std::size_t) { return static_cast<const In*>(nullptr); };
         reduce_own_piece<In, Out>(call, op, full, piece, nobody, shard);
     }
-    /// The same where each host's ranks read each other.
+    /// Does the same where each host's ranks read each other.
     template <class In, class Out>
     static void reduce_scatter(const detail::Across& way, ReduceOp op, const In* full, std::size_t k, Out* shard) {
         const auto piece = [&](std::size_t rank) { return host::detail::Chunk{rank * k, (rank + 1) * k}; };
         const auto seen = [&](std::size_t rank) { return way.input<In>(rank); };
         reduce_own_piece<In, Out>(way.call, op, full, piece, seen, shard);
     }
-    /// Bytes that this rank receives then.
+    /// Counts the bytes that this rank receives then.
     template <class In, class Out>
     static Moved moved_by_reduce_scatter(const detail::Group& group, ReduceOp, std::size_t k) noexcept {
         return {(group.size() - 1) * k * sizeof(In), group.strangers() * k * sizeof(In)};
     }
 
-    /// `output` may be `input`.
+    /// Reduces to every rank; `output` may be `input`.
     /// Small inputs are gathered by everybody, who all add them: one message round instead of two.
     template <class In, class Out>
     static void all_reduce(const detail::Call& call, ReduceOp op, const In* input, std::size_t count, Out* output) {
@@ -82,7 +82,7 @@ struct Exchange {
             });
         });
     }
-    /// The same where each host's ranks read each other, of more than what travels with a call.
+    /// Does the same where each host's ranks read each other, of more than what travels with a call.
     template <class In, class Out>
     static void all_reduce(const detail::Across& way, ReduceOp op, const In* input, std::size_t count, Out* output) {
         const std::size_t ranks = way.call.group.size();
@@ -91,7 +91,7 @@ struct Exchange {
         reduce_own_piece<In, Out>(way.call, op, input, piece, seen, output + piece(way.call.group.rank).begin);
         detail::spread(way, output, piece);
     }
-    /// Bytes that this rank receives then.
+    /// Counts the bytes that this rank receives then.
     template <class In, class Out>
     static Moved moved_by_all_reduce(const World& world, const detail::Group& group, detail::Way way, ReduceOp,
                                      std::size_t count) {
@@ -115,12 +115,12 @@ struct Exchange {
     }
 
   private:
-    /// Whether every rank receives all ranks' inputs.
+    /// Says whether every rank receives all ranks' inputs.
     template <class In>
     static constexpr bool gathers(std::size_t count) noexcept {
         return count * sizeof(In) <= detail::carried_bytes;
     }
-    /// What a rank adds of `count` elements.
+    /// Returns the piece of `count` elements that a rank adds.
     template <class In, class Out>
     static host::detail::Chunk piece_of(std::size_t count, std::size_t rank, std::size_t ranks) noexcept {
         return host::detail::chunk_of(count, std::min(sizeof(In), sizeof(Out)), rank, ranks);

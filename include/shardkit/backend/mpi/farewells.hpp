@@ -13,11 +13,12 @@
 
 namespace shardkit::mpi::detail {
 
-/// What ranks tell each other when their functions have returned: how many collectives they had entered over each of
+/// Lets ranks tell each other when their functions have returned: how many collectives they had entered over each of
 /// their groups, in each lane. A rank that waits for more than that waits for ever, and can say so. Owns a
 /// communicator for it. Every lane looks; whoever calls MPI here has its turn.
 class Farewells {
   public:
+    /// Opens the exchange of farewells.
     /// @pre nobody looks yet
     void open(OwnedComm comm, std::size_t ranks) {
         comm_ = std::move(comm);
@@ -28,7 +29,7 @@ class Farewells {
         const std::lock_guard lock(mutex_);
         return heard_[rank].gone;
     }
-    /// Collectives of the channel that the rank had entered when it returned.
+    /// Returns the collectives of the channel that the rank had entered when it returned.
     /// @pre gone(rank)
     std::uint64_t calls(std::size_t rank, const Channel& channel) const noexcept {
         const std::lock_guard lock(mutex_);

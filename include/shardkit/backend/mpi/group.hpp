@@ -29,7 +29,7 @@ struct HostBlock;
 class Lane;
 class MpiCall;
 
-/// The owner of an MPI_Comm. Move-only. Freeing is collective, so it is a call and not the destructor's work: an
+/// Owns an MPI_Comm. Move-only. Freeing is collective, so it is a call and not the destructor's work: an
 /// owner that ends without `free`, because its rank fails, leaves the communicator to MPI_Abort.
 class OwnedComm {
   public:
@@ -45,17 +45,19 @@ class OwnedComm {
     ~OwnedComm() = default;
 
     MPI_Comm get() const noexcept { return comm_; }
-    /// Collective over the communicator. Returns what MPI_Comm_free did.
+    /// Frees the communicator, collectively over it. Returns what MPI_Comm_free did.
     int free() noexcept { return comm_ == MPI_COMM_NULL ? MPI_SUCCESS : MPI_Comm_free(&comm_); }
 
   private:
     MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// Of calls that ranks do not compare each time, whether all of them saw their peers' memory when they did.
+/// Remembers, of calls that ranks do not compare each time, whether all of them saw their peers' memory when they
+/// did.
 class SeenMemory {
   public:
-    /// Of the calls of that signature, whatever is stated; null before `add`. Quick in the order of the time before.
+    /// Finds the calls of that signature, whatever is stated; null before `add`. Quick in the order of the time
+    /// before.
     const bool* find(Signature signature) noexcept {
         signature.argument = 0;
         for (std::size_t looks = 0; looks < calls_.size(); ++looks) {
@@ -79,7 +81,8 @@ class SeenMemory {
     std::size_t next_ = 0;
 };
 
-/// What the collectives of one lane over one group have of their own, so that they wait for none of another lane's.
+/// Holds what the collectives of one lane over one group have of their own, so that they wait for none of another
+/// lane's.
 struct Channel {
     std::uint64_t number = 0;  ///< the same on all members, and no other channel's
     MPI_Comm comm = MPI_COMM_NULL;
@@ -87,11 +90,11 @@ struct Channel {
     std::uint64_t calls = 0;     ///< collectives that this rank has entered
     HostBlock* block = nullptr;  ///< where the members of this host meet, if they share its memory
 
-    /// The digest of the call, its complement and a flag, reduced over the ranks. Here, because a reduction that is
-    /// given up still writes to it.
+    /// Holds the digest of the call, its complement and a flag, reduced over the ranks. Here, because a reduction
+    /// that is given up still writes to it.
     std::array<std::uint64_t, 3> digest{};
 
-    /// Room for the `count` records of a gather among the ranks; here for the same reason.
+    /// Returns room for the `count` records of a gather among the ranks; here for the same reason.
     template <class Record>
     std::span<Record> records(std::size_t count) {
         record_bytes.resize(count * sizeof(Record));
@@ -99,18 +102,18 @@ struct Channel {
     }
     std::vector<std::byte> record_bytes;
 
-    /// Where calls are compared at each step, by messages: all of them, and what is known of their memory.
+    /// Holds all calls and what is known of their memory where calls are compared at each step, by messages.
     std::unique_ptr<shardkit::detail::CallTrace> trace;
     SeenMemory seen;
 };
 
-/// What a rank keeps for one group of ranks, at an address that stays.
+/// Holds what a rank keeps for one group of ranks, at an address that stays.
 struct Group {
     std::uint64_t number = 0;  ///< the same on all members, and no other group's
     std::size_t rank = 0;
     std::vector<std::size_t> world_ranks;
     std::vector<Channel> channels;  ///< one for each lane of the World
-    /// That of the next lane, over a communicator of the user's.
+    /// Adds the channel of the next lane, over a communicator of the user's.
     void add_channel(MPI_Comm comm) {
         Channel& added = channels.emplace_back();
         added.number = 2 * number + channels.size() - 1;
@@ -121,7 +124,7 @@ struct Group {
         channels.back().owned = std::move(comm);
     }
 
-    /// The members by host, in their order, and where each of them is; this rank: at `place` of hosts[host].
+    /// Lists the members by host, in their order, and where each of them is; this rank: at `place` of hosts[host].
     std::vector<std::vector<std::size_t>> hosts;
     struct Home {
         std::size_t host;
@@ -134,21 +137,21 @@ struct Group {
     const std::vector<std::size_t>& neighbours() const noexcept { return hosts[host]; }
     bool spans_hosts() const noexcept { return hosts.size() > 1; }
     bool is_here(std::size_t member) const noexcept { return homes[member].host == host; }
-    /// Members of other hosts.
+    /// Returns the number of members of other hosts.
     std::size_t strangers() const noexcept { return size() - neighbours().size(); }
-    /// Which member of a host takes for all of them what a member at this place of another one sends.
+    /// Returns which member of a host takes for all of them what a member at this place of another one sends.
     std::size_t taker(std::size_t of, std::size_t senders_place) const noexcept {
         return hosts[of][senders_place % hosts[of].size()];
     }
-    /// Whether this rank takes what a member sends.
+    /// Says whether this rank takes what a member sends.
     bool takes_from(std::size_t member) const noexcept {
         return !is_here(member) && taker(host, homes[member].place) == rank;
     }
-    /// Whether the members of each host meet in its memory; in all lanes or in none.
+    /// Says whether the members of each host meet in its memory; in all lanes or in none.
     bool meets_in_memory() const noexcept { return channels.front().block != nullptr; }
-    /// Whether it takes messages to compare a call.
+    /// Says whether it takes messages to compare a call.
     bool compares_by_messages() const noexcept { return size() > 1 && (!meets_in_memory() || spans_hosts()); }
-    /// From here on it compares what is called, at each step.
+    /// Compares from here on what is called, at each step.
     void trace_calls() {
         if (!compares_by_messages()) { return; }
         for (Channel& channel : channels) { channel.trace = std::make_unique<shardkit::detail::CallTrace>(); }
@@ -158,7 +161,7 @@ struct Group {
     std::size_t size() const noexcept { return world_ranks.size(); }
 };
 
-/// One call of a verb on one rank.
+/// Describes one call of a verb on one rank.
 struct Call {
     World& world;
     Lane& lane;
@@ -171,17 +174,18 @@ struct Call {
     std::uint64_t sequence = 0;  ///< collectives of the group before this one
 
     std::string doing() const { return shardkit::detail::concat(name(signature.verb), " over ", axes); }
-    /// This thread's turn to call MPI:
+    /// Takes this thread's turn to call MPI:
     ///     call.mpi().check(MPI_Isend(...), "MPI_Isend");
     /// Held until the end of the statement; taken before MPI is called, as a member's arguments come after its
     /// object.
     MpiCall mpi() const;
 };
 
-/// A call of a verb in its turn to call MPI.
+/// Holds a verb's turn to call MPI.
 class MpiCall {
   public:
     MpiCall(const Call& call, Turns& turns) noexcept : call_(call), turn_(turns) {}
+    /// Checks what an MPI function returned.
     /// @throws CommError unless `code` is MPI_SUCCESS
     void check(int code, std::string_view mpi_call) const {
         if (code != MPI_SUCCESS) { mpi::detail::check(code, mpi_call, call_.doing(), call_.where); }

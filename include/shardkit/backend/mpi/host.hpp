@@ -24,13 +24,13 @@
 
 namespace shardkit::mpi::detail {
 
-/// An input of at most so many bytes travels with the call; up to it an all-reduce is gathered by everybody.
+/// Bounds the bytes of an input that travels with the call; up to it an all-reduce is gathered by everybody.
 inline constexpr std::size_t carried_bytes = 1024;
 
-/// What one rank has in a group whose ranks share a host's memory.
+/// Holds what one rank has in a group whose ranks share a host's memory.
 using Member = shared::detail::Member<carried_bytes>;
 
-/// Where ranks of one host meet, in the window of the first of them; the members lie behind it.
+/// Lets ranks of one host meet, in the window of the first of them; the members lie behind it.
 struct alignas(shared::detail::padding) HostBlock {
     ProcessWord word;
     std::atomic<std::uint32_t> given_up_by{0};  ///< a member's number and 1: the first that did not wait on
@@ -47,19 +47,21 @@ struct alignas(shared::detail::padding) HostBlock {
         std::uint32_t nobody = 0;
         given_up_by.compare_exchange_strong(nobody, static_cast<std::uint32_t>(member) + 1);
     }
+    /// Returns the rank that gave up.
     /// @pre somebody has
     std::size_t who_gave_up() const noexcept { return given_up_by.load() - 1; }
     Member* members() noexcept { return reinterpret_cast<Member*>(this + 1); }
 };
 
-/// What ranks tell each other to find out who shares a host.
+/// Holds what ranks tell each other to find out who shares a host.
 struct HostRecord {
     std::uint64_t host = 0;  ///< of a running system and a name space of its processes
 #if defined(__linux__)
     cpu_set_t processors{};
 #endif
 
-    /// `part`: ranks of one host with different parts are taken to be of different hosts.
+    /// Makes this process's record. Its `part`: ranks of one host with different parts are taken to be of different
+    /// hosts.
     static HostRecord here(std::size_t part) {
         HostRecord record;
         shardkit::detail::Fnv fnv;
@@ -78,7 +80,7 @@ struct HostRecord {
     }
 };
 
-/// The ranks of this rank's host, and their windows if all of them could be mapped.
+/// Knows the ranks of this rank's host, and their windows if all of them could be mapped.
 class Host {
   public:
     Host() = default;
@@ -110,7 +112,7 @@ class Host {
         }
         return true;
     }
-    /// Nobody's memory is shared, because somebody's could not be.
+    /// Shares nobody's memory, because somebody's could not be mapped.
     void close() {
         window_.reset();
         peers_ = std::vector<HostPeer>(peers_.size());
@@ -139,7 +141,7 @@ class Host {
     }
     bool is_here(std::size_t rank) const noexcept { return hosts_[rank] == hosts_[self_]; }
     std::size_t ranks() const noexcept { return ranks_; }
-    /// Processors that the ranks of this host may use, together.
+    /// Returns the number of processors that the ranks of this host may use, together.
     std::size_t processors() const noexcept {
 #if defined(__linux__)
         return static_cast<std::size_t>(CPU_COUNT(&processors_));
@@ -148,12 +150,12 @@ class Host {
 #endif
     }
 
-    /// Where this process finds `bytes` bytes at the rank's `address`; null where they are not in its window.
+    /// Returns where this process finds `bytes` bytes at the rank's `address`; null where they are not in its window.
     /// @pre is_here(rank)
     std::byte* find(std::size_t rank, const void* address, std::size_t bytes) const noexcept {
         return peers_[rank].find(address, bytes);
     }
-    /// What lies at an offset of the rank's window.
+    /// Returns what lies at an offset of the rank's window.
     std::byte* at(std::size_t rank, std::size_t offset) const noexcept { return peers_[rank].data() + offset; }
     bool has_ended(std::size_t rank) const noexcept { return rank < peers_.size() && peers_[rank].ended(); }
 

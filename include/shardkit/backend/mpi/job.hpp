@@ -8,8 +8,8 @@
 
 namespace shardkit::mpi::detail {
 
-/// What all lanes of a World share: how the ranks communicate, who shares this rank's host, who has left, and whose
-/// turn it is to call MPI.
+/// Holds what all lanes of a World share: how the ranks communicate, who shares this rank's host, who has left, and
+/// whose turn it is to call MPI.
 struct Job {
     explicit Job(const Options& given) : options(given) {}
 

@@ -26,8 +26,8 @@
 
 namespace shardkit::mpi::detail {
 
-/// Where calls run one after the other, in the rank's own thread or in one of the lane's: what they need while they
-/// run, and how they wait, for messages and for the words of their host. Every wait ends. What it has over a group is
+/// Runs calls one after the other, in the rank's own thread or in one of the lane's. It has what they need while they
+/// run, and lets them wait for messages and for the words of their host. Every wait ends. What it has over a group is
 /// the group's channel of the lane's number.
 class Lane {
   public:
@@ -46,12 +46,13 @@ class Lane {
     std::size_t number() const noexcept { return number_; }
     Turns& turns() const noexcept { return job_.turns; }
 
-    /// From here on the lane has a thread.
+    /// Gives the lane a thread from here on.
     void start() { queue_ = std::make_unique<host::detail::CommandQueue>(spins_); }
-    /// An inline one before `start`.
+    /// Returns the lane's stream, an inline one before `start`.
     host::HostStream stream() const noexcept { return queue_ ? host::HostStream(*queue_) : host::HostStream(); }
     bool runs(const host::HostStream& stream) const noexcept { return queue_ && stream.runs_on(*queue_); }
-    /// work(lane) behind what the lane was given before. It is copied, and returns at once where there is a thread.
+    /// Runs work(lane) behind what the lane was given before. It is copied, and returns at once where there is a
+    /// thread.
     template <class Work>
     void submit(const Work& work) {
         stream().submit([this, work] { work(*this); });
@@ -61,9 +62,9 @@ class Lane {
         if (queue_) { queue_->await(queue_->submitted()); }
     }
 
-    /// Room for 4 requests per rank.
+    /// Returns room for 4 requests per rank.
     std::span<MPI_Request> requests() noexcept { return requests_; }
-    /// Scratch memory, and room for 2 counts per rank.
+    /// Returns scratch memory, and room for 2 counts per rank.
     std::span<std::uint8_t> staging() const noexcept { return staging_.span(); }
     std::span<int> counts() noexcept { return counts_; }
 
@@ -104,7 +105,7 @@ class Lane {
         }
         if (seen == shared::detail::Progress::poisoned) { throw_given_up(call); }
     }
-    /// The same for the exit, which is counted even when somebody has given up.
+    /// Waits for the exit likewise, which is counted even when somebody has given up.
     void await_exit(const Call& call, std::uint32_t target) {
         ProcessWord& word = call.channel.block->word;
         Watch watch(call, {}, job_);
@@ -125,7 +126,7 @@ class Lane {
                         call.where);
     }
 
-    /// Collective over the call's group: every member's record, by member.
+    /// Gathers every member's record, by member; collective over the call's group.
     template <class Record>
     std::vector<Record> gather(const Call& call, const Record& own) {
         const std::span<Record> records = call.channel.records<Record>(call.group.size());
@@ -146,8 +147,8 @@ class Lane {
         await(call, {&request, 1});
     }
 
-    /// So many ranks of this host wait on words: each may spin, and the thread that makes the calls beside the one
-    /// that waits for it.
+    /// Lets each of so many ranks of this host wait on words: each may spin, and the thread that makes the calls
+    /// beside the one that waits for it.
     void spin_with(std::size_t ranks) noexcept {
         const std::size_t spinning = ranks * (job_.options.overlap ? 2 : 1);
         word_spins_ =
@@ -155,7 +156,7 @@ class Lane {
     }
 
   private:
-    /// Looks before a waiting rank yields its processor: none where it may have to share it.
+    /// Returns the looks before a waiting rank yields its processor: none where it may have to share it.
     static std::uint32_t spins(const Options& options) {
         return host::detail::allowed_cpus() > (options.overlap ? 2U : 1U) ? 2000 : 1;
     }
@@ -172,13 +173,13 @@ class Lane {
 
 inline MpiCall Call::mpi() const { return {*this, lane.turns()}; }
 
-/// The lanes of a World: one, or one for reductions and one for what else is communicated, with a thread each.
+/// Holds the lanes of a World: one, or one for reductions and one for what else is communicated, with a thread each.
 class Lanes {
   public:
     Lanes() = default;
     Lanes(const Lanes&) = delete;
     Lanes& operator=(const Lanes&) = delete;
-    /// All of them end together: a lane may be told to wait for another.
+    /// Ends all lanes together: a lane may be told to wait for another.
     ~Lanes() {
         for (const Lane& lane : lanes_) { lane.settle(); }
     }
@@ -187,12 +188,12 @@ class Lanes {
     std::size_t size() const noexcept { return lanes_.size(); }
     auto begin() noexcept { return lanes_.begin(); }
     auto end() noexcept { return lanes_.end(); }
-    /// Of gathers, and of all that is neither a gather nor a reduction.
+    /// Returns the lane of gathers, and of all that is neither a gather nor a reduction.
     Lane& usual() noexcept { return lanes_.front(); }
     const Lane& usual() const noexcept { return lanes_.front(); }
-    /// Of reductions; the usual one where they have none of their own.
+    /// Returns the lane of reductions; the usual one where they have none of their own.
     const Lane& reductions() const noexcept { return lanes_.back(); }
-    /// Where what is given to the stream runs; null for another World's.
+    /// Returns the lane where what is given to the stream runs; null for another World's.
     Lane* of(const host::HostStream& stream) noexcept {
         if (stream.is_inline()) { return &lanes_.front(); }
         const auto found = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& l) { return l.runs(stream); });

@@ -17,7 +17,7 @@
 
 namespace shardkit::mpi::detail {
 
-/// What one send, receive or send_receive passes: a rendezvous in which both ends first tell each other their calls
+/// Passes one send, receive or send_receive: a rendezvous in which both ends first tell each other their calls
 /// (type, count, file and line), and no data moves unless these agree.
 /// Cost:    two small messages, one each way, before the data.
 template <class T>
@@ -26,7 +26,8 @@ class Message {
     explicit Message(const Call& call) : call_(call) {}
     Message(const Message&) = delete;
     Message& operator=(const Message&) = delete;
-    /// A rank that gives up leaves nothing that would still write to its caller's memory.
+    /// Takes the message back, so that a rank that gives up leaves nothing that would still write to its caller's
+    /// memory.
     ~Message() {
         for (MPI_Request& request : requests_) {
             if (request == MPI_REQUEST_NULL) { continue; }
@@ -39,6 +40,7 @@ class Message {
     void send(std::span<const T> values, std::size_t to) { outgoing_.emplace(Outgoing{values, to}); }
     void receive(std::span<T> values, std::size_t from) { incoming_.emplace(Incoming{values, from}); }
 
+    /// Passes the message.
     /// @throws CommError when an end disagrees; PeerError when it has returned
     void pass() {
         const Call sends = as(Verb::send, outgoing_ ? outgoing_->values.size() : 0);

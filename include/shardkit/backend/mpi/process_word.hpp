@@ -18,7 +18,7 @@
 
 namespace shardkit::mpi::detail {
 
-/// How processes sleep on a word in memory that they share: at most for `nap`, so that one whose peer was killed
+/// Lets processes sleep on a word in memory that they share, at most for `nap`, so that one whose peer was killed
 /// looks up. std::atomic::wait is for the threads of one process. A sleeper that is killed stays counted: from then
 /// on waking costs a call of the system.
 struct ProcessSleep {
@@ -38,7 +38,8 @@ struct ProcessSleep {
         std::this_thread::yield();
 #endif
     }
-    /// Of two who come at once, one counts itself before the other looks, or finds the word changed.
+    /// Wakes all sleepers. Of two who come at once, one counts itself before the other looks, or finds the word
+    /// changed.
     void wake_all() noexcept {
 #if defined(__linux__)
         std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -17,9 +17,9 @@
 
 namespace shardkit::mpi::detail {
 
-/// Collective over `call.group`: ranks with the same color form a group, ordered by key, then by rank.
-/// A group that none of its members uses any more is given out again: communicators of MPI are few, and to free one
-/// takes all of its ranks, who need not come to it at the same time.
+/// Splits a group, collectively over `call.group`: ranks with the same color form a group, ordered by key, then by
+/// rank. A group that none of its members uses any more is given out again: communicators of MPI are few, and to free
+/// one takes all of its ranks, who need not come to it at the same time.
 /// Cost:    all-gathers of 24 and 64 bytes per rank; where a group is new MPI_Comm_split, and with two lanes
 ///          MPI_Comm_dup, which block: no lane has work under way.
 inline Group& split_group(const Call& call, std::size_t color, std::size_t key) {

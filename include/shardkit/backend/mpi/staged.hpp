@@ -31,7 +31,7 @@ struct Staged {
     static constexpr std::string_view name = "staged";
     static constexpr EngineTraits traits{
         .sums_travel_widened = true, .gathers = Crossing::to_hosts, .small_gather = detail::carried_bytes};
-    /// Within a host too, MPI adds.
+    /// States that MPI adds within a host too.
     static constexpr bool reads_peers = false;
 
     template <class In, class Out>
@@ -108,7 +108,7 @@ struct Staged {
     }
 
   private:
-    /// Types that MPI can reduce, once floating ones are widened.
+    /// Says whether MPI can reduce these types, once floating ones are widened.
     template <class In, class Out>
     static constexpr bool native = (FloatingElement<In> && FloatingElement<Out>) || std::is_same_v<In, Out>;
 

@@ -14,7 +14,7 @@ class Turns {
     Turns(const Turns&) = delete;
     Turns& operator=(const Turns&) = delete;
 
-    /// From now on; before there is more than one thread.
+    /// Requires turns from now on; before there is more than one thread.
     void require() noexcept { required_ = true; }
 
     /// Waits for this thread's turn, which ends with it. No thread takes two at once.

@@ -13,14 +13,15 @@
 
 namespace shardkit::mpi::detail {
 
-/// What a rank that waits for long looks at now and then: whether those that it waits for can still come.
+/// Looks now and then, for a rank that waits for long, whether those that it waits for can still come.
 class Watch {
   public:
-    /// `peer`: the member that the wait depends on, or all members. The arguments outlive it.
+    /// Watches one wait; `peer` is the member that the wait depends on, or all members. The arguments outlive it.
     Watch(const Call& call, std::optional<std::size_t> peer, Job& job) : call_(call), peer_(peer), job_(job) {}
 
+    /// Looks once.
     /// @throws PeerError when a rank that is needed has returned, or its process has ended; CommError after
-    ///         Options::timeout
+    /// Options::timeout
     void look() {
         const Clock::time_point now = Clock::now();
         if (!begin_) { begin_ = now; }

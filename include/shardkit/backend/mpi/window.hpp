@@ -31,7 +31,7 @@
 
 namespace shardkit::mpi::detail {
 
-/// A file descriptor. Move-only.
+/// Owns a file descriptor. Move-only.
 class Descriptor {
   public:
     explicit Descriptor(int number = -1) noexcept : number_(number) {}
@@ -54,7 +54,7 @@ class Descriptor {
     int number_;
 };
 
-/// A file's bytes at addresses of this process; none where it could not be mapped. Move-only.
+/// Maps a file's bytes to addresses of this process; none where it could not be mapped. Move-only.
 class Mapping {
   public:
     Mapping() noexcept = default;
@@ -91,7 +91,7 @@ class Mapping {
     std::size_t bytes_ = 0;
 };
 
-/// Where other processes of the host find a window, and where it lies in its own.
+/// Says where other processes of the host find a window, and where it lies in its own.
 struct WindowAddress {
     std::uint64_t process = 0;
     std::uint64_t descriptor = 0;
@@ -101,12 +101,12 @@ struct WindowAddress {
     std::uint64_t begin = 0;
 };
 
-/// The memory of one rank that its host's processes may map, handed out in whole pages. Its addresses are reserved at
-/// once, as many as the host has memory; pages are taken when a piece is handed out, so that a touch never fails
+/// Hands out the memory of one rank that its host's processes may map, in whole pages. Its addresses are reserved
+/// at once, as many as the host has memory; pages are taken when a piece is handed out, so that a touch never fails
 /// later, and given back with it. The file is sealed: nobody can make it shorter under those who read it.
 class Window {
   public:
-    /// Null where the system has no such memory. `shares`: windows that a process maps.
+    /// Makes a window, or returns null where the system has no such memory. `shares`: windows that a process maps.
     static std::shared_ptr<Window> make([[maybe_unused]] std::size_t shares) {
 #if defined(__linux__)
         const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -147,7 +147,7 @@ class Window {
     std::byte* data() const noexcept { return mapping_.data(); }
     std::size_t bytes() const noexcept { return mapping_.bytes(); }
 
-    /// `bytes` > 0 zeroed bytes, null where the window or the host has no room for them.
+    /// Takes `bytes` > 0 zeroed bytes, null where the window or the host has no room for them.
     void* take([[maybe_unused]] std::size_t bytes) {
 #if defined(__linux__)
         if (bytes > mapping_.bytes()) { return nullptr; }
@@ -170,7 +170,7 @@ class Window {
         return nullptr;
 #endif
     }
-    /// The same for a buffer: it counts, and is given back.
+    /// Takes memory likewise for a buffer: it counts, and is given back.
     void* take_buffer(std::size_t bytes) {
         void* const memory = take(bytes);
         if (memory == nullptr) { return nullptr; }
@@ -179,6 +179,7 @@ class Window {
         most_held_ = std::max(most_held_, held_);
         return memory;
     }
+    /// Gives a buffer's memory back.
     /// @pre `memory` came from `take_buffer(bytes)`
     void give_back(const void* memory, std::size_t bytes) noexcept {
         const std::lock_guard lock(mutex_);
@@ -186,7 +187,7 @@ class Window {
         held_ -= bytes;
     }
 
-    /// The most bytes that buffers had at once.
+    /// Returns the most bytes that buffers had at once.
     std::size_t most_held() const {
         const std::lock_guard lock(mutex_);
         return most_held_;
@@ -210,11 +211,11 @@ class Window {
     std::size_t most_held_ = 0;
 };
 
-/// Another process of this host: its window, and whether it lives.
+/// Knows another process of this host: its window, and whether it lives.
 class HostPeer {
   public:
     HostPeer() noexcept = default;
-    /// This process itself. @pre the window outlives it
+    /// Makes the entry of this process itself. @pre the window outlives it
     explicit HostPeer(const Window& own) noexcept
         : data_(own.data()), bytes_(own.bytes()), begin_(reinterpret_cast<std::uintptr_t>(own.data())) {}
     /// Has no window where it cannot be had: processes that may not look at each other, numbers of another name
@@ -239,7 +240,7 @@ class HostPeer {
     explicit operator bool() const noexcept { return data_ != nullptr; }
     std::byte* data() const noexcept { return data_; }
 
-    /// Where this process finds what lies at the other's `address`, or null where that is not in its window.
+    /// Returns where this process finds what lies at the other's `address`, or null where that is not in its window.
     std::byte* find(const void* address, std::size_t bytes) const noexcept {
         const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - begin_;
         return offset < bytes_ && bytes <= bytes_ - offset ? data_ + offset : nullptr;

@@ -36,13 +36,13 @@
 
 namespace shardkit::mpi {
 
-/// A communicator of the user's, to be used as it is: the user makes no calls on it while a World does.
+/// Names a communicator of the user's that is to be used as it is: the user makes no calls on it while a World does.
 struct Borrow {
     MPI_Comm comm;
 };
 
-/// Everything that the communicators of one rank share: MPI handles, staging memory, the journal, and, with overlap,
-/// the threads that make the MPI calls. It outlives them. One rank of one process; used by one thread.
+/// Owns everything that the communicators of one rank share: MPI handles, staging memory, the journal, and, with
+/// overlap, the threads that make the MPI calls. It outlives them. One rank of one process; used by one thread.
 class World {
   public:
     /// Works on a duplicate of `comm`. Collective over it.
@@ -65,8 +65,8 @@ class World {
                         "an mpi::World ended without finish(), by exit() perhaps; the job ends");
     }
 
-    /// The last call: waits until every rank has made it, then frees what MPI holds for this World. Collective.
-    /// A rank that fails must not come here but end its job with MPI_Abort, as mpi::run does.
+    /// Ends the World, as its last call: waits until every rank has made it, then frees what MPI holds for this
+    /// World. Collective. A rank that fails must not come here but end its job with MPI_Abort, as mpi::run does.
     void finish(SourceLocation where = SourceLocation::current()) {
         execute(host::HostStream(), where, [this, where](detail::Lane&) {
             const auto rest = [] { std::this_thread::sleep_for(std::chrono::microseconds(50)); };
@@ -86,9 +86,9 @@ class World {
 
     detail::Group& world_group() noexcept { return groups_.front(); }
     const detail::Group& world_group() const noexcept { return groups_.front(); }
-    /// Of verbs as they are given to a stream; used by the rank's own thread.
+    /// Returns the journal of verbs as they are given to a stream; used by the rank's own thread.
     Journal& journal() noexcept { return journal_; }
-    /// Of a group with the usual lane's channel; the others get theirs here. Collective over it.
+    /// Adds a group with the usual lane's channel; the others get theirs here. Collective over it.
     detail::Group& add_group(detail::Group group, std::string_view doing, SourceLocation where) {
         while (group.channels.size() < lanes_.size()) {
             group.add_channel(detail::OwnedComm(duplicate_of(group.channels.front().comm, doing, where)));
@@ -96,8 +96,8 @@ class World {
         return groups_.emplace_back(std::move(group));
     }
     std::uint64_t groups_made() const noexcept { return groups_.size(); }
-    /// The latest groups of these ranks, in this order, that no communicator of this rank uses any more. The world's
-    /// is never among them.
+    /// Returns the latest groups of these ranks, in this order, that no communicator of this rank uses any more. The
+    /// world's is never among them.
     shared::detail::GroupNumbers idle_groups(const std::vector<std::size_t>& world_ranks) const noexcept {
         shared::detail::GroupNumbers numbers{};
         std::size_t found = 0;
@@ -115,13 +115,13 @@ class World {
     const Options& options() const noexcept { return job_.options; }
     const detail::Host& host() const noexcept { return job_.host; }
 
-    /// The stream on which verbs overlap with the rank's own work; an inline stream without Options::overlap.
+    /// Returns the stream on which verbs overlap with the rank's own work; an inline stream without Options::overlap.
     host::HostStream communication_stream() const noexcept { return lanes_.usual().stream(); }
-    /// The same for reductions, in an order of its own; the one above without Options::separate_reductions.
+    /// Returns the same for reductions, in an order of its own; the one above without Options::separate_reductions.
     host::HostStream reduction_stream() const noexcept { return lanes_.reductions().stream(); }
     Streams<host::HostStream> streams() const noexcept { return {{}, communication_stream(), reduction_stream()}; }
 
-    /// A verb over the group, made in the lane. The arguments outlive it.
+    /// Describes a verb over the group, made in the lane. The arguments outlive it.
     detail::Call call(detail::Lane& lane, detail::Group& group, const std::string& axes,
                       const shardkit::Call& what) noexcept {
         return {*this, lane, group, group.channels[lane.number()], axes, what.signature, what.where, what.subject};
@@ -144,9 +144,9 @@ class World {
     /// Returns when all that the streams were given has run. @throws what the first that failed threw
     void drain() const { streams().synchronize(); }
 
-    /// Whether ranks of one host read and write each other's buffers; the same on all ranks.
+    /// Says whether ranks of one host read and write each other's buffers; the same on all ranks.
     bool shares_memory() const noexcept { return job_.host.shares_memory(); }
-    /// Zeroed memory that the ranks of this host see, or, where there is none, this process's own.
+    /// Allocates zeroed memory that the ranks of this host see, or, where there is none, this process's own.
     template <Element T>
     HostBuffer<T> buffer(std::size_t size) const {
         if (const auto& window = job_.host.window(); window && size > 0 && size <= window->bytes() / sizeof(T)) {
@@ -160,7 +160,7 @@ class World {
         return HostBuffer<T>(size);
     }
 
-    /// Collective over the call's group, which is new: finds out how its ranks reach each other.
+    /// Finds out how the ranks of the call's group, which is new, reach each other. Collective over it.
     void meet(const detail::Call& call) {
         meet_in_memory(call);
         if (options().compare_calls == CompareCalls::each_step) { call.group.trace_calls(); }
@@ -237,7 +237,7 @@ class World {
         if (options().shared_memory) { share_memory(call); }
         meet(call);
     }
-    /// Every rank or none: each tells whose memory it could map.
+    /// Shares memory, on every rank or none: each tells whose memory it could map.
     void share_memory(const detail::Call& call) {
         const bool mapped = job_.host.map(call.lane.gather(call, job_.host.open_window()));
         const std::vector<char> everybody = call.lane.gather(call, static_cast<char>(mapped ? 1 : 0));

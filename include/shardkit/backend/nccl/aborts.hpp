@@ -17,7 +17,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// Aborts of communicators, in threads of their own: ncclCommAbort returns only when the communicator's kernels are
+/// Aborts communicators, in threads of their own: ncclCommAbort returns only when the communicator's kernels are
 /// over, which may sit behind a hung kernel of another communicator, and when no CUDA graph holds any of them,
 /// whatever its abort flag says. Whoever reports a failure must not wait for either.
 /// Source:  commReclaim and commDestroySync in NCCL's init.cc, 2.18 to 2.30
@@ -25,7 +25,7 @@ class Aborts {
   public:
     explicit Aborts(int device) : device_(device), pending_(std::make_shared<Pending>()) {}
 
-    /// What NCCL may write until the aborts to come are over.
+    /// Keeps what NCCL may write until the aborts to come are over.
     void keep(std::shared_ptr<void> written) { kept_.push_back(std::move(written)); }
     /// Returns at once. A communicator for which no thread can be had is left behind.
     void begin(std::vector<ncclComm_t> comms) noexcept {
@@ -41,7 +41,7 @@ class Aborts {
             }
         } catch (...) {}  // NOLINT(bugprone-empty-catch): no memory or no thread
     }
-    /// Whether all are over; waits so long for them.
+    /// Says whether all aborts are over; waits so long for them.
     bool over(std::chrono::milliseconds within) const noexcept {
         std::unique_lock lock(pending_->mutex);
         // The system clock, because thread sanitizers know the wait on it.
@@ -50,7 +50,7 @@ class Aborts {
     }
 
   private:
-    /// The first NCCL in which the aborts of a group wait at its end.
+    /// States the first NCCL in which the aborts of a group wait at its end.
     static constexpr int grouped_aborts_version = 22200;
 
     struct Pending {

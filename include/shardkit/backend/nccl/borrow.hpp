@@ -5,8 +5,8 @@
 
 namespace shardkit::nccl {
 
-/// A communicator of the user's, to be used as it is and left alive: the user makes no calls on it while a World
-/// does, and destroys it after the World's end.
+/// Names a communicator of the user's that is used as it is and left alive: the user makes no calls on it while a
+/// World does, and destroys it after the World's end.
 struct Borrow {
     ncclComm_t comm;
 };

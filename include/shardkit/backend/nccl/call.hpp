@@ -15,7 +15,7 @@ class World;
 
 namespace shardkit::nccl::detail {
 
-/// One call of a verb on one rank.
+/// Describes one call of a verb on one rank.
 struct Call {
     World& world;
     Group& group;

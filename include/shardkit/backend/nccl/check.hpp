@@ -10,8 +10,8 @@
 
 namespace shardkit::nccl::detail {
 
-/// "ncclAllReduce returned 2 (unhandled system error): connection refused": NCCL's text for the code, and what it
-/// says about its last error in this process, which may be an earlier one.
+/// Says what an NCCL call returned, as "ncclAllReduce returned 2 (unhandled system error): connection refused":
+/// NCCL's text for the code, and what it says about its last error in this process, which may be an earlier one.
 inline std::string describe(ncclResult_t code, std::string_view call, ncclComm_t comm = nullptr) {
     const char* const text = ncclGetErrorString(code);
     const char* const last = ncclGetLastError(comm);

@@ -31,8 +31,7 @@
 
 namespace shardkit::nccl {
 
-/// A rank's end of a group of GPUs. `Kernels` are the engine's (see Engine).
-///
+/// Gives a rank its end of a group of GPUs. `Kernels` are the engine's (see Engine).
 /// A cheap handle on a World, used by its rank's thread only. The verbs' contracts are those of the functions in
 /// comm/, which also check the sizes; spans are memory of the World's GPU. A verb returns once NCCL has taken it; the
 /// data moves when the stream gets there. On one GPU verbs run in the order in which they are given, whatever their
@@ -49,7 +48,8 @@ class Communicator {
     using Stream = gpu::TimelineRef;
 
     explicit Communicator(World& world) : Communicator(world, world.world_group(), "world") {}
-    /// A communicator that the user has already, over some of the World's ranks; to be handed to Context::adopt.
+    /// Takes a communicator that the user has already, over some of the World's ranks; to be handed to
+    /// Context::adopt.
     /// @throws std::invalid_argument when it is of another GPU than the World or has more ranks
     Communicator(World& world, Borrow borrowed, std::string_view axes,
                  SourceLocation where = SourceLocation::current())
@@ -59,14 +59,14 @@ class Communicator {
     std::size_t size() const noexcept { return group_->size; }
     std::string_view axes() const noexcept { return label_->axes; }
     const CommunicatorLabel& label() const noexcept { return *label_; }
-    /// NCCL's own handle, which the World keeps; null once it was aborted, and for a group of one rank that was split
-    /// off.
+    /// Returns NCCL's own handle, which the World keeps; null once it was aborted, and for a group of one rank that
+    /// was split off.
     ncclComm_t native() const noexcept { return group_->comm; }
-    /// What this rank has given to its streams, over all its communicators. Waits for nothing.
+    /// Returns what this rank has given to its streams, over all its communicators. Waits for nothing.
     TrafficLog& traffic() const noexcept { return label_->journal.traffic(); }
     Streams<Stream> streams() const noexcept { return world_->streams(); }
 
-    /// Zeroed device memory, which the World's arena keeps.
+    /// Allocates zeroed device memory, which the World's arena keeps.
     template <Element T>
     gpu::detail::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) const {
         return world_->template buffer<T>(size, where);
@@ -85,8 +85,8 @@ class Communicator {
     /// Does what shardkit::compare_calls says, if Options::compare_calls asks for it.
     void compare_calls(SourceLocation where) const { world_->compare(*group_, where); }
 
-    /// From now on verbs over these ranks that are given to the stream of reductions run beside all others: over a
-    /// communicator of NCCL's of their own, which is made at the first call. Does nothing without
+    /// Lets verbs over these ranks that are given to the stream of reductions run beside all others from now on, over
+    /// a communicator of NCCL's of their own, which is made at the first call. Does nothing without
     /// Options::separate_reductions, and for one rank alone. Collective; the host waits.
     void separate_reductions(SourceLocation where = SourceLocation::current()) const {
         detail::separate_reductions(*world_, *group_, where);
@@ -94,7 +94,7 @@ class Communicator {
 
     Communicator named(std::string_view axes) const { return Communicator(*world_, *group_, axes); }
 
-    /// The host waits until all ranks are connected.
+    /// Splits the group; the host waits until all ranks are connected.
     Communicator split(std::size_t color, std::size_t key, std::string_view axes, const shardkit::Call& what) const {
         detail::Group* made = nullptr;
         const Stream stream = streams().communication;
@@ -103,7 +103,7 @@ class Communicator {
         return Communicator(*world_, *made, axes);
     }
 
-    /// Work that is given to `stream` after it runs when every rank's stream has got there.
+    /// Orders work that is given to `stream` after it behind the point where every rank's stream has got there.
     void barrier(const Stream& stream, const shardkit::Call& what) const {
         run(what, stream, [&](const detail::Call& call) {
             if (size() == 1) { return; }
@@ -233,7 +233,7 @@ class Communicator {
     Communicator(World& world, detail::Group& group, std::string_view axes)
         : world_(&world), group_(&group), handle_(group.handles.handle()), label_(&world.journal().label(axes)) {}
 
-    /// Everything that verbs have in common; `body(call)` gives the work to the stream. Returns what it returns.
+    /// Does everything that verbs have in common; `body(call)` gives the work to the stream. Returns what it returns.
     template <class Body>
     std::invoke_result_t<const Body&, const detail::Call&> run(const shardkit::Call& what, const Stream& stream,
                                                                const Body& body) const {

@@ -26,7 +26,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// How the ranks of a group tell each other what they called: over a communicator and on a stream that serve nothing
+/// Lets the ranks of a group tell each other what they called, over a communicator and on a stream that serve nothing
 /// else, so that they get through where the group's own collectives wait for each other.
 class Comparison {
   public:
@@ -59,7 +59,7 @@ class Comparison {
     }
 
   private:
-    /// Every rank's value.
+    /// Returns every rank's value.
     template <class T>
     std::span<const T> gather(Connections& connections, const Group& group, const T& value, std::string_view doing,
                               SourceLocation where) {

@@ -25,8 +25,9 @@ inline void require_possible(const Options& options, std::string_view making, So
     }
 }
 
-/// What NCCL is told of each communicator that a World makes: it does not block, also where it is made out of one
-/// that does, so that the wait for peers can end. For the rest NCCL has its way, unless the options say otherwise.
+/// Returns what NCCL is told of each communicator that a World makes: it does not block, also where it is made out of
+/// one that does, so that the wait for peers can end. For the rest NCCL has its way, unless the options say
+/// otherwise.
 inline ncclConfig_t config_of(const Options& options) {
     constexpr int most_ctas =
         64;  // MAXCHANNELS in NCCL's device.h; parseCommConfig refuses a minimum without a maximum

@@ -10,7 +10,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// The ranks of `group` over one more communicator. Collective over it; the host waits.
+/// Connects the ranks of `group` over one more communicator. Collective over it; the host waits.
 /// @pre  no work of the group's is under way
 /// @throws CommError that says `doing`
 inline Group& connect_again(Connections& connections, const Group& group, std::string_view made_as,

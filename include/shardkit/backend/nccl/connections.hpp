@@ -32,7 +32,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// NCCL's side of a World: its communicators, what became of them, and how long it waits for peers.
+/// Manages NCCL's side of a World: its communicators, what became of them, and how long it waits for peers.
 class Connections : private gpu::Watch {
   public:
     Connections(std::chrono::milliseconds timeout, bool survivable, int device)
@@ -117,7 +117,7 @@ class Connections : private gpu::Watch {
   protected:
     ~Connections() = default;
 
-    /// Before memory is freed: communicators of the user's live on.
+    /// Deregisters memory before it is freed: communicators of the user's live on.
     /// @throws CommError
     void deregister_borrowed(SourceLocation where) {
         std::deque<Registered>& registrations = places_->registrations;
@@ -130,7 +130,7 @@ class Connections : private gpu::Watch {
     const Scope& scope() const noexcept { return scope_; }
     bool finished() const noexcept { return finished_; }
     bool failed() const noexcept { return !failure_.empty(); }
-    /// Whether NCCL has ended all that was aborted, within the timeout.
+    /// Says whether NCCL has ended all that was aborted, within the timeout.
     bool aborts_over() const noexcept { return aborts_.over(timeout_); }
     std::deque<Group>& groups() noexcept { return places_->groups.all(); }
     /// For the streams whose waiting is to end when a peer fails.

@@ -11,7 +11,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// What a verb that moves elements is over a group of one rank, which may have no communicator of NCCL's.
+/// Does what a verb that moves elements is over a group of one rank, which may have no communicator of NCCL's.
 /// @throws gpu::Error
 template <class T>
 void copy_alone(const Call& call, const T* from, std::size_t count, T* to, const gpu::TimelineRef& stream) {

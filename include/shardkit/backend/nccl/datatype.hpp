@@ -7,7 +7,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// The NCCL type that elements of T travel as.
+/// Returns the NCCL type that elements of T travel as.
 template <Element T>
 constexpr ncclDataType_t datatype() noexcept {
     switch (element_type_of<T>) {
@@ -33,7 +33,7 @@ constexpr ncclDataType_t datatype() noexcept {
     return ncclNumTypes;
 }
 
-/// The reduction as NCCL's constant.
+/// Returns the reduction as NCCL's constant.
 constexpr ncclRedOp_t native(ReduceOp op) noexcept {
     return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
 }

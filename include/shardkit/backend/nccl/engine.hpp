@@ -12,8 +12,8 @@
 
 namespace shardkit::nccl {
 
-/// Ranks are GPUs of one or many machines, one process or thread each, through NCCL. `KernelsType`: the element-wise
-/// work on the GPU, for example gpu::Kernels.
+/// Runs ranks on GPUs of one or many machines, one process or thread each, through NCCL. `KernelsType`: the
+/// element-wise work on the GPU, for example gpu::Kernels.
 template <class KernelsType>
 struct Engine {
     static constexpr std::string_view name = "nccl";

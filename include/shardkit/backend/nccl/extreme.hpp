@@ -9,9 +9,9 @@
 
 namespace shardkit::nccl::detail {
 
-/// The greatest or least of what the ranks sent, element by element in rank order: rank q's `count` elements begin at
-/// gathered + q * count. A NaN of any rank stays, which NCCL's own maxima and minima drop (they are fmaxf and fminf).
-/// One element an index, for Kernels::for_each_index.
+/// Takes the greatest or least of what the ranks sent, element by element in rank order: rank q's `count` elements
+/// begin at gathered + q * count. A NaN of any rank stays, which NCCL's own maxima and minima drop (they are fmaxf
+/// and fminf). One element an index, for Kernels::for_each_index.
 template <class In, class Out>
 struct Extreme {
     ReduceOp op;

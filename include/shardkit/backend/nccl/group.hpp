@@ -13,7 +13,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// What a rank keeps for one communicator of NCCL's, at an address that stays.
+/// Holds what a rank keeps for one communicator of NCCL's, at an address that stays.
 struct Group {
     enum class Owner { world, user };
 
@@ -24,27 +24,27 @@ struct Group {
     std::size_t size = 1;
     std::string made_as;  ///< the name under which it was made, last; for error messages
 
-    /// Of what split made: its parent, its members among the parent's ranks, in its own order, and a number which is
-    /// the same on all of them, and no other group's of the World.
+    /// Describes what split made: its parent, its members among the parent's ranks, in its own order, and a number
+    /// which is the same on all of them, and no other group's of the World.
     const Group* parent = nullptr;
     std::vector<std::size_t> members;
     std::uint64_t number = 0;
     shared::detail::GroupHandles handles;
-    /// Whether it was split off `of`, and no communicator of this rank uses it any more.
+    /// Says whether it was split off `of`, and no communicator of this rank uses it any more.
     bool is_idle(const Group& of) const noexcept { return parent == &of && handles.none(); }
 
-    /// The same ranks over a second communicator, for verbs that are given to the stream of reductions; null where
-    /// they go over this one.
+    /// Points to the same ranks over a second communicator, for verbs that are given to the stream of reductions;
+    /// null where they go over this one.
     Group* reductions = nullptr;
 
-    /// For comparing calls: what this rank called over the group, and the same ranks over a communicator that serves
-    /// nothing else. Null unless Options::compare_calls asks for it.
+    /// Keeps what comparing calls needs: what this rank called over the group, and the same ranks over a communicator
+    /// that serves nothing else. Null unless Options::compare_calls asks for it.
     std::unique_ptr<shardkit::detail::CallTrace> trace;
     const Group* comparison = nullptr;
     bool only_compares = false;  ///< it is such a communicator
 };
 
-/// What this rank gets from a call that makes communicators.
+/// Says what this rank gets from a call that makes communicators.
 enum class Made { none, communicator };
 
 }  // namespace shardkit::nccl::detail

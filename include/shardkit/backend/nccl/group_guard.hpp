@@ -11,10 +11,11 @@
 
 namespace shardkit::nccl::detail {
 
-/// NCCL calls that start together: those between the guard and its `submit`. A guard whose scope is left without it
+/// Lets NCCL calls start together: those between the guard and its `submit`. A guard whose scope is left without it
 /// ends the group and drops NCCL's errors, as another one is on its way.
 class GroupGuard {
   public:
+    /// Begins an NCCL group.
     /// @throws CommError
     explicit GroupGuard(const Call& call) : call_(call) {
         call.world.complete(call, "ncclGroupStart", ncclGroupStart());

@@ -22,8 +22,8 @@ namespace shardkit::nccl {
 
 namespace detail {
 
-/// The launches of a rule's update of elements of type `Updated`, in groups of P, with every number of states that it
-/// takes.
+/// Lists the launches of a rule's update of elements of type `Updated`, in groups of P, with every number of states
+/// that it takes.
 template <class Rule, class P, class Updated, std::size_t StateCount = 0, class... Passes>
 constexpr auto update_launches() {
     using Update = typename Rule::template Update<Arithmetic<typename P::Master>>;
@@ -36,15 +36,16 @@ constexpr auto update_launches() {
         return update_launches<Rule, P, Updated, StateCount + 1, Passes...>();
     }
 }
-/// What groups of P update: the master, and where they can do without it what is gathered.
+/// Names what groups of P update: the master, and where they can do without it what is gathered.
 template <class P>
 using UpdatedWithout =
     std::conditional_t<shardkit::detail::can_drop_master<P>, typename P::Gather, typename P::Master>;
 
 }  // namespace detail
 
-/// Explicitly instantiated in a file of nvcc's, all kernels that groups of a Precision launch with an optimizer of
-/// Rule on an NCCL engine: those of the stores, of norms and clipping, of steps and of the engine's reductions.
+/// Makes, explicitly instantiated in a file of nvcc's, all kernels that groups of a Precision launch with an
+/// optimizer of Rule on an NCCL engine: those of the stores, of norms and clipping, of steps and of the engine's
+/// reductions.
 ///     template struct shardkit::nccl::KernelsFor<shardkit::DefaultPrecision<float>, shardkit::AdamWRule>;
 template <class Precision, class Rule>
 struct KernelsFor {

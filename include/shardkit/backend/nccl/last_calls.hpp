@@ -11,7 +11,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// For the error of a rank that waited in vain: what to compare with the other ranks' errors.
+/// Writes, for the error of a rank that waited in vain, what to compare with the other ranks' errors.
 inline std::string last_calls(const Journal& journal) {
     constexpr std::size_t most = 4;
     const std::vector<RecentCall> calls = journal.recent_calls();

@@ -18,7 +18,7 @@
 
 namespace shardkit::nccl {
 
-/// One process's place in a job, as launchers such as torchrun tell it in the environment:
+/// Reads one process's place in a job, as launchers such as torchrun tell it in the environment:
 ///     RANK, WORLD_SIZE         this process's number among all, and how many these are
 ///     LOCAL_RANK               its number on this machine: the GPU it uses, where it sees more than one
 ///     LOCAL_WORLD_SIZE         processes on this machine (optional; checked)
@@ -31,6 +31,7 @@ namespace shardkit::nccl {
 /// environment has NCCL_COMM_ID NCCL meets there by itself, and MASTER_ADDR and MASTER_PORT are not looked at.
 class Launcher {
   public:
+    /// Reads the launcher's variables from this process's environment.
     /// @throws std::invalid_argument that names each variable that is missing, is no number or contradicts another,
     /// with its value; gpu::Error when there is no GPU
     static Launcher from_environment(SourceLocation where = SourceLocation::current()) {
@@ -40,7 +41,7 @@ class Launcher {
         };
         return from(look_up, gpu::detail::device_count(where), where);
     }
-    /// The same for variables from elsewhere: look_up(name) is an std::optional<std::string>, `gpus` the number of
+    /// Reads the same from elsewhere: look_up(name) is an std::optional<std::string>, `gpus` the number of
     /// GPUs of this machine.
     template <class LookUp>
     static Launcher from(const LookUp& look_up, int gpus, SourceLocation where = SourceLocation::current()) {
@@ -90,9 +91,9 @@ class Launcher {
     std::size_t world_size() const noexcept { return meeting_.size; }
     std::size_t local_rank() const noexcept { return local_rank_; }
     int device() const noexcept { return device_; }
-    /// Where the processes meet; without a host where NCCL_COMM_ID says it.
+    /// Says where the processes meet; without a host where NCCL_COMM_ID says it.
     const Meeting& meeting() const noexcept { return meeting_; }
-    /// The id that the job's processes connect by. Collective, unless NCCL_COMM_ID is set.
+    /// Returns the id that the job's processes connect by. Collective, unless NCCL_COMM_ID is set.
     /// @throws CommError, also when a rank does not come within the timeout
     UniqueId unique_id(std::chrono::milliseconds timeout, SourceLocation where = SourceLocation::current()) const {
         return meets_by_itself_ ? UniqueId::create(where) : meet(meeting_, timeout, where);

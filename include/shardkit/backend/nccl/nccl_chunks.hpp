@@ -14,11 +14,12 @@
 
 namespace shardkit::nccl::detail {
 
-/// Chunks of one device by ncclMemAlloc: memory that NCCL can register. For NCCL 2.19 and later.
+/// Takes chunks of one device by ncclMemAlloc: memory that NCCL can register. For NCCL 2.19 and later.
 class NcclChunks final : public gpu::detail::ChunkSource {
   public:
     explicit NcclChunks(int device) noexcept : device_(device) {}
 
+    /// Allocates a chunk by ncclMemAlloc.
     /// @throws gpu::OutOfMemory; CommError
     void* allocate([[maybe_unused]] std::size_t bytes, SourceLocation where) override {
         const gpu::detail::DeviceGuard guard(device_, where);

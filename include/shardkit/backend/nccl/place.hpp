@@ -10,14 +10,14 @@
 
 namespace shardkit::nccl::detail {
 
-/// A rank's place in a communicator.
+/// Says where a rank stands in a communicator.
 struct RankPlace {
     std::size_t rank;
     std::size_t size;
     int device;
 };
 
-/// What NCCL says of it.
+/// Returns what NCCL says of a communicator's rank.
 /// @throws std::invalid_argument for a null communicator; CommError
 inline RankPlace place_of(ncclComm_t comm, std::string_view doing, SourceLocation where) {
     if (comm == nullptr) { throw_invalid_argument(where, "nccl::Borrow: no communicator, expected one"); }
@@ -30,6 +30,7 @@ inline RankPlace place_of(ncclComm_t comm, std::string_view doing, SourceLocatio
     return {static_cast<std::size_t>(rank), static_cast<std::size_t>(size), device};
 }
 
+/// Refuses a borrowed communicator that does not fit the World.
 /// @throws std::invalid_argument unless a borrowed communicator is of the World's GPU and has no more ranks
 inline void require_fits(const RankPlace& place, int device, std::size_t ranks, std::string_view axes,
                          SourceLocation where) {

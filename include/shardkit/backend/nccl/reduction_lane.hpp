@@ -30,7 +30,7 @@ inline void separate_reductions(World& world, Group& group, SourceLocation where
     world.register_memory(where);
 }
 
-/// What a verb over `group` that is given to `stream` goes over.
+/// Returns the group that a verb over `group` that is given to `stream` goes over.
 inline Group& lane(const World& world, Group& group, const gpu::TimelineRef& stream) noexcept {
     return group.reductions != nullptr && world.runs_beside(stream) ? *group.reductions : group;
 }

@@ -28,7 +28,7 @@ namespace shardkit::nccl::detail {
 /// returns the bytes that go between this rank and its peers, those of NCCL's ring.
 template <class Kernels>
 struct Reductions {
-    /// Types that can be reduced: floating ones into floating ones, others into their own.
+    /// Says which types can be reduced: floating ones into floating ones, others into their own.
     template <class In, class Out>
     static constexpr bool possible = (FloatingElement<In> && FloatingElement<Out>) || std::is_same_v<In, Out>;
 
@@ -67,11 +67,11 @@ struct Reductions {
     }
 
   private:
-    /// No conversion, no widening: NCCL reduces from the input into the output.
+    /// Holds where there is no conversion and no widening: NCCL reduces from the input into the output.
     template <class In, class Out>
     static constexpr bool same = (std::is_same_v<In, Out> && std::is_same_v<Out, Arithmetic<Out>>);
 
-    /// What a reduction over one rank is.
+    /// Does what a reduction over one rank is.
     template <class In, class Out>
     static void copy(const Call& call, const gpu::TimelineRef& stream, const In* from, std::size_t count, Out* to) {
         if constexpr (std::is_same_v<In, Out>) {
@@ -81,7 +81,7 @@ struct Reductions {
         }
     }
 
-    /// Of each rank's row of k addends into this rank's shard.
+    /// Sums each rank's row of k addends into this rank's shard.
     template <class In, class Out>
     struct ScatteredSum {
         using A = Arithmetic<Out>;
@@ -106,7 +106,7 @@ struct Reductions {
         }
 
       private:
-        /// Into the shard, or in place where they are narrowed then.
+        /// Returns where the sums go: into the shard, or in place where they are narrowed then.
         A* sums(A* staging, std::size_t at, std::size_t size) const {
             if constexpr (std::is_same_v<Out, A>) {
                 return shard + at;
@@ -116,7 +116,7 @@ struct Reductions {
         }
     };
 
-    /// Of all addends into the whole output.
+    /// Sums all addends into the whole output.
     template <class In, class Out>
     struct WholeSum {
         using A = Arithmetic<Out>;

@@ -13,8 +13,8 @@
 
 namespace shardkit::nccl::detail {
 
-/// One chunk with one communicator. NCCL itself forgets those of a communicator that it destroys. It may write the
-/// handles some time after the call, so this stays where it is.
+/// Registers one chunk with one communicator. NCCL itself forgets those of a communicator that it destroys. It may
+/// write the handles some time after the call, so this stays where it is.
 class Registered {
   public:
     Registered(Group& group, std::size_t chunk, Registration registration) noexcept
@@ -38,6 +38,7 @@ class Registered {
         return ncclInvalidUsage;
 #endif
     }
+    /// Takes the registration back.
     /// @throws CommError
     void undo([[maybe_unused]] SourceLocation where) {
 #if NCCL_VERSION_CODE >= 22703

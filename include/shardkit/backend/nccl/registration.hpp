@@ -8,21 +8,21 @@
 
 namespace shardkit::nccl {
 
-/// What NCCL is told of the memory in which containers are.
+/// Says what NCCL is told of the memory in which containers are.
 enum class Registration : std::uint8_t {
     none,
-    /// Chunks come from ncclMemAlloc and are registered with every communicator, so that NCCL may move data without
+    /// Takes chunks from ncclMemAlloc and registers them with every communicator, so that NCCL may move data without
     /// copies of its own. NCCL may then add in another order. Needs NCCL 2.19.
     buffers,
-    /// Chunks are symmetric windows of every communicator, for NCCL's kernels that read peers' memory at the same
+    /// Makes chunks symmetric windows of every communicator, for NCCL's kernels that read peers' memory at the same
     /// offset. Making a container is then collective: all ranks make the same ones in the same order, as they do for
     /// its verbs anyway. NCCL may add in another order. Needs NCCL 2.27.
     windows,
 };
 
-/// The first NCCL with ncclMemAlloc and ncclCommRegister.
+/// States the first NCCL with ncclMemAlloc and ncclCommRegister.
 inline constexpr int registration_version = 21901;
-/// The first NCCL with ncclCommWindowRegister and ncclCommShrink.
+/// States the first NCCL with ncclCommWindowRegister and ncclCommShrink.
 inline constexpr int windows_version = 22703;
 
 namespace detail {

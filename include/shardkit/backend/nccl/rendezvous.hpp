@@ -22,13 +22,13 @@
 
 namespace shardkit::nccl {
 
-/// Where the processes of a job meet before NCCL connects them, and how rank 0 knows them.
+/// Says where the processes of a job meet before NCCL connects them, and how rank 0 knows them.
 struct Meeting {
     std::string host;  ///< rank 0's machine, as the others name it
     std::uint16_t port = 0;
     std::size_t rank = 0;
     std::size_t size = 1;
-    /// A word of at most 64 bytes that the job's processes share: whoever does not say it gets nothing.
+    /// Holds a word of at most 64 bytes that the job's processes share: whoever does not say it gets nothing.
     std::string token;
 };
 
@@ -36,9 +36,9 @@ namespace detail {
 
 inline constexpr std::string_view meeting_magic = "shardkit";
 inline constexpr std::size_t token_bytes = 64;
-/// magic, rank, number of ranks, token
+/// Counts the bytes of a hello: magic, rank, number of ranks, token.
 inline constexpr std::size_t hello_bytes = 8 + 4 + 4 + token_bytes;
-/// magic, whether rank 0 agrees on the number of ranks, the id
+/// Counts the bytes of an answer: magic, whether rank 0 agrees on the number of ranks, the id.
 inline constexpr std::size_t answer_bytes = 8 + 1 + UniqueId::size;
 using Hello = std::array<std::byte, hello_bytes>;
 using Answer = std::array<std::byte, answer_bytes>;
@@ -60,7 +60,7 @@ inline Hello hello_of(const Meeting& meeting) {
     std::memcpy(hello.data() + 16, meeting.token.data(), std::min(meeting.token.size(), token_bytes));
     return hello;
 }
-/// The rank that a hello is from; none when it is not one of this job's.
+/// Returns the rank that a hello is from; none when it is not one of this job's.
 inline std::optional<std::size_t> rank_of(const Hello& hello, const Meeting& meeting) {
     const Hello own = hello_of(meeting);
     std::byte difference{};  // all bytes are looked at, so that time tells nothing of the token
@@ -80,7 +80,7 @@ inline std::optional<std::size_t> rank_of(const Hello& hello, const Meeting& mee
         shardkit::detail::concat("rank ", meeting.rank, " at ", meeting.host, ":", meeting.port, ": ", what), where);
 }
 
-/// Rank 0's side: answers until all others have the id.
+/// Plays rank 0's side: answers until all others have the id.
 class Host {
   public:
     Host(const Meeting& meeting, const UniqueId& id, SourceLocation where)
@@ -159,7 +159,7 @@ class Host {
     std::vector<Guest> guests_;
 };
 
-/// One try to get the id. None, and `error` says why.
+/// Tries once to get the id. None, and `error` says why.
 inline std::optional<UniqueId> ask(const Meeting& meeting, const addrinfo& address, const Deadline& deadline,
                                    std::string& error, SourceLocation where) {
     constexpr std::chrono::milliseconds patience{10000};
@@ -194,7 +194,7 @@ inline std::optional<UniqueId> ask(const Meeting& meeting, const addrinfo& addre
     return UniqueId::from_bytes(std::span<const std::byte>(answer).last(UniqueId::size), where);
 }
 
-/// The other ranks' side: asks until there is an answer.
+/// Plays the other ranks' side: asks until there is an answer.
 inline UniqueId fetch(const Meeting& meeting, std::chrono::milliseconds timeout, SourceLocation where) {
     constexpr std::chrono::milliseconds longest_rest{500};
     const Deadline deadline(timeout);
@@ -215,8 +215,9 @@ inline UniqueId fetch(const Meeting& meeting, std::chrono::milliseconds timeout,
 
 }  // namespace detail
 
-/// The id that rank 0 creates, on every rank of the job: rank 0 listens at the port on all addresses of its machine,
-/// and the others connect to the host, as often as needed. It goes as plain text, as NCCL's own connections do.
+/// Brings the id that rank 0 creates to every rank of the job: rank 0 listens at the port on all addresses of its
+/// machine, and the others connect to the host, as often as needed. It goes as plain text, as NCCL's own connections
+/// do.
 /// Source:  NCCL's own meeting point, NCCL_COMM_ID, wants an interface in the subnet of the address that rank 0's
 ///          machine has for the name (bootstrap.cc), which machines of clouds and containers lack, and NCCL 2.29.2 to
 ///          2.29.7 test for the opposite.

@@ -21,13 +21,13 @@
 
 namespace shardkit::nccl::detail {
 
-/// What a World holds of CUDA: streams and memory, all made at once on the current device.
+/// Holds what a World has of CUDA: streams and memory, all made at once on the current device.
 struct Resources {
-    /// Staging memory per rank: at least so much that pieces are aligned.
+    /// Bounds the staging memory per rank from below: at least so much that pieces are aligned.
     static constexpr std::size_t staging_bytes_per_rank = 1024;
-    /// What a rank tells the others at a time, when they split, at most.
-    static constexpr std::size_t told_bytes = sizeof(shared::detail::GroupNumbers);
-    /// Each is waited for as soon as it is recorded.
+    /// Bounds what a rank tells the others at a time, when they split.
+    static constexpr std::size_t record_bytes = sizeof(shared::detail::GroupNumbers);
+    /// Counts the events of conversions; each is waited for as soon as it is recorded.
     static constexpr std::size_t conversion_events = 1;
 
     Resources(const Options& options, int device, std::size_t ranks, gpu::Watch& watch, SourceLocation where)
@@ -42,38 +42,38 @@ struct Resources {
                      : std::make_unique<NcclChunks>(device)),
           arena(*chunks, options.arena_chunk_bytes, where),
           staging(arena, std::max(options.staging_bytes, ranks * staging_bytes_per_rank), communication.ref(), where),
-          told(ranks * told_bytes, where) {
+          host_records(ranks * record_bytes, where) {
         if (!options.separate_reductions || options.split_share || ranks == 1) { return; }
         own_reduction.emplace(gpu::Priority::greatest, where);
         reduction.emplace(own_reduction->ref(where), gpu::TimelineOptions{.device = device, .watch = &watch}, where);
         reduction_staging = gpu::detail::ArenaBuffer<std::uint8_t>(arena, staging.size(), communication.ref(), where);
     }
 
-    /// The stream of reductions: communication where those have none of their own.
+    /// Returns the stream of reductions: communication where those have none of their own.
     gpu::TimelineRef reductions() noexcept { return reduction ? reduction->ref() : communication.ref(); }
-    /// Whether verbs that are given to `stream` run beside all others.
+    /// Says whether verbs that are given to `stream` run beside all others.
     bool runs_beside(const gpu::TimelineRef& stream) noexcept {
         return reduction && stream.native() == reduction->ref().native();
     }
-    /// What the verbs of that stream take turns in.
+    /// Returns what the verbs of that stream take turns in.
     std::span<std::byte> staging_of(const gpu::TimelineRef& stream) noexcept {
         return std::as_writable_bytes((runs_beside(stream) ? reduction_staging : staging).span());
     }
 
-    /// The host waits for what verbs and the user gave to the streams.
+    /// Lets the host wait for what verbs and the user gave to the streams.
     void synchronize(SourceLocation where) {
         compute.ref().synchronize(where);
         communication.ref().synchronize(where);
         reductions().synchronize(where);
     }
-    /// Whether any of their events has happened that had not when this was asked last.
+    /// Says whether any of their events has happened that had not when this was asked last.
     bool advanced() noexcept {
         const bool computed = compute.ref().advanced();
         const bool reduced = reduction && reduction->ref().advanced();
         return communication.ref().advanced() || computed || reduced;
     }
 
-    /// Whether work is still under way on one of the streams.
+    /// Says whether work is still under way on one of the streams.
     bool busy() noexcept {
         const auto is_busy = [](gpu::Timeline& each) {
             return cudaStreamQuery(each.ref().native()) == cudaErrorNotReady;
@@ -85,11 +85,11 @@ struct Resources {
     }
 
     std::optional<gpu::Stream> own_compute;
-    /// Of the greatest priority: a collective that starts late holds up all its peers.
+    /// Has the greatest priority: a collective that starts late holds up all its peers.
     std::optional<gpu::Stream> own_communication;
-    /// The same, of reductions that run beside other verbs.
+    /// Has it too; it is the stream of reductions that run beside other verbs.
     std::optional<gpu::Stream> own_reduction;
-    /// Of sums that do not fit into the staging memory: see StagedPieces.
+    /// Converts for sums that do not fit into the staging memory: see StagedPieces.
     gpu::Stream own_conversion{gpu::Priority::greatest};
     gpu::Timeline compute;
     gpu::Timeline communication;
@@ -100,7 +100,7 @@ struct Resources {
     gpu::detail::ArenaBuffer<std::uint8_t>
         staging;  ///< of the first chunk, so that NCCL knows it where it knows the chunks
     gpu::detail::ArenaBuffer<std::uint8_t> reduction_staging;
-    gpu::detail::PinnedBuffer<std::byte> told;  ///< what ranks that split tell each other
+    gpu::detail::PinnedBuffer<std::byte> host_records;  ///< what ranks that split tell each other
 
   private:
     static gpu::StreamRef stream(cudaStream_t given, std::optional<gpu::Stream>& own, gpu::Priority priority,

@@ -37,7 +37,7 @@ void run(Mesh mesh, World& world, F&& f, RankOptions rank_options = {},
     world.finish(where);
 }
 
-/// The same for a process that a launcher such as torchrun started: the World is made from its environment.
+/// Runs the same for a process that a launcher such as torchrun started: the World is made from its environment.
 /// @throws  also what Launcher::from_environment and the constructor of World throw
 template <class EngineType, class Mesh, class F>
 void run(Mesh mesh, F&& f, RankOptions rank_options = {}, const Options& options = {},

@@ -8,17 +8,17 @@
 
 namespace shardkit::nccl::detail {
 
-/// Where an object was made, for its end: what ends it. exit() ends the objects of its thread's storage first, and
-/// then the static ones, the youngest first: so those that it ends in their own thread, and those that were made when
-/// main ran already, can tell.
+/// Remembers where an object was made, for its end: what ends it. exit() ends the objects of its thread's storage
+/// first, and then the static ones, the youngest first: so those that it ends in their own thread, and those that
+/// were made when main ran already, can tell.
 class Scope {
   public:
     Scope() : thread_over_(mark().over) { static const AtExit at_exit; }
 
     bool unwinds() const noexcept { return std::uncaught_exceptions() > exceptions_; }
-    /// The process ends, by exit() or by the end of main.
+    /// Says whether the process ends, by exit() or by the end of main.
     bool exits() const noexcept { return process_ends() || (is_in_thread() && *thread_over_); }
-    /// Neither of these, nor another thread.
+    /// Says whether the scope ends by neither of these, nor in another thread.
     bool ends() const noexcept { return is_in_thread() && !exits() && !unwinds(); }
 
   private:

@@ -15,8 +15,8 @@
 
 namespace shardkit::nccl {
 
-/// A UniqueId for the ranks of a communicator that works on the host's memory, MPI's for example: its rank 0 creates
-/// it and broadcasts it.
+/// Makes a UniqueId for the ranks of a communicator that works on the host's memory, MPI's for example: its rank 0
+/// creates it and broadcasts it.
 ///     mpi::World job;  nccl::World world{nccl::share_unique_id(mpi::Communicator<>(job)), ...};
 /// Collective; returns when the id is there.
 /// @throws CommError on every rank when rank 0 cannot create it; what the communicator's broadcast throws

@@ -9,7 +9,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// ncclCommShrink by the ranks in `lost`, into a communicator of that configuration. Needs NCCL 2.27.3.
+/// Calls ncclCommShrink by the ranks in `lost`, into a communicator of that configuration. Needs NCCL 2.27.3.
 /// `abort`: ends first what the parent has under way.
 inline ncclResult_t shrink([[maybe_unused]] ncclComm_t parent, [[maybe_unused]] std::span<const std::size_t> lost,
                            [[maybe_unused]] bool abort, [[maybe_unused]] ncclConfig_t config,
@@ -23,7 +23,8 @@ inline ncclResult_t shrink([[maybe_unused]] ncclComm_t parent, [[maybe_unused]] 
 #endif
 }
 
-/// ncclCommRevoke, from NCCL 2.28.7 on: ends at once what the communicator has under way. False where it does not.
+/// Calls ncclCommRevoke, from NCCL 2.28.7 on, which ends at once what the communicator has under way. False where it
+/// does not.
 inline bool revoke([[maybe_unused]] ncclComm_t comm) noexcept {
 #if NCCL_VERSION_CODE >= 22807
     int version = 0;

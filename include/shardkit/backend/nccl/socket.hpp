@@ -23,7 +23,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// When something must be over.
+/// Says when something must be over.
 class Deadline {
   public:
     explicit Deadline(std::chrono::milliseconds from_now) : end_(Clock::now() + from_now) {}
@@ -40,7 +40,7 @@ class Deadline {
     Clock::time_point end_;
 };
 
-/// The owner of a TCP socket that does not block. Move-only.
+/// Owns a TCP socket that does not block. Move-only.
 class Socket {
   public:
     Socket() noexcept = default;
@@ -105,7 +105,7 @@ inline Addresses resolve(const std::string& host, std::uint16_t port, std::strin
     return Addresses(code == 0 ? found : nullptr);
 }
 
-/// A socket that listens at all addresses of this machine, IPv4's and IPv6's. None, and `error` says why.
+/// Makes a socket that listens at all addresses of this machine, IPv4's and IPv6's. None, and `error` says why.
 inline Socket listen_at(std::uint16_t port, std::string& error) {
     const Addresses addresses = resolve("", port, error);
     // One socket of IPv6 takes IPv4's as well; without IPv6 there is IPv4's.
@@ -130,7 +130,7 @@ inline Socket listen_at(std::uint16_t port, std::string& error) {
     return Socket();
 }
 
-/// A connection to an address. None, and `error` says why.
+/// Connects to an address. None, and `error` says why.
 inline Socket connect_to(const addrinfo& address, const Deadline& deadline, std::chrono::milliseconds most,
                          std::string& error) {
     Socket made(::socket(address.ai_family, address.ai_socktype, address.ai_protocol));

@@ -26,13 +26,13 @@
 
 namespace shardkit::nccl::detail {
 
-/// Every rank's record, in the order of the group's ranks. Collective over it; the host waits.
+/// Gathers every rank's record, in the order of the group's ranks. Collective over it; the host waits.
 template <class Record>
 std::vector<Record> tell(const Call& call, const Record& own, const gpu::TimelineRef& stream) {
-    static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= Resources::told_bytes);
+    static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= Resources::record_bytes);
     World& world = call.world;
     const Group& group = call.group;
-    const auto on_host = world.told().first(group.size * sizeof(Record));
+    const auto on_host = world.host_records().first(group.size * sizeof(Record));
     const auto on_device = world.staging(stream).first(on_host.size());
     const std::size_t at = group.rank * sizeof(Record);
     std::memcpy(on_host.data() + at, &own, sizeof(Record));
@@ -51,8 +51,8 @@ std::vector<Record> tell(const Call& call, const Record& own, const gpu::Timelin
     return records;
 }
 
-/// Collective over `call.group`: ranks with the same color form a group, ordered by key, then by rank. Ends when all
-/// have joined; NCCL may still connect and take memory at a verb, the first of its kind.
+/// Splits a group, collectively over `call.group`: ranks with the same color form a group, ordered by key, then by
+/// rank. Ends when all have joined; NCCL may still connect and take memory at a verb, the first of its kind.
 /// A group of one rank gets no communicator of NCCL's. One that none of its members uses any more is given out again:
 /// a communicator takes memory of the GPU, and to destroy it takes all of its ranks, who need not come to it at the
 /// same time.

@@ -11,7 +11,7 @@
 
 namespace shardkit::nccl::detail {
 
-/// How a verb goes through the World's staging memory: in pieces of `rows` parts that fit into it.
+/// Leads a verb through the World's staging memory: in pieces of `rows` parts that fit into it.
 template <class T>
 class StagedPieces {
   public:
@@ -22,7 +22,7 @@ class StagedPieces {
           staging_(reinterpret_cast<T*>(call.world.staging(stream).data())),
           elements_(call.world.staging(stream).size() / sizeof(T)) {}
 
-    /// f(staging, offset, size) for consecutive pieces of [0, count).
+    /// Calls f(staging, offset, size) for consecutive pieces of [0, count).
     template <class F>
     void one_after_the_other(std::size_t count, const F& f) {
         const std::size_t most = aligned(elements_ / rows_);
@@ -88,13 +88,14 @@ class StagedPieces {
         stream_.wait(aside.record());
     }
 
-    /// A verb of many pieces is many launches, of which CUDA takes about 1,000: some pieces count as a verb.
+    /// Keeps pace: a verb of many pieces is many launches, of which CUDA takes about 1,000, so some pieces count as a
+    /// verb.
     void keep_pace() {
         constexpr std::size_t pieces_of_a_verb = 8;
         if (++given_ % pieces_of_a_verb == 0) { call_.world.keep_pace(stream_, call_.where); }
     }
 
-    /// Rounded down, so that all pieces begin where NCCL's and the kernels' wide loads can.
+    /// Rounds down, so that all pieces begin where NCCL's and the kernels' wide loads can.
     static constexpr std::size_t aligned(std::size_t count) noexcept {
         constexpr std::size_t bytes = 128;
         return count / (bytes / sizeof(T)) * (bytes / sizeof(T));

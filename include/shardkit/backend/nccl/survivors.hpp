@@ -11,13 +11,13 @@ namespace shardkit::nccl {
 
 class World;
 
-/// The ranks of a World that are left when some are lost. Who is lost is for the user to find out and to tell every
-/// rank that is left: NCCL says that a rank is gone, and not which.
+/// Lists the ranks of a World that are left when some are lost. Who is lost is for the user to find out and to tell
+/// every rank that is left: NCCL says that a rank is gone, and not which.
 struct Survivors {
     World& world;
     std::span<const std::size_t> lost;  ///< ranks of `world`, in any order
 
-    /// Which of the survivors rank `rank` of `ranks` is.
+    /// Returns which of the survivors rank `rank` of `ranks` is.
     /// @throws std::invalid_argument for a list that names no rank, this one, one twice or one that is not there
     std::size_t place_of(std::size_t rank, std::size_t ranks, SourceLocation where) const {
         if (lost.empty()) {

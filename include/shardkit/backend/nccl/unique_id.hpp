@@ -12,18 +12,20 @@
 
 namespace shardkit::nccl {
 
-/// What the ranks of one World must share before they are connected: one rank creates it, the others get its bytes by
-/// whatever brings them there (see share_unique_id.hpp and Launcher).
+/// Holds what the ranks of one World must share before they are connected: one rank creates it, the others get its
+/// bytes by whatever brings them there (see share_unique_id.hpp and Launcher).
 class UniqueId {
   public:
     static constexpr std::size_t size = NCCL_UNIQUE_ID_BYTES;
 
+    /// Creates an id.
     /// @throws CommError
     static UniqueId create(SourceLocation where = SourceLocation::current()) {
         ncclUniqueId id;
         detail::check(ncclGetUniqueId(&id), "ncclGetUniqueId", "UniqueId", where);
         return UniqueId(id);
     }
+    /// Makes the id of its bytes.
     /// @throws std::invalid_argument when there are not UniqueId::size bytes
     static UniqueId from_bytes(std::span<const std::byte> bytes, SourceLocation where = SourceLocation::current()) {
         if (bytes.size() != size) {

@@ -11,17 +11,17 @@
 
 namespace shardkit::nccl::detail {
 
-/// Whether any of them is part of a capture, which forbids that the host waits.
+/// Says whether any of them is part of a capture, which forbids that the host waits.
 inline bool captures(const Streams<gpu::TimelineRef>& streams) noexcept {
     return streams.compute.capture() != 0 || streams.communication.capture() != 0 || streams.reduction.capture() != 0;
 }
 
-/// The order of one rank's verbs: each runs after the one that was given before it, whatever streams they are given
+/// Orders one rank's verbs: each runs after the one that was given before it, whatever streams they are given
 /// to, and the host is ahead of the GPU by so many of them at most. Verbs of the stream of reductions follow each
 /// other, and run beside all others. One thread.
 class VerbOrder {
   public:
-    /// A verb's turn: what its stream is given until the end of the scope is the verb.
+    /// Holds a verb's turn: what its stream is given until the end of the scope is the verb.
     class Turn {
       public:
         Turn(VerbOrder& order, const gpu::TimelineRef& stream, bool beside) noexcept
@@ -36,6 +36,7 @@ class VerbOrder {
         bool beside_;
     };
 
+    /// Orders verbs, with the host at most `ahead` of them before the GPU.
     /// @throws std::invalid_argument when `ahead` is 0
     VerbOrder(std::size_t ahead, SourceLocation where) : marks_(ahead) {
         if (ahead == 0) { throw_invalid_argument(where, "nccl::Options: verbs_ahead is 0, expected at least 1"); }
@@ -47,14 +48,14 @@ class VerbOrder {
         if (!beside && last_ && last_->stream.native() != stream.native()) { stream.wait(last_->event); }
         return Turn(*this, stream, beside);
     }
-    /// What was given to the stream since the mark before is a verb.
+    /// Marks what was given to the stream since the mark before as a verb.
     void mark(const gpu::TimelineRef& stream, bool beside) noexcept {
         const Mark made{stream, stream.record()};
         marks_[given_ % marks_.size()].emplace(made);
         ++given_;
         if (!beside) { last_.emplace(made); }
     }
-    /// The host waits for one of the verbs, when as many as there may be are under way. Not in a capture, which
+    /// Lets the host wait for one of the verbs, when as many as there may be are under way. Not in a capture, which
     /// forbids it and runs nothing.
     /// @throws what the timeline's `synchronize` throws
     void wait_for_room(const Streams<gpu::TimelineRef>& streams, SourceLocation where) const {

@@ -11,7 +11,7 @@
 
 namespace shardkit::nccl {
 
-/// The version of the NCCL library that is loaded, coded as NCCL_VERSION_CODE; the header's may be another.
+/// Returns the version of the NCCL library that is loaded, coded as NCCL_VERSION_CODE; the header's may be another.
 /// @throws CommError
 inline int library_version(SourceLocation where = SourceLocation::current()) {
     int version = 0;
@@ -19,7 +19,7 @@ inline int library_version(SourceLocation where = SourceLocation::current()) {
     return version;
 }
 
-/// "2.28.9" for 22809.
+/// Writes a version as text, "2.28.9" for 22809.
 inline std::string version_text(int version) {
     const int per_major = version < 10000 ? 1000 : 10000;  // the coding changed with 2.9
     return shardkit::detail::concat(version / per_major, ".", version % per_major / 100, ".", version % 100);

@@ -39,9 +39,8 @@
 
 namespace shardkit::nccl {
 
-/// Everything that the communicators of one rank share: NCCL's handles, streams, memory and the journal. It outlives
-/// them and all containers made over them. One GPU, one rank, used by one thread.
-///
+/// Owns everything that the communicators of one rank share: NCCL's handles, streams, memory and the journal. It
+/// outlives them and all containers made over them. One GPU, one rank, used by one thread.
 /// Failures: a call that fails, a rank that is gone, or a peer that does not come within Options::timeout is a
 /// CommError. The World then aborts all communicators it made, so that the GPU's work ends and its peers learn of it,
 /// and every later verb throws; only its destruction remains. A borrowed communicator is never aborted.
@@ -107,8 +106,8 @@ class World final : public detail::Connections {
         if (stays) { leave_behind(); }
     }
 
-    /// The last call: waits for all streams, then ends and destroys the communicators that this World made. The
-    /// ranks that are left all make it. CUDA graphs that hold verbs are destroyed before.
+    /// Ends the World, as its last call: waits for all streams, then ends and destroys the communicators that this
+    /// World made. The ranks that are left all make it. CUDA graphs that hold verbs are destroyed before.
     /// @throws CommError when that fails or takes longer than the timeout
     void finish(SourceLocation where = SourceLocation::current()) {
         if (finished()) { return; }
@@ -120,45 +119,46 @@ class World final : public detail::Connections {
 
     int device() const noexcept { return device_; }
     const Options& options() const noexcept { return options_; }
-    /// What a Rank is made with.
+    /// Returns what a Rank is made with.
     Streams<gpu::TimelineRef> streams() noexcept {
         return {resources_->compute.ref(), resources_->communication.ref(), resources_->reductions()};
     }
 
-    /// Zeroed device memory out of the World's chunks.
+    /// Allocates zeroed device memory out of the World's chunks.
     template <Element T>
     gpu::detail::ArenaBuffer<T> buffer(std::size_t size, SourceLocation where = SourceLocation::current()) {
         gpu::detail::ArenaBuffer<T> result(resources_->arena, size, resources_->compute.ref(), where);
         register_memory(where);
         return result;
     }
+    /// Refuses memory that is not of this World's GPU.
     /// @throws std::invalid_argument unless it is memory of this World's GPU
     void require_memory(const void* data, std::size_t bytes, std::string_view what, SourceLocation where) const {
         gpu::detail::require_device_memory(data, bytes, device_, what, where);
     }
 
-    /// Whether verbs that are given to that stream run beside all others.
+    /// Says whether verbs that are given to that stream run beside all others.
     bool runs_beside(const gpu::TimelineRef& stream) const noexcept { return resources_->runs_beside(stream); }
-    /// For verbs that are given to that stream: scratch memory of the device, used in the order in which they are
-    /// given.
+    /// Returns scratch memory of the device for verbs that are given to that stream, used in the order in which they
+    /// are given.
     std::span<std::byte> staging(const gpu::TimelineRef& stream) const noexcept {
         return resources_->staging_of(stream);
     }
-    /// Where a verb converts what it stages while NCCL moves something else; in that order too.
+    /// Returns where a verb converts what it stages while NCCL moves something else; in that order too.
     gpu::TimelineRef conversions() const noexcept { return resources_->conversion.ref(); }
-    /// Pinned memory, detail::Resources::told_bytes for every rank of the World.
-    std::span<std::byte> told() const noexcept { return resources_->told.span(); }
+    /// Returns pinned memory, detail::Resources::record_bytes for every rank of the World.
+    std::span<std::byte> host_records() const noexcept { return resources_->host_records.span(); }
 
-    /// The first thing that a verb does; the verb ends with what comes out. Verbs are launched in the order in which
-    /// this rank gives them, since communicators that ran in different orders on different ranks would wait for each
-    /// other; each runs after the one before, whatever their streams, but reductions beside the others.
+    /// Enters a verb, as the first thing that it does; the verb ends with what comes out. Verbs are launched in the
+    /// order in which this rank gives them, since communicators that ran in different orders on different ranks would
+    /// wait for each other; each runs after the one before, whatever their streams, but reductions beside the others.
     [[nodiscard]] detail::VerbOrder::Turn enter(const detail::Call& call, const gpu::TimelineRef& stream) {
         if (failed() || finished()) { require_usable(call.doing(), call.where); }
         order_.wait_for_room(streams(), call.where);
         return order_.next(stream, runs_beside(stream));
     }
-    /// After the launch of a CUDA graph that holds verbs, in a loop that never waits otherwise: it counts as a verb
-    /// that was given to `stream`: see Options::verbs_ahead.
+    /// Keeps pace after the launch of a CUDA graph that holds verbs, in a loop that never waits otherwise: it counts
+    /// as a verb that was given to `stream`: see Options::verbs_ahead.
     /// @throws CommError when a peer is gone
     void keep_pace(const gpu::TimelineRef& stream, SourceLocation where = SourceLocation::current()) {
         require_usable("keep_pace", where);
@@ -202,7 +202,7 @@ class World final : public detail::Connections {
         prepare_comparison(group, where);
         return group;
     }
-    /// After a communicator of the World's own was made: its place in it.
+    /// Notes, after a communicator of the World's own was made, its place in it.
     void welcome(detail::Group& group, SourceLocation where) {
         const detail::RankPlace place = detail::place_of(group.comm, making, where);
         group.rank = place.rank;
@@ -255,7 +255,7 @@ class World final : public detail::Connections {
     }
 
     static void say(const char* what) { std::fprintf(stderr, "shardkit: the end of an nccl::World: %s\n", what); }
-    /// To free memory waits for what is under way on the GPU.
+    /// Leaves memory behind, because freeing it waits for what is under way on the GPU.
     void leave_behind() noexcept {
         static_cast<void>(resources_.release());
         static_cast<void>(comparison_.release());
@@ -269,7 +269,7 @@ class World final : public detail::Connections {
         detail::Comparison::prepare(*this, group, detail::config_of(options_), where);
     }
 
-    /// This rank among the survivors.
+    /// Returns this rank's place among the survivors.
     static detail::RankPlace place_among(const Survivors& survivors, SourceLocation where) {
         World& world = survivors.world;
         if (world.groups().empty() || world.world_group().owner != detail::Group::Owner::world) {

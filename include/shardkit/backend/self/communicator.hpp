@@ -19,8 +19,9 @@
 
 namespace shardkit::self {
 
-/// A group of one rank. In place every verb does nothing; out of place it copies, or converts as a reduction over one
-/// rank does. No allocation. A cheap handle on a World; the contracts are those of the functions in comm/.
+/// Communicates over a group of one rank. In place every verb does nothing; out of place it copies, or converts as a
+/// reduction over one rank does. No allocation. A cheap handle on a World; the contracts are those of the functions
+/// in comm/.
 class Communicator {
   public:
     using Stream = InlineStream;
@@ -74,16 +75,19 @@ class Communicator {
         host::detail::copy_elements(sent.data(), received.data(), sent.size());
     }
 
+    /// Refuses to send.
     /// @throws CommError always: the only peer is this rank, which cannot receive while it sends
     template <Element T>
     void send(std::span<const T>, std::size_t, Stream, SourceLocation where) const {
         throw_alone("send", where);
     }
+    /// Refuses to receive.
     /// @throws CommError always: the only peer is this rank, which cannot send while it receives
     template <Element T>
     void receive(std::span<T>, std::size_t, Stream, SourceLocation where) const {
         throw_alone("receive", where);
     }
+    /// Copies what this rank sends to itself.
     /// @throws CommError when the sizes differ
     template <Element T>
     void send_receive(std::span<const T> sent, std::size_t, std::span<T> received, std::size_t, Stream,
@@ -96,7 +100,7 @@ class Communicator {
     }
 
   private:
-    /// Nothing goes to or comes from a peer.
+    /// Converts the input to the result; nothing goes to or comes from a peer.
     template <class In, class Out>
     static std::size_t reduce([[maybe_unused]] ReduceOp op, std::span<const In> input,
                               std::span<Out> output) noexcept {

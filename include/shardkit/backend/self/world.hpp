@@ -5,7 +5,7 @@
 
 namespace shardkit::self {
 
-/// What the communicators of a single rank share; it outlives them.
+/// Holds what the communicators of a single rank share; it outlives them.
 class World {
   public:
     World() = default;

@@ -11,12 +11,12 @@
 
 namespace shardkit::shared::detail {
 
-/// How often a rank's communicators hold one of its groups. Without any the group may be given out again.
+/// Counts how often a rank's communicators hold one of its groups. Without any the group may be given out again.
 class GroupHandles {
   public:
     using Handle = std::shared_ptr<const char>;
 
-    /// For a communicator to keep.
+    /// Returns a handle for a communicator to keep.
     const Handle& handle() const noexcept { return handle_; }
     bool none() const noexcept { return handle_.use_count() == 1; }
 
@@ -24,11 +24,12 @@ class GroupHandles {
     Handle handle_ = std::make_shared<const char>();
 };
 
-/// Of some groups, which are not 0, and zeros: how ranks tell each other which they could use again.
+/// Holds the numbers of some groups, which are not 0, and zeros: how ranks tell each other which they could use
+/// again.
 using GroupNumbers = std::array<std::uint64_t, 8>;
 
-/// For each of `count` groups the number of one that all of its members have idle, or 0; `group_of[q]` is rank q's
-/// group.
+/// Returns for each of `count` groups the number of one that all of its members have idle, or 0; `group_of[q]` is
+/// rank q's group.
 inline std::vector<std::uint64_t> idle_for_all(const std::vector<std::size_t>& group_of, std::size_t count,
                                                const std::vector<GroupNumbers>& idle) {
     std::vector<std::optional<GroupNumbers>> common(count);

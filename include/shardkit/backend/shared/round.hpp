@@ -13,7 +13,7 @@
 
 namespace shardkit::shared::detail {
 
-/// One rank's part in a collective, as its peers see it. Addresses are that rank's.
+/// Describes one rank's part in a collective, as its peers see it. Addresses are that rank's.
 struct Call {
     Signature signature{};
     const void* input = nullptr;
@@ -23,32 +23,32 @@ struct Call {
 };
 static_assert(sizeof(Call) <= 64, "peers look at one cache line");
 
-/// What a rank shows its peers in one collective: its call and, if it is small, its input in the lines that follow.
+/// Holds what a rank shows its peers in one collective: its call and, if it is small, its input in the lines that
+/// follow.
 template <std::size_t Carried>
 struct alignas(padding) Published {
     alignas(64) Call call;
     alignas(64) std::byte carried[Carried];
 };
 
-/// What one rank has in a group. Only that rank writes it; its peers read `published`.
+/// Holds what one rank has in a group. Only that rank writes it; its peers read `published`.
 /// An input of at most `carried_bytes` travels with the call: its rank need not wait until the peers have read it.
 template <std::size_t Carried>
 struct Member {
     static constexpr std::size_t carried_bytes = Carried;
 
-    /// The current collective and the one before it: a rank may publish its next call while a slower peer still looks
-    /// at this one, where nobody waits for the exit. It cannot publish the one after: for that all must enter the
-    /// next.
+    /// Holds the current collective and the one before it: a rank may publish its next call while a slower peer still
+    /// looks at this one, where nobody waits for the exit. It cannot publish the one after: for that all must enter
+    /// the next.
     Published<Carried> published[2];
     alignas(padding) std::uint64_t sequence = 0;  ///< collectives before the next one
     std::uint32_t target = 0;                     ///< the word's count at the end of the last phase
 };
 
-/// One rank's way through one collective of ranks that read each other's memory: publish the call, wait until all
+/// Leads one rank through one collective of ranks that read each other's memory: publish the call, wait until all
 /// have entered, look at the peers' calls, let the caller move data, wait until all have left. An input of at most
 /// `carried_bytes` is published itself, not its address, and then nobody waits for the exit: what peers read stays
 /// until all have entered the next collective. Peers' outputs may be written only if it is larger.
-///
 /// `Seat` is the rank's place among them, and says how an engine waits:
 ///     Member, rank(), size(), members(), word()     the group's memory
 ///     taken()                                       the group's counter of taken pieces; null where every rank does
@@ -65,6 +65,7 @@ struct Member {
 template <class Seat>
 class Round {
   public:
+    /// Publishes the call and waits until all ranks have entered.
     /// @pre `seat` and `call` outlive the round   @throws what Seat::wait and Seat::refuse do
     Round(const Seat& seat, const shardkit::Call& call, const void* input, std::size_t input_bytes,
           void* output = nullptr)
@@ -112,31 +113,31 @@ class Round {
     std::size_t rank() const noexcept { return seat_.rank(); }
     std::size_t size() const noexcept { return size_; }
     const Call& call(std::size_t rank) const noexcept { return published(rank).call; }
-    /// Where to read a rank's input. @pre agreed()
+    /// Returns where to read a rank's input. @pre agreed()
     template <class T>
     const T* input(std::size_t rank) const noexcept {
         const auto& theirs = published(rank);
         return static_cast<const T*>(carried_ ? theirs.carried : seat_.at(rank, theirs.call.input));
     }
-    /// Where to write a rank's output. @pre agreed() and not carried()
+    /// Returns where to write a rank's output. @pre agreed() and not carried()
     template <class T>
     T* output(std::size_t rank) const noexcept {
         return static_cast<T*>(seat_.at(rank, call(rank).output));
     }
-    /// Whether every rank finds every other's output; the answer is the same on all of them.
+    /// Says whether every rank finds every other's output; the answer is the same on all of them.
     bool shows_outputs() const noexcept {
         for (std::size_t q = 0; q < size_; ++q) {
             if (!seat_.sees(q, call(q).output)) { return false; }
         }
         return true;
     }
-    /// Whether a rank's output is where its input was.
+    /// Says whether a rank's output is where its input was.
     bool in_place(std::size_t rank) const noexcept { return call(rank).output == call(rank).input; }
 
-    /// Whether all ranks made the same call; the answer is the same on all of them.
+    /// Says whether all ranks made the same call; the answer is the same on all of them.
     bool agreed() const noexcept { return other_ == size_; }
 
-    /// Whether the inputs travel with the calls; once agreed, the same on all ranks.
+    /// Says whether the inputs travel with the calls; once agreed, the same on all ranks.
     bool carried() const noexcept { return carried_; }
 
     /// Whether the ranks that have a processor take the work in pieces, instead of each its own part, for which all
@@ -163,12 +164,12 @@ class Round {
         seat_.wait_for_exit(call_, complete);
         own_.target = complete;
     }
-    /// After this the peers no longer look at this rank's memory, nor this rank at theirs.
+    /// Leaves the round. After this the peers no longer look at this rank's memory, nor this rank at theirs.
     void leave() {
         if (parts_ != nullptr || !carried_) { exit(); }
     }
 
-    /// The first two ranks whose calls differ, and this one.
+    /// Names the first two ranks whose calls differ, and this one.
     struct Disagreement {
         std::uint64_t sequence;
         std::size_t other;  ///< than rank 0
@@ -176,7 +177,7 @@ class Round {
         Call second;
         Call own;
     };
-    /// Leaves, then says who disagrees about what.
+    /// Leaves, then throws an error that says who disagrees about what.
     [[noreturn]] void leave_and_throw() {
         const Disagreement found{sequence_, other_, call(0), call(other_), call(seat_.rank())};
         const auto text = seat_.explain(found);

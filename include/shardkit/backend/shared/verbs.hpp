@@ -23,7 +23,7 @@ void for_each_rank_from_next(const Round& round, Visit visit) noexcept {
     for (std::size_t q = 0; q <= round.rank(); ++q) { visit(q); }
 }
 
-/// Some elements of the part that one rank has in a collective.
+/// Holds some elements of the part that one rank has in a collective.
 struct Piece {
     std::size_t rank;
     std::size_t begin;
@@ -58,7 +58,7 @@ void do_part(const Round& round, host::detail::Store store, const Piece& own, st
     }
 }
 
-/// The same of `count` elements of which each rank does one chunk: `size` is that of the smaller type.
+/// Does the same for `count` elements of which each rank does one chunk: `size` is that of the smaller type.
 template <class T, class Round, class Work>
 void do_chunk(const Round& round, host::detail::Store store, std::size_t count, std::size_t size,
               Work work) noexcept {
@@ -66,7 +66,7 @@ void do_chunk(const Round& round, host::detail::Store store, std::size_t count, 
     do_part<T>(round, store, Piece{0, own.begin, own.size()}, 1, count, work);
 }
 
-/// Of `values`, which are read once, every piece goes to all of the places before the next is read: place(q) is rank
+/// Reads `values` once and writes every piece to all of the places before it reads the next: place(q) is rank
 /// q's, or null for none.
 template <class T, class Round, class Place>
 void write_to_all(const Round& round, const T* values, std::size_t count, host::detail::Store store,
@@ -82,8 +82,8 @@ void write_to_all(const Round& round, const T* values, std::size_t count, host::
     }
 }
 
-/// Whether writing a shard to all ranks, which reads it once, reads less than when every rank reads all shards that
-/// are not in place; alike on all ranks.
+/// Says whether writing a shard to all ranks, which reads it once, reads less than when every rank reads all shards
+/// that are not in place; alike on all ranks.
 template <class T, class Round>
 bool gains_by_writing(const Round& round, std::size_t k) noexcept {
     if (round.carried() || !round.shows_outputs()) { return false; }
@@ -95,7 +95,7 @@ bool gains_by_writing(const Round& round, std::size_t k) noexcept {
     return reads > round.size();
 }
 
-/// Each rank reads its peers' shards, which leaves them in its own caches; or, where they would not stay there,
+/// Lets each rank read its peers' shards, which leaves them in its own caches; or, where they would not stay there,
 /// writes its shard to all ranks.
 template <class T, class Round>
 void all_gather(const Round& round, const T* /*shard*/, std::span<T> full) noexcept {
@@ -132,7 +132,7 @@ void all_gather(const Round& round, const T* /*shard*/, std::span<T> full) noexc
     host::detail::finish(store);
 }
 
-/// `shard` may be this rank's piece of `full`.
+/// Reduces to each rank its piece; `shard` may be this rank's piece of `full`.
 template <class In, class Out, class Round>
 void reduce_scatter(const Round& round, ReduceOp op, std::span<const In> full, Out* shard) noexcept {
     const std::size_t k = full.size() / round.size();
@@ -148,7 +148,8 @@ void reduce_scatter(const Round& round, ReduceOp op, std::span<const In> full, O
     host::detail::finish(store);
 }
 
-/// Each rank reduces one chunk and writes it to all ranks. What travels with the calls every rank reduces as a whole.
+/// Lets each rank reduce one chunk and write it to all ranks. What travels with the calls every rank reduces as a
+/// whole.
 template <class In, class Out, class Round>
 void all_reduce(const Round& round, ReduceOp op, std::size_t count, Out* output) noexcept {
     const std::size_t ranks = round.size();
@@ -171,8 +172,8 @@ void all_reduce(const Round& round, ReduceOp op, std::size_t count, Out* output)
     host::detail::finish(store);
 }
 
-/// Each rank, the root too, reads one chunk of the root's values and writes it to all others. What travels with the
-/// calls every rank copies as a whole. @pre every rank's output is where its `values` are
+/// Lets each rank, the root too, read one chunk of the root's values and write it to all others. What travels with
+/// the calls every rank copies as a whole. @pre every rank's output is where its `values` are
 template <class T, class Round>
 void broadcast(const Round& round, std::span<T> values, std::size_t root) noexcept {
     const T* const from = round.template input<T>(root);

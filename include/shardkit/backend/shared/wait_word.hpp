@@ -10,20 +10,22 @@
 
 namespace shardkit::shared::detail {
 
-/// Two cache lines: neighbouring lines are fetched in pairs, so this is what keeps ranks out of each other's way.
+/// Keeps two cache lines between what ranks write: neighbouring lines are fetched in pairs, so this is what keeps
+/// ranks out of each other's way.
 inline constexpr std::size_t padding = 128;
 
-/// Looks where every rank has a processor: about 100 microseconds, what a wake-up costs at its worst.
+/// Bounds the looks of a waiter where every rank has a processor: about 100 microseconds, what a wake-up costs at its
+/// worst.
 inline constexpr std::uint32_t brief_spins = 8000;
 
-/// What a waiter finds in a WaitWord.
+/// Says what a waiter finds in a WaitWord.
 enum class Progress : std::uint8_t { pending, reached, poisoned };
 
-/// What became of an entry.
+/// Says what became of an entry.
 enum class Entry : std::uint8_t { refused, entered, last };
 
-/// How often a rank looks for what it waits for before it sleeps. Halved when all looks were in vain, doubled when
-/// it came while the rank looked: a rank that spins where processors are shared keeps away the one it waits for.
+/// Decides how often a rank looks for what it waits for before it sleeps. Halved when all looks were in vain, doubled
+/// when it came while the rank looked: a rank that spins where processors are shared keeps away the one it waits for.
 /// The least is a few times shorter than falling asleep and waking up take. After every sixteen waits in vain the
 /// most is tried again, because waits that are always a little longer than the budget would else be slept through for
 /// ever.
@@ -35,7 +37,7 @@ class SpinBudget {
     constexpr explicit SpinBudget(std::uint32_t most = 0) noexcept : most_(most), looks_(most) {}
 
     constexpr std::uint32_t looks() const noexcept { return looks_; }
-    /// Whether it always sleeps at once.
+    /// Says whether it always sleeps at once.
     constexpr bool sleeps() const noexcept { return most_ == 0; }
     constexpr void came() noexcept {
         vain_ = 0;
@@ -58,9 +60,8 @@ class SpinBudget {
     std::uint32_t vain_ = 0;  // waits in vain since the last that was not
 };
 
-/// A monotonic 31-bit count of arrivals, and one poison bit, in a single atomic word, so that "did the last rank
+/// Counts arrivals (monotonic, 31 bits) and holds one poison bit in a single atomic word, so that "did the last rank
 /// arrive before the failure or after it" has one answer that all ranks see.
-///
 /// Rule:    entries are refused once the word is poisoned, so a round that is incomplete then stays incomplete and
 ///          its waiters give up; a round that is complete goes on to its end. Exits always count: a rank that has
 ///          entered also leaves, so nobody's memory goes away while a peer reads it.
@@ -116,7 +117,7 @@ class WaitWord {
         return true;
     }
 
-    /// From now on entries are refused; wakes everybody.
+    /// Refuses entries from now on and wakes everybody.
     void poison() noexcept {
         word().fetch_or(poison_bit, std::memory_order_acq_rel);
         sleep_.wake_all();
@@ -138,7 +139,7 @@ class WaitWord {
         return seen;
     }
 
-    /// Poisons the word unless the target is reached, which is then what it returns: whoever does not wait on has one
+    /// Poisons the word unless the target is reached, and returns that: whoever does not wait on has one
     /// answer with those who come later.
     Progress give_up(std::uint32_t target) noexcept {
         std::uint32_t old = word().load(std::memory_order_acquire);

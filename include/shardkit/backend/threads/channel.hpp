@@ -8,8 +8,7 @@
 
 namespace shardkit::threads::detail {
 
-/// The way from one rank to another: a rendezvous for one message at a time.
-///
+/// Passes messages from one rank to another: a rendezvous for one message at a time.
 /// The word counts four steps per message, so the step of the current message is count % 4: free (0), posted (1)
 /// by the sender, claimed (2) by the receiver, free again once consumed. Posting and claiming are refused by a
 /// poisoned word, consuming is not.
@@ -20,23 +19,23 @@ class Channel {
     static constexpr std::uint32_t claimed(std::uint32_t base) noexcept { return WaitWord::advanced(base, 2); }
     static constexpr std::uint32_t consumed(std::uint32_t base) noexcept { return WaitWord::advanced(base, 4); }
 
-    /// The count at which the current message began.
+    /// Returns the count at which the current message began.
     std::uint32_t base() const noexcept { return word_.count() & ~3U; }
 
-    /// Sender: false once poisoned.
+    /// Posts a message for the sender; false once poisoned.
     bool post(std::uint32_t base, Message& message) noexcept {
         message_ = &message;
         return word_.exchange(base, posted(base));
     }
-    /// Sender, when it cannot go on: takes an unclaimed message back, or waits until a claimed one is consumed. After
-    /// this nobody looks at the message any more.
+    /// Withdraws the sender's message when it cannot go on: takes an unclaimed message back, or waits until a claimed
+    /// one is consumed. After this nobody looks at the message any more.
     void retract(std::uint32_t base, SpinBudget budget) noexcept {
         if (word_.exchange(posted(base), consumed(base))) { return; }
         const bool cannot_be_claimed = word_.count() == posted(base);  // poisoned
         if (!cannot_be_claimed) { word_.wait_for_exit(consumed(base), budget); }
     }
 
-    /// Receiver: null when there is nothing to claim (poisoned, or withdrawn meanwhile).
+    /// Claims a message for the receiver; null when there is nothing to claim (poisoned, or withdrawn meanwhile).
     Message* claim(std::uint32_t base) noexcept {
         return word_.exchange(posted(base), claimed(base)) ? message_ : nullptr;
     }

@@ -24,11 +24,11 @@
 
 namespace shardkit::threads {
 
-/// A rank's end of a group of ranks that are threads of this process. Verbs publish pointers, read the peers' memory
-/// directly and reduce in rank order; no staging copy, no allocation. On a default stream they return when the data
-/// is there; on a stream of the rank's, with LaunchOptions::overlap, at once: the rank goes on, keeps their memory
-/// until it has waited for them, and an error is thrown by the next wait, or, deferred, by what cannot pass them.
-///
+/// Gives a rank its end of a group of ranks that are threads of this process. Verbs publish pointers, read the peers'
+/// memory directly and reduce in rank order; no staging copy, no allocation. On a default stream they return when the
+/// data is there; on a stream of the rank's, with LaunchOptions::overlap, at once: the rank goes on, keeps their
+/// memory until it has waited for them, and an error is thrown by the next wait, or, deferred, by what cannot pass
+/// them.
 /// A cheap handle, valid until the function given to `launch` returns, used by its rank's thread only. What a split
 /// made is freed with the last handles of its members. The verbs'
 /// contracts are those of the functions in comm/, which also check the sizes.
@@ -47,10 +47,11 @@ class Communicator {
     std::size_t size() const noexcept { return handle_.group->size(); }
     std::string_view axes() const noexcept { return handle_.label->axes; }
     const CommunicatorLabel& label() const noexcept { return *handle_.label; }
-    /// What this rank has given to its streams, over all its communicators. Waits for nothing.
+    /// Returns what this rank has given to its streams, over all its communicators. Waits for nothing.
     TrafficLog& traffic() const noexcept { return handle_.label->journal.traffic(); }
 
-    /// The rank's streams on which verbs run while the rank goes on; default ones without LaunchOptions::overlap.
+    /// Returns the rank's stream on which gathers run while the rank goes on; default ones without
+    /// LaunchOptions::overlap.
     Stream communication_stream() const noexcept {
         return handle_.world->state(handle_).stream(detail::Caller::communication);
     }
@@ -99,7 +100,7 @@ class Communicator {
         return scatter(op, std::span<const T>(full), full.data() + rank() * (full.size() / size()), stream, call);
     }
 
-    /// Each rank reduces one chunk and writes it to all ranks, so what a rank moves depends on its chunk's size; the
+    /// Reduces one chunk per rank and writes it to all ranks, so what a rank moves depends on its chunk's size; the
     /// chunks are equal when the count divides by the ranks and 128 bytes. Up to `carried_bytes` every rank reduces
     /// everything.
     template <Element In, Element Out>
@@ -176,10 +177,10 @@ class Communicator {
         detail::run_on_stream(stream, handle_, call, work);
     }
 
-    /// What peers read and write of this rank's memory.
+    /// Names what peers read and write of this rank's memory.
     using Shown = host::detail::UsedMemory;
 
-    /// Everything that collectives have in common; `copy(round)` moves the data.
+    /// Does everything that collectives have in common; `copy(round)` moves the data.
     template <class Copy>
     void collective(const Stream& stream, const shardkit::Call& call, const Shown& shown, const Copy& copy) const {
         execute(stream, call, [shown, copy](const detail::GroupHandle& handle, const shardkit::Call& made) {

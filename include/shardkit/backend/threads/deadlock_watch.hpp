@@ -24,6 +24,7 @@ class DeadlockWatch {
   public:
     explicit DeadlockWatch(std::span<const RankState> states) : states_(states), seen_(states.size()) {}
 
+    /// Looks once whether all ranks wait for each other.
     /// @pre the caller holds the World's mutex, so that no rank ends meanwhile
     std::optional<Failure> look() {
         bool all_stuck = true;

@@ -13,7 +13,7 @@
 
 namespace shardkit::threads {
 
-/// Ranks are threads of one process: the default engine, and the one that others are tested against.
+/// Runs ranks as threads of one process. It is the default engine, and the one that others are tested against.
 struct Engine {
     static constexpr std::string_view name = "threads";
     static constexpr EngineTraits traits{.gathered_all_reduce_addends = detail::carried_bytes};

@@ -23,9 +23,9 @@ namespace shardkit::threads::detail {
 
 class World;
 
-/// Ranks that communicate: the state behind every communicator over the same members. Owned by the World.
-/// What ranks give to streams meets in groups of its own, one for each stream, so that neither waits for the other's
-/// order; what they put off, in meetings of its own.
+/// Holds the state behind every communicator over the same members. Owned by the World. What ranks give to streams
+/// meets in groups of its own, one for each stream, so that neither waits for the other's order; what they put off,
+/// in meetings of its own.
 class Group {
   public:
     explicit Group(std::vector<std::size_t> world_ranks, Overlap overlap = Overlap::none)
@@ -40,16 +40,17 @@ class Group {
     }
 
     std::size_t size() const noexcept { return size_; }
-    /// The world's numbers of the members, in the group's order.
+    /// Returns the world's numbers of the members, in the group's order.
     std::span<const std::size_t> world_ranks() const noexcept { return {world_ranks_.data(), world_ranks_.size()}; }
     Meeting& meeting() noexcept { return meeting_; }
     Channel& channel(std::size_t from, std::size_t to) noexcept { return channels_[from * size() + to]; }
-    /// Where calls meet that the callers of this kind make. @pre for streams: an overlap
+    /// Returns where calls meet that the callers of this kind make. @pre for streams: an overlap
     Group& of(Caller caller) noexcept { return caller == Caller::rank ? *this : *streams_[RankState::index(caller)]; }
     /// Where those meet that were put off on this stream. @pre Overlap::deferred
     DeferredMeetings& deferred(Caller stream) noexcept { return *deferred_[RankState::index(stream)]; }
 
-    /// A call that was given to a stream uses the group until it has run, whether anybody holds it or not.
+    /// Counts a call that was given to a stream, which uses the group until it has run, whether anybody holds it or
+    /// not.
     void begin_use() noexcept { uses_.fetch_add(1, std::memory_order_relaxed); }
     struct EndUse {
         Group& group;
@@ -57,7 +58,7 @@ class Group {
     };
     bool in_use() const noexcept { return uses_.load(std::memory_order_acquire) > 0; }
 
-    /// Nothing that is incomplete will complete any more.
+    /// Lets nothing that is incomplete complete any more.
     void poison() noexcept {
         poison_meetings();
         for (std::size_t i = 0; i < size() * size(); ++i) { channels_[i].word().poison(); }
@@ -66,7 +67,7 @@ class Group {
         }
     }
 
-    /// The same for what needs the rank with this number in the world; nothing if it is no member.
+    /// Does the same to what needs the rank with this number in the world; nothing if it is no member.
     void poison_calls_with(std::size_t world_rank) noexcept {
         const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
         if (found == world_ranks_.end()) { return; }
@@ -98,7 +99,7 @@ class Group {
     std::atomic<std::uint32_t> uses_{0};                                      // by streams
 };
 
-/// One rank's end of a group, under one of its names, for one of its threads.
+/// Holds one rank's end of a group, under one of its names, for one of its threads.
 struct GroupHandle {
     World* world;
     Group* group;

@@ -12,13 +12,13 @@
 
 namespace shardkit::threads::detail {
 
-/// The groups that ranks of one World were split into. A group is freed with the last handle of the last of its
+/// Owns the groups that ranks of one World were split into. A group is freed with the last handle of the last of its
 /// members, which may be later than the World's end, or, where a stream uses it then, some time after that; one that
 /// not all members have taken, with the World.
 class GroupList {
   public:
-    /// The World's: it guards the list and what the World says it does. A group is freed by who has held it, so that
-    /// who looks at groups in use sees none that is freed.
+    /// Guards the list and what the World says that it guards; it is the World's. A group is freed by who has held
+    /// it, so that who looks at groups in use sees none that is freed.
     std::mutex mutex;
 
     /// Calls visit(group) for every group. @pre the caller holds the mutex
@@ -27,7 +27,7 @@ class GroupList {
         for (const auto& kept : groups_) { visit(*kept.group); }
     }
 
-    /// A group that each of its members takes once. @pre the caller holds the mutex of `list`
+    /// Adds a group that each of its members takes once. @pre the caller holds the mutex of `list`
     static Group& add(const std::shared_ptr<GroupList>& list, std::unique_ptr<Group> made) {
         Group& group = *made;
         list->sweep();
@@ -39,7 +39,7 @@ class GroupList {
         return group;
     }
 
-    /// A member's first handle.
+    /// Returns a member's first handle.
     std::shared_ptr<Group> take(const Group& group) {
         const std::lock_guard lock(mutex);
         const auto found = std::find_if(untaken_.begin(), untaken_.end(),
@@ -49,7 +49,7 @@ class GroupList {
         return handle;
     }
 
-    /// At the World's end: nobody takes a group any more, and no stream uses one.
+    /// Closes the list at the World's end: nobody takes a group any more, and no stream uses one.
     void close() noexcept {
         std::vector<Untaken> untaken;
         const std::lock_guard lock(mutex);

@@ -31,7 +31,7 @@ namespace detail {
 /// Holds new threads back until all of them exist, so that if one cannot be made no rank has begun.
 class StartGate {
   public:
-    /// Called by each new thread; false means: end without doing anything.
+    /// Waits, called by each new thread; false means: end without doing anything.
     bool wait() const noexcept {
         state_.wait(closed, std::memory_order_acquire);
         return state_.load(std::memory_order_acquire) == open_for_all;
@@ -52,12 +52,13 @@ class StartGate {
     std::atomic<std::uint32_t> state_{closed};
 };
 
-/// More have no number of bytes for what each pair of them shares.
+/// Bounds the ranks of a launch: more have no number of bytes for what each pair of them shares.
 inline constexpr std::size_t max_ranks = std::size_t{1} << 28U;
 
-/// What every rank runs, without its type: what launches it is compiled once for all of them.
+/// Holds what every rank runs, without its type: what launches it is compiled once for all of them.
 class RankBody {
   public:
+    /// Makes the body from a callable.
     /// @pre `body` outlives it
     template <class F>
     static RankBody of(const F& body) noexcept {
@@ -73,7 +74,7 @@ class RankBody {
     Call call_;
 };
 
-/// The body of a rank's thread: nothing leaves it, and its peers learn how it ended.
+/// Runs the body of a rank's thread: nothing leaves it, and its peers learn how it ended.
 template <class F>
 std::exception_ptr run_rank(World& world, std::size_t rank, const F& f) noexcept {
     try {
@@ -102,7 +103,7 @@ inline bool is_peer_error(const std::exception_ptr& error) noexcept {
     }
 }
 
-/// What so many ranks take, for who asks for too many.
+/// Says what so many ranks take, for who asks for too many.
 inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
     std::size_t stack = 0;
     pthread_attr_t attributes;
@@ -127,7 +128,7 @@ inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
         options.helpers > 0 ? shardkit::detail::concat("; ", options.helpers, " helpers take a thread each") : "");
 }
 
-/// What a launch shares, or, where there is no memory for it, what its ranks cost.
+/// Makes what a launch shares, or, where there is no memory for it, says what its ranks cost.
 inline std::unique_ptr<World> make_world(std::size_t ranks, const LaunchOptions& options, SourceLocation where) {
     const auto too_many = [&] {
         return MemoryError("threads::launch", sizeof(Channel) * ranks * ranks, cost_of(ranks, options));
@@ -138,7 +139,7 @@ inline std::unique_ptr<World> make_world(std::size_t ranks, const LaunchOptions&
     } catch (const std::bad_alloc&) { throw too_many(); }
 }
 
-/// launch_and_collect(), instantiated for RankBody alone.
+/// Does what launch_and_collect() does, instantiated for RankBody alone.
 template <class Body>
 std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const LaunchOptions& options,
                                         SourceLocation where) {
@@ -176,7 +177,7 @@ std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const Laun
     join_all();
     return errors;
 }
-/// launch(), likewise.
+/// Does what launch() does, likewise.
 template <class Body>
 void collect_and_throw(std::size_t ranks, Body body, const LaunchOptions& options, SourceLocation where) {
     const std::vector<std::exception_ptr> errors = collect(ranks, body, options, where);
@@ -205,8 +206,8 @@ std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, con
     return detail::collect(ranks, detail::RankBody::of(body), options, where);
 }
 
-/// The same, and throws what went wrong: the exception of the lowest rank that failed by itself, unchanged; if all
-/// failures are PeerErrors, the lowest rank's.
+/// Launches likewise and throws what went wrong: the exception of the lowest rank that failed by itself, unchanged;
+/// if all failures are PeerErrors, the lowest rank's.
 template <class F>
 void launch(std::size_t ranks, F&& f, const LaunchOptions& options = {},
             SourceLocation where = SourceLocation::current()) {
@@ -216,7 +217,7 @@ void launch(std::size_t ranks, F&& f, const LaunchOptions& options = {},
 
 }  // namespace shardkit::threads
 
-/// The launch's part of SHARDKIT_TEMPLATES, see extern_templates.hpp; for the threads engine alone.
+/// Lists the launch's part of SHARDKIT_TEMPLATES, see extern_templates.hpp; for the threads engine alone.
 #define SHARDKIT_THREADS_TEMPLATES(prefix)                                                         \
     prefix template void shardkit::threads::detail::collect_and_throw(                             \
         std::size_t, shardkit::threads::detail::RankBody, const shardkit::threads::LaunchOptions&, \

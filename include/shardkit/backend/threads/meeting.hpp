@@ -17,13 +17,13 @@
 
 namespace shardkit::threads::detail {
 
-/// An input of at most so many bytes travels with the call: its rank need not wait until the peers have read it.
+/// Bounds the bytes of an input that travels with the call: its rank need not wait until the peers have read it.
 inline constexpr std::size_t carried_bytes = 256;
 
-/// What one rank has where ranks meet.
+/// Holds what one rank has where ranks meet.
 using Member = shared::detail::Member<carried_bytes>;
 
-/// Where the calls of some ranks meet, one collective after the other.
+/// Lets the calls of some ranks meet, one collective after the other.
 class Meeting {
   public:
     explicit Meeting(std::size_t ranks) : members_(std::make_unique<Member[]>(ranks)) {}
@@ -41,8 +41,8 @@ class Meeting {
     /// Where ranks do each other's parts; null where they do not.
     shared::detail::Parts* parts() noexcept { return parts_.get(); }
 
-    /// What say() says of the ranks' disagreement in a collective, when the first of them asks. Until then none has
-    /// left it, so all that they stated is there.
+    /// Returns what say() says of the ranks' disagreement in a collective, asked when the first of them comes. Until
+    /// then none has left it, so all that they stated is there.
     template <class Say>
     std::string say_once(std::uint64_t sequence, const Say& say) {
         const std::lock_guard lock(saying_);

@@ -19,33 +19,33 @@
 
 namespace shardkit::threads::detail {
 
-/// Why ranks cannot go on: the rank that began it, by its number in the world, and the sentence for messages.
+/// Says why ranks cannot go on: the rank that began it, by its number in the world, and the sentence for messages.
 struct Failure {
     std::size_t rank = 0;
     std::string text;
 };
 
-/// How far a rank's function has got.
+/// Says how far a rank's function has got.
 enum class Fate : std::uint8_t { running, returned, failed };
 
-/// Which thread of a rank makes a call: the rank's own, or that of one of its streams.
+/// Says which thread of a rank makes a call: the rank's own, or that of one of its streams.
 enum class Caller : std::uint8_t { rank, communication, reduction };
-/// How many streams a rank has beside its own, with LaunchOptions::overlap.
+/// Counts the streams that a rank has beside its own, with LaunchOptions::overlap.
 inline constexpr std::size_t stream_threads = 2;
-/// A rank's threads, its own too.
+/// Returns the number of a rank's threads, its own too.
 constexpr std::size_t threads_of_rank(Overlap overlap) noexcept {
     return overlap == Overlap::threads ? 1 + stream_threads : 1;
 }
 
-/// What a World keeps for one thread that waits. `stopped_by` is guarded by the World's mutex, `record` is atomic,
-/// the rest belongs to the thread.
+/// Holds what a World keeps for one thread that waits. `stopped_by` is guarded by the World's mutex, `record` is
+/// atomic, the rest belongs to the thread.
 struct alignas(padding) ThreadState {
     WaitRecord record;
     SpinBudget spins;
     std::optional<Failure> stopped_by;  ///< what the last PeerError of this thread was about
 };
 
-/// The same for a rank, whose own thread it is. `fate` and `ended_before` are guarded by the World's mutex, the
+/// Holds the same for a rank, whose own thread it is. `fate` and `ended_before` are guarded by the World's mutex, the
 /// journal belongs to the rank's own thread.
 struct RankState : ThreadState {
     alignas(padding) Journal journal;
@@ -63,7 +63,7 @@ struct RankState : ThreadState {
         return {};
     }
 
-    /// Whether no thread of this rank can go on by itself: its own waits, for peers or for its streams, and the
+    /// Says whether no thread of this rank can go on by itself: its own waits, for peers or for its streams, and the
     /// streams' wait or have nothing to do.
     bool stuck() const noexcept {
         bool waits = record.stuck();
@@ -74,7 +74,8 @@ struct RankState : ThreadState {
         }
         return waits;
     }
-    /// The same number twice: nothing of this rank that `stuck` looks at has moved in between.
+    /// Returns a number that is the same twice only where nothing of this rank that `stuck` looks at has moved in
+    /// between.
     std::uint64_t progress() const noexcept {
         std::uint64_t all = record.generation();
         for (std::size_t i = 0; i < stream_threads; ++i) {
@@ -82,7 +83,8 @@ struct RankState : ThreadState {
         }
         return all;
     }
-    /// What its threads wait for; @pre stuck()
+    /// Says what its threads wait for.
+    /// @pre stuck()
     std::string describe() const {
         constexpr std::string_view names[stream_threads] = {"communication", "reduction"};
         std::string all = record.stuck() ? record.describe() : "";
@@ -93,7 +95,8 @@ struct RankState : ThreadState {
         }
         return all;
     }
-    /// What the rank was told of `rank` when it waited for peers; null: nothing. @pre the World's mutex is held
+    /// Returns what the rank was told of `rank` when it waited for peers; null: nothing. @pre the World's mutex is
+    /// held
     std::optional<Failure>* told_of(std::size_t rank) noexcept {
         const auto is_told = [&](const ThreadState& thread) {
             return thread.stopped_by && thread.stopped_by->rank == rank;

@@ -22,12 +22,13 @@
 
 namespace shardkit::threads::detail {
 
-/// A rank's seat in a group of threads.
+/// Seats a rank in a group of threads.
 class Seat {
   public:
     using Member = detail::Member;
     using Word = WaitWord;
 
+    /// Takes the seat of a handle in its group's meeting.
     /// @pre `handle` outlives the seat
     explicit Seat(const GroupHandle& handle) noexcept : Seat(handle, handle.group->meeting()) {}
     Seat(const GroupHandle& handle, Meeting& meeting) noexcept : handle_(handle), meeting_(meeting) {}
@@ -36,7 +37,7 @@ class Seat {
     std::size_t size() const noexcept { return handle_.group->size(); }
     Member* members() const noexcept { return meeting_.members(); }
     Word& word() const noexcept { return meeting_.word(); }
-    /// Where ranks sleep at once they take turns on the processors.
+    /// Returns the counter of pieces where ranks sleep at once, and so take turns on the processors.
     /// Nothing of the thread's is read where ranks do each other's parts: then whoever helps the rank may ask.
     std::atomic<std::uint32_t>* taken() const noexcept {
         return parts() == nullptr && handle_.thread->spins.sleeps() ? &meeting_.taken() : nullptr;
@@ -48,6 +49,7 @@ class Seat {
     }
     bool sees(std::size_t /*rank*/, const void* /*address*/) const noexcept { return true; }
 
+    /// Waits until all ranks have entered.
     /// @throws PeerError when a peer cannot come any more
     void wait(const shardkit::Call& call, std::uint64_t sequence, std::uint32_t target) const {
         handle_.world->wait_for_entry(handle_, word(), target, waiting(call, sequence), handle_.group->world_ranks());
@@ -61,7 +63,7 @@ class Seat {
         const Member& own = members()[rank()];
         if (word().progress(own.target) != Progress::reached) { wait(call, own.sequence, own.target); }
     }
-    /// A rank that has entered also leaves: nothing that it does meanwhile throws.
+    /// Waits until all have left. A rank that has entered also leaves: nothing that it does meanwhile throws.
     void wait_for_exit(const shardkit::Call&, std::uint32_t target) const noexcept {
         word().wait_for_exit(target, handle_.thread->spins);
     }
@@ -89,7 +91,7 @@ class Seat {
     static std::string text(const shared::detail::Call& call, const std::string& stated) {
         return describe(call.signature, call.where, shardkit::detail::text_of(call.subject), stated);
     }
-    /// What a rank stated in that call. A template, so that a file without collectives compiles none of it.
+    /// Returns what a rank stated in that call. A template, so that a file without collectives compiles none of it.
     template <class Call>
     shardkit::detail::Statements statements(std::size_t rank, const Call& call) const {
         return handle_.world->state(handle_.world_rank(rank)).journal.statements().list(call.signature.argument);
@@ -115,11 +117,12 @@ using Round = shared::detail::Round<Seat>;
         where);
 }
 
-/// A message that this rank has offered to another, through a handle that outlives it; it is taken back if the
+/// Offers a message of this rank to another, through a handle that outlives it; it is taken back if the
 /// offer's scope is left by an exception.
 class Post {
   public:
-    /// Returns at once. @throws PeerError when the receiver cannot come any more
+    /// Returns at once.
+    /// @throws PeerError when the receiver cannot come any more
     Post(const GroupHandle& handle, std::size_t to, const Message& message)
         : handle_(handle),
           to_(to),

@@ -14,14 +14,15 @@
 
 namespace shardkit::threads::detail {
 
-/// Where a rank finds itself after a split.
+/// Says where a rank finds itself after a split.
 struct SplitResult {
     std::shared_ptr<Group> group;
     std::size_t rank = 0;
 };
 
-/// Collective over `handle.group`: ranks with the same color form a group, ordered by key, then by rank. Its first
-/// member makes it, the others take its address. A template, so that a file that splits nothing compiles none of it.
+/// Splits a group, collectively over `handle.group`: ranks with the same color form a group, ordered by key, then by
+/// rank. Its first member makes it, the others take its address. A template, so that a file that splits nothing
+/// compiles none of it.
 template <class Handle>
 SplitResult split_group(const Handle& handle, std::size_t color, std::size_t key, const shardkit::Call& call) {
     struct Wish {

@@ -13,7 +13,7 @@ using shared::detail::padding;
 using shared::detail::Progress;
 using shared::detail::SpinBudget;
 
-/// How threads of one process sleep on a word.
+/// Lets threads of one process sleep on a word.
 struct ThreadSleep {
     std::atomic<std::uint32_t> word{0};
 

@@ -32,10 +32,11 @@
 
 namespace shardkit::threads::detail {
 
-/// Everything that the ranks of one launch share: the groups, which live until every rank has ended, what each rank
-/// is doing, the threads of its streams, and the first failure. The launching thread owns it.
+/// Owns everything that the ranks of one launch share: the groups, which live until every rank has ended, what each
+/// rank is doing, the threads of its streams, and the first failure. The launching thread owns it.
 class World {
   public:
+    /// Makes what a launch of `ranks` ranks shares.
     /// @throws std::invalid_argument for zero ranks or a deadlock check without a positive interval
     World(std::size_t ranks, const LaunchOptions& options, SourceLocation where)
         : ranks_(checked_size(ranks, options, where)),
@@ -51,7 +52,8 @@ class World {
     }
     World(const World&) = delete;
     World& operator=(const World&) = delete;
-    /// What streams were still given has run then, or was dropped. @pre every rank has ended
+    /// Frees what the ranks shared; what streams were still given has run then, or was dropped. @pre every rank has
+    /// ended
     ~World() {
         for (std::size_t rank = 0; rank < ranks_; ++rank) {
             // Both before either ends: one may wait for the other.
@@ -98,7 +100,7 @@ class World {
                                           states_[rank].stream(Caller::communication),
                                           states_[rank].stream(Caller::reduction));
     }
-    /// Which of the rank's streams that is.
+    /// Says which of the rank's streams that is.
     /// @throws UsageError when it is none of them
     Caller owner(const host::HostStream& stream, const GroupHandle& handle, SourceLocation where) const {
         for (const Caller caller : {Caller::communication, Caller::reduction}) {
@@ -125,14 +127,15 @@ class World {
         if (!small) { bell_.ring(); }
     }
 
-    /// A group that its members take; it is born poisoned if a rank has failed already. Called by one of its members.
+    /// Makes a group that its members take; it is born poisoned if a rank has failed already. Called by one of its
+    /// members.
     Group& make_group(std::vector<std::size_t> world_ranks) {
         auto group = std::make_unique<Group>(std::move(world_ranks), options_.overlap);
         const std::lock_guard lock(mutex_);
         if (failure_) { group->poison(); }
         return GroupList::add(groups_, std::move(group));
     }
-    /// Called once by each member; the group lives as long as they hold what it returns.
+    /// Takes a group, called once by each member; the group lives as long as they hold what it returns.
     std::shared_ptr<Group> take_group(const Group& group) { return groups_->take(group); }
 
     /// Waits on behalf of the handle's thread until `word` reaches `target`.
@@ -158,7 +161,7 @@ class World {
                         reason.text, waiting.where);
     }
 
-    /// The rank's function has ended; what its peers still expect of it will not come.
+    /// Notes that the rank's function has ended; what its peers still expect of it will not come.
     void rank_returned(std::size_t rank) noexcept {
         const std::lock_guard lock(mutex_);
         world_group_->poison_calls_with(rank);
@@ -166,7 +169,7 @@ class World {
         end(rank, Fate::returned);
     }
 
-    /// The rank's function has ended by an exception of its own.
+    /// Notes that the rank's function has ended by an exception of its own.
     void rank_failed(std::size_t rank, const char* what) noexcept {
         const std::lock_guard lock(mutex_);
         if (!failure_) {
@@ -180,7 +183,7 @@ class World {
         end(rank, Fate::failed);
     }
 
-    /// The rank's function has ended because of a peer; the reason that others are told is that peer's.
+    /// Notes that the rank's function has ended because of a peer; the reason that others are told is that peer's.
     void rank_stopped(std::size_t rank, const PeerError& error) noexcept {
         {
             const std::lock_guard lock(mutex_);
@@ -230,8 +233,8 @@ class World {
     }
 
     std::size_t all_threads() const noexcept { return ranks_ * threads_of_rank(options_.overlap); }
-    /// Looks of a thread that waits while so many want a processor: a rank waits for peers in calls of its own while
-    /// its streams mostly have nothing to do, and they wait, and a rank for them, while ranks compute.
+    /// Returns the looks of a thread that waits while so many want a processor: a rank waits for peers in calls of
+    /// its own while its streams mostly have nothing to do, and they wait, and a rank for them, while ranks compute.
     std::uint32_t spins(std::size_t threads) const noexcept {
         constexpr std::uint32_t brief = shared::detail::brief_spins;
         if (options_.waiting == WaitMode::automatic) { return threads <= host::detail::allowed_cpus() ? brief : 0; }
