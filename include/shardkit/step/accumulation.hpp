@@ -139,7 +139,8 @@ class Accumulation {
         : scope_(model, 0, where) {}
 
     /// Says how many microbatches the step has, once that is known. Groups that have them all are reduced here, in
-    /// the model's order. Order:   collective over the data ranks for these
+    /// the model's order.
+    /// Order:   collective over the data ranks for these
     /// @throws  std::invalid_argument for none; UsageError when a group has more of them already
     template <std::integral Count>
     void set_microbatches(Count microbatches, SourceLocation where = SourceLocation::current()) {
