@@ -12,10 +12,10 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/sharded/norm_table.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/optim/update.hpp>
 #include <shardkit/rank/engine_table.hpp>
+#include <shardkit/sharded/norm_table.hpp>
 
 #include "engine_workload.hpp"
 

@@ -50,9 +50,7 @@ template <class Engine, class Policy>
 class GroupCase : public OverheadCase {
   protected:
     GroupCase(shardkit::Context<Engine>& context, std::size_t n)
-        : context_(context),
-          layer_(context, "layer", {shardkit::shape<Weight>(n)}),
-          model_(shardkit::Model{layer_}) {
+        : context_(context), layer_(context, "layer", {shardkit::shape<Weight>(n)}), model_(shardkit::Model{layer_}) {
         layer_.initialize([](std::string_view, std::string_view, std::uint64_t) { return 1.0; });
     }
     float ranks() const { return static_cast<float>(context_.world_size()); }

@@ -179,8 +179,8 @@ class Trainer {
                                    .engine = shardkit::detail::engine_traits<Engine>()});
         }
         return shardkit::plan(shardkit::Model{groups_}, {.microbatches = options_->microbatches,
-                                                          .in_flight = options_->in_flight(choice_),
-                                                          .optimizer_states = options_->optimizer_states()});
+                                                         .in_flight = options_->in_flight(choice_),
+                                                         .optimizer_states = options_->optimizer_states()});
     }
 
   private:

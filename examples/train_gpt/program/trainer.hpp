@@ -84,9 +84,9 @@ class Trainer {
             loss += forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets());
         }
         const auto all_tokens = static_cast<double>(options_.tokens_per_step());
-        const auto norm =
-            optimizer_->step(std::move(accumulation), {.divisor = sk::divide_by(all_tokens),
-                                                       .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited});
+        const auto norm = optimizer_->step(
+            std::move(accumulation),
+            {.divisor = sk::divide_by(all_tokens), .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited});
         unled_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - unled_.began).count();
         unled_.communication = calls_.seconds();
         unled_.compute = unled_.seconds - unled_.communication;

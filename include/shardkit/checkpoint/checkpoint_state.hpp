@@ -19,8 +19,8 @@
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/step/model.hpp>
 #include <shardkit/step/loss_scale.hpp>
+#include <shardkit/step/model.hpp>
 
 namespace shardkit {
 
@@ -32,6 +32,8 @@ struct SavedState {
     std::vector<SavedScalar> scalars;
     std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs;
 };
+
+inline namespace SHARDKIT_BUILD {
 
 /// Takes an optimizer's states and numbers into a state that has the model's groups, in their order.
 template <class Engine>
@@ -55,9 +57,9 @@ class CaptureStates final : public StateVisitor<Engine> {
     SavedGroup& saved() const { return *to_.groups[number_]; }
     template <class T>
     void add(std::string_view name, std::span<T> values) {
-        saved().values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(
-            group_->context(), group_->geometry(), group_->communicators(), name, values,
-            group_->geometry().updated));
+        saved().values.push_back(std::make_unique<SavedValuesOf<Engine, T>>(group_->context(), group_->geometry(),
+                                                                            group_->communicators(), name, values,
+                                                                            group_->geometry().updated));
     }
 
     SavedState& to_;
@@ -85,7 +87,11 @@ class RestoreStates final : public StateVisitor<Engine> {
     std::span<const SavedScalar> left_;
 };
 
+}  // namespace SHARDKIT_BUILD
+
 }  // namespace detail
+
+inline namespace SHARDKIT_BUILD {
 
 /// What a checkpoint holds: a model's parameters, and the states of its optimizer, a loss scale, bytes of the user's.
 ///     CheckpointState state{model, optimizer, loss_scale};
@@ -197,5 +203,7 @@ class CheckpointState {
     LossScale<Engine>* loss_scale_ = nullptr;
     std::vector<std::pair<std::string, std::vector<std::uint8_t>*>> blobs_;
 };
+
+}  // namespace SHARDKIT_BUILD
 
 }  // namespace shardkit

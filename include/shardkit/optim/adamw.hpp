@@ -145,6 +145,8 @@ struct AdamWRule {
     }
 };
 
+inline namespace SHARDKIT_BUILD {
+
 /// Adam with decoupled weight decay over a model of sharded groups, as torch.optim.AdamW computes it.
 ///     AdamW optimizer{model, {.learning_rate = 3e-4}};
 /// Memory:  two states in the master's arithmetic type, for the elements that this rank updates.
@@ -157,5 +159,7 @@ class AdamW : public RuleOptimizer<AdamWRule, Engine, Precision> {
                    std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : RuleOptimizer<AdamWRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
 };
+
+}  // namespace SHARDKIT_BUILD
 
 }  // namespace shardkit

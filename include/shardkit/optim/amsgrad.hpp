@@ -55,6 +55,8 @@ struct AmsgradRule {
     }
 };
 
+inline namespace SHARDKIT_BUILD {
+
 /// AdamW with amsgrad over a model of sharded groups, as torch.optim.AdamW(amsgrad=True) computes it.
 ///     AMSGrad optimizer{model, {.learning_rate = 3e-4}};
 /// Memory:  three states in the master's arithmetic type, for the elements that this rank updates.
@@ -64,8 +66,10 @@ class AMSGrad : public RuleOptimizer<AmsgradRule, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit AMSGrad(const Model<Engine, Precision>& model, AdamWOptions options = {},
-                   std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+                     std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : RuleOptimizer<AmsgradRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
 };
+
+}  // namespace SHARDKIT_BUILD
 
 }  // namespace shardkit

@@ -103,6 +103,8 @@ struct LionRule {
     }
 };
 
+inline namespace SHARDKIT_BUILD {
+
 /// Lion, which steps by the sign of a momentum, over a model of sharded groups.
 ///     Lion optimizer{model, {.learning_rate = 1e-4, .weight_decay = 0.1}};
 /// Memory:  one state in the master's arithmetic type, for the elements that this rank updates.
@@ -114,8 +116,10 @@ class Lion : public RuleOptimizer<LionRule, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit Lion(const Model<Engine, Precision>& model, LionOptions options = {},
-                   std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+                  std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : RuleOptimizer<LionRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
 };
+
+}  // namespace SHARDKIT_BUILD
 
 }  // namespace shardkit

@@ -20,6 +20,8 @@
 
 namespace shardkit {
 
+inline namespace SHARDKIT_BUILD {
+
 /// What one call of an optimizer's step does with accumulated gradients.
 template <class Engine>
 struct StepOptions {
@@ -28,7 +30,9 @@ struct StepOptions {
     LossScale<Engine>* loss_scale = nullptr;  ///< that the loss was multiplied by; null: none
 };
 
-namespace detail {
+}  // namespace SHARDKIT_BUILD
+
+namespace detail::inline SHARDKIT_BUILD {
 
 /// Goes through what an optimizer keeps between steps, group by group: a checkpoint does.
 template <class Engine>
@@ -47,7 +51,9 @@ class StateVisitor {
     ~StateVisitor() = default;
 };
 
-}  // namespace detail
+}  // namespace detail::inline SHARDKIT_BUILD
+
+inline namespace SHARDKIT_BUILD {
 
 /// An optimizer over a model, whichever it is: AdamW, SGD, Lion, one of your own. A trainer that chooses at run time
 /// keeps a std::unique_ptr of it.
@@ -232,5 +238,7 @@ void Optimizer<Engine>::update(Reduced<Engine>&& reduced, const ClipCoefficient&
     detail::Access::walk(
         model_, [&](detail::Group<Engine>& group) { group.end_update(stated, choices(number++), where); }, where);
 }
+
+}  // namespace SHARDKIT_BUILD
 
 }  // namespace shardkit

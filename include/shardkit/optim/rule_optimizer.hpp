@@ -74,15 +74,18 @@ struct TupleOf<X, Precisions<P...>> {
 };
 }  // namespace detail
 
-/// An optimizer made of a rule: its states (one buffer per state and group, over the elements that this rank updates),
-/// parameter groups and each step's updates. AdamW, SGD and the others derive from it, and so does one of your own; see
-/// docs/optimizers.md.
+inline namespace SHARDKIT_BUILD {
+
+/// An optimizer made of a rule: its states (one buffer per state and group, over the elements that this rank
+/// updates), parameter groups and each step's updates. AdamW, SGD and the others derive from it, and so does one of
+/// your own; see docs/optimizers.md.
 template <class Rule, class EngineType, class PrecisionType>
 class RuleOptimizer : public Optimizer<EngineType> {
     static_assert(OptimizerRule<Rule>,
                   "RuleOptimizer<Rule, ...>: Rule must satisfy OptimizerRule; see optim/rule_optimizer.hpp");
-    static_assert(detail::progress_is_named<Rule>(),
-                  "RuleOptimizer<Rule, ...>: Rule::Progress has more than `steps`: Rule::products must name the rest");
+    static_assert(
+        detail::progress_is_named<Rule>(),
+        "RuleOptimizer<Rule, ...>: Rule::Progress has more than `steps`: Rule::products must name the rest");
 
   public:
     using Options = typename Rule::Options;
@@ -223,5 +226,7 @@ class RuleOptimizer : public Optimizer<EngineType> {
     detail::OptimizerNumbers<Rule, Engine> numbers_;
     AllBatches batches_;
 };
+
+}  // namespace SHARDKIT_BUILD
 
 }  // namespace shardkit

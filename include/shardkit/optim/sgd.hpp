@@ -112,6 +112,8 @@ struct SgdRule {
     }
 };
 
+inline namespace SHARDKIT_BUILD {
+
 /// Stochastic gradient descent, plain, with momentum or Nesterov's, as torch.optim.SGD computes it.
 ///     SGD optimizer{model, {.learning_rate = 0.1, .rule = Momentum::nesterov, .momentum = 0.9}};
 /// Memory:  one state where there is momentum, none otherwise.
@@ -120,8 +122,10 @@ class SGD : public RuleOptimizer<SgdRule, Engine, Precision> {
   public:
     /// @throws std::invalid_argument for hyper-parameters out of range, or two groups with one path
     explicit SGD(const Model<Engine, Precision>& model, SgdOptions options = {},
-                   std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
+                 std::vector<ParamGroup> param_groups = {}, SourceLocation where = SourceLocation::current())
         : RuleOptimizer<SgdRule, Engine, Precision>(model, options, std::move(param_groups), where) {}
 };
+
+}  // namespace SHARDKIT_BUILD
 
 }  // namespace shardkit

@@ -34,7 +34,8 @@ std::vector<GroupDescription> describe_groups(const Groups<Engine>& model,
                                               SourceLocation where = SourceLocation::current()) {
     std::vector<GroupDescription> groups;
     detail::Access::walk(
-        model, [&](detail::Group<Engine>& group) { groups.push_back(detail::describe_group(group.geometry())); }, where);
+        model, [&](detail::Group<Engine>& group) { groups.push_back(detail::describe_group(group.geometry())); },
+        where);
     return groups;
 }
 

@@ -110,7 +110,7 @@ Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> 
 ///          operation that was expected and the verb that came; every rank fails, as in any other error of one rank
 template <class Engine>
 [[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, const Schedule& schedule,
-                          SourceLocation where = SourceLocation::current()) {
+                                       SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, std::span<const Schedule>(&schedule, 1), where);
 }
 
@@ -119,13 +119,13 @@ template <class Engine>
 /// @throws  std::invalid_argument when there is none
 template <class Engine>
 [[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> schedules,
-                          SourceLocation where = SourceLocation::current()) {
+                                       SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, schedules, where);
 }
 /// The same: follow(model, {train, evaluate}).
 template <class Engine>
 [[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, std::initializer_list<Schedule> schedules,
-                          SourceLocation where = SourceLocation::current()) {
+                                       SourceLocation where = SourceLocation::current()) {
     return detail::follow(model, std::span<const Schedule>(schedules.begin(), schedules.size()), where);
 }
 

@@ -164,8 +164,8 @@ class Group {
     virtual void end_load() = 0;
 
     virtual std::size_t open_windows() const noexcept = 0;
-    /// Opens a window in memory of its own, so that all groups of a model can be open at once; its gather is under way
-    /// until `use_window`.
+    /// Opens a window in memory of its own, so that all groups of a model can be open at once; its gather is under
+    /// way until `use_window`.
     virtual void summon_window(SourceLocation where) = 0;
     /// Later work on the compute stream sees the full parameters.
     virtual void use_window(SourceLocation opened) = 0;
@@ -319,9 +319,7 @@ void Group<Engine>::check_whole(std::string_view verb, std::size_t parameter, st
                                 std::span<const std::byte> memory, SourceLocation where) const {
     const std::size_t expected = geometry_.parameters[parameter].shape.numel();
     const std::string what = concat("'", path(), "' parameter '", geometry_.parameters[parameter].name, "': ", verb);
-    if (given != expected) {
-        throw_invalid_argument(where, what, " with ", given, " elements, expected ", expected);
-    }
+    if (given != expected) { throw_invalid_argument(where, what, " with ", given, " elements, expected ", expected); }
     context_.require_host_memory(memory.data(), memory.size(), what, where);
 }
 

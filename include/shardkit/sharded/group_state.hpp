@@ -40,7 +40,6 @@ class GroupState : public Group<EngineType> {
     using Gradient = typename Precision::Gradient;
     using Reduction = typename Precision::Reduction;
     using Master = typename Precision::Master;
-    using Base::context;
     using Base::geometry;
     using Base::path;
     using Base::step;
@@ -149,7 +148,8 @@ class GroupState : public Group<EngineType> {
     GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
                std::span<Gather> adopted_parameters, std::span<Gradient> adopted_gradients);
 
-    /// `round_to_master_first`: rounded as the master holds them, and then to T. `digest`: of what was written; or null.
+    /// `round_to_master_first`: rounded as the master holds them, and then to T. `digest`: of what was written; or
+    /// null.
     template <class T>
     void write_range(std::size_t parameter, std::span<T> target, std::size_t origin, const ValuesAt& values,
                      bool round_to_master_first, ValuesDigest* digest);

@@ -109,8 +109,9 @@ void GroupState<Engine, Precision>::take_gradients(SourceLocation where, std::st
         throw_usage_error(where, "'", path(), "': ", verb, "() of a group whose parameters are all frozen");
     }
     if (step_.reduced() && this->has_all_microbatches()) {
-        throw_usage_error(where, "'", path(), "': ", verb, "() after the last microbatch was reduced: ",
-                          this->microbatches(), " microbatch(es) of this accumulation were added; say how many there ",
+        throw_usage_error(where, "'", path(), "': ", verb,
+                          "() after the last microbatch was reduced: ", this->microbatches(),
+                          " microbatch(es) of this accumulation were added; say how many there ",
                           "are, as Accumulation{model, microbatches}");
     }
     step_.hand_out(path(), verb, where);
@@ -173,10 +174,10 @@ void GroupState<Engine, Precision>::begin_update(SourceLocation where) const {
 template <class Engine, class Precision>
 NormList<Engine>& GroupState<Engine, Precision>::list_for_norm(std::uint64_t norm) {
     auto& list = context_.template kept<NormTables<Engine, Reduction>>();
-    list.list(norm,
-              {this->identity(), &this->life(), gradients_.reduced(), this->counted_segments(),
-               geometry_.shard_index},
-              !step_.skipped());
+    list.list(
+        norm,
+        {this->identity(), &this->life(), gradients_.reduced(), this->counted_segments(), geometry_.shard_index},
+        !step_.skipped());
     return list;
 }
 
@@ -193,8 +194,8 @@ std::vector<ShardInfo> GroupState<Engine, Precision>::shards() {
                         HeldRange{geometry_.shard(s), s, current}, list);
         }
     } else {
-        list_shards(geometry_, "parameter", geometry_.policy.parameters, resting,
-                    parameters_.resting_range().begin, list);
+        list_shards(geometry_, "parameter", geometry_.policy.parameters, resting, parameters_.resting_range().begin,
+                    list);
     }
     if constexpr (Precision::has_master) {
         if (geometry_.keeps_master()) {
@@ -223,7 +224,8 @@ void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt&
 template <class Engine, class Precision>
 template <class T>
 void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span<T> target, std::size_t origin,
-                                                const ValuesAt& values, bool round_to_master_first, ValuesDigest* digest) {
+                                                const ValuesAt& values, bool round_to_master_first,
+                                                ValuesDigest* digest) {
     const PlacedParameter& written = geometry_.parameters[parameter];
     const IndexRange range = intersect(written.range, {origin, origin + target.size()});
     const T* const array = values.array<T>();
@@ -246,8 +248,8 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
             const std::span<double> some(read, std::min(read_at_once, count - i));
             values.read(written.part, first + i, some);
             for (std::size_t k = 0; k < some.size(); ++k) {
-                staged[i + k] = static_cast<T>(
-                    static_cast<Arithmetic<T>>(round_to_master_first ? static_cast<double>(to_master(some[k])) : some[k]));
+                staged[i + k] = static_cast<T>(static_cast<Arithmetic<T>>(
+                    round_to_master_first ? static_cast<double>(to_master(some[k])) : some[k]));
             }
         }
         const std::span<const T> written_now = std::span<const T>(staged).first(count);

@@ -114,9 +114,9 @@ StepDirector* StepScope<Engine>::director_of(const Groups<Engine>& groups, Sourc
 
 namespace shardkit::inline SHARDKIT_BUILD {
 
-/// The gradients of one step over a whole model, from the first microbatch to `reduce` or the optimizer's step. Because
-/// it spans the model, no group can be forgotten in the norm or the update: a group that got no gradient is an error
-/// unless `add_zero` or `skip` says that it is meant.
+/// The gradients of one step over a whole model, from the first microbatch to `reduce` or the optimizer's step.
+/// Because it spans the model, no group can be forgotten in the norm or the update: a group that got no gradient is
+/// an error unless `add_zero` or `skip` says that it is meant.
 ///     Accumulation accumulation{model, microbatches};
 /// It knows which microbatch is the last one, so a group's reduction runs beside the rest of that backward pass.
 /// Order:   `add` runs the policy's reductions, so every data rank adds the same groups in the same order.
@@ -132,14 +132,14 @@ class Accumulation {
     [[nodiscard]] explicit Accumulation(const Groups<Engine>& model, Count microbatches = 1,
                                         SourceLocation where = SourceLocation::current())
         : scope_(model, count_of(microbatches, where), where) {}
-    /// The same where their number is not known yet: until `set_microbatches` says it, or `reduce` ends them. Reductions
-    /// that a policy makes once per step begin then, and not beside the backward pass.
+    /// The same where their number is not known yet: until `set_microbatches` says it, or `reduce` ends them.
+    /// Reductions that a policy makes once per step begin then, and not beside the backward pass.
     [[nodiscard]] Accumulation(const Groups<Engine>& model, UntilReduced,
                                SourceLocation where = SourceLocation::current())
         : scope_(model, 0, where) {}
 
-    /// Says how many microbatches the step has, once that is known. Groups that have them all are reduced here, in the
-    /// model's order.
+    /// Says how many microbatches the step has, once that is known. Groups that have them all are reduced here, in
+    /// the model's order.
     /// Order:   collective over the data ranks for these
     /// @throws  std::invalid_argument for none; UsageError when a group has more of them already
     template <std::integral Count>

@@ -46,6 +46,8 @@ inline constexpr Divisor sum = Divisors::sum();
 inline constexpr Divisor mean = Divisors::mean();
 /// Gradients are summed over the data ranks and divided by `n`, the global token count for example.
 /// @throws std::invalid_argument unless n is finite and above zero
-inline Divisor divide_by(double n, SourceLocation where = SourceLocation::current()) { return Divisors::by(n, where); }
+inline Divisor divide_by(double n, SourceLocation where = SourceLocation::current()) {
+    return Divisors::by(n, where);
+}
 
 }  // namespace shardkit

@@ -22,7 +22,8 @@
 namespace shardkit {
 
 /// Several precisions of one model: Model<Engine, Precisions<DefaultPrecision<bf16>, DefaultPrecision<float>>>. Which
-/// order they are named in makes another type; `Model model{...}` names them in an order of its own, by their elements.
+/// order they are named in makes another type; `Model model{...}` names them in an order of its own, by their
+/// elements.
 template <class... P>
 struct Precisions {};
 
@@ -225,7 +226,9 @@ class Groups {
 
     explicit Groups(std::vector<Member> members)
         : members_(std::make_shared<const std::vector<Member>>(std::move(members))) {}
-    static Member member(detail::Group<Engine>& group) { return {&group, group.identity(), group.life(), group.path()}; }
+    static Member member(detail::Group<Engine>& group) {
+        return {&group, group.identity(), group.life(), group.path()};
+    }
 
   private:
     friend detail::Access;
@@ -277,9 +280,9 @@ void Groups<Engine>::refuse_ended(const Member& member, SourceLocation where) {
 /// A model: its groups, in the order in which collectives that touch all of them run.
 ///     Model model{embedding, blocks, head};
 /// Each part is a Sharded or a range of them, a vector say. The type knows the engine and the groups' precisions, and
-/// nothing else of them: Model<Engine> is every model of fp32 groups, Model<Engine, DefaultPrecision<bf16>> one of bf16.
-/// A value, cheap to copy and to keep as a member. It lists the groups that are there when it is made, so a range may
-/// be moved afterwards, and what is added to it is not of the model.
+/// nothing else of them: Model<Engine> is every model of fp32 groups, Model<Engine, DefaultPrecision<bf16>> one of
+/// bf16. A value, cheap to copy and to keep as a member. It lists the groups that are there when it is made, so a
+/// range may be moved afterwards, and what is added to it is not of the model.
 template <class EngineType, class PrecisionType = DefaultPrecision<float>>
 class Model : public Groups<EngineType> {
     using Base = Groups<EngineType>;
@@ -295,7 +298,8 @@ class Model : public Groups<EngineType> {
     /// elements' types.
     template <class F>
     void for_each_state(const F& f, SourceLocation where = SourceLocation::current()) const {
-        detail::Access::walk(*this, [&](detail::Group<Engine>& group) { as_state(group, f, precisions{}); }, where);
+        detail::Access::walk(
+            *this, [&](detail::Group<Engine>& group) { as_state(group, f, precisions{}); }, where);
     }
 
   private:
@@ -306,14 +310,15 @@ class Model : public Groups<EngineType> {
     static std::vector<Member> list(T&... parts) {
         constexpr bool is_sharded = detail::all_sharded<T...>;
         static_assert(sizeof...(T) > 0, "Model: give at least one Sharded");
-        static_assert(sizeof...(T) == 0 || is_sharded, "Model: each argument must be a Sharded or a range of Sharded");
+        static_assert(sizeof...(T) == 0 || is_sharded,
+                      "Model: each argument must be a Sharded or a range of Sharded");
         std::vector<Member> members;
         if constexpr (is_sharded) {
             constexpr bool one_engine = (std::is_same_v<typename LayerOf<T>::Engine, Engine> && ...);
             static_assert(one_engine, "Model: the groups of one model must be of one engine");
             constexpr bool fits = (detail::is_among<typename LayerOf<T>::Precision>(precisions{}) && ...);
-            static_assert(fits,
-                          "Model<Engine, Precision>: a group has another precision; name it, or Precisions<...> of all");
+            static_assert(
+                fits, "Model<Engine, Precision>: a group has another precision; name it, or Precisions<...> of all");
             if constexpr (one_engine && fits) { (add(members, parts), ...); }
         }
         return members;

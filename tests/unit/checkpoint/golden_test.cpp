@@ -131,7 +131,8 @@ void load_and_save(const Mesh& mesh, const sk::DynamicPolicy& policy, const std:
         require(report.step == step_number, "step");
         require(report.strings == save_options().strings, "texts");
         require(training.blob == std::vector<std::uint8_t>{3, 1, 4, 1, 5}, "blob");
-        require(training.optimizer.steps(training.layer) == 2 && training.optimizer.steps(training.listed) == 2, "steps");
+        require(training.optimizer.steps(training.layer) == 2 && training.optimizer.steps(training.listed) == 2,
+                "steps");
         require(training.loss_scale.value() == loss_scale_value && training.loss_scale.clean_steps() == 2,
                 "loss scale");
         const auto options = save_options();

@@ -237,12 +237,12 @@ TEST_CASE("launches: a model whose group was exchanged has a norm's table of its
     on_one_rank<counting::Engine>([&](auto& rank) {
         std::vector<Layer<counting::Engine, float>> layers;
         add_layers(layers, rank, 3, "layers.", ten_tensors<float>());
-        sk::Model model{layers};
         for (std::size_t round = 0; round < 4; ++round) {
             // Other places in the buffer count each time.
             layers[1] = Layer<counting::Engine, float>(
                 rank, "layers.1", {{"a", {64 * (round + 1)}, {.frozen = true}}, {"b", {64 * (9 - round)}}});
             layers[1].initialize([](auto, auto, auto) { return 2.0; });
+            sk::Model model{layers};
             sk::SGD optimizer{model, {.learning_rate = 1}};
             for (auto& layer : layers) {
                 for (float& element : sk::gradient_shard(layer)) { element = 0.25F; }

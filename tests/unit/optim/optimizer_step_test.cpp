@@ -238,8 +238,8 @@ TEST_CASE("wrong hyper-parameters, paths and parameter groups are refused by nam
         sk::Accumulation accumulation{model};
         toy::add(accumulation, a, 1);
         const auto norm = sk::global_norm(sk::reduce(std::move(accumulation), sk::mean));
-        for (const double wrong : {0.0, -1.0, HUGE_VAL, std::nan("")}) {
-            refused([&] { static_cast<void>(sk::clip(norm, wrong)); }, "expected a finite number > 0");
+        for (const double wrong : {0.0, -1.0, std::nan("")}) {
+            refused([&] { static_cast<void>(sk::clip(norm, wrong)); }, "expected a number > 0, or unlimited");
         }
     });
 }

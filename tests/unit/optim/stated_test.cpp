@@ -394,7 +394,8 @@ void check_legal(const Mesh& mesh) {
             }
             auto gradients = sk::reduce(std::move(accumulation), sk::divide_by(1 + step), scale);
             const auto norm = sk::global_norm(gradients);
-            optimizer.step(std::move(gradients), step == 1 ? sk::clip(norm, sk::unlimited) : sk::clip(norm, 1 + step));
+            optimizer.step(std::move(gradients),
+                           step == 1 ? sk::clip(norm, sk::unlimited) : sk::clip(norm, 1 + step));
             std::vector<double> values(toy::outputs * toy::inputs);
             layer.read_full(toy::Weight{}, values);
             if (step == 0) { layer.load(toy::Weight{}, values); }

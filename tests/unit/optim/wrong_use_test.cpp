@@ -159,7 +159,7 @@ TEST_CASE("a model's vector that lost a group and got another one") {
         layers.erase(layers.begin());
         layers.push_back(toy::linear_layer<sk::NoShard>(rank, "3"));
         const auto wrong = thrown_message<sk::UsageError>(step);
-        CHECK(has(wrong, "'1' stands where '0' was"));
+        CHECK(has(wrong, "'0': this group of the model has ended or was assigned to since the model was made"));
     });
 }
 

@@ -51,7 +51,7 @@ void log_steady_step(Rank& rank, Layers& layers, std::size_t microbatches) {
     sk::AdamW optimizer{model};
     for (int step = 0; step < 2; ++step) {
         rank.traffic().clear();
-        sk::Accumulation accumulation{model};
+        sk::Accumulation accumulation{model, microbatches};
         for (std::size_t m = 0; m < microbatches; ++m) {
             for (auto& layer : layers) { layer.reshard(layer.unshard()); }
             for (auto& layer : layers) {

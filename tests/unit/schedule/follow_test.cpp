@@ -132,9 +132,7 @@ TEST_CASE("a schedule recorded on one rank is that of every rank, live and dry")
             sk::DryStep step(groups, 2);
             for (int microbatch = 0; microbatch < 2; ++microbatch) {
                 for (const std::size_t g : {0U, 2U, 3U, 4U}) { step.unshard(g).reshard(g); }
-                for (const std::size_t g : {4U, 3U, 2U, 0U}) {
-                    step.unshard(g).gradients(g).reshard(g).add(g);
-                }
+                for (const std::size_t g : {4U, 3U, 2U, 0U}) { step.unshard(g).gradients(g).reshard(g).add(g); }
                 step.add_zero(5).add_zero(6);
             }
             dry = step.reduce().global_norm().step().schedule();

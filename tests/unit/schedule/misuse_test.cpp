@@ -152,7 +152,8 @@ TEST_CASE("a schedule that differs between ranks in lanes alone is refused with 
 TEST_CASE("a schedule does not end under what shows its memory: windows and gradients of a step that was given up") {
     enum class Left { window, gradients, evaluation, nothing };
     using Window = decltype(std::declval<Layer&>().unshard());
-    using Handle = decltype(std::declval<sk::Accumulation<typename Layer::Engine>&>().gradients(std::declval<Layer&>()));
+    using Handle =
+        decltype(std::declval<sk::Accumulation<typename Layer::Engine>&>().gradients(std::declval<Layer&>()));
     const auto words_of = [](Left left) {
         return last_words([&] {
             on_ranks([&](Trainer& trainer) {

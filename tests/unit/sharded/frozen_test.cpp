@@ -150,7 +150,7 @@ void check_mixed_plan(const Flat& mesh, const sk::DynamicPolicy& policy) {
         sk::Sharded<Mixed, sk::DynamicPolicy, CountingEngine, Precision> layer(counted, "layer", {}, {policy});
         sk::Model model{layer};
         sk::AdamW optimizer{model};
-        sk::Accumulation accumulation{model};
+        sk::Accumulation accumulation{model, 3};
         for (int m = 0; m < 3; ++m) {
             const auto window = layer.unshard();
             accumulation.add_zero(layer);

@@ -101,15 +101,20 @@ TEST_CASE("one handle of a group at a time") {
 
 TEST_CASE("no gradients after the last microbatch, after skip, or outside of a step") {
     with_each_policy([](auto&, auto& a, auto& b, auto& model, auto&) {
+        const std::string one =
+            ": 1 microbatch(es) of this accumulation were added; say how many there are, as "
+            "Accumulation{model, microbatches}";
         sk::Accumulation accumulation{model};
         toy::add(accumulation, a, 1);
-        CHECK_USAGE_ERROR(accumulation.gradients(a), "'a': gradients() after the last microbatch was reduced");
-        CHECK_USAGE_ERROR(accumulation.add_zero(a), "'a': add_zero() after the last microbatch was reduced");
+        CHECK_USAGE_ERROR(accumulation.gradients(a), "'a': gradients() after the last microbatch was reduced" + one);
+        CHECK_USAGE_ERROR(accumulation.add_zero(a), "'a': add_zero() after the last microbatch was reduced" + one);
         CHECK_USAGE_ERROR(accumulation.skip(a), "'a': skip() after the last microbatch was reduced");
         accumulation.skip(b);
         CHECK_USAGE_ERROR(accumulation.gradients(b), "'b': gradients() after the group was skipped");
         const auto reduced = sk::reduce(std::move(accumulation), sk::mean);
-        CHECK_USAGE_ERROR(accumulation.gradients(a), "'a': gradients() outside of an accumulation");
+        CHECK_USAGE_ERROR(accumulation.gradients(a),
+                          "'a': gradients() outside of an accumulation: this group is in "
+                          "another accumulation, which has not ended");
         CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean),
                           "reduce: this accumulation was already reduced");
     });
@@ -120,7 +125,9 @@ TEST_CASE("gradients of a group that is in no step are refused") {
         sk::Model only_a{a};
         sk::Accumulation accumulation{only_a};
         // b has a's type, so the compiler lets it pass.
-        CHECK_USAGE_ERROR(accumulation.gradients(b), "'b': gradients() outside of an accumulation");
+        CHECK_USAGE_ERROR(accumulation.gradients(b),
+                          "'b': gradients() outside of an accumulation: it is not one of this "
+                          "accumulation's groups");
     });
 }
 
@@ -304,14 +311,16 @@ TEST_CASE("what is added to a range later is not of the model, and is refused by
         CHECK(model.size() == 1);
         sk::Accumulation accumulation{model};
         toy::add(accumulation, layers[0], 1);
-        CHECK_USAGE_ERROR(toy::add(accumulation, layers[1], 1),
+        CHECK_USAGE_ERROR(accumulation.gradients(layers[1]),
                           "'b': gradients() outside of an accumulation: it is not one of this accumulation's groups");
         CHECK_NOTHROW(optimizer.step(sk::reduce(std::move(accumulation), sk::sum)));
-        CHECK_USAGE_ERROR(optimizer.steps(layers[1]), "'b': steps() of a group that is not one of the optimizer's");
+        CHECK_USAGE_ERROR(optimizer.steps(layers[1]),
+                          "'b': steps() of a group that is not one of the optimizer's model");
         sk::Model grown{layers};
         sk::Accumulation over_both{grown};
         for (auto& layer : layers) { toy::add(over_both, layer, 1); }
-        CHECK_USAGE_ERROR(optimizer.step(std::move(over_both)), "other groups than the optimizer's model");
+        CHECK_USAGE_ERROR(optimizer.step(std::move(over_both)),
+                          "optimizer step: these gradients belong to other groups than the optimizer's model");
         // Refused before anything was reduced: the accumulation is as it was.
         sk::SGD of_both{grown, {}};
         CHECK_NOTHROW(of_both.step(std::move(over_both)));
@@ -332,22 +341,29 @@ TEST_CASE("a group that ended or was assigned to is refused by the model that li
         sk::Model of_moved{a};
         CHECK_USAGE_ERROR(sk::Accumulation{of_moved}, "Model: it was made of a Sharded that had been moved from");
         moved = toy::linear_layer<sk::NoShard>(rank, "again");
-        CHECK_USAGE_ERROR(sk::Accumulation{model},
-                          "'a': this group of the model has ended or was assigned to since the model was made");
+        CHECK_USAGE_ERROR(
+            sk::Accumulation{model},
+            "'a': this group of the model has ended or was assigned to since the model was made; expected "
+            "groups that outlive their model: make the model anew, and its optimizer");
     });
 }
 
 TEST_CASE("an accumulation knows its last microbatch, and takes no more and no fewer") {
     with_each_policy([](auto& rank, auto& a, auto& b, auto& model, auto& optimizer) {
-        CHECK_THROWS_WITH_AS(static_cast<void>(sk::Accumulation{model, 0}), doctest::Contains("0 microbatches given, expected at least 1"),
-                             std::invalid_argument);
+        CHECK_THROWS_WITH_AS(static_cast<void>(sk::Accumulation{model, 0}),
+                             doctest::Contains("0 microbatches given, expected at least 1"), std::invalid_argument);
         {
             sk::Accumulation accumulation{model, 2};
             toy::add(accumulation, a, 1);
             toy::add(accumulation, b, 1);
             toy::add(accumulation, b, 1);
-            CHECK_USAGE_ERROR(accumulation.gradients(b), "2 microbatch(es) of this accumulation were added; say how");
-            CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean), "'a': reduce() after 1 of 2 microbatches");
+            CHECK_USAGE_ERROR(
+                accumulation.gradients(b),
+                "'b': gradients() after the last microbatch was reduced: 2 microbatch(es) of this "
+                "accumulation were added; say how many there are, as Accumulation{model, microbatches}");
+            CHECK_USAGE_ERROR(sk::reduce(std::move(accumulation), sk::mean),
+                              "'a': reduce() after 1 of 2 microbatches; call add, or add_zero for one that did not "
+                              "use it");
         }
         const auto reductions = [&] {
             return toy::calls(rank, sk::Verb::all_reduce) + toy::calls(rank, sk::Verb::reduce_scatter);
@@ -361,7 +377,8 @@ TEST_CASE("an accumulation knows its last microbatch, and takes no more and no f
         accumulation.set_microbatches(2);  // a has them all
         const auto after_a = reductions();
         toy::add(accumulation, b, 2);
-        CHECK_USAGE_ERROR(accumulation.set_microbatches(3), "set_microbatches(3) after 2 were added and reduced");
+        CHECK_USAGE_ERROR(accumulation.set_microbatches(3),
+                          "'a': set_microbatches(3) after 2 were added and reduced");
         const auto after_b = reductions();
         auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         CHECK(reductions() == after_b);  // nothing was left to it
@@ -380,15 +397,18 @@ TEST_CASE("gradients of two models are not mixed") {
         sk::Model only_b{b};
         sk::Accumulation of_a{only_a};
         sk::Accumulation of_b{only_b};
-        CHECK_USAGE_ERROR(of_a.gradients(b), "this group is in another accumulation, which has not ended");
-        CHECK_USAGE_ERROR(of_a.skip(b), "this group is in another accumulation, which has not ended");
+        const std::string elsewhere =
+            "() outside of an accumulation: this group is in another accumulation, which has not ended";
+        CHECK_USAGE_ERROR(of_a.gradients(b), "'b': gradients" + elsewhere);
+        CHECK_USAGE_ERROR(of_a.skip(b), "'b': skip" + elsewhere);
         auto handle = of_b.gradients(b);
-        CHECK_USAGE_ERROR(of_a.add(std::move(handle)), "'b': add() outside of an accumulation: this group is in another");
-        CHECK_USAGE_ERROR(sk::reduce(std::move(of_b), sk::mean), "'b': a gradient handle was dropped");
+        CHECK_USAGE_ERROR(of_a.add(std::move(handle)), "'b': add" + elsewhere);
+        CHECK_USAGE_ERROR(sk::reduce(std::move(of_b), sk::mean),
+                          "'b': a gradient handle was dropped without being added");
         toy::add(of_a, a, 1);
         const auto reduced = sk::reduce(std::move(of_a), sk::mean);
         std::vector<double> bias(7);
-        CHECK_USAGE_ERROR(reduced.read_full(b, Bias{}, std::span(bias)), "'b': read_full() outside of an accumulation");
+        CHECK_USAGE_ERROR(reduced.read_full(b, Bias{}, std::span(bias)), "'b': read_full" + elsewhere);
     });
 }
 
@@ -409,10 +429,11 @@ TEST_CASE("the optimizer's step of an accumulation is reduce, global_norm, clip 
                         toy::add(accumulation, a, static_cast<double>(rank.rank() + 1));
                         toy::add(accumulation, a, 1);
                         if (at_once) {
-                            norm = optimizer
-                                       .step(std::move(accumulation),
-                                             {.divisor = sk::divide_by(3), .max_norm = max_norm, .loss_scale = &scale})
-                                       .value();
+                            norm =
+                                optimizer
+                                    .step(std::move(accumulation),
+                                          {.divisor = sk::divide_by(3), .max_norm = max_norm, .loss_scale = &scale})
+                                    .value();
                         } else {
                             auto reduced = sk::reduce(std::move(accumulation), sk::divide_by(3), scale);
                             const auto taken = sk::global_norm(reduced);
@@ -447,11 +468,12 @@ TEST_CASE("options out of range and open windows leave the accumulation to the c
                              std::invalid_argument);
         {
             const auto window = a.unshard();
-            CHECK_USAGE_ERROR(optimizer.step(std::move(accumulation)), "window(s) are open; reshard them first");
+            CHECK_USAGE_ERROR(optimizer.step(std::move(accumulation)),
+                              "'a': optimizer step or load while 1 window(s) are open; reshard them first");
         }
         CHECK_NOTHROW(optimizer.step(std::move(accumulation), {.divisor = sk::sum}));
         CHECK(biases(a) == stepped(1));
-        CHECK_USAGE_ERROR(optimizer.step(std::move(accumulation)), "this accumulation was already reduced");
+        CHECK_USAGE_ERROR(optimizer.step(std::move(accumulation)), "reduce: this accumulation was already reduced");
     });
 }
 

@@ -99,7 +99,7 @@ Outcome train(Pace compute, Pace communication, Pace reduction, std::size_t micr
     std::vector<std::vector<double>> activations(layers, std::vector<double>(numel));
     Outcome outcome;
     const auto step = [&] {
-        sk::Accumulation accumulation{groups};
+        sk::Accumulation accumulation{groups, sk::until_reduced};
         for (std::size_t m = 0; m < microbatches; ++m) {
             // Forward: nothing but windows follow each other, one layer's gather into the other's buffer.
             for (std::size_t l = 0; l < layers; ++l) {

@@ -24,8 +24,8 @@
 #include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/core/element.hpp>
 #include <shardkit/memory/tensor_table.hpp>
-#include <shardkit/sharded/norm_table.hpp>
 #include <shardkit/rank/engine.hpp>
+#include <shardkit/sharded/norm_table.hpp>
 
 namespace shardkit::gpu {
 

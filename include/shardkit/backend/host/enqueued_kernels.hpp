@@ -14,8 +14,8 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/memory/tensor_table.hpp>
 #include <shardkit/optim/norm_partial.hpp>
-#include <shardkit/sharded/norm_table.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/sharded/norm_table.hpp>
 
 namespace shardkit::host {
 

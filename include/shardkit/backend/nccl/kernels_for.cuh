@@ -13,9 +13,9 @@
 
 #include <shardkit/backend/nccl/extreme.hpp>
 #include <shardkit/optim/norm.hpp>
-#include <shardkit/sharded/norm_table.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/sharded/norm_table.hpp>
 #include <shardkit/sharded/precision.hpp>
 
 namespace shardkit::nccl {
