@@ -58,11 +58,8 @@
 // Optimizers, the norm of gradients and clipping.
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/amsgrad.hpp>
-#include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/lion.hpp>
-#include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/optimizer.hpp>
-#include <shardkit/optim/param_group.hpp>
 #include <shardkit/optim/rule_optimizer.hpp>
 #include <shardkit/optim/sgd.hpp>
 

@@ -85,7 +85,7 @@ TEST_CASE("a view of gradients ends when its handle is added or dropped") {
     sk::threads::run(Flat{2}, [](auto& rank) {
         auto layer = toy::linear_layer<sk::FullShard>(rank);
         sk::Model model{layer};
-        sk::Accumulation accumulation{model};
+        sk::Accumulation accumulation{model, 2};
         const sk::SourceLocation taken{__FILE__, __LINE__ + 1};
         auto handle = accumulation.gradients(layer);
         const auto view = handle[Weight{}];
