@@ -45,7 +45,7 @@ int main() {
         auto gradients = accumulation.gradients(layer);
         for (float& g : gradients[Weight{}]) { g += static_cast<float>(rank.rank() + 1); }
         accumulation.add(std::move(gradients));
-        optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+        optimizer.step(std::move(accumulation));
 
         std::vector<float> updated(130);
         layer.read_full(Weight{}, std::span(updated));

@@ -34,10 +34,8 @@ Result train() {
         using Layer = sk::Sharded<Weight, Policy, Engine>;
         std::vector<Layer> layers;
         for (int i = 0; i < 8; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
-        for (Layer& layer : layers) {
-            layer.initialize([](auto, auto, std::uint64_t i) { return std::sin(static_cast<double>(i)); });
-        }
         sk::Model model{layers};
+        model.initialize([](auto, auto, std::uint64_t i) { return std::sin(static_cast<double>(i)); });
         sk::AdamW optimizer{model, {.learning_rate = 0.05}};
         const float target = 0.25F * static_cast<float>(rank.rank());
         for (std::size_t step = 0; step < steps; ++step) {
@@ -55,9 +53,7 @@ Result train() {
                 for (std::size_t i = 0; i < 64 * 64; ++i) { gradients[Weight{}][i] += window[Weight{}][i] - target; }
                 accumulation.add(std::move(gradients));
             }
-            auto reduced = sk::reduce(std::move(accumulation), sk::mean);
-            const auto norm = sk::global_norm(reduced);
-            optimizer.step(std::move(reduced), sk::clip(norm, 10.0));
+            optimizer.step(std::move(accumulation), {.max_norm = 10.0});
             if (rank.rank() == 0) { result.losses.push_back(loss); }
         }
         if (rank.rank() == 0) {

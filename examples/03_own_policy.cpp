@@ -45,15 +45,14 @@ Result train() {
         sk::SGD optimizer{model, {.learning_rate = 0.125}};
         rank.traffic().clear();  // of what making the layer took: ranks compare what they make
         for (std::uint64_t step = 0; step < steps; ++step) {
-            sk::Accumulation accumulation{model};
+            sk::Accumulation accumulation{model, microbatches};
             for (std::uint64_t m = 0; m < microbatches; ++m) {
                 const auto window = layer.unshard();
                 auto gradients = accumulation.gradients(layer);
                 for (std::size_t i = 0; i < 100; ++i) { gradients[Weight{}][i] += window[Weight{}][i] - 1.0; }
-                accumulation.add(std::move(gradients),
-                                 m + 1 == microbatches ? sk::Microbatch::last : sk::Microbatch::more);
+                accumulation.add(std::move(gradients));
             }
-            optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+            optimizer.step(std::move(accumulation));
         }
         if (rank.rank() == 0) {
             result.gathers = rank.traffic().total(sk::Verb::all_gather).calls;

@@ -72,9 +72,7 @@ int main() {
             network.reshard(std::move(w));
             accumulation.add(std::move(g));
 
-            auto reduced = sk::reduce(std::move(accumulation), sk::mean);
-            const auto norm = sk::global_norm(reduced);
-            optimizer.step(std::move(reduced), sk::clip(norm, 1.0));
+            const auto norm = optimizer.step(std::move(accumulation), {.max_norm = 1.0});
 
             // The loss is the user's own: so is its reduction.
             sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<float>(loss), rank.compute_stream());

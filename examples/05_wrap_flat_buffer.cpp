@@ -49,7 +49,7 @@ void train(Layer& layer, std::size_t rank) {
         backward(w[Wte{}], g[Wte{}], rank);
         layer.reshard(std::move(w));
         accumulation.add(std::move(g));
-        optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
+        optimizer.step(std::move(accumulation));
     }
 }
 

@@ -16,21 +16,25 @@ struct Weight : sk::Param<"weight", float, 64, 64> {};
 using Engine = sk::threads::Engine;
 using Layer = sk::Sharded<Weight, sk::FullShard, Engine>;
 
+std::vector<Layer> make_layers(sk::Context<Engine>& rank) {
+    std::vector<Layer> layers;
+    for (int i = 0; i < 3; ++i) { layers.emplace_back(rank, "layers." + std::to_string(i)); }
+    return layers;
+}
+
 // The trainer knows nothing of schedules: it opens windows where it needs them.
 struct Trainer {
     std::vector<Layer> layers;
+    sk::Model<Engine> model;
+    sk::AdamW<Engine> optimizer;
 
-    explicit Trainer(sk::Context<Engine>& rank) {
-        for (int i = 0; i < 3; ++i) {
-            layers.emplace_back(rank, "layers." + std::to_string(i));
-            layers.back().initialize([](auto, auto, std::uint64_t k) { return std::sin(static_cast<double>(k)); });
-        }
+    explicit Trainer(sk::Context<Engine>& rank)
+        : layers(make_layers(rank)), model(layers), optimizer(model, {.learning_rate = 0.05}) {
+        model.initialize([](auto, auto, std::uint64_t k) { return std::sin(static_cast<double>(k)); });
     }
-    auto model() { return sk::Model{layers}; }
 
-    template <class Optimizer>
-    void step(Optimizer& optimizer, float target) {
-        sk::Accumulation accumulation{model()};
+    void step(float target) {
+        sk::Accumulation accumulation{model};
         for (Layer& layer : layers) { const auto window = layer.unshard(); /* forward */ }
         for (std::size_t l = layers.size(); l > 0; --l) {
             auto window = layers[l - 1].unshard();
@@ -39,9 +43,7 @@ struct Trainer {
             layers[l - 1].reshard(std::move(window));
             accumulation.add(std::move(gradients));
         }
-        auto reduced = sk::reduce(std::move(accumulation), sk::mean);
-        const auto norm = sk::global_norm(reduced);
-        optimizer.step(std::move(reduced), sk::clip(norm, 10.0));
+        optimizer.step(std::move(accumulation), {.max_norm = 10.0});
     }
 };
 
@@ -50,13 +52,12 @@ std::vector<float> train(bool scheduled) {
     std::vector<float> weights(64 * 64);
     sk::threads::run(sk::DeviceMesh<4>{}, [&](auto& rank) {
         Trainer trainer(rank);
-        sk::AdamW optimizer{trainer.model(), {.learning_rate = 0.05}};
-        const auto step = [&] { trainer.step(optimizer, 0.25F * static_cast<float>(rank.rank())); };
+        const auto step = [&] { trainer.step(0.25F * static_cast<float>(rank.rank())); };
         if (!scheduled) {
             for (int i = 0; i < 4; ++i) { step(); }
         } else {
-            const auto groups = sk::describe_groups(trainer.model());
-            const sk::Schedule recorded = sk::record(trainer.model(), step);
+            const auto groups = sk::describe_groups(trainer.model);
+            const sk::Schedule recorded = sk::record(trainer.model, step);
             const sk::Schedule better = sk::prefetch(
                 sk::keep_gathered(recorded, groups, sk::peak(recorded, groups) + sk::ByteCount(64 * 64 * 4)), groups);
             if (rank.rank() == 0) {
@@ -70,7 +71,7 @@ std::vector<float> train(bool scheduled) {
                     "what changed:\n%s",
                     sk::diff_table(sk::diff(recorded, better, groups), groups, time(recorded), time(better)).c_str());
             }
-            const auto following = sk::follow(trainer.model(), better);  // the one line
+            const auto following = sk::follow(trainer.model, better);  // the one line
             for (int i = 1; i < 4; ++i) { step(); }
         }
         trainer.layers.back().read_full_on(0, Weight{}, std::span(weights).first(rank.rank() == 0 ? 64 * 64 : 0));

@@ -120,9 +120,7 @@ Result train(const Mesh& mesh) {
             accumulation.add(std::move(g));
 
             // The mean over dp x cp, of gradients and, as it is the user's own, of the loss.
-            auto reduced = sk::reduce(std::move(accumulation), sk::mean);
-            const auto norm = sk::global_norm(reduced);
-            optimizer.step(std::move(reduced), sk::clip(norm, 1.0));
+            const auto norm = optimizer.step(std::move(accumulation), {.divisor = sk::mean, .max_norm = 1.0});
             std::array<double, 1> loss{std::accumulate(losses.begin(), losses.end(), 0.0)};
             sk::all_reduce_in_place(data, sk::ReduceOp::sum, std::span<double>(loss), stream);
             if (rank.rank() == 0) {

@@ -14,7 +14,6 @@
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/optim/norm.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
@@ -144,10 +143,8 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
     sk::Rank<Engine, Mesh> rank{Mesh(job.ranks), typename Engine::Communicator(world), {}, world.streams()};
     ShardedModel<Engine> parts(rank, shape, policy);
     sk::Model model{parts.embedding, parts.blocks, parts.head};
-    model.for_each([&](auto& layer) {
-        layer.initialize([&](auto path, auto parameter, std::uint64_t i) {
-            return initial_value(shape, options.seed, path, parameter, i);
-        });
+    model.initialize([&](auto path, auto parameter, std::uint64_t i) {
+        return initial_value(shape, options.seed, path, parameter, i);
     });
     sk::AdamW optimizer{model, {.learning_rate = options.learning_rate}};
     const sk::PlanOptions steps{.microbatches = options.microbatches, .norms_per_step = options.clip > 0 ? 1U : 0U};
@@ -157,10 +154,9 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
 
     const auto train_step = [&] {
         check(cudaMemsetAsync(loss.data(), 0, loss.bytes(), gpu.stream), "cudaMemsetAsync");
-        sk::Accumulation accumulation{model};
+        sk::Accumulation accumulation{model, options.microbatches};
         for (std::size_t m = 0; m < options.microbatches; ++m) {
             const Batch batch = inputs.batch(m);
-            const auto last = m + 1 == options.microbatches ? sk::Microbatch::last : sk::Microbatch::more;
             network.embed(embedding<const float>(parts.embedding.unshard()), batch);
             for (std::size_t l = 0; l < shape.layers; ++l) {
                 network.block(l, block<const float>(parts.blocks[l].unshard()));
@@ -169,7 +165,7 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
                 const auto w = layer.unshard();
                 auto g = accumulation.gradients(layer);
                 work(w, g);
-                accumulation.add(std::move(g), last);
+                accumulation.add(std::move(g));
             };
             with_gradients(parts.head, [&](const auto& w, const auto& g) {
                 network.head(head<const float>(w), head<float>(g), batch, weight, loss.data());
@@ -183,12 +179,10 @@ std::vector<float> train(const Options& options, const std::vector<std::uint8_t>
                 network.embed_backward(embedding<const float>(w), embedding<float>(g), batch);
             });
         }
-        auto reduced = sk::reduce(std::move(accumulation), sk::mean);
         if (options.clip > 0) {
-            const auto norm = sk::global_norm(reduced);
-            optimizer.step(std::move(reduced), sk::clip(norm, options.clip));
-        } else {
-            optimizer.step(std::move(reduced));
+            optimizer.step(std::move(accumulation), {.max_norm = options.clip});
+        } else {  // without a norm
+            optimizer.step(sk::reduce(std::move(accumulation), sk::mean));
         }
         sk::all_reduce_in_place(rank.world(), sk::ReduceOp::sum, std::span<float>(loss.data(), 1),
                                 rank.compute_stream());

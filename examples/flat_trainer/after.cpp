@@ -201,8 +201,8 @@ void model_forward(Model<Engine>* model, int all) {
     model->loss = crossentropy(model->dacts.logits, model->targets, BT, V, all);
 }
 
-template <class Engine, class Accumulation>
-void model_backward(Model<Engine>* model, Accumulation* accumulation) {
+template <class Engine>
+void model_backward(Model<Engine>* model, sk::Accumulation<Engine>* accumulation) {
     const int B = model->B;
     const int BT = B * T;
     const Activations a = model->acts;

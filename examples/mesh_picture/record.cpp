@@ -13,7 +13,7 @@
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/sharded/shard_info.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/step/model.hpp>
 
 #include "parameters.hpp"
 
@@ -49,7 +49,7 @@ void train(Layer& layer, Optimizer& optimizer, std::size_t microbatches, RankFac
     facts.traffic = {};
     layer.context().traffic().clear();
     sk::Model model{layer};
-    sk::Accumulation accumulation{model};
+    sk::Accumulation accumulation{model, sk::until_reduced};  // so that what adding communicates is not in reducing's
     for (std::size_t m = 0; m < microbatches; ++m) {
         layer.reshard(layer.unshard());
         took(0);

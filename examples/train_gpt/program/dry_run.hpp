@@ -75,7 +75,7 @@ class DryAccumulation {
         step_.gradients(layer.group());
         return {layer.group()};
     }
-    void add(NoTensors&& gradients, sk::Microbatch microbatch) { step_.add(gradients.group, microbatch); }
+    void add(NoTensors&& gradients) { step_.add(gradients.group); }
 
   private:
     sk::DryStep& step_;
@@ -96,14 +96,12 @@ struct DryPass {
 /// The step that the trainer makes, of groups in the order of ShardedModel::groups().
 template <class T>
 sk::Schedule dry_step(const Options& options, std::span<const sk::GroupDescription> groups) {
-    sk::DryStep step(groups);
+    sk::DryStep step(groups, options.microbatches);
     DryModel<T> model(step, options.model);
     DryAccumulation accumulation(step);
     DryPass<T> pass;
     for (std::size_t m = 0; m < options.microbatches; ++m) {
-        const bool last = m + 1 == options.microbatches;
-        forward_backward(model, accumulation, pass, {}, nullptr, nullptr,
-                         last ? sk::Microbatch::last : sk::Microbatch::more);
+        forward_backward(model, accumulation, pass, {}, nullptr, nullptr);
     }
     return step.reduce().global_norm().step().schedule();
 }

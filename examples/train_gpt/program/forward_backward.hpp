@@ -53,7 +53,7 @@ void with_head(Model& model, F f) {
 /// whoever reduces them divides by the tokens of all ranks and microbatches.
 template <class Model, class Accumulation, class Pass, class T = typename Model::T>
 SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass, BatchShape batch,
-                            const std::uint8_t* tokens, const std::uint8_t* targets, sk::Microbatch microbatch) {
+                            const std::uint8_t* tokens, const std::uint8_t* targets) {
     forward_blocks(model, pass, batch, tokens);
 
     // A tied head adds to the token embedding's gradient, so that handle stays from here to the embedding's
@@ -73,10 +73,10 @@ SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass
         } else {
             auto d_logits = accumulation.gradients(model.logits.front());
             backward(d_logits[LogitsWeight<T>{}]);
-            accumulation.add(std::move(d_logits), microbatch);
+            accumulation.add(std::move(d_logits));
         }
     });
-    accumulation.add(std::move(d_head), microbatch);
+    accumulation.add(std::move(d_head));
 
     for (std::size_t l = model.blocks.size(); l > 0; --l) {
         auto& block = model.blocks[l - 1];
@@ -84,12 +84,12 @@ SummedLoss forward_backward(Model& model, Accumulation& accumulation, Pass& pass
         auto d = accumulation.gradients(block);
         pass.block_backward(l - 1, block_weights<const T*, T>(w), block_weights<T*, T>(d));
         block.reshard(std::move(w));
-        accumulation.add(std::move(d), microbatch);
+        accumulation.add(std::move(d));
     }
 
     if (!d_embedding) { d_embedding.emplace(accumulation.gradients(model.embedding)); }
     pass.embed_backward(tokens, {(*d_embedding)[Wte<T>{}], (*d_embedding)[Wpe<T>{}]});
-    accumulation.add(std::move(*d_embedding), microbatch);
+    accumulation.add(std::move(*d_embedding));
     return loss;
 }
 

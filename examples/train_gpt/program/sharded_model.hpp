@@ -8,7 +8,7 @@
 
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/sharded/sharded.hpp>
-#include <shardkit/step/groups.hpp>
+#include <shardkit/step/model.hpp>
 
 #include "../model/parameters.hpp"
 
@@ -45,7 +45,17 @@ class ShardedModel {
     std::vector<Layer<LogitsGroup<T>>> logits;  // one where the head is untied, else none
 
     bool tied() const noexcept { return logits.empty(); }
-    auto groups() noexcept { return sk::Model{embedding, blocks, head, logits}; }
+    sk::Model<Engine, sk::DefaultPrecision<T>> groups() {
+        return sk::Model<Engine, sk::DefaultPrecision<T>>{embedding, blocks, head, logits};
+    }
+    /// f(layer) for each of them in that order, with its type.
+    template <class F>
+    void for_each_layer(const F& f) {
+        f(embedding);
+        for (auto& block : blocks) { f(block); }
+        f(head);
+        for (auto& untied : logits) { f(untied); }
+    }
 };
 
 }  // namespace train_gpt

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,12 +17,13 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/optim/clip.hpp>
-#include <shardkit/optim/norm.hpp>
+#include <shardkit/optim/optimizer.hpp>
 #include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/schedule/schedule_trace.hpp>
 #include <shardkit/step/accumulation.hpp>
-#include <shardkit/step/reduce.hpp>
+#include <shardkit/step/divisor.hpp>
+#include <shardkit/step/model.hpp>
 
 #include "../model/initialise.hpp"
 #include "call_times.hpp"
@@ -53,8 +55,9 @@ class Trainer {
           data_ranks_(context.template sub_mesh<sk::Axes<sk::Dp, sk::Cp>>()),
           data_(job.text, options_.model.sequence, options_.seed),
           model_(context, options_.model, options_.policy.policy()),
+          groups_(model_.groups()),
           following_(begin(job)),
-          optimizer_(model_.groups(), options_),
+          optimizer_(make_optimizer(groups_, options_)),
           links_(context, split_, options_.context,
                  attention_shape(options_.model, split_, split_.local(options_.pass_shape())).keys_values()),
           work_(context, options_.model, split_, split_.local(options_.pass_shape()), links_) {
@@ -72,21 +75,18 @@ class Trainer {
         std::optional<CallTimes::Scope> timed;
         if (times_calls_ && context_.world_size() > 1) { timed.emplace(context_.world().label().journal, calls_); }
         unled_.began = std::chrono::steady_clock::now();
-        sk::Accumulation accumulation{model_.groups()};
+        sk::Accumulation accumulation{groups_, options_.microbatches};
         SummedLoss loss;
         for (std::size_t m = 0; m < options_.microbatches; ++m) {
             const BatchShape batch{options_.microbatch_sequences(m), part_.tokens()};
             data_.fill(number, first + options_.microbatch_begin(m), batch.batch, part_, work_.tokens(),
                        work_.targets());
-            const bool last = m + 1 == options_.microbatches;
-            loss += forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets(),
-                                     last ? sk::Microbatch::last : sk::Microbatch::more);
+            loss += forward_backward(model_, accumulation, work_.pass(), batch, work_.tokens(), work_.targets());
         }
         const auto all_tokens = static_cast<double>(options_.tokens_per_step());
-        auto reduced = sk::reduce(std::move(accumulation), sk::divide_by(all_tokens));
-        const auto norm = sk::global_norm(reduced);
-        const double max_norm = options_.clip;
-        optimizer_.step(std::move(reduced), max_norm > 0 ? sk::clip(norm, max_norm) : sk::clip(norm, sk::unlimited));
+        const auto norm = optimizer_->step(
+            std::move(accumulation),
+            {.divisor = sk::divide_by(all_tokens), .max_norm = options_.clip > 0 ? options_.clip : sk::unlimited});
         unled_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - unled_.began).count();
         unled_.communication = calls_.seconds();
         unled_.compute = unled_.seconds - unled_.communication;
@@ -139,7 +139,7 @@ class Trainer {
                                              {at[2], at[3]}});
             }
         }
-        return sk::schedule_trace(schedule, sk::describe_groups(model_.groups()), ranks);
+        return sk::schedule_trace(schedule, sk::describe_groups(groups_), ranks);
     }
 
     /// The state after `steps` steps, into --save. Collective over the mesh.
@@ -148,13 +148,11 @@ class Trainer {
     std::string save(std::size_t steps) {
         auto strings = identity_;
         strings.emplace_back(names_key, name_kinds[static_cast<std::size_t>(options_.names)]);
-        const auto saved = optimizer_.visit([&](auto& optimizer) {
-            return sk::save(context_, options_.save, steps, sk::CheckpointState{model_.groups(), optimizer},
-                            {.names = tensor_names(options_.names, options_.model),
-                             .strings = std::move(strings),
-                             .keep = options_.keep});
-        });
-        return saved.path;
+        return sk::save(context_, options_.save, steps, sk::CheckpointState{groups_, *optimizer_},
+                        {.names = tensor_names(options_.names, options_.model),
+                         .strings = std::move(strings),
+                         .keep = options_.keep})
+            .path;
     }
 
     std::string sample(std::size_t count) {
@@ -164,7 +162,7 @@ class Trainer {
     /// Every parameter in full, as double; on rank 0 only, though every rank takes part.
     std::vector<FinalParameter> parameters() {
         std::vector<FinalParameter> all;
-        model_.groups().for_each([&](auto& layer) {
+        model_.for_each_layer([&](auto& layer) {
             using Group = typename std::remove_cvref_t<decltype(layer)>::Group;
             [&]<std::size_t... I>(std::index_sequence<I...>) {
                 (read(layer, typename Group::template At<I>{}, all), ...);
@@ -180,21 +178,19 @@ class Trainer {
     std::optional<sk::Following<Engine>> begin(const Job& job) {
         const bool resumes = !job.start.folder.empty();
         if (!resumes && !options_.init.empty()) {
-            sk::load_model(context_, options_.init, model_.groups(),
+            sk::load_model(context_, options_.init, groups_,
                            {.names = tensor_names(options_.names, options_.model, job.start.prefix),
                             .subset = job.start.subset});
         } else if (!resumes) {
             const Initialiser first_values(options_.seed, options_.model.layers);
-            model_.groups().for_each([&](auto& layer) { layer.initialize(first_values); });
+            groups_.initialize(first_values);
         }
         if (!job.chosen.schedule) { return std::nullopt; }
-        return sk::follow(model_.groups(), *job.chosen.schedule);
+        return sk::follow(groups_, *job.chosen.schedule);
     }
     void resume(const Start& start) {
-        optimizer_.visit([&](auto& optimizer) {
-            sk::CheckpointState state{model_.groups(), optimizer};
-            sk::load(context_, start.folder, state, {.names = tensor_names(start.names, options_.model)});
-        });
+        sk::CheckpointState state{groups_, *optimizer_};
+        sk::load(context_, start.folder, state, {.names = tensor_names(start.names, options_.model)});
     }
 
     template <class Layer, class P>
@@ -207,14 +203,6 @@ class Trainer {
         if (context_.rank() == 0) { all.push_back({layer.path(), std::string(P::name), std::move(values)}); }
     }
 
-    using Model = ShardedModel<Engine, T>;
-    template <class Groups>
-    struct OptimizerOf;
-    template <class... Parts>
-    struct OptimizerOf<sk::Groups<Parts...>> {
-        using type = ChosenOptimizer<Parts...>;
-    };
-
     sk::Context<Engine>& context_;
     const Options& options_;
     const Identity& identity_;
@@ -222,9 +210,10 @@ class Trainer {
     sk::cp::CausalChunks part_;
     typename Engine::Communicator data_ranks_;
     DataOrder data_;
-    Model model_;
+    ShardedModel<Engine, T> model_;
+    sk::Model<Engine, sk::DefaultPrecision<T>> groups_;
     std::optional<sk::Following<Engine>> following_;
-    typename OptimizerOf<decltype(std::declval<Model&>().groups())>::type optimizer_;
+    std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
     EngineLinks<Engine, Arithmetic<T>> links_;
     Workspace<T> work_;
     bool times_calls_ = false;

@@ -48,7 +48,7 @@ struct Access {
     static auto* loss_scale(const Scaled& scaled) noexcept {
         return scaled.loss_scale();
     }
-    /// f(detail::Group<Engine>&) for every group of a model, in order.
+    /// Calls f(detail::Group<Engine>&) for every group of a model, in order.
     template <class Groups, class F, class Location>
     static void walk(const Groups& groups, const F& f, Location where) {
         groups.walk(f, where);

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include <shardkit/backend/threads/engine.hpp>
+#include <shardkit/optim/optimizer.hpp>
+#include <shardkit/param/param.hpp>
+#include <shardkit/param/params.hpp>
+#include <shardkit/policy/full_shard.hpp>
+#include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/model.hpp>
+
+// A trainer as a class: its model and its optimizer are members, and the optimizer is chosen by name. Who uses the
+// class includes this header; the steps, and everything that they instantiate, are compiled in trainer.cpp alone.
+namespace class_trainer {
+
+namespace sk = shardkit;
+using Engine = sk::threads::Engine;
+
+constexpr std::size_t width = 8;
+struct Weight : sk::Param<"weight", float, width, width> {};
+struct Bias : sk::Param<"bias", float, width> {};
+struct Out : sk::Param<"out", float, width> {};
+
+/// One rank's training of residual blocks, x + tanh(W x + b), and a head to one number.
+class Trainer {
+  public:
+    struct Step {
+        float loss;  // mean over all ranks' samples
+        double norm;
+    };
+
+    /// `optimizer`: adamw, lion or sgd. Collective over the ranks.
+    /// @throws std::invalid_argument for another name
+    Trainer(sk::Context<Engine>& rank, std::string_view optimizer);
+
+    Step step(std::size_t number);
+    void set_learning_rate(double learning_rate) { optimizer_->set_learning_rate(learning_rate); }
+
+  private:
+    using Block = sk::Sharded<sk::Params<Weight, Bias>, sk::FullShard, Engine>;
+    using Head = sk::Sharded<Out, sk::FullShard, Engine>;
+
+    static std::vector<Block> make_blocks(sk::Context<Engine>& rank);
+    static std::unique_ptr<sk::Optimizer<Engine>> make_optimizer(const sk::Model<Engine>& model,
+                                                                 std::string_view name);
+    /// Adds a microbatch's gradients, and returns its loss.
+    float forward_backward(sk::Accumulation<Engine>& accumulation, std::size_t first_sample);
+
+    // In the order in which they are made: a model lists groups that exist, an optimizer takes a model's.
+    sk::Context<Engine>& rank_;
+    std::vector<Block> blocks_;
+    Head head_;
+    sk::Model<Engine> model_;
+    std::unique_ptr<sk::Optimizer<Engine>> optimizer_;
+};
+
+}  // namespace class_trainer
