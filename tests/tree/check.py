@@ -8,6 +8,9 @@ import sys
 
 from public_names import public_names
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from run_tests import first_words  # noqa: E402
+
 # Backends that a machine may lack: not part of the umbrella.
 OPTIONAL_BACKENDS = ("mpi", "cuda", "nccl", "cub", "thrust")
 CUDA_BACKENDS = ("cuda", "nccl", "cub", "thrust")
@@ -318,10 +321,42 @@ def check_suites(root):
         yield f"docs/testing.md: the table has the suite {name}, which there is not"
 
 
+def section(text, title):
+    return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
+
+
+def promises(root):
+    """What README promises: pages and examples that it links to, commands, and names of policies, engines and
+    optimizers."""
+    text = (root / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[?`(\w+)", section(text, "Policies") + section(text, "Engines"), re.MULTILINE)
+    optimizers = re.search(r"\[Optimizers\]\([^)]*\): ([\w, ]+) or your own", text.replace("\n", " "))[1]
+    links = re.findall(r"\]\(((?:docs/\w+\.md|examples)[\w./]*)", text)
+    return {*links, *re.findall(r"^(\w+/run)\b", text, re.MULTILINE), *rows, *optimizers.split(", ")}
+
+
+def check_first(root):
+    """Each promise of README has tests in the first tier, and a name that is promised stands in one of their sources."""
+    told = first_words((root / "tests/first.txt").read_text(encoding="utf-8"))
+    promised = promises(root)
+    for promise in sorted(promised - set(told)):
+        yield f"tests/first.txt has no line for {promise}, which README.md promises"
+    for promise in sorted(set(told) - promised):
+        yield f"tests/first.txt has a line for {promise}, which README.md does not promise"
+    listed = set(lines_of(root / "tests/list.txt"))
+    for promise, names in told.items():
+        sources = [name for name in names if name.endswith(".cpp")]
+        for name in sorted(set(sources) - listed):
+            yield f"tests/first.txt names {name}, which tests/list.txt lacks"
+        texts = [(root / "tests" / name).read_text(encoding="utf-8") for name in set(sources) & listed]
+        if promise.isidentifier() and not any(re.search(rf"\b{promise}\b", text) for text in texts):
+            yield f"tests/first.txt: no source for {promise} names it"
+
+
 CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "floors": check_floors,
           "errors": check_errors, "words": check_words, "lengths": check_lengths,
           "reference": check_reference, "versions": check_versions,
-          "figures": check_figures, "suites": check_suites}
+          "figures": check_figures, "suites": check_suites, "first": check_first}
 
 
 WRITERS = {"write-lists": write_lists, "write-reference": write_reference}
