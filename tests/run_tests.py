@@ -48,9 +48,16 @@ def named(tests, name):
 
 
 def first_tier(tests):
-    """The programs of its sources, and what else first.txt names. Tests of libraries that are missing are not there."""
+    """The programs of its sources, and what else first.txt names; those of MPI where there is one.
+    @raise SystemExit where there is no test of a name"""
     words = {word for names in first_words(FIRST.read_text(encoding="utf-8")).values() for word in names}
-    return named(tests, "first") + [name for word in sorted(words) if not word.endswith(".cpp") for name in named(tests, word)]
+    chosen = named(tests, "first")
+    for word in sorted(word for word in words if not word.endswith(".cpp")):
+        found = named(tests, word)
+        if not found and not word.startswith("mpi/"):
+            sys.exit(f"tests/first.txt names {word}, and no suite or test is called so")
+        chosen += found
+    return chosen
 
 
 def select(tests, wanted):

@@ -63,6 +63,15 @@ def main():
         run_tests.FIRST = pathlib.Path(folder, "first.txt")
         run_tests.FIRST.write_text(FIRST_TIER, encoding="utf-8")
         choices = [[test["name"] for test in run_tests.select(TESTS, names)] for names, _ in CHOICES]
+        run_tests.FIRST.write_text("a promise: docs/absent\n", encoding="utf-8")
+        try:
+            run_tests.select(TESTS, ["first"])
+            wrong += 1
+            print("a test of the first tier that there is not was not missed")
+        except SystemExit as refusal:
+            if "names docs/absent, and" not in str(refusal):
+                wrong += 1
+                print(f"a test of the first tier that there is not: {refusal}")
     for (names, expected), found in zip(CHOICES, choices):
         if found != expected:
             wrong += 1
