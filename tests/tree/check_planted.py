@@ -72,7 +72,7 @@ PLANTS = [
     ("suites", "docs/testing.md", "| `planted` | nothing |\n", "has the suite planted, which there is not"),
     ("first", "README.md", "[a page](docs/glossary.md)\n", "first.txt has no line for docs/glossary.md, which README.md promises"),
     ("first", "tests/first.txt", "Adam: tree\n", "first.txt has a line for Adam, which README.md does not promise"),
-    ("first", "tests/first.txt", "Planted: unit/optim/sgd_test.cpp\n", "first.txt: no source for Planted names it"),
+    ("first", "tests/first.txt", "Planted: unit/optim/sgd_test.cpp\n", "first.txt: nothing for Planted names it"),
     ("first", "tests/first.txt", "docs/windows.md: zz/absent_test.cpp\n",
      "first.txt names zz/absent_test.cpp, which tests/list.txt lacks"),
     ("figures", "README.md", "| planted | 1.5 | `peak_bytes` | |\n", "README.md: `peak_bytes` is 1.5, but docs/benchmark_results.md"),
