@@ -321,6 +321,20 @@ def check_suites(root):
         yield f"docs/testing.md: the table has the suite {name}, which there is not"
 
 
+def check_stages(root):
+    """docs/testing.md has every stage of .ci/run, in its tier, and says when the second tier passed last."""
+    text = (root / "docs/testing.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| ([a-z-]+) \| (first|second) \|", text, re.MULTILINE)
+    stages = [(name, "second" if later else "first") for later, name in
+              re.findall(r"^(later_)?stage ([a-z-]+) ", (root / ".ci/run").read_text(encoding="utf-8"), re.MULTILINE)]
+    for name, tier in sorted(set(stages) - set(told)):
+        yield f"docs/testing.md: the table of stages lacks {name} in the {tier} tier"
+    for name, tier in sorted(set(told) - set(stages)):
+        yield f"docs/testing.md: the table has the stage {name} in the {tier} tier, where .ci/run has none"
+    if not re.search(r"^Both tiers passed last on \d{4}-\d\d-\d\d, at commit [0-9a-f]{7,40}\b", text, re.MULTILINE):
+        yield "docs/testing.md: no line 'Both tiers passed last on DATE, at commit COMMIT'"
+
+
 def section(text, title):
     return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
 
@@ -359,7 +373,8 @@ def check_first(root):
 CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "floors": check_floors,
           "errors": check_errors, "words": check_words, "lengths": check_lengths,
           "reference": check_reference, "versions": check_versions,
-          "figures": check_figures, "suites": check_suites, "first": check_first}
+          "figures": check_figures, "suites": check_suites, "first": check_first,
+          "stages": check_stages}
 
 
 WRITERS = {"write-lists": write_lists, "write-reference": write_reference}
