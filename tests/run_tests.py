@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run_tests.py BUILD_FOLDER [suite or test name ...]: builds what the named tests need, runs them with meson
-and prints, as the last line, how many passed: doctest programs count by case, other tests as one. Without a name it runs the first
+"""run_tests.py BUILD_FOLDER [suite or test name ...]: builds what the named tests need, runs them with meson and prints,
+as the last line, how many passed: doctest programs count by case, other tests as one. Without a name it runs the first
 tier, at the sizes for slow builds. `first` names that tier, `all` every test but what runs only when it is named.
 -NAME leaves out what was named before. `run_tests.py --targets BUILD_FOLDER [...]` prints what these tests need built.
 """
