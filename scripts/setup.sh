@@ -172,7 +172,9 @@ compile() {
     shift
     log=$folder/build.log
     if ninja -C "$folder" -n "$@" 2>/dev/null | grep -q 'ninja: no work to do'; then return 0; fi
-    say "building ${*:-everything} in ${folder#"$root"/}; the first time this takes minutes"
+    local what=${*:-everything}
+    if [ $# -gt 3 ]; then what="$# programs and libraries"; fi
+    say "building $what in ${folder#"$root"/}; the first time this takes minutes"
     if [ -t 2 ]; then
         # ninja's one moving line, for people who wait
         ninja -C "$folder" "$@" >&2 || return 1
@@ -202,14 +204,19 @@ say_steps() {
 
 minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
-# test_folder FOLDER [suite or test name ...]: builds, runs and prints the closing line.
+# test_folder FOLDER [suite or test name ...]: builds what these tests need, runs them and prints the closing line.
 test_folder() {
-    local folder=$1
+    local folder=$1 targets
     shift
-    # With names, only what these tests need is built; the build files themselves must be up to date to know it.
-    local targets=()
-    if [ $# -gt 0 ]; then targets=(build.ninja); fi
-    if ! compile "$folder" "${targets[@]}"; then
+    # The build files themselves must be up to date to know which tests there are.
+    if ! compile "$folder" build.ninja; then
+        say "the build files in $folder could not be made anew"
+        echo '0 passed, 1 failed'
+        return 1
+    fi
+    targets=$(python3 -B "$root/tests/run_tests.py" --targets "$folder" "$@") || return 1
+    # shellcheck disable=SC2086
+    if [ -n "$targets" ] && ! compile "$folder" $targets; then
         say "the build in $folder failed"
         echo '0 passed, 1 failed'
         return 1

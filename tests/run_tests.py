@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run_tests.py BUILD_FOLDER [suite or test name ...]: builds what the named tests need (all without a name), runs
-them with meson and prints, as the last line, how many passed: doctest programs count by case, other tests as one.
--NAME leaves out what was named before. What is on request runs only when it is named.
+"""run_tests.py BUILD_FOLDER [suite or test name ...]: builds what the named tests need, runs them with meson and prints,
+as the last line, how many passed: doctest programs count by case, other tests as one. Without a name it runs the first
+tier, at the sizes for slow builds. `first` names that tier, `all` every test but what runs only when it is named.
+-NAME leaves out what was named before. `run_tests.py --targets BUILD_FOLDER [...]` prints what these tests need built.
 """
 import collections
 import json
@@ -11,7 +12,10 @@ import subprocess
 import sys
 
 
-ON_REQUEST = ("mpi_rest",)
+# Not in `all`: MPI's further numbers of processes, and programs whose cases other programs have too.
+ON_REQUEST = ("mpi_rest", "first")
+OF_MPI = ("docs/mpi_engine", "mpi/train_gpt")
+FIRST = pathlib.Path(__file__).resolve().parent / "first.txt"
 
 
 def close(counts):
@@ -26,19 +30,49 @@ def suites_of(test):
     return [suite.split(":")[-1] for suite in test["suite"]]
 
 
-def all_unasked(tests):
-    return [test for test in tests if not set(suites_of(test)) & set(ON_REQUEST)]
+def first_words(text):
+    """What the lines 'promise: name ...' of first.txt name, by promise."""
+    words = collections.defaultdict(list)
+    for line in text.splitlines():
+        promise, _, names = line.partition(": ")
+        if not line.startswith("#"):
+            words[promise] += names.split()
+    return words
+
+
+def named(tests, name):
+    """The names of the tests that are called so, belong to the suite or lie under the folder of that name. The compiler
+    in parentheses behind a name can be left out."""
+    return [test["name"] for test in tests
+            if name in (test["name"], test["name"].split("/")[-1], test["name"].split(" (")[0]) or name in suites_of(test)
+            or test["name"].startswith(name + "/")]
+
+
+def first_tier(tests):
+    """The programs of its sources, and what else first.txt names; those of MPI where there is one.
+    @raise SystemExit where there is no test of a name"""
+    words = {word for names in first_words(FIRST.read_text(encoding="utf-8")).values() for word in names}
+    chosen = named(tests, "first")
+    for word in sorted(word for word in words if not word.endswith(".cpp")):
+        found = named(tests, word)
+        if not found and word not in OF_MPI:
+            sys.exit(f"tests/first.txt names {word}, and no suite or test is called so")
+        chosen += found
+    return chosen
 
 
 def select(tests, wanted):
-    """The tests that are named, belong to a named suite, or lie under a named folder."""
+    """The tests that are named, belong to a named suite or tier, or lie under a named folder."""
     chosen = []
     unknown = []
     for word in wanted:
         name = word.removeprefix("-").rstrip("/")
-        matches = [test["name"] for test in tests
-                   if name in (test["name"], test["name"].split("/")[-1]) or name in suites_of(test)
-                   or test["name"].startswith(name + "/")]
+        if name == "first":
+            matches = first_tier(tests)
+        elif name == "all":
+            matches = [test["name"] for test in tests if not set(suites_of(test)) & set(ON_REQUEST)]
+        else:
+            matches = named(tests, name)
         if not matches:
             unknown.append(name)
         chosen = [each for each in chosen if each not in matches]
@@ -47,10 +81,22 @@ def select(tests, wanted):
     if unknown:
         suites = sorted({suite for test in tests for suite in suites_of(test)})
         print(f"no suite or test is called {', '.join(unknown)}", file=sys.stderr)
-        print(f"suites: {' '.join(suites)}", file=sys.stderr)
+        print(f"suites: all {' '.join(suites)}", file=sys.stderr)
         print("tests:", *sorted(test["name"] for test in tests), sep="\n  ", file=sys.stderr)
         sys.exit(1)
     return [test for test in tests if test["name"] in chosen]
+
+
+def introspect(folder, what):
+    return json.loads(subprocess.run(["meson", "introspect", folder, what], check=True, capture_output=True,
+                                     text=True).stdout)
+
+
+def print_targets(folder, tests):
+    """What ninja has to build for the tests, one a line."""
+    files = {target["id"]: target["filename"] for target in introspect(folder, "--targets")}
+    needed = {file for test in tests for target in test["depends"] for file in files[target]}
+    print(*sorted(os.path.relpath(file, folder.resolve()) for file in needed), sep="\n")
 
 
 def cases(report):
@@ -92,11 +138,16 @@ def count(test, result):
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1])
-    tests = json.loads(subprocess.run(["meson", "introspect", folder, "--tests"], check=True,
-                                      capture_output=True, text=True).stdout)
-    named = sys.argv[2:]
-    chosen = select(tests, named) if named else all_unasked(tests)
+    words = sys.argv[1:]
+    only_targets = words[0] == "--targets"
+    folder, *names = words[only_targets:]
+    folder = pathlib.Path(folder)
+    chosen = select(introspect(folder, "--tests"), names or ["first"])
+    if only_targets:
+        print_targets(folder, chosen)
+        return
+    if not names:
+        os.environ["SHARDKIT_TEST_SIZE"] = "small"
     log = folder / "meson-logs/testlog.json"
     log.unlink(missing_ok=True)
     for test in chosen:
@@ -105,11 +156,9 @@ def main():
             pathlib.Path(report).parent.mkdir(exist_ok=True)
             pathlib.Path(report).unlink(missing_ok=True)
 
-    command = ["meson", "test", "-C", folder, "--print-errorlogs",
-               "--timeout-multiplier", os.environ.get("SHARDKIT_TIMEOUT_FACTOR", "1")]
-    # Without names everything is built already.
-    command += [test["name"] for test in chosen] if named else ["--no-rebuild", *(f"--no-suite={suite}" for suite in ON_REQUEST)]
-    subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
+    subprocess.run(["meson", "test", "-C", folder, "--print-errorlogs", "--timeout-multiplier",
+                    os.environ.get("SHARDKIT_TIMEOUT_FACTOR", "1"), *(test["name"] for test in chosen)],
+                   check=False, stdin=subprocess.DEVNULL)
 
     total = collections.Counter()
     if not log.exists():

@@ -66,4 +66,4 @@ def index(evidence, reasons):
     return ["## Targets", "", *table(HEADS, rows),
             "A value is the worst of the rows of one result of which the target speaks, and of several results the "
             "best. Quick runs do not count. That a steady step allocates nothing is for tests to say; and that "
-            "tests/run takes at most 10 minutes on two processors, .ci/run at most 40, for whoever runs them.", ""]
+            "tests/run takes at most 8 minutes on two processors, .ci/run at most 35, for whoever runs them.", ""]

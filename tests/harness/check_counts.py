@@ -19,7 +19,11 @@ CASES = [
     ("no such case", (0, 0, 1)),
 ]
 TESTS = [{"name": name, "suite": [f"shardkit:{name.split('/')[0]}"]}
-         for name in ("unit/a", "unit/a/b", "unit/a/c", "docs/a", "docs/page")]
+         for name in ("unit/a", "unit/a/b", "unit/a/c", "docs/a", "docs/page", "mpi_rest/a2", "first/host")]
+FIRST_TIER = """# A line: of text.
+a promise: unit/a/source_test.cpp docs/page
+another: unit/a/b
+"""
 # Names, and the tests that they choose.
 CHOICES = [
     (["unit"], ["unit/a", "unit/a/b", "unit/a/c"]),
@@ -27,6 +31,10 @@ CHOICES = [
     (["page", "a/"], ["unit/a", "docs/a", "docs/page"]),
     (["unit/a", "-unit/a/b", "page"], ["unit/a", "unit/a/c", "docs/page"]),
     (["unit/a", "-unit"], []),
+    (["all"], ["unit/a", "unit/a/b", "unit/a/c", "docs/a", "docs/page"]),
+    (["first"], ["unit/a/b", "docs/page", "first/host"]),
+    (["first/host", "mpi_rest"], ["mpi_rest/a2", "first/host"]),
+    (["all", "-first", "-docs"], ["unit/a", "unit/a/c"]),
 ]
 
 
@@ -52,15 +60,22 @@ def main():
         expect("a program that ran nothing", absent, "OK", (0, 1, 0))
         expect("a program that timed out", absent, "TIMEOUT", (0, 1, 0))
         expect("a test that meson did not reach", absent, "NOT RUN", (0, 1, 0))
-    for names, expected in CHOICES:
-        found = [test["name"] for test in run_tests.select(TESTS, names)]
+        run_tests.FIRST = pathlib.Path(folder, "first.txt")
+        run_tests.FIRST.write_text(FIRST_TIER, encoding="utf-8")
+        choices = [[test["name"] for test in run_tests.select(TESTS, names)] for names, _ in CHOICES]
+        run_tests.FIRST.write_text("a promise: docs/absent\n", encoding="utf-8")
+        try:
+            run_tests.select(TESTS, ["first"])
+            wrong += 1
+            print("a test of the first tier that there is not was not missed")
+        except SystemExit as refusal:
+            if "names docs/absent, and" not in str(refusal):
+                wrong += 1
+                print(f"a test of the first tier that there is not: {refusal}")
+    for (names, expected), found in zip(CHOICES, choices):
         if found != expected:
             wrong += 1
             print(f"{names}: chose {found}, expected {expected}")
-    unasked = run_tests.all_unasked([*TESTS, {"name": "mpi_rest/a", "suite": ["shardkit:mpi_rest"]}])
-    if unasked != TESTS:
-        wrong += 1
-        print(f"chosen without a name: {unasked}")
     plain = {"name": "plain", "env": {}}
     expect("a plain test that passes", plain, "OK", (1, 0, 0))
     expect("a plain test that fails", plain, "FAIL", (0, 1, 0))

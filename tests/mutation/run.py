@@ -69,7 +69,7 @@ EXCUSED = {
     ("train_on_rank.hpp", "std::span<std::uint64_t>(&peak, 1)"):
         "every rank takes the memory of the same plan (tests/gpt asserts it), so one rank's peak is the result",
 }
-MADE = re.compile(r"sub_mesh<sk::Axes<(?P<axes>[^>]*)>>")
+MADE = re.compile(r"context\.template sub_mesh<sk::Axes<(?P<axes>[^>]*)>>\(\)")
 WRONG = {
     "sk::Tp": ["sk::Dp", "sk::Cp"],
     "sk::Cp": ["sk::Dp", "sk::Tp"],
@@ -84,44 +84,50 @@ WRONG_OVER = {
     "Over::tp": ["Over::shards", "Over::data"],
     "over": ["Over::shards", "Over::replicas", "Over::data"],
 }
-# Sums over tp that the types ask for, and who adds what every tp rank holds whole: file, name, pattern, replacement.
+# Sums over tp that the types ask for: file, name, pattern, replacement.
 TYPED = [
     ("train_gpt/model/parameters.hpp", "positions not summed over tp", r"(\"wpe\".*)sk::tp::PartialSum", r"\1sk::tp::Replicated"),
     ("train_gpt/model/parameters.hpp", "a block's norms and biases not summed over tp",
      r"(\"(?:norm[12]_\w+|projection_bias|down_bias)\".*)sk::tp::PartialSum", r"\1sk::tp::Replicated"),
     ("train_gpt/model/parameters.hpp", "the last norm not summed over tp", r"(\"norm_\w+\".*)sk::tp::PartialSum",
      r"\1sk::tp::Replicated"),
-    ("train_gpt/model/split.hpp", "whole gradients added by every tp rank", r"tp_index == 0 \|\| splits_tokens\(\)", "true"),
-    ("train_gpt/model/split.hpp", "whole gradients added by the first tp rank alone", r"tp_index == 0 \|\| splits_tokens\(\)",
-     "tp_index == 0"),
 ]
-# What an element's step is made of: file, name, pattern, replacement.
+# Who adds what every tp rank holds whole: file, name, the expression in [[ ]] within what stands around it, replacement.
+ADDED = [
+    ("train_gpt/model/split.hpp", "whole gradients added by every tp rank", "[[tp_index == 0 || splits_tokens()]]", "true"),
+    ("train_gpt/model/split.hpp", "whole gradients added by the first tp rank alone",
+     "[[tp_index == 0 || splits_tokens()]]", "tp_index == 0"),
+]
+# What an element's step is made of, likewise.
+LION = "shardkit/optim/lion.hpp"
+DIRECTION = "direction = [[sign(V(beta1 * exp_avg + one_minus_beta1 * g))]];"
+ADAMW = "shardkit/optim/adamw.hpp"
+SGD = "shardkit/optim/sgd.hpp"
+STEP_WORK = "shardkit/optim/step_work.hpp"
 ARITHMETIC = [
-    ("shardkit/optim/lion.hpp", "Lion's betas swapped in the direction",
-     r"beta1 \* exp_avg \+ one_minus_beta1 \* g", "beta2 * exp_avg + one_minus_beta2 * g"),
-    ("shardkit/optim/lion.hpp", "Lion's betas swapped in the momentum",
-     r"beta2 \* exp_avg \+ one_minus_beta2 \* g", "beta1 * exp_avg + one_minus_beta1 * g"),
-    ("shardkit/optim/lion.hpp", "Lion's sign dropped", r"sign\(V\((.*)\)\);", r"V(\1);"),
-    ("shardkit/optim/lion.hpp", "Lion's sign of zero is one", r"select\(value < A\{0\}, V\(A\{-1\}\), value\)",
+    (LION, "Lion's betas swapped in the direction", DIRECTION, "sign(V(beta2 * exp_avg + one_minus_beta2 * g))"),
+    (LION, "Lion's sign dropped", DIRECTION, "V(beta1 * exp_avg + one_minus_beta1 * g)"),
+    (LION, "Lion's momentum taken before the direction", DIRECTION,
+     "sign(V(beta1 * (beta2 * exp_avg + one_minus_beta2 * g) + one_minus_beta1 * g))"),
+    (LION, "Lion's betas swapped in the momentum", "[[beta2 * exp_avg + one_minus_beta2 * g]]",
+     "beta1 * exp_avg + one_minus_beta1 * g"),
+    (LION, "Lion's sign of zero is one", "[[select(value < A{0}, V(A{-1}), value)]]",
      "select(value < A{0}, V(A{-1}), V(A{1}))"),
-    ("shardkit/optim/lion.hpp", "Lion's momentum taken before the direction",
-     r"(const V direction = .*\n.*\n)(.*exp_avg = .*\n)", r"\2\1"),
-    ("shardkit/optim/lion.hpp", "Lion without weight decay", r"decay \* parameter", "parameter"),
-    ("shardkit/optim/adamw.hpp", "AdamW's first moment without its beta", r"beta1 \* exp_avg \+", "exp_avg +"),
-    ("shardkit/optim/adamw.hpp", "AdamW's second moment of the gradient", r"\(one_minus_beta2 \* g\) \* g",
-     "one_minus_beta2 * g"),
-    ("shardkit/optim/adamw.hpp", "AdamW without bias correction of the root", r"\* inverse_root", ""),
-    ("shardkit/optim/adamw.hpp", "AdamW without weight decay", r"decay \* parameter", "parameter"),
-    ("shardkit/optim/sgd.hpp", "Nesterov's momentum is the classical one", r"g \+ momentum \* momentum_buffer",
-     "momentum_buffer"),
-    ("shardkit/optim/sgd.hpp", "SGD without weight decay", r" \+ weight_decay \* parameter", ""),
-    ("shardkit/optim/step_work.hpp", "the loss scale and divisor not taken out of the gradient",
-     r"detail::unscale\(divisor_scale, loss_scale\) \* coefficient", "coefficient"),
-    ("shardkit/optim/step_work.hpp", "no step is skipped", r"\? 1 : 0", "? 0 : 0"),
-    ("shardkit/optim/step_work.hpp", "parameter groups keep the optimizer's weight decay",
-     r"auto chosen = hypers\[i\]\.options;", "auto chosen = *options;"),
-    ("shardkit/optim/step_work.hpp", "parameter groups keep the optimizer's learning rate",
-     r"chosen\.learning_rate \*= hypers\[i\]\.learning_rate_scale;", ""),
+    (LION, "Lion without weight decay", "[[decay * parameter]] -", "parameter"),
+    (ADAMW, "AdamW's first moment without its beta", "exp_avg = [[beta1 * exp_avg + one_minus_beta1 * g]];",
+     "exp_avg + one_minus_beta1 * g"),
+    (ADAMW, "AdamW's second moment of the gradient", "+ [[(one_minus_beta2 * g) * g]];", "one_minus_beta2 * g"),
+    (ADAMW, "AdamW without bias correction of the root", "[[square_root(second_moment) * inverse_root]]",
+     "square_root(second_moment)"),
+    (ADAMW, "AdamW without weight decay", "[[decay * parameter]] -", "parameter"),
+    (SGD, "Nesterov's momentum is the classical one", "[[g + momentum * momentum_buffer]] :", "momentum_buffer"),
+    (SGD, "SGD without weight decay", "[[gradient_scale * gradient + weight_decay * parameter]]",
+     "gradient_scale * gradient"),
+    (STEP_WORK, "the loss scale and divisor not taken out of the gradient",
+     "[[detail::unscale(divisor_scale, loss_scale) * coefficient.value()]]", "coefficient.value()"),
+    (STEP_WORK, "no step is skipped", "[[coefficient.found_inf() == FoundInf::yes ? 1 : 0]]", "0"),
+    (STEP_WORK, "parameter groups keep the optimizer's weight decay", "auto chosen = [[hypers[i].options]];", "*options"),
+    (STEP_WORK, "parameter groups keep the optimizer's learning rate", "*= [[hypers[i].learning_rate_scale]];", "1.0"),
 ]
 # What stochastic rounding is made of, by statements: file, name, statement, replacement.
 DRAWN = "words_ = philox({low(block), high(block), low(step_), high(step_)}, {low(seed_), high(seed_)});"
@@ -252,24 +258,35 @@ def mutants_of(site):
 
 
 class Mutant(typing.NamedTuple):
-    """A piece of a source, and what stands there instead. Those of whole statements are compiled into one program."""
+    """A piece of a source, and what stands there instead. Those of whole statements and expressions are compiled into one
+    program; the others, which differ in types, are a program each."""
     where: str
     name: str
     path: pathlib.Path  # below the target's root
     begin: int
     end: int
     replacement: str
-    is_statement: bool
+    kind: str  # "statement", "expression" or "program"
 
 
 def with_all(text, mutants):
-    """The source with numbered (number, mutant)s of statements in it, of which the program runs the chosen one."""
+    """The source with numbered (number, mutant)s in it, of which the program runs the chosen one.
+    @raise SystemExit when two of them overlap"""
     places = {}
     for number, mutant in mutants:
-        places.setdefault((mutant.begin, mutant.end), []).append((number, mutant.replacement))
-    for begin, end in sorted(places, reverse=True):
-        cases = "".join(f"case {number}: {{ {replacement} }} break; " for number, replacement in places[begin, end])
-        text = f"{text[:begin]}switch (mutation::chosen()) {{ {cases}default: {{ {text[begin:end]} }} }}{text[end:]}"
+        places.setdefault((mutant.begin, mutant.end, mutant.kind), []).append((number, mutant.replacement))
+    behind = len(text)
+    for begin, end, kind in sorted(places, reverse=True):
+        if end > behind:
+            sys.exit(f"two mutants overlap at '{text[begin:end]}'")
+        behind = begin
+        if kind == "statement":
+            cases = "".join(f"case {number}: {{ {replacement} }} break; " for number, replacement in places[begin, end, kind])
+            chosen = f"switch (mutation::chosen()) {{ {cases}default: {{ {text[begin:end]} }} }}"
+        else:
+            cases = "".join(f"mutation::chosen() == {number} ? ({replacement}) : " for number, replacement in places[begin, end, kind])
+            chosen = f"({cases}({text[begin:end]}))"
+        text = text[:begin] + chosen + text[end:]
     return text
 
 
@@ -289,9 +306,10 @@ class Target:
 
     launch = ()  # what starts the program
 
-    def __init__(self, name, root, folders, killer, sources=(), flags=(), has_table=False, texts=(), statements=()):
+    def __init__(self, name, root, folders, killer, sources=(), flags=(), has_table=False, texts=(), statements=(),
+                 expressions=()):
         self.name, self.root, self.folders, self.killer = name, root, folders, killer
-        self.has_table, self.texts, self.statements = has_table, texts, statements
+        self.has_table, self.texts, self.statements, self.expressions = has_table, texts, statements, expressions
         self.sources, self.flags = [str(source) for source in sources], list(flags)
 
     def mutants(self):
@@ -304,11 +322,12 @@ class Target:
                         print(f"{where}: excused: {EXCUSED[key]}", flush=True)
                         continue
                     for name, replacement in mutants_of(site):
-                        yield Mutant(where, name, source.relative_to(self.root), site.begin, site.end, replacement, True)
+                        yield Mutant(where, name, source.relative_to(self.root), site.begin, site.end, replacement, "statement")
         if self.root == EXAMPLES:
             yield from self.made_mutants()
         yield from self.text_mutants()
         yield from self.statement_mutants()
+        yield from self.expression_mutants()
         if self.has_table:
             yield from self.row_mutants()
 
@@ -325,7 +344,7 @@ class Target:
             mutants += [(f"row over {other}", row[0][:begin] + other + row[0][end:])
                         for other in WRONG_OVER[row["over"]]]
             for name, replacement in mutants:
-                yield Mutant(where, name, pathlib.Path(TABLE), row.start(), row.end(), replacement, True)
+                yield Mutant(where, name, pathlib.Path(TABLE), row.start(), row.end(), replacement, "statement")
 
     def made_mutants(self):
         for header in sorted((TRAINER / "program").glob("*.hpp")):
@@ -336,7 +355,8 @@ class Target:
                 line = text.count("\n", 0, match.start()) + 1
                 for wrong in WRONG[match["axes"]]:
                     yield Mutant(f"{header.relative_to(ROOT)}:{line}", f"{match['axes']} made over {wrong}",
-                                 header.relative_to(self.root), match.start("axes"), match.end("axes"), wrong, False)
+                                 header.relative_to(self.root), match.start(), match.end(),
+                                 match[0].replace(f"<{match['axes']}>", f"<{wrong}>"), "expression")
 
     def text_mutants(self):
         for file, name, pattern, replacement in self.texts:
@@ -344,7 +364,7 @@ class Target:
             mutated, count = re.subn(pattern, replacement, text)
             if count == 0:
                 sys.exit(f"nothing like {pattern} in {file}")
-            yield Mutant(str((self.root / file).relative_to(ROOT)), name, pathlib.Path(file), 0, len(text), mutated, False)
+            yield Mutant(str((self.root / file).relative_to(ROOT)), name, pathlib.Path(file), 0, len(text), mutated, "program")
 
     def statement_mutants(self):
         for file, name, statement, replacement in self.statements:
@@ -353,7 +373,18 @@ class Target:
                 sys.exit(f"{text.count(statement)} times '{statement}' in {file}, expected once")
             begin = text.index(statement)
             where = f"{(self.root / file).relative_to(ROOT)}:{text.count(chr(10), 0, begin) + 1}"
-            yield Mutant(where, name, pathlib.Path(file), begin, begin + len(statement), replacement, True)
+            yield Mutant(where, name, pathlib.Path(file), begin, begin + len(statement), replacement, "statement")
+
+    def expression_mutants(self):
+        for file, name, quoted, replacement in self.expressions:
+            text = self.original(file)
+            before, expression, behind = re.split(r"\[\[|\]\](?!\])", quoted)
+            around = before + expression + behind
+            if text.count(around) != 1:
+                sys.exit(f"{text.count(around)} times '{around}' in {file}, expected once")
+            begin = text.index(around) + len(before)
+            where = f"{(self.root / file).relative_to(ROOT)}:{text.count(chr(10), 0, begin) + 1}"
+            yield Mutant(where, name, pathlib.Path(file), begin, begin + len(expression), replacement, "expression")
 
     def build(self, command, folder, texts):
         """The program over a tree in which the files of `texts` (by path below the root) read so.
@@ -374,7 +405,7 @@ class Target:
         return (self.root / path).read_text(encoding="utf-8")
 
     def build_all(self, command, folder, mutants):
-        """One program with all these mutants of statements, which are numbered from 1."""
+        """One program with all these mutants, which are numbered from 1."""
         by_path = {}
         for number, mutant in enumerate(mutants, 1):
             by_path.setdefault(mutant.path, []).append((number, mutant))
@@ -432,14 +463,14 @@ def results_of(target, command, pool):
     mutants = list(target.mutants())
     if not mutants:
         sys.exit(f"nothing to mutate was found below {target.root}")
-    statements = [mutant for mutant in mutants if mutant.is_statement]
+    together = [mutant for mutant in mutants if mutant.kind != "program"]
     with tempfile.TemporaryDirectory() as folder:
-        program = target.build_all(command, folder, statements)
+        program = target.build_all(command, folder, together)
         reason = target.stopped_by(program, 0)
         if reason is not None:
             sys.exit(f"{target.killer} fails without a mutant: {reason}")
-        yield from zip(statements, pool.map(lambda number: target.stopped_by(program, number), range(1, len(statements) + 1)))
-    alone = [mutant for mutant in mutants if not mutant.is_statement]
+        yield from zip(together, pool.map(lambda number: target.stopped_by(program, number), range(1, len(together) + 1)))
+    alone = [mutant for mutant in mutants if mutant.kind == "program"]
     yield from zip(alone, pool.map(lambda mutant: target.try_alone(command, mutant), alone))
 
 
@@ -470,11 +501,11 @@ def main():
     targets = [
         Target("library", ROOT / "include", ["shardkit/sharded", "shardkit/optim", "shardkit/mesh"], "killer.cpp",
                has_table=True),
-        Target("optimizers", ROOT / "include", [], "optimizer_killer.cpp", texts=ARITHMETIC),
+        Target("optimizers", ROOT / "include", [], "optimizer_killer.cpp", expressions=ARITHMETIC),
         Target("rounding", ROOT / "include", [], "rounding_killer.cpp", statements=ROUNDING),
         Target("layers", ROOT / "include", ["shardkit/tensor_parallel", "shardkit/context_parallel"],
                "trainer_killer.cpp", *trainer),
-        Target("trainer", EXAMPLES, ["train_gpt/program"], "trainer_killer.cpp", *trainer, texts=TYPED),
+        Target("trainer", EXAMPLES, ["train_gpt/program"], "trainer_killer.cpp", *trainer, texts=TYPED, expressions=ADDED),
     ]
     check_sites(targets)
     chosen = [target for target in targets if options.target in (None, target.name)]

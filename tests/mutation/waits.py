@@ -116,7 +116,7 @@ class Waits(Target):
                     # What makes the event still runs: leasing a slot, recording.
                     left = f"static_cast<void>({match.group('event') or 0});"
                     yield Mutant(f"{header.relative_to(ROOT)}:{line}", match.group(0), header.relative_to(self.root),
-                                 match.start(), match.end(), left, True)
+                                 match.start(), match.end(), left, "statement")
 
 
 class Lanes(Target):

@@ -8,6 +8,9 @@ import sys
 
 from public_names import public_names
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from run_tests import first_words  # noqa: E402
+
 # Backends that a machine may lack: not part of the umbrella.
 OPTIONAL_BACKENDS = ("mpi", "cuda", "nccl", "cub", "thrust")
 CUDA_BACKENDS = ("cuda", "nccl", "cub", "thrust")
@@ -318,10 +321,60 @@ def check_suites(root):
         yield f"docs/testing.md: the table has the suite {name}, which there is not"
 
 
+def check_stages(root):
+    """docs/testing.md has every stage of .ci/run, in its tier, and says when the second tier passed last."""
+    text = (root / "docs/testing.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| ([a-z-]+) \| (first|second) \|", text, re.MULTILINE)
+    stages = [(name, "second" if later else "first") for later, name in
+              re.findall(r"^(later_)?stage ([a-z-]+) ", (root / ".ci/run").read_text(encoding="utf-8"), re.MULTILINE)]
+    for name, tier in sorted(set(stages) - set(told)):
+        yield f"docs/testing.md: the table of stages lacks {name} in the {tier} tier"
+    for name, tier in sorted(set(told) - set(stages)):
+        yield f"docs/testing.md: the table has the stage {name} in the {tier} tier, where .ci/run has none"
+    if not re.search(r"^Both tiers passed last on \d{4}-\d\d-\d\d, at commit [0-9a-f]{7,40}\b", text, re.MULTILINE):
+        yield "docs/testing.md: no line 'Both tiers passed last on DATE, at commit COMMIT'"
+
+
+def section(text, title):
+    return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
+
+
+def promises(root):
+    """What README promises: names of policies, engines and optimizers; and pages and examples that it links to, and
+    commands."""
+    text = (root / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[?`(\w+)", section(text, "Policies") + section(text, "Engines"), re.MULTILINE)
+    optimizers = re.search(r"\[Optimizers\]\([^)]*\): ([\w, ]+) or your own", text.replace("\n", " "))[1]
+    links = re.findall(r"\]\(((?:docs/\w+\.md|examples)[\w./]*)", text)
+    return {*rows, *optimizers.split(", ")}, {*links, *re.findall(r"^(\w+/run)\b", text, re.MULTILINE)}
+
+
+def check_first(root):
+    """Each promise of README has tests in the first tier; a name that is promised stands in one of their sources, or in
+    that of a test that has none."""
+    told = first_words((root / "tests/first.txt").read_text(encoding="utf-8"))
+    named, others = promises(root)
+    promised = named | others
+    for promise in sorted(promised - set(told)):
+        yield f"tests/first.txt has no line for {promise}, which README.md promises"
+    for promise in sorted(set(told) - promised):
+        yield f"tests/first.txt has a line for {promise}, which README.md does not promise"
+    listed = set(lines_of(root / "tests/list.txt"))
+    for promise, names in told.items():
+        sources = [name for name in names if name.endswith(".cpp")]
+        for name in sorted(set(sources) - listed):
+            yield f"tests/first.txt names {name}, which tests/list.txt lacks"
+        texts = [(root / "tests" / name).read_text(encoding="utf-8") for name in set(sources) & listed]
+        texts += [name for name in names if name not in sources]
+        if promise not in others and not any(re.search(rf"\b{promise}\b", text) for text in texts):
+            yield f"tests/first.txt: nothing for {promise} names it"
+
+
 CHECKS = {"lists": check_lists, "umbrella": check_umbrella, "rooms": check_rooms, "floors": check_floors,
           "errors": check_errors, "words": check_words, "lengths": check_lengths,
           "reference": check_reference, "versions": check_versions,
-          "figures": check_figures, "suites": check_suites}
+          "figures": check_figures, "suites": check_suites, "first": check_first,
+          "stages": check_stages}
 
 
 WRITERS = {"write-lists": write_lists, "write-reference": write_reference}

@@ -70,6 +70,13 @@ PLANTS = [
     ("figures", "examples/cuda_trainer/after.hpp", "// planted\n", "examples/cuda_trainer/README.md: by diff"),
     ("suites", "tests/list.txt", "zz/absent_test.cpp\n", "the table of suites lacks zz"),
     ("suites", "docs/testing.md", "| `planted` | nothing |\n", "has the suite planted, which there is not"),
+    ("stages", ".ci/run", "later_stage planted true\n", "the table of stages lacks planted in the second tier"),
+    ("stages", "docs/testing.md", "| mpi | first | nothing |\n", "has the stage mpi in the first tier, where .ci/run has none"),
+    ("first", "README.md", "[a page](docs/glossary.md)\n", "first.txt has no line for docs/glossary.md, which README.md promises"),
+    ("first", "tests/first.txt", "Adam: tree\n", "first.txt has a line for Adam, which README.md does not promise"),
+    ("first", "tests/first.txt", "Planted: unit/optim/sgd_test.cpp\n", "first.txt: nothing for Planted names it"),
+    ("first", "tests/first.txt", "docs/windows.md: zz/absent_test.cpp\n",
+     "first.txt names zz/absent_test.cpp, which tests/list.txt lacks"),
     ("figures", "README.md", "| planted | 1.5 | `peak_bytes` | |\n", "README.md: `peak_bytes` is 1.5, but docs/benchmark_results.md"),
     ("versions", "docs/versions.md", "revision = v9.9\n", "docs/versions.md: version 0.1.0, 9.9, but meson.build has 0.1.0"),
     ("versions", "include/shardkit/core/version.hpp", "#define SHARDKIT_VERSION_PATCH 9\n", "version.hpp: version 0.1.0.9, but"),
@@ -82,7 +89,7 @@ def main():
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder)
-        for top in ("include", "tests", "examples", "docs"):
+        for top in ("include", "tests", "examples", "docs", ".ci"):
             shutil.copytree(root / top, copy / top, ignore=shutil.ignore_patterns("golden", "pictures", "__pycache__"))
         for name in ("meson.build", "CITATION.cff", "README.md"):
             shutil.copy(root / name, copy / name)
