@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/cuda/error.hpp>
-#include <shardkit/backend/nccl/version.hpp>
+#include <shardkit/backend/nccl/api.hpp>
 
 #include "require_gpus.hpp"
 

@@ -128,10 +128,7 @@ TARGETS = (
     Target("simulated_step", "`simulate` of a step: distance from the measured one, as a share of that", at_most(0.15), POLICIES),
     Target("exposed_communication", "a step that follows a schedule, a processor to spare, communication shorter than "
            "computation: share of the communication that is waited for", at_most(0.05), f"{POLICIES} --work elsewhere "
-           "--layers 64 --width 512 --vocabulary 0 --compute-us 3000 --schedule none,overlap:1 --overlap deferred:1"),
-    Target("skew_hidden", "threads with overlap, a rank in turns slower by 10 %: share of the waiting for each other that a "
-           "schedule of gathers and reductions hides", at_least(0.5), f"{POLICIES} --slow 10,turns --compute-us 20000 "
-           "--schedule none,overlap:1,overlap:2 --overlap deferred"),
+           "--layers 64 --width 512 --vocabulary 0 --compute-us 3000 --schedule none,overlap:1 --overlap on"),
     Target("checkpoint_save", "a checkpoint's save, to the disk and into the page cache: speed over plain writes",
            at_least(0.9), CHECKPOINTS),
     Target("checkpoint_load", "a checkpoint's load, cold and warm: speed over plain reads", at_least(0.9), CHECKPOINTS),

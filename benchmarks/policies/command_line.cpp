@@ -123,10 +123,9 @@ void add_flags(program::Flags& flags) {
         "gather_after_zero (gathers start behind gradient buffers), gather_after_update, reduce_last (microbatches "
         "are reduced once) [none]");
     flags.add(
-        "--overlap", "off|on|deferred|deferred:N",
-        "on: threads of the engine's own communicate meanwhile; deferred, for threads: ranks that come first to a "
-        "collective do it for all, or one of N threads does that helps all ranks; with threads in the steps of all "
-        "schedules but none, with mpi in all steps [off; on with mpi and prefetch:N]");
+        "--overlap", "off|on",
+        "on: threads of the engine's own communicate meanwhile; with threads in the steps of all schedules but none, "
+        "with mpi in all steps [off; on with mpi and prefetch:N]");
     flags.add("--slow", "P[,turns]",
               "busy work of rank 0, or of another rank for each group and pass, takes P percent longer [0]");
     flags.add("--work", "here|elsewhere",
@@ -271,26 +270,11 @@ void read_schedules(const program::Flags& flags, Options& o) {
 
 void read_overlap(const program::Flags& flags, Options& o) {
     flags.use("--overlap", [&](const std::string& flag, const std::string& given) {
-        using Kind = OverlapChoice::Kind;
-        constexpr std::string_view helped = "deferred:";
-        OverlapChoice choice{Kind::off, 0};
-        if (given == "on") {
-            choice.kind = Kind::threads;
-        } else if (given == "deferred") {
-            choice.kind = Kind::deferred;
-        } else if (given.starts_with(helped)) {
-            choice = {Kind::deferred, program::parse_count(part_of(flag, given, "deferred"),
-                                                           given.substr(helped.size()), 1, most_ranks)};
-        } else if (given != "off") {
-            throw program::bad_flag(flag, given, "off, on, deferred or deferred:N");
-        }
-        if (choice.kind == Kind::deferred && o.engine != EngineKind::threads) {
-            throw program::bad_flag(flag, given, "off or on, or the engine threads");
-        }
-        if (choice.kind == Kind::threads && o.engine == EngineKind::self) {
+        if (given != "on" && given != "off") { throw program::bad_flag(flag, given, "off or on"); }
+        if (given == "on" && o.engine == EngineKind::self) {
             throw program::bad_flag(flag, given, "an engine with several ranks");
         }
-        o.overlap = choice;
+        o.overlap = given == "on";
     });
 }
 

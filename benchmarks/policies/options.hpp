@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -56,16 +57,6 @@ struct ScheduleChoice {
     std::string text = "none";
 };
 
-/// How gathers and reductions run beside the ranks' work.
-struct OverlapChoice {
-    enum class Kind : std::uint8_t {
-        off,      ///< they do not
-        threads,  ///< in threads of the engine's own
-        deferred  ///< as much of them as ranks wait for, in the rank that comes first
-    } kind = Kind::off;
-    std::size_t helpers = 0;  ///< threads that do what is deferred, too
-};
-
 /// What the command line says of the links; what it does not say is fitted.
 struct LinkOptions {
     std::vector<std::string> fit;               ///< files of `benchmarks/run collectives --json`
@@ -87,8 +78,8 @@ struct Options {
     OptimizerKind optimizer = OptimizerKind::adamw;
     std::size_t microbatches = 1;
     bool prefetch = true;
-    bool processes_spare_one = false;      ///< of an MPI job: program::Processes::spare_processor()
-    std::optional<OverlapChoice> overlap;  ///< none: as the engine and the schedules have it
+    bool processes_spare_one = false;  ///< of an MPI job: program::Processes::spare_processor()
+    std::optional<bool> overlap;       ///< none: as the engine and the schedules have it
     std::vector<ScheduleChoice> schedules{{}};
     double slow_percent = 0;              ///< by which a rank's busy work takes longer
     bool slow_in_turns = false;           ///< another rank in each piece of work, else rank 0 in all
@@ -109,17 +100,12 @@ struct Options {
     bool spare_processor(std::size_t ranks) const noexcept {
         return engine == EngineKind::mpi ? processes_spare_one : shardkit::host::detail::allowed_cpus() > ranks;
     }
-    OverlapChoice overlapping() const noexcept {
-        OverlapChoice choice = overlap.value_or(OverlapChoice{});
-        if (!overlap && engine == EngineKind::mpi) {
-            for (const ScheduleChoice& each : schedules) {
-                if (each.depth > 0) { choice.kind = OverlapChoice::Kind::threads; }
-            }
-        }
-        return choice;
+    /// Whether communication is given to streams of the engine's own, which have threads.
+    bool overlaps() const noexcept {
+        const bool ahead = std::any_of(schedules.begin(), schedules.end(),
+                                       [](const ScheduleChoice& each) { return each.depth > 0; });
+        return overlap.value_or(engine == EngineKind::mpi && ahead);
     }
-    /// Whether communication is given to streams of the engine's own, where it has some.
-    bool overlaps() const noexcept { return overlapping().kind != OverlapChoice::Kind::off; }
     /// The same of one schedule's steps: on threads those of `none` communicate in the caller, to compare with.
     bool overlaps(const ScheduleChoice& choice) const noexcept {
         return overlaps() && (engine == EngineKind::mpi || choice.kind != ScheduleChoice::Kind::none);

@@ -39,12 +39,7 @@ std::string slow_text(const Options& o) {
 
 std::string overlap_text(const Options& o) {
     if (!o.overlaps()) { return ""; }
-    const OverlapChoice choice = o.overlapping();
-    std::string how = ", threads communicate meanwhile";
-    if (choice.kind == OverlapChoice::Kind::deferred) {
-        how = choice.helpers > 0 ? ", " + counted(choice.helpers, "helper") + " or ranks that come first communicate"
-                                 : ", ranks that come first communicate for all";
-    }
+    const std::string how = ", threads communicate meanwhile";
     return o.overlaps({}) ? how : how + " where a schedule is followed";
 }
 
@@ -301,8 +296,6 @@ std::string json_report(const Options& o, const Machine& machine, const std::str
                 {"microbatches", o.microbatches},
                 {"prefetch", o.prefetch},
                 {"overlap", o.overlaps()},
-                {"deferred", o.overlapping().kind == OverlapChoice::Kind::deferred},
-                {"helpers", o.overlapping().helpers},
                 {"work_elsewhere", o.work_elsewhere},
                 {"slow_percent", o.slow_percent},
                 {"slow_in_turns", o.slow_in_turns},

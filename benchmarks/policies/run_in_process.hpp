@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <cstddef>
-
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -33,11 +30,8 @@ void run_in_process(const Job& job, const RowSink& sink) {
         shardkit::self::run(mesh, on_rank);
     } else {
         using shardkit::threads::Overlap;
-        constexpr std::array<Overlap, 3> overlaps{Overlap::none, Overlap::threads, Overlap::deferred};
-        const OverlapChoice choice = job.options.overlapping();
-        shardkit::threads::run(
-            mesh, on_rank, {},
-            {.overlap = overlaps[static_cast<std::size_t>(choice.kind)], .helpers = choice.helpers});
+        shardkit::threads::run(mesh, on_rank, {},
+                               {.overlap = job.options.overlaps() ? Overlap::threads : Overlap::none});
     }
 }
 

@@ -104,11 +104,9 @@ class Trainer {
         const auto groups = shardkit::describe_groups(shardkit::Model{groups_});
         const auto seconds = group_seconds(std::max(0.0, compute - options_->busy_seconds()));
         using shardkit::CommunicationLanes;
-        // Threads that communicate need a processor; what is deferred takes the ranks' own time where nobody helps.
-        const OverlapChoice choice = options_->overlapping();
+        // Threads that communicate need a processor.
         const bool spare = options_->work_elsewhere || options_->spare_processor(context_.grid().size());
-        const bool beside = options_->overlaps(choice_) && spare &&
-                            (choice.kind == OverlapChoice::Kind::threads || choice.helpers > 0);
+        const bool beside = options_->overlaps(choice_) && spare;
         const auto lanes = beside ? CommunicationLanes::two : CommunicationLanes::in_compute;
         const shardkit::Schedule step = schedule_ ? *schedule_ : by_hand(dry_step(groups), groups);
         return shardkit::simulate(shardkit::on_lanes(step, lanes), groups, context_.grid(), costs(seconds, links))

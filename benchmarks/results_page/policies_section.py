@@ -20,7 +20,7 @@ def evidence(result):
     for row in result["rows"]:
         yield Evidence("peak_bytes", abs(row["peak_bytes"] / row["planned_peak_bytes"] - 1),
                        f"{row['mesh']} {policy_label(row)}")
-    for row, plain in scheduled(result):
+    for row, _ in scheduled(result):
         what = f"{row['mesh']} {policy_label(row)}, {row['schedule']}, engine {result['engine']}"
         if row["simulation_error"] is not None:
             yield Evidence("simulated_step", abs(row["simulation_error"]), what)
@@ -28,10 +28,6 @@ def evidence(result):
         spare = free and result["overlap"]
         if spare and row["communication_us"]["median"] < row["compute_us"]["median"] and follows(row) not in WITHOUT:
             yield Evidence("exposed_communication", row["exposed_share"], what)
-        skewed = result["engine"] == "threads" and result["overlap"] and result["slow_in_turns"]
-        less = hidden(result, row, plain)
-        if skewed and row["schedule"].startswith("overlap:") and less is not None:
-            yield Evidence("skew_hidden", less, what)
 
 
 def scheduled(result):
@@ -47,8 +43,7 @@ def waited(row):
 
 
 def hidden(result, row, plain):
-    """Of the waiting of the step without a schedule, where ranks are slower in turns; all where ranks that are ahead also
-    do what the slower one would."""
+    """Of the waiting of the step without a schedule, where ranks are slower in turns."""
     if result["slow_percent"] == 0 or not result["slow_in_turns"] or plain is None or waited(plain) <= 0:
         return None
     return min(1, 1 - waited(row) / waited(plain))

@@ -9,7 +9,7 @@
 #include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/launcher.hpp>
 #include <shardkit/backend/nccl/run.hpp>
-#include <shardkit/backend/nccl/share_unique_id.hpp>
+#include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 
 #include <shardkit/detail/show_macros.inc>

@@ -147,19 +147,6 @@ def check_schedules(folder):
             for r in overlapped["rows"]] == [
         {key: r[key] for key in ("policy", "schedule", "calls", "bytes", "peak_bytes", "difference")} for r in report["rows"]],
         "and changes no value, no call and no byte", done)
-    early = ["none,overlap:2" if each.startswith("none,") else each for each in flags]
-    deferred, done = measured(folder, [*early, "--overlap", "deferred"])
-    expect(deferred["overlap"] and deferred["deferred"] and not overlapped["deferred"] and
-           "ranks that come first communicate for all where a schedule is followed" in done.stdout, "how is said", done)
-    expect([{key: r[key] for key in ("policy", "calls", "bytes", "difference")} for r in deferred["rows"]] == [
-        {key: r[key] for key in ("policy", "calls", "bytes", "difference")} for r in report["rows"]
-        if r["schedule"] in ("none", "prefetch:1")], "and changes nothing but memory", done)
-    helped, done = measured(folder, [*early, "--overlap", "deferred:2"])
-    expect(helped["deferred"] and helped["helpers"] == 2 and deferred["helpers"] == 0 and
-           "2 helpers or ranks that come first communicate where a schedule is followed" in done.stdout, "who helps", done)
-    expect([{key: r[key] for key in ("policy", "calls", "bytes", "peak_bytes", "difference")} for r in helped["rows"]] == [
-        {key: r[key] for key in ("policy", "calls", "bytes", "peak_bytes", "difference")} for r in deferred["rows"]],
-        "helpers change nothing", done)
     elsewhere, done = measured(folder, [*flags, "--overlap", "on", "--work", "elsewhere"])
     expect(elsewhere["work_elsewhere"] and not report["work_elsewhere"] and "leaves the processor free" in done.stdout and
            [r["difference"] for r in elsewhere["rows"]] == [r["difference"] for r in report["rows"]], "who computes", done)
@@ -178,7 +165,7 @@ def check_passes(folder):
     schedules = ["none", "hand", "overlap:1+gather_after_zero", "gather_after_update", "reduce_last",
                  "reduce_last+keep:1G+overlap:1+gather_after_zero+gather_after_update"]
     flags = [*LINKS, "--shapes", ",".join(["65536"] * 4), "--schedule", ",".join(schedules), "--microbatches", "3",
-             "--mesh", "4x1x1", "--hybrid-group", "2", "--overlap", "deferred:1"]
+             "--mesh", "4x1x1", "--hybrid-group", "2", "--overlap", "on"]
     report, done = measured(folder, [*flags, "--steps", "2"])
     expect([(r["policy"], r["schedule"]) for r in report["rows"]] == [(p, s) for p in POLICIES for s in schedules] and
            report["steps"] == 2 and "make 2 steps, their computation and their communication in turns" in done.stdout,
@@ -202,7 +189,7 @@ def check_passes(folder):
 
 def check_slow_rank(folder):
     """A rank that is always slower: its computation is that of the step, whatever the step follows."""
-    flags = [*SMALL, *LINKS, "--policy", "full_shard", "--schedule", "none,overlap:1", "--overlap", "deferred:1", "--work",
+    flags = [*SMALL, *LINKS, "--policy", "full_shard", "--schedule", "none,overlap:1", "--overlap", "on", "--work",
              "elsewhere", "--slow", "50"]
     report, done = measured(folder, flags)
     expect(report["slow_percent"] == 50 and not report["slow_in_turns"] and
@@ -365,10 +352,8 @@ REFUSED = [
     (["--slow", "10,often"], "--slow '10,often': expected P or P,turns"),
     (["--prefetch", "deep"], "--prefetch 'deep': expected off or on"),
     (["--work", "there"], "--work 'there': expected here or elsewhere"),
-    (["--overlap", "no"], "--overlap 'no': expected off, on, deferred or deferred:N"),
-    (["--overlap", "deferred:0"], "--overlap 'deferred:0': deferred '0': expected a whole number from 1 to 4096"),
+    (["--overlap", "no"], "--overlap 'no': expected off or on"),
     (["--engine", "self", "--overlap", "on"], "--overlap 'on': expected an engine with several ranks"),
-    (["--engine", "self", "--overlap", "deferred"], "--overlap 'deferred': expected off or on, or the engine threads"),
     (["--ranks", "0"], "--ranks '0': expected a whole number from 1 to 4096"),
     (["--ranks", "2", "--mesh", "2x1x1"], "--ranks and --mesh: expected one of the two"),
     (["--mesh", "2x2"], "--mesh '2x2': expected DPxTPxCP, three whole numbers of at least 1"),

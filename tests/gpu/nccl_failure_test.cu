@@ -14,8 +14,8 @@
 
 #include <shardkit/backend/cuda/error.hpp>
 #include <shardkit/backend/nccl/borrow.hpp>
-#include <shardkit/backend/nccl/registration.hpp>
-#include <shardkit/backend/nccl/survivors.hpp>
+#include <shardkit/backend/nccl/options.hpp>
+#include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 

@@ -23,9 +23,9 @@
 
 #include <shardkit/backend/cub/kernels.hpp>
 #include <shardkit/backend/cuda/device.hpp>
+#include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/engine.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
-#include <shardkit/backend/nccl/version.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 

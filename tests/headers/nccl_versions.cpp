@@ -5,8 +5,8 @@
 #include <exception>
 #include <string>
 
+#include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/unique_id.hpp>
-#include <shardkit/backend/nccl/version.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 
 #include "standin.hpp"

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/nccl/share_unique_id.hpp>
+#include <shardkit/backend/nccl/unique_id.hpp>
 
 #include "standin.hpp"
 #include "unit/backend/rank_checks.hpp"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """waits.py [--compiler g++] [--jobs N] [--target NAME]: takes away every wait of a stream for another, and of the host for the streams of
 containers and schedules, one at a time, and builds and runs a trainer, ring attention, or sums on the NCCL engine over
-the CUDA stand-in, a measured step or the ends of what streams use on lazy streams, calls on the streams of threads, or
-calls that threads put off, which must fail. Where Open MPI is found, takes away what keeps the lanes of two processes
+the CUDA stand-in, a measured step or the ends of what streams use on lazy streams, or calls on the streams of threads,
+which must fail. Where Open MPI is found, takes away what keeps the lanes of two processes
 apart and what they wait for, too.
 Prints site and what killed the mutant; fails on a survivor.
 """
@@ -44,33 +44,6 @@ COPY_WAIT = re.compile(r"(?<=[\s{;])(?:stream_\.ref\(\)\.wait|used\.copied\.ref\
 # Of the host's streams, for each other and for their end.
 HOST_WAIT = re.compile(r"(?<=[\s{;])(?:world\.drain|queue_?->await|event\.wait|queue_->wait|event\.settle"
                        r"|record\(\)\.(?:wait|settle)|await)\((?P<event>)[^;{]*\);")
-
-# Of ranks that put calls off: file, name, statement, replacement.
-THREADS = "shardkit/backend/threads"
-DEFERRED = [
-    ("shardkit/backend/host/host_stream.hpp", "an event without its commands",
-     "if (deferred_ != nullptr) { deferred_->wait(position_); }", NOTHING),
-    ("shardkit/backend/host/host_stream.hpp", "an event without its commands, whose failures are left to the next wait",
-     "if (deferred_ != nullptr) { deferred_->await(position_); }", NOTHING),
-    (f"{THREADS}/world.hpp", "an end without what a failed rank has put off",
-     """shardkit::detail::settle_all(states_[rank].stream(Caller::communication),
-                                         states_[rank].stream(Caller::reduction));""", NOTHING),
-    (f"{THREADS}/on_stream.hpp", "a call before what it uses", "queue.make_way(used);", NOTHING),
-    (f"{THREADS}/on_stream.hpp", "a call in a meeting that this rank has not left",
-     "queue.wait(turn.positions.submitted);",
-     NOTHING),
-    (f"{THREADS}/on_stream.hpp", "a call in a meeting that a peer has not left", "seat.wait_for_turn(call);", NOTHING),
-    (f"{THREADS}/on_stream.hpp", "a message before what was put off", "stream.synchronize();", NOTHING),
-    ("shardkit/backend/host/deferred_queue.hpp", "an end before the helper's", "assist(at);", "return;"),
-    ("shardkit/backend/host/deferred_queue.hpp", "an end before the assistant's",
-     "state_.wait(seen, std::memory_order_acquire);", "return;"),
-    ("shardkit/backend/host/deferred_queue.hpp", "a command that two run",
-     "return claimed_.compare_exchange_strong(at, at + 1, std::memory_order_acq_rel, std::memory_order_relaxed);",
-     "claimed_.store(at + 1); return true;"),
-    ("shardkit/backend/shared/parts.hpp", "an end before the pieces of others", "await(parts * pieces);", NOTHING),
-    ("shardkit/backend/shared/round.hpp", "a rank that does not leave", "seat_.word().leave(own_.target);", NOTHING),
-]
-
 
 # Of the two lanes of a World of MPI's: file, name, statement, replacement; file, name, pattern, replacement.
 MPI = "shardkit/backend/mpi"
@@ -149,7 +122,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--target", help="containers, ends, ring, sums, host, deferred, measured or lanes; all of them if not given")
+    parser.add_argument("--target", help="containers, ends, ring, sums, host, measured or lanes; all of them if not given")
     options = parser.parse_args()
     check_excused()
     flags = [f"-I{TESTS}", f"-I{STANDIN}", f"-I{STANDIN / 'include'}", "-pthread"]
@@ -164,7 +137,6 @@ def main():
             Waits("sums", ROOT / "include", {WAIT: ["backend/nccl"], COPY_WAIT: ["backend/cuda"]}, "sums_killer.cpp", objects, flags),
             Waits("host", ROOT / "include", {HOST_WAIT: ["backend/host", "backend/threads"]}, "streams_killer.cpp", [],
                   flags),
-            Target("deferred", ROOT / "include", [], "deferred_killer.cpp", [], flags, statements=DEFERRED),
             Waits("measured", ROOT / "include", {MEASURED_WAIT: ["schedule"]}, "measured_killer.cpp", [], flags),
         ]
         if shutil.which(Lanes.launch[0]):

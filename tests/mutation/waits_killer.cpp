@@ -76,12 +76,11 @@ bool different_groups_are_taken() {
     return taken || !gpu_ranks::first_error(ended).empty();
 }
 
-/// What is written or listed between two steps does not mix with a gather that was put off.
+/// What is written or listed between two steps does not mix with a gather that is under way.
 bool writes_do_not_wait() {
     using written_between_steps::What;
-    const sk::threads::LaunchOptions deferred{.overlap = sk::threads::Overlap::deferred};
     for (const What what : {What::initialize, What::list}) {
-        if (written_between_steps::is_right(sk::DynamicPolicy(sk::ShardOptimizer{}), deferred, what)) { continue; }
+        if (written_between_steps::is_right(sk::DynamicPolicy(sk::ShardOptimizer{}), what)) { continue; }
         std::printf("what was written or listed is mixed with what a gather brought\n");
         return true;
     }

@@ -262,10 +262,12 @@ def check_words(root):
 
 
 def check_lengths(root):
-    for path in sorted((root / "include").rglob("*.[hc]*")):
-        count = len(lines_of(path)) if path.is_file() else 0
+    """A header has at most 300 lines of code: a docstring costs none of them."""
+    no_code = re.compile(r"\s*(//|$|#include|#pragma once)")
+    for file in library_files(root):
+        count = sum(not no_code.match(line) for line in lines_of(root / "include" / file))
         if count > 300:
-            yield f"{path.relative_to(root)}: {count} lines; a header has at most 300"
+            yield f"include/{file}: {count} lines of code; a header has at most 300, not counting comments and includes"
 
 
 # Where the version of meson.build stands again.

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <type_traits>
-
-#include <shardkit/backend/host/processor.hpp>
 #include <shardkit/backend/self/run.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
@@ -28,11 +23,8 @@ Results train_as(const Job& job) {
         sk::self::run(ranks, on_rank, rank_options(job));
     } else {
         sk::threads::LaunchOptions launch;
-        if (job.chosen.ahead) {
-            const std::size_t processors = shardkit::host::detail::allowed_cpus();
-            launch.overlap = sk::threads::Overlap::deferred;
-            launch.helpers = std::min(processors - std::min(processors, mesh.world()), mesh.world());
-        }
+        // Where ranks use all processors, threads that communicate would wait for one.
+        if (job.chosen.ahead && job.options.spare_processor) { launch.overlap = sk::threads::Overlap::threads; }
         sk::threads::run(ranks, on_rank, rank_options(job), launch);
     }
     return results;

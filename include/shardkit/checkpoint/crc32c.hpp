@@ -175,11 +175,8 @@ __attribute__((target("avx512f,vpclmulqdq,sse4.2"))) inline std::uint32_t extend
 /// The remainder of what `remainder` is of with `bytes` behind it; of `bytes` alone from 0.
 inline std::uint32_t extend(std::uint32_t remainder, std::span<const std::byte> bytes) noexcept {
 #if defined(__x86_64__)
-    static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
-    static const bool has_products =
-        has_instruction && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("vpclmulqdq") != 0;
-    if (has_products) { return extend_by_folding(remainder, bytes.data(), bytes.size()); }
-    if (has_instruction) { return extend_by_instruction(remainder, bytes.data(), bytes.size()); }
+    if (folds()) { return extend_by_folding(remainder, bytes.data(), bytes.size()); }
+    if (has_instruction()) { return extend_by_instruction(remainder, bytes.data(), bytes.size()); }
 #endif
     return extend_by_tables(remainder, bytes.data(), bytes.size());
 }

@@ -68,39 +68,11 @@ constexpr std::vector<std::size_t> numbers_in(const Schedule& a, const Schedule&
     return found;
 }
 
-/// The heaviest sequence that has ended below a number, and its last element.
-class HeaviestBelow {
-  public:
-    struct Sequence {
-        std::size_t weight = 0;
-        std::size_t last = ScheduleChange::none;
-    };
-    constexpr explicit HeaviestBelow(std::size_t numbers) : best_(filled(numbers + 1, Sequence{})) {}
-
-    constexpr Sequence below(std::size_t number) const {
-        Sequence found;
-        for (std::size_t node = number; node > 0; node &= node - 1) { found = better(found, best_[node]); }
-        return found;
-    }
-    constexpr void add(std::size_t number, const Sequence& sequence) {
-        for (std::size_t node = number + 1; node < best_.size(); node += node & (~node + 1)) {
-            best_[node] = better(best_[node], sequence);
-        }
-    }
-
-  private:
-    static constexpr const Sequence& better(const Sequence& a, const Sequence& b) noexcept {
-        return b.weight > a.weight || (b.weight == a.weight && b.last < a.last) ? b : a;
-    }
-    std::vector<Sequence> best_;  // node n: of the numbers below n from n without its lowest bit
-};
-
 }  // namespace detail
 
 /// The fewest operations to move, add and take away that make `b` of `a`; lanes are compared as well.
-/// Cost:    that of sorting the operations; works in constant expressions
-/// Source:  heaviest increasing subsequence: what keeps its order was not moved; prefix maxima as in Fenwick, "A new
-///          data structure for cumulative frequency tables" (1994)
+/// Cost:    the square of the operations; works in constant expressions
+/// Source:  heaviest increasing subsequence: what keeps its order was not moved
 /// @throws  std::invalid_argument when one has a group that is not described
 constexpr ScheduleDiff diff(const Schedule& a, const Schedule& b, std::span<const GroupDescription> groups,
                             SourceLocation where = SourceLocation::current()) {
@@ -110,15 +82,20 @@ constexpr ScheduleDiff diff(const Schedule& a, const Schedule& b, std::span<cons
     // Acts of the program weigh more than all communication: they stay where both schedules are of one program.
     const auto weight = [&](std::size_t j) { return is_of_program(b[j].act) ? b.size() + 1 : std::size_t{1}; };
     std::vector<std::size_t> before = detail::filled(b.size(), none);
-    detail::HeaviestBelow ended(a.size());
+    std::vector<std::size_t> heaviest = detail::filled(b.size(), std::size_t{0});  // sequence that ends with it
+    std::size_t last = none;
     for (std::size_t j = 0; j < b.size(); ++j) {
         if (in_a[j] == none) { continue; }
         taken[in_a[j]] = 1;
-        const auto longest = ended.below(in_a[j]);
-        before[j] = longest.last;
-        ended.add(in_a[j], {longest.weight + weight(j), j});
+        for (std::size_t i = 0; i < j; ++i) {
+            if (in_a[i] < in_a[j] && heaviest[i] > heaviest[j]) {
+                heaviest[j] = heaviest[i];
+                before[j] = i;
+            }
+        }
+        heaviest[j] += weight(j);
+        if (last == none || heaviest[j] > heaviest[last]) { last = j; }
     }
-    const std::size_t last = ended.below(a.size()).last;
     std::vector<char> stays = detail::filled(b.size(), char{0});
     for (std::size_t j = last; j != none; j = before[j]) { stays[j] = 1; }
     ScheduleDiff found{{}, arena_bytes(a, groups, where), arena_bytes(b, groups, where)};

@@ -104,9 +104,9 @@ Following<Engine> follow(const Groups<Engine>& model, std::span<const Schedule> 
 /// Memory:  arena_bytes(schedule, groups), instead of the slots of the rank's models. What is gathered outside of the
 ///          steps takes slots of its own.
 /// Cost:    a step allocates nothing; a comparison for each operation
-/// @throws  std::invalid_argument when the schedule breaks a rule, or has updates apart, as update_early makes them;
-///          UsageError, on every rank, when ranks give different schedules, or one is followed already; MemoryError
-///          or std::bad_alloc when there is no memory. Then, in a step: UsageError with the caller's line, the
+/// @throws  std::invalid_argument when the schedule breaks a rule, or has updates apart; UsageError, on every rank,
+///          when ranks give different schedules, or one is followed already; MemoryError or std::bad_alloc when there
+///          is no memory. Then, in a step: UsageError with the caller's line, the
 ///          operation that was expected and the verb that came; every rank fails, as in any other error of one rank
 template <class Engine>
 [[nodiscard]] Following<Engine> follow(const Groups<Engine>& model, const Schedule& schedule,

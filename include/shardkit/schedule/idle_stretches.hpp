@@ -14,6 +14,11 @@ namespace shardkit::detail {
 
 inline constexpr std::size_t no_op = static_cast<std::size_t>(-1);
 
+/// The most of `held` bytes that exist during an operation from `begin` to the one before `end`.
+constexpr std::size_t most_held(std::span<const std::size_t> held, std::size_t begin, std::size_t end) {
+    return begin < end ? *std::max_element(held.begin() + begin, held.begin() + end) : 0;
+}
+
 /// A stretch in which a slot is held and not needed, and what ends that.
 struct IdleStretch {
     std::size_t begin = 0;  // operations, `end` not included
@@ -74,54 +79,51 @@ constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot&
     }
 }
 
-/// The schedule without some of its idle stretches: as many as `count`, where most is held first, of equal ones the
-/// larger one. Where there are fewer, all.
-constexpr Schedule without_idle(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                std::size_t count) {
+/// A schedule's idle stretches, in the order in which they are best left out. The first is one where most is held, of
+/// these the one of most bytes; the next one likewise without it.
+/// Cost:    the square of the operations
+constexpr std::vector<IdleStretch> idle_stretches(const Schedule& schedule,
+                                                  std::span<const GroupDescription> groups) {
     const std::vector<ScheduledSlot> slots = slots_of(schedule, groups);
     const std::vector<std::size_t> next = next_of_group(schedule, groups.size());
-    std::vector<IdleStretch> idle;
+    std::vector<IdleStretch> found;
     for (const ScheduledSlot& slot : slots) {
-        if (slot.use != SlotUse::addend) { add_idle_stretches(schedule, slot, next, idle); }
+        if (slot.use != SlotUse::addend) { add_idle_stretches(schedule, slot, next, found); }
     }
-    HeldBytes held(bytes_held(schedule, slots));
-    struct Candidate {
-        std::size_t most = 0;  // when it was looked at last: it can only have become less
-        std::size_t number = 0;
-    };
-    const auto after = [&](const Candidate& a, const Candidate& b) {
-        if (a.most != b.most) { return a.most < b.most; }
-        const std::size_t bytes_a = idle[a.number].bytes;
-        const std::size_t bytes_b = idle[b.number].bytes;
-        return bytes_a != bytes_b ? bytes_a < bytes_b : a.number > b.number;
-    };
-    std::vector<Candidate> heap;
-    for (std::size_t i = 0; i < idle.size(); ++i) { heap.push_back({held.most(idle[i].begin, idle[i].end), i}); }
-    std::make_heap(heap.begin(), heap.end(), after);
-    std::vector<std::size_t> chosen;  // in the order of their places
-    while (!heap.empty() && chosen.size() < count) {
-        std::pop_heap(heap.begin(), heap.end(), after);
-        Candidate& top = heap.back();
-        const IdleStretch& stretch = idle[top.number];
-        const std::size_t most = held.most(stretch.begin, stretch.end);
-        if (most < top.most) {
-            top.most = most;
-            std::push_heap(heap.begin(), heap.end(), after);
+    std::vector<std::size_t> held = bytes_held(schedule, slots);
+    std::vector<IdleStretch> ordered;
+    while (!found.empty()) {
+        const auto at = static_cast<std::size_t>(std::max_element(held.begin(), held.end()) - held.begin());
+        auto largest = found.end();
+        for (auto each = found.begin(); each != found.end(); ++each) {
+            if (at < each->begin || at >= each->end) { continue; }
+            if (largest == found.end() || each->bytes > largest->bytes) { largest = each; }
+        }
+        if (largest == found.end()) {
+            held[at] = 0;  // all of it is needed there
             continue;
         }
-        held.take(stretch.begin, stretch.end, stretch.bytes);
-        chosen.push_back(top.number);
-        heap.pop_back();
+        for (std::size_t i = largest->begin; i < largest->end; ++i) { held[i] -= std::min(held[i], largest->bytes); }
+        ordered.push_back(*largest);
+        found.erase(largest);
     }
-    std::sort(chosen.begin(), chosen.end(), [&](std::size_t a, std::size_t b) { return idle[a].at < idle[b].at; });
+    return ordered;
+}
+
+/// The schedule without these of its idle stretches.
+constexpr Schedule without_idle(const Schedule& schedule, std::span<const IdleStretch> idle) {
+    std::vector<IdleStretch> by_place(idle.begin(), idle.end());
+    std::sort(by_place.begin(), by_place.end(), [](const IdleStretch& a, const IdleStretch& b) {
+        return a.at != b.at ? a.at < b.at : a.begin < b.begin;
+    });
     std::vector<char> left_out = filled(schedule.size(), char{0});
-    for (const std::size_t number : chosen) {
-        if (idle[number].left_out != no_op) { left_out[idle[number].left_out] = 1; }
+    for (const IdleStretch& each : by_place) {
+        if (each.left_out != no_op) { left_out[each.left_out] = 1; }
     }
     Schedule made;
-    auto added = chosen.begin();
+    auto added = by_place.begin();
     for (std::size_t i = 0; i < schedule.size(); ++i) {
-        for (; added != chosen.end() && idle[*added].at == i; ++added) { made.add(idle[*added].added); }
+        for (; added != by_place.end() && added->at == i; ++added) { made.add(added->added); }
         if (left_out[i] == 0) { made.add(schedule[i]); }
     }
     return made;

@@ -17,8 +17,8 @@
 #include <shardkit/schedule/slots.hpp>
 
 // Pure functions from a step to a better one. None changes what the program does, its acts and their order: a pass
-// moves, adds or leaves out communication (update_early alone moves updates). What obeys the rules of a step, obeys
-// them behind a pass. One that asks `groups` throws std::invalid_argument where they lack a group of the schedule.
+// moves, adds or leaves out communication. What obeys the rules of a step, obeys them behind a pass. One that asks
+// `groups` throws std::invalid_argument where they lack a group of the schedule.
 
 namespace shardkit {
 
@@ -111,16 +111,19 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
         return made;
     };
     const std::size_t resting = detail::resting_bytes(schedule, groups, optimizer_states).value;
-    detail::HeldBytes held(detail::bytes_held(schedule, detail::slots_of(schedule, groups)));
+    std::vector<std::size_t> held = detail::bytes_held(schedule, detail::slots_of(schedule, groups));
     // Where not even the bytes that are needed at one time fit, there is nothing to place.
     const auto has_room = [&](const Candidate& candidate) {
-        const std::size_t most = held.most(candidate.operation - candidate.idle + 1, candidate.operation);
+        const std::size_t most =
+            detail::most_held(held, candidate.operation - candidate.idle + 1, candidate.operation);
         return resting + most + rows[schedule[candidate.operation].group].full_bytes <= limit.value;
     };
     const auto keep = [&](const Candidate& candidate) {
         left_out[candidate.operation] = 1;
-        held.add(candidate.operation - candidate.idle + 1, candidate.operation,
-                 rows[schedule[candidate.operation].group].full_bytes);
+        const std::size_t bytes = rows[schedule[candidate.operation].group].full_bytes;
+        for (std::size_t i = candidate.operation - candidate.idle + 1; i < candidate.operation; ++i) {
+            held[i] += bytes;
+        }
     };
     // As many at a time as fitted last, and twice as many next: slots are placed once for all of them. Where sizes
     // leave gaps, single ones may miss again and again: after so many, all of a batch are left out.
@@ -129,7 +132,7 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
     std::size_t batch = 1;
     for (std::size_t first = 0; first < candidates.size();) {
         const std::vector<char> before = left_out;
-        const detail::HeldBytes held_before = held;
+        const std::vector<std::size_t> held_before = held;
         std::size_t taken = 0;
         std::size_t next = first;
         for (; next < candidates.size() && taken < batch; ++next) {
@@ -238,63 +241,36 @@ constexpr Schedule gather_after_zero(const Schedule& schedule, std::span<const G
     return simulate(moved, groups, mesh, costs, where).exposed() <= before ? moved : schedule;
 }
 
-/// Each group is updated as soon as its gradient is reduced, where the costs say that the rank does not wait longer
-/// for that; a step with a norm stays as it is, because every update waits for that. For planning: an optimizer's
-/// step updates all groups in one call, so `follow` refuses the result.
-/// Memory:  none; bits are unchanged
-/// Cost:    a simulation for every place that is tried
-constexpr Schedule update_early(Schedule schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                                const StepCosts& costs, SourceLocation where = SourceLocation::current()) {
-    for (const Op& op : schedule.ops()) {
-        if (op.act == Act::norm) { return schedule; }
-    }
-    double seconds = simulate(schedule, groups, mesh, costs, where).seconds;
-    for (std::size_t i = 0; i < schedule.size(); ++i) {
-        if (schedule[i].act != Act::update) { continue; }
-        for (std::size_t place = detail::behind_group(schedule, i, schedule[i].group); place < i; ++place) {
-            Schedule moved = schedule;
-            moved.move(i, place);
-            const double now = simulate(moved, groups, mesh, costs, where).seconds;
-            if (now <= seconds) {
-                schedule = moved;
-                seconds = now;
-                break;
-            }
-        }
-    }
-    return schedule;
-}
-
 /// Undoes what does not fit `limit` bytes of the library's buffers, where most is held first: a prefetched gather
 /// starts right before its use, a group that stayed gathered is released and gathered again, unreduced microbatches
 /// are reduced, a reduction starts right behind its last addend.
 /// @throws std::invalid_argument, with the bytes that are needed at least, where nothing is left to undo
 constexpr Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups, ByteCount limit,
                                 std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
-    if (peak(schedule, groups, optimizer_states, where) <= limit) { return schedule; }
-    // One at a time; where that takes long, more and more until it fits, and then fewer: the last one was needed.
-    constexpr std::size_t singles = 16;
-    Schedule fitting;
-    std::size_t batch = 1;
-    for (std::size_t round = 1;; ++round) {
-        Schedule less = detail::without_idle(schedule, groups, batch);
-        const ByteCount needed = peak(less, groups, optimizer_states, where);
-        if (needed <= limit) {
-            if (batch == 1) { return less; }
-            fitting = static_cast<Schedule&&>(less);
+    const auto needed = [&](const Schedule& step) { return peak(step, groups, optimizer_states, where); };
+    while (needed(schedule) > limit) {
+        const std::vector<detail::IdleStretch> idle = detail::idle_stretches(schedule, groups);
+        // All of them, or, where that is more than enough, as few as are.
+        std::size_t enough = idle.size();
+        Schedule less = detail::without_idle(schedule, idle);
+        if (needed(less) <= limit) {
+            for (std::size_t too_few = 0; enough - too_few > 1;) {
+                const std::size_t middle = too_few + (enough - too_few) / 2;
+                Schedule some = detail::without_idle(schedule, std::span(idle).first(middle));
+                if (needed(some) <= limit) {
+                    less = static_cast<Schedule&&>(some);
+                    enough = middle;
+                } else {
+                    too_few = middle;
+                }
+            }
         } else if (less == schedule) {
-            if (fitting.size() > 0) { return fitting; }
             throw_invalid_argument(where, "memory_limit: ", limit.value, " bytes given, expected at least ",
-                                   needed.value, ", which the step needs without any prefetching");
-        } else {
-            schedule = static_cast<Schedule&&>(less);
+                                   needed(less).value, ", which the step needs without any prefetching");
         }
-        if (fitting.size() > 0) {
-            batch = std::max<std::size_t>(batch / 2, 1);
-        } else if (round >= singles) {
-            batch *= 2;
-        }
+        schedule = static_cast<Schedule&&>(less);
     }
+    return schedule;
 }
 
 }  // namespace shardkit

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -64,62 +61,6 @@ constexpr std::vector<std::size_t> bytes_held(const Schedule& schedule, std::spa
     }
     return taken;
 }
-
-/// Leased bytes by operation, where stretches of operations get more or less and the most of a stretch is asked for.
-/// Cost:    both the logarithm of the operations
-class HeldBytes {
-  public:
-    constexpr explicit HeldBytes(std::span<const std::size_t> bytes) {
-        while (leaves_ < bytes.size()) { leaves_ *= 2; }
-        most_ = filled(2 * leaves_, std::int64_t{0});
-        added_ = most_;
-        for (std::size_t i = 0; i < bytes.size(); ++i) { most_[leaves_ + i] = static_cast<std::int64_t>(bytes[i]); }
-        for (std::size_t node = leaves_; --node > 0;) {
-            most_[node] = std::max(most_[2 * node], most_[2 * node + 1]);
-        }
-    }
-    /// To the operations from `begin` to the one before `end`.
-    constexpr void add(std::size_t begin, std::size_t end, std::size_t bytes) {
-        add(begin, end, static_cast<std::int64_t>(bytes), 1, 0, leaves_);
-    }
-    /// From them.
-    /// @pre as many are held there
-    constexpr void take(std::size_t begin, std::size_t end, std::size_t bytes) {
-        add(begin, end, -static_cast<std::int64_t>(bytes), 1, 0, leaves_);
-    }
-    constexpr std::size_t most(std::size_t begin, std::size_t end) const {
-        return static_cast<std::size_t>(std::max<std::int64_t>(most(begin, end, 1, 0, leaves_), 0));
-    }
-
-  private:
-    static constexpr std::int64_t nothing = std::numeric_limits<std::int64_t>::min() / 2;
-
-    constexpr void add(std::size_t begin, std::size_t end, std::int64_t bytes, std::size_t node, std::size_t first,
-                       std::size_t last) {
-        if (begin >= last || end <= first) { return; }
-        if (begin <= first && last <= end) {
-            most_[node] += bytes;
-            added_[node] += bytes;
-            return;
-        }
-        const std::size_t middle = (first + last) / 2;
-        add(begin, end, bytes, 2 * node, first, middle);
-        add(begin, end, bytes, 2 * node + 1, middle, last);
-        most_[node] = std::max(most_[2 * node], most_[2 * node + 1]) + added_[node];
-    }
-    constexpr std::int64_t most(std::size_t begin, std::size_t end, std::size_t node, std::size_t first,
-                                std::size_t last) const {
-        if (begin >= last || end <= first) { return nothing; }
-        if (begin <= first && last <= end) { return most_[node]; }
-        const std::size_t middle = (first + last) / 2;
-        return added_[node] +
-               std::max(most(begin, end, 2 * node, first, middle), most(begin, end, 2 * node + 1, middle, last));
-    }
-
-    std::size_t leaves_ = 1;
-    std::vector<std::int64_t> most_;   // of a node's operations; node n's halves are 2 n and 2 n + 1
-    std::vector<std::int64_t> added_;  // to all of them, not yet to the halves
-};
 
 }  // namespace detail
 

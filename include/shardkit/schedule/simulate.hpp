@@ -253,9 +253,9 @@ constexpr StepTimes simulate(const Schedule& schedule, std::span<const GroupDesc
 
 /// In how many lanes an engine communicates beside the computation.
 enum class CommunicationLanes : std::uint8_t {
-    in_compute,  ///< they take the rank's own time: threads and mpi without overlap, or deferred without helpers
+    in_compute,  ///< they take the rank's own time: threads and mpi without overlap
     one,         ///< gathers and reductions wait for each other: nccl and mpi where they are not to be separate
-    two          ///< nccl, and threads and mpi with threads of the engine's own, or helpers, for them
+    two          ///< nccl, and threads and mpi with threads of the engine's own for them
 };
 /// The same operations in the lanes that an engine has.
 constexpr Schedule on_lanes(Schedule schedule, CommunicationLanes lanes) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of overlap on the threads engine share: its kinds, and how ranks wait for each other outside of calls.
+// What tests of overlap on the threads engine share: the options, and how ranks wait for each other outside of calls.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -17,19 +16,6 @@ namespace rank_checks {
 
 using shardkit::threads::LaunchOptions;
 inline constexpr LaunchOptions on_threads{.overlap = shardkit::threads::Overlap::threads};
-inline constexpr LaunchOptions deferred{.overlap = shardkit::threads::Overlap::deferred};
-inline constexpr LaunchOptions helped{.overlap = shardkit::threads::Overlap::deferred, .helpers = 2};
-
-inline constexpr std::array overlaps{on_threads, deferred, helped};
-
-/// The test case is run with each.
-inline LaunchOptions every_overlap() {
-    LaunchOptions options = on_threads;
-    SUBCASE("threads") { options = on_threads; }
-    SUBCASE("deferred") { options = deferred; }
-    SUBCASE("helped") { options = helped; }
-    return options;
-}
 
 /// What ranks wait for that must not wait for each other in a call.
 class Flag {

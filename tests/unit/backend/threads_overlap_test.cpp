@@ -109,14 +109,12 @@ struct Bench<threads_overlap_test::On<Of>> {
 namespace threads_overlap_test {
 
 TEST_CASE("overlap: every verb gives on a stream what it gives in the rank's own thread") {
-    LaunchOptions options = every_overlap();
+    LaunchOptions options = on_threads;
     for (const WaitMode waiting : {WaitMode::block, WaitMode::spin_briefly}) {
         options.waiting = waiting;
-        const bool own_waits = options.overlap == Overlap::deferred && options.helpers == 0;
-        if (own_waits && waiting == WaitMode::spin_briefly) { continue; }  // as without streams
         for (const std::size_t ranks : {1U, 2U, 3U}) {
             launch_overlapped(ranks, options, [&](const Comm& world) {
-                if (options.overlap == Overlap::threads) { verb_suite::every_verb<float>(OnCommunication(world)); }
+                verb_suite::every_verb<float>(OnCommunication(world));
                 verb_suite::every_verb<float>(OnReduction(world));
                 verb_suite::reductions_into_another_type(OnReduction(world));
                 verb_suite::split_orders_members(OnCommunication(world), 0x1B);
@@ -135,7 +133,7 @@ TEST_CASE(
         check_all_reduce<T, T>(OnReduction(world), count, 1);
         check_all_gather<T>(OnCommunication(world), count / 2, 3);
     };
-    launch_overlapped(2, every_overlap(), [&](const Comm& world) {
+    launch_overlapped(2, on_threads, [&](const Comm& world) {
         using namespace verb_checks;
         // Of slow builds fewer elements of as many bytes.
         if (test_size::reduced()) {
@@ -152,232 +150,6 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("deferred: ranks that wait here and there, each elsewhere, get what calls in order give") {
-    // Gathers and sums of random sizes over the world and over pairs, on both streams; each rank waits for some of
-    // them, by its own dice, and for all at the end.
-    struct Call {
-        bool pair;
-        bool reduces;
-        std::size_t count;
-        double factor;
-    };
-    std::mt19937 random(7);
-    std::vector<Call> calls;
-    for (int i = 0; i < 150; ++i) {
-        calls.push_back({random() % 3 == 0, random() % 2 == 0, random() % 8 == 0 ? random() % 70'000 : random() % 500,
-                         static_cast<double>(random() % 100)});
-    }
-    for (const LaunchOptions& kind : {deferred, helped}) {
-        for (const WaitMode waiting : {WaitMode::block, WaitMode::spin_briefly}) {
-            LaunchOptions options = kind;
-            options.waiting = waiting;
-            launch_overlapped(4, options, [&](const Comm& world) {
-                const Comm pair = split(world, world.rank() / 2, 0, "pair");
-                std::mt19937 dice(static_cast<unsigned>(world.rank()));
-                std::vector<std::vector<double>> values(calls.size());
-                for (std::size_t c = 0; c < calls.size(); ++c) {
-                    const Call& call = calls[c];
-                    const Comm& comm = call.pair ? pair : world;
-                    const auto stream = c % 3 == 0 ? world.reduction_stream() : world.communication_stream();
-                    values[c].assign(call.count * comm.size(), call.factor + static_cast<double>(world.rank()));
-                    const std::span<double> all(values[c]);
-                    if (call.reduces) {
-                        all_reduce_in_place(comm, ReduceOp::sum, all, stream);
-                    } else {
-                        all_gather_in_place(comm, all, stream);
-                    }
-                    if (dice() % 7 == 0) { await(stream.record()); }
-                    if (dice() % 50 == 0) { std::this_thread::sleep_for(std::chrono::microseconds(300)); }
-                }
-                world.communication_stream().synchronize();
-                world.reduction_stream().synchronize();
-                for (std::size_t c = 0; c < calls.size(); ++c) {
-                    const std::size_t size = calls[c].pair ? 2 : 4;
-                    const std::size_t first = calls[c].pair ? world.rank() / 2 * 2 : 0;
-                    for (std::size_t i = 0; i < values[c].size(); ++i) {
-                        double expected = calls[c].factor + static_cast<double>(first + i / calls[c].count);
-                        if (calls[c].reduces) {
-                            expected = static_cast<double>(size) * (calls[c].factor + static_cast<double>(first)) +
-                                       static_cast<double>(size * (size - 1) / 2);
-                        }
-                        expect(values[c][i] == expected, "call ", c, " element ", i, ": ", values[c][i],
-                               ", expected ", expected);
-                    }
-                }
-            });
-        }
-    }
-}
-
-TEST_CASE("helped: what every rank has called is done while all of them compute") {
-    launch_overlapped(3, helped, [&](const Comm& world) {
-        for (int round = 0; round < 20; ++round) {
-            std::vector<float> full(300'000);
-            std::vector<double> sums(30'000, 1.0);
-            const auto mine = static_cast<std::ptrdiff_t>(100'000 * world.rank());
-            std::fill_n(full.begin() + mine, 100'000, 1.0F);
-            all_gather_in_place(world, std::span<float>(full), world.communication_stream());
-            all_reduce_in_place(world, ReduceOp::sum, std::span<double>(sums), world.reduction_stream());
-            // Nobody waits for either before both are there.
-            const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-            while (peek(full.front()) + peek(full.back()) < 2 || peek(sums.front()) != 3) {
-                expect(std::chrono::steady_clock::now() < end, "helpers do it");
-                std::this_thread::sleep_for(std::chrono::microseconds(50));
-            }
-            world.communication_stream().synchronize();
-            world.reduction_stream().synchronize();
-            expect(std::all_of(full.begin(), full.end(), [](float x) { return x == 1; }), "all of the gather");
-            expect(std::all_of(sums.begin(), sums.end(), [](double x) { return x == 3; }), "all sums");
-        }
-    });
-}
-
-TEST_CASE("deferred: a call that throws what an earlier one failed with has not been made, and can be made again") {
-    LaunchOptions options = deferred;
-    SUBCASE("alone") {}
-    SUBCASE("beside helpers") { options = helped; }
-    launch_overlapped(2, options, [](const Comm& world) {
-        const auto stream = world.reduction_stream();
-        std::vector<std::vector<double>> values;
-        for (int i = 0; i < 8; ++i) { values.emplace_back(1000, i + 1.0); }
-        const auto fails = [](const auto& f) {
-            try {
-                f();
-            } catch (const CommError&) { return true; }
-            return false;
-        };
-        const bool first = world.rank() == 0;
-        all_reduce_in_place(world, first ? ReduceOp::sum : ReduceOp::max, std::span<double>(values[0]), stream);
-        // One rank hears of it where it waits, the other in the call that finds no place.
-        bool heard = !first && fails([&] { stream.synchronize(); });
-        for (std::size_t i = 1; i < values.size(); ++i) {
-            const auto call = [&] {
-                all_reduce_in_place(world, ReduceOp::sum, std::span<double>(values[i]), stream);
-            };
-            if (fails(call)) {
-                expect(first && !heard, "once");
-                heard = true;
-                call();
-            }
-        }
-        stream.synchronize();
-        expect(heard, "each rank hears of it");
-        for (std::size_t i = 1; i < values.size(); ++i) {
-            const auto expected = 2 * (static_cast<double>(i) + 1);
-            expect(values[i][999] == expected, "call ", i, ": ", values[i][999], ", expected ", expected);
-        }
-        expect(values[0][0] == 1, "nothing is written");
-    });
-}
-
-TEST_CASE("helped: helpers without calls that are put off are refused") {
-    for (const Overlap overlap : {Overlap::none, Overlap::threads}) {
-        const std::string text = thrown_message<std::invalid_argument>(
-            [&] { threads::launch(2, [](const Comm&) {}, {.overlap = overlap, .helpers = 3}); });
-        CHECK(contains(text, "threads: 3 helpers without Overlap::deferred"));
-    }
-}
-
-TEST_CASE("deferred: a rank ends a call for peers that compute, and then does not wait for them") {
-    LaunchOptions options = deferred;
-    SUBCASE("alone") {}
-    SUBCASE("beside helpers") { options = helped; }
-    Flag begun;
-    Flag used;
-    launch_overlapped(3, options, [&](const Comm& world) {
-        std::vector<float> full(300'000);
-        for (std::size_t i = 0; i < 100'000; ++i) {
-            full[100'000 * world.rank() + i] = static_cast<float>(world.rank() + 1);
-        }
-        std::vector<double> sums(30'000, 1.0);
-        all_gather_in_place(world, std::span<float>(full), world.communication_stream());
-        all_reduce_in_place(world, ReduceOp::sum, std::span<double>(sums), world.reduction_stream());
-        begun.set();
-        begun.await(3);
-        if (world.rank() == 1) {
-            await(world.communication_stream().record());
-            await(world.reduction_stream().record());
-            used.set();
-        }
-        used.await();
-        // Rank 1, or a helper, has done it for all: no peer has waited yet.
-        expect(full[0] == 1 && full[299'999] == 3 && sums[29'999] == 3, "what rank 1 did");
-        world.communication_stream().synchronize();
-        world.reduction_stream().synchronize();
-    });
-}
-
-TEST_CASE("deferred: calls that use each other's results run one after the other") {
-    launch_overlapped(2, deferred, [](const Comm& world) {
-        const auto check = [&](const Comm::Stream& stream) {
-            std::vector<double> values(1000, 1.0);
-            std::vector<double> wider(2000, 0.0);
-            for (int i = 0; i < 5; ++i) {
-                all_reduce_in_place(world, ReduceOp::sum, std::span<double>(values), stream);
-            }
-            all_gather(world, std::span<const double>(values), std::span<double>(wider), stream);
-            stream.submit([at = wider.data()] { *at = 7; });
-            all_reduce_in_place(world, ReduceOp::sum, std::span<double>(wider), stream);
-            stream.synchronize();
-            expect(values[999] == 32 && wider[0] == 14 && wider[1] == 64 && wider[1999] == 64, "got ", values[999],
-                   ", ", wider[0], ", ", wider[1], ", ", wider[1999]);
-        };
-        check(world.communication_stream());
-        check(world.reduction_stream());
-        std::vector<double> few(10, 1.0);  // which travel with the call
-        for (int i = 0; i < 3; ++i) {
-            all_reduce_in_place(world, ReduceOp::sum, std::span<double>(few), world.reduction_stream());
-        }
-        world.reduction_stream().synchronize();
-        expect(few == std::vector<double>(10, 8.0), "doubled three times, got ", few[0]);
-    });
-    // A rank that knows nothing of the first call works at the second for one that has not ended the first.
-    Flag begun;
-    launch_overlapped(3, deferred, [&](const Comm& world) {
-        const Comm low = split(world, world.rank() == 2 ? 1 : 0, 0, "low");    // 0 1
-        const Comm high = split(world, world.rank() == 0 ? 1 : 0, 0, "high");  // 1 2
-        std::vector<double> values(1000, 1.0);
-        const auto add = [&](const Comm& comm) {
-            all_reduce_in_place(comm, ReduceOp::sum, std::span<double>(values), world.communication_stream());
-        };
-        if (world.rank() != 2) { add(low); }
-        if (world.rank() != 0) { add(high); }
-        if (world.rank() == 1) {
-            begun.set();
-        } else {
-            begun.await();
-        }
-        world.communication_stream().synchronize();
-        const double expected = world.rank() == 0 ? 2 : 3;
-        expect(values == std::vector<double>(1000, expected), expected, ", got ", values[0]);
-    });
-}
-
-TEST_CASE("deferred: ranks whose streams have calls in different orders are told what each waits for") {
-    for (const std::exception_ptr& error : launch_and_collect(
-             2,
-             [](const Comm& world) {
-                 const Comm a = split(world, 0, 0, "a");
-                 const Comm b = split(world, 0, 0, "b");
-                 std::vector<float> values(2);
-                 const auto gather = [&](const Comm& comm) {
-                     all_gather_in_place(comm, std::span<float>(values), world.communication_stream());
-                     world.communication_stream().synchronize();
-                 };
-                 gather(world.rank() == 0 ? a : b);
-                 gather(world.rank() == 0 ? b : a);
-             },
-             deferred)) {
-        const Outcome seen = outcome(error);
-        CAPTURE(seen.text);
-        CHECK(seen.kind == Kind::peer);
-        for (const char* part : {"deadlock: no rank can go on", "rank 0 waits in all_gather (call 0) over a at ",
-                                 "rank 1 waits in all_gather (call 0) over b at ", "threads_overlap_test.cpp:"}) {
-            CHECK(contains(seen.text, part));
-        }
-    }
-}
-
 TEST_CASE("overlap: without it both streams are the rank's own thread") {
     threads::launch(2, [](const Comm& world) {
         expect(world.communication_stream().is_inline() && world.reduction_stream().is_inline(), "no threads");
@@ -386,7 +158,6 @@ TEST_CASE("overlap: without it both streams are the rank's own thread") {
     threads::run(DeviceMesh<2>{}, [](auto& rank) {
         expect(rank.communication_stream().is_inline() && rank.reduction_stream().is_inline(), "no threads");
     });
-    const LaunchOptions options = every_overlap();
     threads::run(
         DeviceMesh<2>{},
         [](auto& rank) {
@@ -394,13 +165,12 @@ TEST_CASE("overlap: without it both streams are the rank's own thread") {
                        !rank.reduction_stream().is_inline(),
                    "two streams beside the rank's");
         },
-        {}, options);
+        {}, on_threads);
 }
 
 TEST_CASE("overlap: a rank goes on while a peer has not come to the gather, and waits where it uses it") {
-    const LaunchOptions options = every_overlap();
     Flag returned;
-    launch_overlapped(3, options, [&](const Comm& world) {
+    launch_overlapped(3, on_threads, [&](const Comm& world) {
         std::vector<float> shard(1000, static_cast<float>(world.rank()));
         std::vector<float> full(3000);
         if (world.rank() == 0) { returned.await(2); }
@@ -417,10 +187,9 @@ TEST_CASE("overlap: a rank goes on while a peer has not come to the gather, and 
 
 TEST_CASE(
     "overlap: a sum passes a gather over the same ranks that a peer holds up, and a call in the rank's thread both") {
-    const LaunchOptions options = every_overlap();
     Flag summed;
     Flag called;
-    launch_overlapped(3, options, [&](const Comm& world) {
+    launch_overlapped(3, on_threads, [&](const Comm& world) {
         std::vector<double> full(300);
         const auto gather = [&] {
             full[100 * world.rank()] = static_cast<double>(world.rank() + 1);
@@ -451,8 +220,7 @@ TEST_CASE(
 }
 
 TEST_CASE("overlap: calls of a stream and of the rank's own thread do not meet, whatever they are") {
-    const LaunchOptions options = every_overlap();
-    launch_overlapped(2, options, [](const Comm& world) {
+    launch_overlapped(2, on_threads, [](const Comm& world) {
         const std::size_t peer = 1 - world.rank();
         const double me = static_cast<double>(world.rank());
         const auto exchange = [&](const Comm::Stream& stream, double base) {
@@ -475,26 +243,6 @@ TEST_CASE("overlap: calls of a stream and of the rank's own thread do not meet, 
     });
 }
 
-TEST_CASE("deferred: what is not put off meets on its stream, and ranks that take another order are told") {
-    for (const std::exception_ptr& error : launch_and_collect(
-             2,
-             [](const Comm& world) {
-                 const std::vector<double> sent(2);
-                 std::vector<double> received(2);
-                 const auto exchange = [&](const Comm::Stream& stream) {
-                     all_to_all(world, std::span<const double>(sent), std::span<double>(received), stream);
-                 };
-                 exchange(world.rank() == 0 ? world.communication_stream() : Comm::Stream());
-                 exchange(world.rank() == 1 ? world.communication_stream() : Comm::Stream());
-             },
-             deferred)) {
-        const Outcome seen = outcome(error);
-        CAPTURE(seen.text);
-        CHECK(seen.kind == Kind::peer);
-        CHECK(contains(seen.text, "deadlock: no rank can go on"));
-    }
-}
-
 TEST_CASE("overlap: a stream that waits for the other's event runs behind it") {
     Flag given;
     launch_overlapped(2, on_threads, [&](const Comm& world) {
@@ -511,8 +259,7 @@ TEST_CASE("overlap: a stream that waits for the other's event runs behind it") {
 }
 
 TEST_CASE("overlap: calls on a stream keep their order, and more of them wait than its ring holds") {
-    const LaunchOptions options = every_overlap();
-    launch_overlapped(3, options, [](const Comm& world) {
+    launch_overlapped(3, on_threads, [](const Comm& world) {
         constexpr std::size_t calls = 3 * host::detail::CommandQueue::slots;
         std::vector<double> values(calls, 1.0);
         for (std::size_t i = 0; i < calls; ++i) {
@@ -529,10 +276,9 @@ TEST_CASE("overlap: calls on a stream keep their order, and more of them wait th
 
 TEST_CASE(
     "overlap: calls that disagree on a stream are named by the next wait of every rank, once, and write nothing") {
-    const LaunchOptions options = every_overlap();
     static const CallSubject first("'blocks.0' gradients");
     static const CallSubject second("'blocks.1' gradients");
-    launch_overlapped(3, options, [](const Comm& world) {
+    launch_overlapped(3, on_threads, [](const Comm& world) {
         for (const auto& stream : {world.communication_stream(), world.reduction_stream()}) {
             const std::vector<float> values(60, 1.0F);
             std::vector<float> out(60, 7.0F);
@@ -555,32 +301,28 @@ TEST_CASE("overlap: a stream of another rank's is refused with the user's line")
     constexpr const char* text =
         "threads: the stream is no stream of this rank's; pass a default one, or the communication_stream() or "
         "reduction_stream() of the rank";
-    for (const LaunchOptions& options : {LaunchOptions{}, deferred, helped, on_threads}) {
+    for (const LaunchOptions& options : {LaunchOptions{}, on_threads}) {
         threads::launch(
             2,
             [&](const Comm& world) {
                 host::detail::CommandQueue queue;
-                host::detail::DeferredQueue deferred;
+                const host::HostStream stream(queue);
                 std::vector<float> values(60);
-                for (const host::HostStream& stream : {host::HostStream(queue), host::HostStream(deferred)}) {
-                    const SourceLocation here = SourceLocation::current();
-                    const std::string message = thrown_message<UsageError>([&] { barrier(world, stream, here); });
-                    expect(message == text_at(text, here), message);
-                    expect(message == thrown_message<UsageError>([&] {
-                               all_gather_in_place(world, std::span<float>(values), stream, here);
-                           }),
-                           "the same of a collective");
-                }
+                const SourceLocation here = SourceLocation::current();
+                const std::string message = thrown_message<UsageError>([&] { barrier(world, stream, here); });
+                expect(message == text_at(text, here), message);
+                expect(message == thrown_message<UsageError>(
+                                      [&] { all_gather_in_place(world, std::span<float>(values), stream, here); }),
+                       "the same of a collective");
             },
             options);
     }
 }
 
 TEST_CASE("overlap: what a rank gave to its streams runs before it has returned") {
-    const LaunchOptions options = every_overlap();
     Flag ended;
     std::vector<std::vector<float>> values(2, std::vector<float>(1000, 1.0F));
-    const auto all = outcomes(2, options, [&](const Comm& world) {
+    const auto all = outcomes(2, on_threads, [&](const Comm& world) {
         const std::span<float> mine(values[world.rank()]);
         if (world.rank() == 1) { ended.await(); }
         all_reduce_in_place(world, ReduceOp::sum, mine.subspan(500), world.communication_stream());
@@ -595,10 +337,9 @@ TEST_CASE("overlap: what a rank gave to its streams runs before it has returned"
 }
 
 TEST_CASE("overlap: peers that wait on their streams for a rank that throws or returns are told") {
-    const LaunchOptions options = every_overlap();
     std::vector<std::vector<float>> values(3, std::vector<float>(301, 1.0F));  // of calls that outlive a function
     for (const bool throws : {true, false}) {
-        const auto all = outcomes(3, options, [&](const Comm& world) {
+        const auto all = outcomes(3, on_threads, [&](const Comm& world) {
             if (world.rank() == 2) {
                 if (throws) { throw Planted("planted"); }
                 return;
@@ -614,10 +355,7 @@ TEST_CASE("overlap: peers that wait on their streams for a rank that throws or r
             CHECK(all[rank].kind == Kind::peer);
             CHECK(all[rank].rank == 2);
             CHECK(contains(all[rank].text, throws ? "rank 2 failed: planted" : "rank 2 returned before rank "));
-            const bool first = contains(all[rank].text, "all_gather over world at ");
-            if (options.overlap == Overlap::threads) { CHECK(first == (rank == 0)); }
-            CHECK((first ||
-                   contains(all[rank].text, "all_reduce over world at ")));  // deferred: already where it is called
+            CHECK(contains(all[rank].text, rank == 0 ? "all_gather over world at " : "all_reduce over world at "));
             CHECK(contains(all[rank].text, "threads_overlap_test.cpp:"));
         }
         CHECK(all[2].kind == (throws ? Kind::planted : Kind::none));
@@ -625,8 +363,7 @@ TEST_CASE("overlap: peers that wait on their streams for a rank that throws or r
 }
 
 TEST_CASE("overlap: what a stream was told of a rank that returned is what others hear through its own rank") {
-    const LaunchOptions options = every_overlap();
-    const auto all = outcomes(3, options, [](const Comm& world) {
+    const auto all = outcomes(3, on_threads, [](const Comm& world) {
         const Comm low = split(world, world.rank() == 2 ? 1 : 0, 0, "low");    // 0 1
         const Comm high = split(world, world.rank() == 0 ? 1 : 0, 0, "high");  // 1 2
         if (world.rank() == 2) { return; }
@@ -645,10 +382,9 @@ TEST_CASE("overlap: what a stream was told of a rank that returned is what other
 }
 
 TEST_CASE("overlap: a rank that throws with calls under way ends itself and its peers") {
-    const LaunchOptions options = every_overlap();
     std::vector<std::vector<float>> values(3, std::vector<float>(3000, 1.0F));  // of calls that outlive a function
     for (int way = 0; way < 2; ++way) {
-        const auto all = outcomes(3, options, [&](const Comm& world) {
+        const auto all = outcomes(3, on_threads, [&](const Comm& world) {
             const std::span<float> mine(values[world.rank()]);
             if (world.rank() == 1) {
                 all_gather_in_place(world, mine.first(1500), world.communication_stream());
@@ -758,7 +494,7 @@ TEST_CASE("overlap: a deadlock of ranks' own calls, of full rings and of streams
 }
 
 TEST_CASE("overlap: a rank that computes while its streams and its peers wait is no deadlock") {
-    LaunchOptions options = every_overlap();
+    LaunchOptions options = on_threads;
     options.deadlock_check = std::chrono::milliseconds(1);
     threads::launch(
         3,
@@ -779,10 +515,9 @@ TEST_CASE("overlap: a rank that computes while its streams and its peers wait is
 }
 
 TEST_CASE("overlap: a communicator may end before its calls have run, and its group is freed after them") {
-    const LaunchOptions options = every_overlap();
     Flag given;
     std::vector<std::vector<float>> values(2, std::vector<float>(100, 1.0F));
-    const auto all = outcomes(2, options, [&](const Comm& world) {
+    const auto all = outcomes(2, on_threads, [&](const Comm& world) {
         const std::span<float> mine(values[world.rank()]);
         for (int i = 0; i < 50; ++i) {
             const Comm pair = split(world, 0, 0, "pair");

@@ -66,7 +66,6 @@ struct AloneRound {
     std::vector<std::vector<float>>& inputs;
     std::vector<std::vector<float>>& outputs;
     std::size_t& taken;
-    bool does_parts;  ///< of the others, since none of them comes
 
     static std::size_t size() { return ranks; }
     static std::size_t rank() { return 1; }
@@ -74,7 +73,6 @@ struct AloneRound {
     static bool shows_outputs() { return true; }
     static bool in_place(std::size_t /*q*/) { return false; }
     static bool takes_pieces() { return true; }
-    bool takes_parts() const { return does_parts; }
     template <class Work>
     void do_pieces(std::size_t parts, std::size_t pieces, Work work) const {
         for (; taken < parts * pieces; ++taken) { work((taken / pieces + 1) % parts, taken % pieces); }
@@ -91,15 +89,15 @@ struct AloneRound {
 
 /// Buffers of three ranks and what is in them; `call(round)` of rank 1 is to leave expected(rank, i) in all outputs.
 template <class Call, class Expected>
-void check_alone(bool does_parts, std::size_t in, std::size_t out, Call call, Expected expected) {
+void check_alone(std::size_t in, std::size_t out, Call call, Expected expected) {
     std::vector<std::vector<float>> inputs(AloneRound::ranks, std::vector<float>(in));
     std::vector<std::vector<float>> outputs(AloneRound::ranks, std::vector<float>(out, -1.0F));
     for (std::size_t q = 0; q < AloneRound::ranks; ++q) {
         std::iota(inputs[q].begin(), inputs[q].end(), static_cast<float>(q));
     }
     std::size_t taken = 0;
-    call(AloneRound{inputs, outputs, taken, does_parts});
-    CHECK(taken > (does_parts ? 0U : 1U));  // a small sum is one piece
+    call(AloneRound{inputs, outputs, taken});
+    CHECK(taken > 1);
     std::size_t wrong = 0;
     for (std::size_t q = 0; q < AloneRound::ranks; ++q) {
         for (std::size_t i = 0; i < out; ++i) { wrong += outputs[q][i] != expected(q, i) ? 1U : 0U; }
@@ -108,29 +106,29 @@ void check_alone(bool does_parts, std::size_t in, std::size_t out, Call call, Ex
 }
 
 /// Of calls of so many elements for each rank.
-void check_alone(bool does_parts, std::size_t k) {
+void check_alone(std::size_t k) {
     const auto sum = [](std::size_t i) { return static_cast<float>(3 * i + 3); };
     check_alone(
-        does_parts, 3 * k, k,
+        3 * k, k,
         [](const AloneRound& round) {
             shared::detail::reduce_scatter(round, ReduceOp::sum, std::span<const float>(round.inputs[1]),
                                            round.outputs[1].data());
         },
         [&](std::size_t q, std::size_t i) { return sum(q * k + i); });
     check_alone(
-        does_parts, 3 * k, 3 * k,
+        3 * k, 3 * k,
         [&](const AloneRound& round) {
             shared::detail::all_reduce<float>(round, ReduceOp::sum, 3 * k, round.outputs[1].data());
         },
         [&](std::size_t, std::size_t i) { return sum(i); });
     check_alone(
-        does_parts, k, 3 * k,
+        k, 3 * k,
         [](const AloneRound& round) {
             shared::detail::all_gather(round, round.inputs[1].data(), std::span<float>(round.outputs[1]));
         },
         [&](std::size_t, std::size_t i) { return static_cast<float>(i / k + i % k); });
     check_alone(
-        does_parts, 3 * k, 3 * k,
+        3 * k, 3 * k,
         [](const AloneRound& round) {
             std::copy(round.inputs[2].begin(), round.inputs[2].end(), round.outputs[2].begin());
             shared::detail::broadcast(round, std::span<float>(round.outputs[1]), 2);
@@ -143,14 +141,7 @@ void check_alone(bool does_parts, std::size_t k) {
 TEST_CASE("threads: of ranks that take turns, one that has a processor does the work of all") {
     constexpr std::size_t k = (std::size_t{3} << 18U) + 5;
     static_assert(3 * 3 * k * sizeof(float) > host::detail::streaming_bytes);
-    check_alone(false, k);
-}
-
-TEST_CASE("threads: of ranks that put a call off, the first that waits does the work of all, however large it is") {
-    for (const std::size_t k : {std::size_t{45}, std::size_t{70'001}, (std::size_t{3} << 18U) + 5}) {
-        CAPTURE(k);
-        check_alone(true, k);
-    }
+    check_alone(k);
 }
 
 TEST_CASE("threads: a large all-gather whose ranks have their shards in place or not, at addresses of their own") {

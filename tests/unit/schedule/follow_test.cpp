@@ -446,15 +446,16 @@ TEST_CASE("ranks agree on one of several schedules: fewer microbatches, and laye
     CHECK(values(true) == values(false));
 }
 
-TEST_CASE("what update_early makes is refused with the updates that stand apart") {
+TEST_CASE("updates that stand apart are refused, with both of them") {
     on(Mesh(2, 1, 1), [](sk::Context<Engine>& rank) {
         Trainer<Float> trainer(rank, {.policy = sk::DynamicPolicy(sk::FullShard{}), .norm = false});
         const auto model = trainer.model();
         const auto groups = sk::describe_groups(model);
         const sk::Schedule step = sk::record(model, [&] { trainer.step(0); });
-        const std::vector<sk::GroupSeconds> seconds(groups.size(), {1, 2, 0.5});
-        const sk::Schedule early =
-            sk::update_early(step, groups, rank.grid(), {seconds, {sk::TimeModel::links({0, 1000})}});
+        sk::Schedule early = step;
+        const std::size_t update = early.size() - 1;
+        REQUIRE(early[update].act == sk::Act::update);
+        early.move(update, sk::detail::behind_group(early, update, early[update].group));
         REQUIRE(early != step);
         REQUIRE(sk::check(early, groups).empty());
         const std::string thrown =

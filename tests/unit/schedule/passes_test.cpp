@@ -65,7 +65,6 @@ struct Pass {
     sk::Schedule (*run)(const sk::Schedule&, Groups);
     bool keeps_gathers;
     bool keeps_reductions;
-    bool keeps_program;
     bool has_more_to_do = false;  // when it is run again
 };
 
@@ -78,32 +77,27 @@ std::vector<sk::GroupSeconds> seconds_of(Groups groups) {
     }
     return seconds;
 }
-sk::Schedule with_early_updates(const sk::Schedule& schedule, Groups groups) {
-    const auto seconds = seconds_of(groups);
-    return sk::update_early(schedule, groups, mesh, {seconds, {sk::TimeModel::links({1e-4, 4e6})}});
-}
 sk::Schedule with_late_gathers(const sk::Schedule& schedule, Groups groups) {
     const auto seconds = seconds_of(groups);
     return sk::gather_after_zero(schedule, groups, mesh, {seconds, {sk::TimeModel::links({1e-4, 4e6})}});
 }
 constexpr std::array passes{
-    Pass{"prefetch 1", [](const sk::Schedule& s, Groups g) { return sk::prefetch(s, g, 1); }, true, true, true},
-    Pass{"prefetch 3", [](const sk::Schedule& s, Groups g) { return sk::prefetch(s, g, 3); }, true, true, true},
+    Pass{"prefetch 1", [](const sk::Schedule& s, Groups g) { return sk::prefetch(s, g, 1); }, true, true},
+    Pass{"prefetch 3", [](const sk::Schedule& s, Groups g) { return sk::prefetch(s, g, 3); }, true, true},
     Pass{"keep_gathered",
          [](const sk::Schedule& s, Groups g) {
              return sk::keep_gathered(s, g, sk::peak(s, g) + sk::ByteCount(30'000));
          },
-         false, true, true, true},
+         false, true, true},
     Pass{"keep_gathered, all",
          [](const sk::Schedule& s, Groups g) { return sk::keep_gathered(s, g, sk::ByteCount(1U << 30U)); }, false,
-         true, true},
+         true},
     Pass{"gather_after_update", [](const sk::Schedule& s, Groups g) { return sk::gather_after_update(s, g); }, true,
-         true, true},
-    Pass{"reduce_last", [](const sk::Schedule& s, Groups g) { return sk::reduce_last(s, g); }, true, false, true},
+         true},
+    Pass{"reduce_last", [](const sk::Schedule& s, Groups g) { return sk::reduce_last(s, g); }, true, false},
     Pass{"overlap_reductions", [](const sk::Schedule& s, Groups g) { return sk::overlap_reductions(s, g); }, true,
-         true, true},
-    Pass{"gather_after_zero", with_late_gathers, true, true, true},
-    Pass{"update_early", with_early_updates, true, true, false, true},
+         true},
+    Pass{"gather_after_zero", with_late_gathers, true, true},
 };
 
 void check_pass(const Pass& pass, const sk::Schedule& before, const sk::Schedule& after, Groups groups) {
@@ -116,7 +110,7 @@ void check_pass(const Pass& pass, const sk::Schedule& before, const sk::Schedule
     CHECK(count(after, Act::all_reduce) == count(before, Act::all_reduce));
     CHECK(after.size() + count(before, Act::gather) + count(before, Act::reduce) ==
           before.size() + count(after, Act::gather) + count(after, Act::reduce));
-    CHECK((program_of(after) == program_of(before)) >= pass.keeps_program);
+    CHECK(program_of(after) == program_of(before));
     if (!pass.has_more_to_do) { CHECK(pass.run(after, groups) == after); }
 }
 
@@ -147,7 +141,6 @@ TEST_CASE("a pass keeps the program and the rules, and lowers the exposed time o
                     CAPTURE(norms);
                     const sk::Schedule better = pass.run(plain, groups);
                     check_pass(pass, plain, better, groups);
-                    if (pass.run == with_early_updates) { continue; }  // for the costs that it is given
                     for (const double bandwidth : {1e5, 1e6, 4e6, 1e8}) {
                         CAPTURE(bandwidth);
                         check_time(plain, better, groups, bandwidth, 0);
@@ -167,7 +160,6 @@ TEST_CASE("two passes, one after the other, do not make a rank wait longer than 
             for (const Pass& first : passes) {
                 const sk::Schedule better = first.run(plain, groups);
                 for (const Pass& second : passes) {
-                    if (first.run == with_early_updates || second.run == with_early_updates) { continue; }
                     CAPTURE(std::string(first.name));
                     CAPTURE(std::string(second.name));
                     const sk::Schedule both = second.run(better, groups);
@@ -180,33 +172,6 @@ TEST_CASE("two passes, one after the other, do not make a rank wait longer than 
             }
         }
     });
-}
-
-TEST_CASE("update_early makes no rank wait longer, for the costs and in the lanes that it is given") {
-    std::size_t shorter = 0;
-    for_each_model([&](const std::string& name, Groups groups) {
-        CAPTURE(name);
-        const auto seconds = seconds_of(groups);
-        for (const Pass& pass : passes) {
-            CAPTURE(std::string(pass.name));
-            const sk::Schedule step = pass.run(sk::layered_step(groups, {1, 0}), groups);
-            for (const double bandwidth : {1e5, 1e6, 4e6, 1e8}) {
-                for (const auto lanes : described::every_lanes) {
-                    CAPTURE(bandwidth);
-                    CAPTURE(static_cast<int>(lanes));
-                    const sk::StepCosts costs{seconds, {sk::TimeModel::links({1e-4, bandwidth})}};
-                    const sk::Schedule before = sk::on_lanes(step, lanes);
-                    const sk::Schedule after = sk::update_early(before, groups, mesh, costs);
-                    CHECK(sk::check(after, groups).empty());
-                    const double plainly = sk::simulate(before, groups, mesh, costs).exposed();
-                    const double early = sk::simulate(after, groups, mesh, costs).exposed();
-                    CHECK(early <= plainly * (1 + 1e-12) + 1e-12);
-                    shorter += early < plainly * (1 - 1e-9) ? 1U : 0U;
-                }
-            }
-        }
-    });
-    CHECK(shorter > 0);
 }
 
 TEST_CASE("the plan of a schedule is that of the step that it is: its peak, its gathers and reductions") {
@@ -294,7 +259,7 @@ TEST_CASE("passes follow each other in any order") {
             const sk::Schedule limited = sk::memory_limit(step, groups, limit);
             CHECK(sk::peak(limited, groups) <= limit);
             CHECK(sk::check(limited, groups).empty());
-            if (order.find("update_early") == std::string::npos) { CHECK(program_of(limited) == program_of(plain)); }
+            CHECK(program_of(limited) == program_of(plain));
         }
     });
 }
@@ -362,30 +327,6 @@ TEST_CASE("keep_gathered leaves out as many gathers as one by one, where buffers
     CHECK(gathers <= gathers_by_one + 8);
 }
 
-TEST_CASE("the most that is held in a stretch follows what is added and taken") {
-    std::mt19937 random(1);
-    for (const std::size_t operations : {1U, 2U, 7U, 64U, 100U}) {
-        std::vector<std::size_t> bytes(operations);
-        for (std::size_t& each : bytes) { each = 1000 + random() % 1000; }
-        sk::detail::HeldBytes held(bytes);
-        for (int round = 0; round < 200; ++round) {
-            const std::size_t begin = random() % operations;
-            const std::size_t end = begin + 1 + random() % (operations - begin);
-            CHECK(held.most(begin, end) == *std::max_element(bytes.begin() + static_cast<std::ptrdiff_t>(begin),
-                                                             bytes.begin() + static_cast<std::ptrdiff_t>(end)));
-            const std::size_t change = random() % 20;
-            for (std::size_t i = begin; i < end; ++i) {
-                bytes[i] = round % 3 == 0 ? bytes[i] - change : bytes[i] + change;
-            }
-            if (round % 3 == 0) {
-                held.take(begin, end, change);
-            } else {
-                held.add(begin, end, change);
-            }
-        }
-    }
-}
-
 TEST_CASE("gather_after_update brings copies up to date in the order of the forward pass") {
     constexpr auto groups = described::transformer<sk::ShardOptimizer>(mesh);
     const sk::Schedule step = sk::gather_after_update(sk::layered_step(groups), groups);
@@ -446,7 +387,7 @@ TEST_CASE("gather_after_zero starts gathers behind gradient buffers, unless a ra
     std::size_t refused = 0;
     const auto check_case = [&](const sk::Schedule& step, Groups groups, const sk::StepCosts& costs) {
         const sk::Schedule late = sk::gather_after_zero(step, groups, mesh, costs);
-        check_pass({"gather_after_zero", with_late_gathers, true, true, true, true}, step, late, groups);
+        check_pass({"gather_after_zero", with_late_gathers, true, true, true}, step, late, groups);
         CHECK(sk::peak(late, groups) == sk::peak(step, groups));
         CHECK(sk::simulate(late, groups, mesh, costs).exposed() <= sk::simulate(step, groups, mesh, costs).exposed());
         if (gathers_before_zero(late) == 0) { return; }
@@ -482,26 +423,6 @@ TEST_CASE("gather_after_zero starts gathers behind gradient buffers, unless a ra
     REQUIRE(zero != sk::detail::no_op);
     CHECK(step[zero + 1] == sk::Op{Act::gather, 2, 0});
     CHECK(step[zero + 2] == sk::Op{Act::reduce, 4, 0});
-}
-
-TEST_CASE("update_early fills the wait for the last reductions with the updates of what is reduced") {
-    constexpr auto groups = described::transformer<sk::FullShard>(mesh);
-    const auto seconds = seconds_of(groups);
-    for (const double bandwidth : {1e5, 1e6, 4e6, 1e8}) {
-        const sk::StepCosts costs{seconds, {sk::TimeModel::links({0, bandwidth})}};
-        const sk::Schedule plain = sk::layered_step(groups, {.norms = 0});
-        const sk::Schedule early = sk::update_early(plain, groups, mesh, costs);
-        CHECK(sk::check(early, groups).empty());
-        const double before = sk::simulate(plain, groups, mesh, costs).seconds;
-        const double after = sk::simulate(early, groups, mesh, costs).seconds;
-        CHECK(after <= before);
-        // Over slower links the other groups' updates already hide behind the next step's first gather.
-        if (bandwidth >= 4e6) {
-            CHECK(after < before);
-            CHECK(early[early.size() - 1] == sk::Op{Act::update, 0, 0});
-        }
-    }
-    CHECK(with_early_updates(sk::layered_step(groups), groups) == sk::layered_step(groups));
 }
 
 TEST_CASE("memory_limit gives back what prefetching took, down to the plain step") {
@@ -543,7 +464,6 @@ TEST_CASE("what asks for the groups of a schedule refuses descriptions of fewer"
     refuses([&](auto where) { (void)sk::keep_gathered(plain, fewer, sk::ByteCount(1U << 20U), 2, where); });
     refuses([&](auto where) { (void)sk::gather_after_update(plain, fewer, where); });
     refuses([&](auto where) { (void)sk::gather_after_zero(plain, fewer, mesh, costs, where); });
-    refuses([&](auto where) { (void)sk::update_early(plain, fewer, mesh, costs, where); });
     refuses([&](auto where) { (void)sk::memory_limit(plain, fewer, sk::ByteCount(1U << 20U), 2, where); });
     refuses([&](auto where) { (void)sk::arena_bytes(plain, fewer, where); });
     refuses([&](auto where) { (void)sk::peak(plain, fewer, 2, where); });

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,9 +21,9 @@ constexpr std::size_t numel = 500;
 struct Weight : sk::Param<"weight", double, numel> {};
 
 /// Two ranks write a layer's values, or list them, while the gather behind the update is under way: whether each sees
-/// what was written, or what the update has made. Rank 1 writes once rank 0 has read, so that a gather which comes
-/// late brings rank 0 what rank 1 had before.
-inline bool is_right(const sk::DynamicPolicy& policy, const sk::threads::LaunchOptions& options, What what) {
+/// what was written, or what the update has made. Gathers come late, and rank 1 writes once rank 0 has read, so that
+/// one for which nobody waits brings rank 0 what rank 1 had before.
+inline bool is_right(const sk::DynamicPolicy& policy, What what) {
     std::atomic<bool> read = false;
     std::atomic<bool> right = true;
     struct SetAtEnd {  // also where the rank fails, so that the other one goes on
@@ -39,6 +41,7 @@ inline bool is_right(const sk::DynamicPolicy& policy, const sk::threads::LaunchO
         const auto step = [&] {
             sk::Accumulation accumulation{model};
             { const auto window = layer.unshard(); }
+            rank.communication_stream().submit([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
             auto gradients = accumulation.gradients(layer);
             for (double& value : gradients[Weight{}]) { value = 1; }
             accumulation.add(std::move(gradients));
@@ -66,7 +69,7 @@ inline bool is_right(const sk::DynamicPolicy& policy, const sk::threads::LaunchO
         const auto window = layer.unshard();
         see(window[Weight{}].data(), numel, what == What::list ? -2 : 7);
     };
-    sk::threads::run(sk::DeviceMesh<2>{}, on_rank, {}, options);
+    sk::threads::run(sk::DeviceMesh<2>{}, on_rank, {}, {.overlap = sk::threads::Overlap::threads});
     return right;
 }
 

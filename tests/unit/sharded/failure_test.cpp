@@ -108,12 +108,10 @@ TEST_CASE("a rank that throws or returns at any verb of a step ends all others w
     SUBCASE("full_shard on 4") { check_every_position(4, 4, sk::DynamicPolicy(sk::FullShard{})); }
     SUBCASE("hybrid_shard on 4") { check_every_position(4, 2, sk::DynamicPolicy(sk::HybridShard<2>{})); }
     SUBCASE("full_shard on 3, overlapped") {
-        const sk::threads::LaunchOptions options = rank_checks::every_overlap();
-        check_every_position(3, 3, sk::DynamicPolicy(sk::FullShard{}), options);
+        check_every_position(3, 3, sk::DynamicPolicy(sk::FullShard{}), rank_checks::on_threads);
     }
     SUBCASE("hybrid_shard on 4, overlapped") {
-        const sk::threads::LaunchOptions options = rank_checks::every_overlap();
-        check_every_position(4, 2, sk::DynamicPolicy(sk::HybridShard<2>{}), options);
+        check_every_position(4, 2, sk::DynamicPolicy(sk::HybridShard<2>{}), rank_checks::on_threads);
     }
 }
 

@@ -155,11 +155,9 @@ TEST_CASE("a step allocates nothing once two steps are over") {
         check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::FullShard{});
     }
     SUBCASE("collectives beside the computation") {
-        for (const sk::threads::LaunchOptions& overlapped : rank_checks::overlaps) {
-            check_steady<sk::Precision<double>>(toy::Mesh(3, 1, 1), sk::NoShard{}, overlapped);
-            check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::ShardGradOp{}, overlapped);
-            check_steady<sk::Precision<sk::bf16>>(toy::Mesh(2, 1, 2), sk::FullShard{}, overlapped);
-        }
+        check_steady<sk::Precision<double>>(toy::Mesh(3, 1, 1), sk::NoShard{}, rank_checks::on_threads);
+        check_steady<sk::Precision<sk::bf16>>(toy::Mesh(3, 1, 1), sk::ShardGradOp{}, rank_checks::on_threads);
+        check_steady<sk::Precision<sk::bf16>>(toy::Mesh(2, 1, 2), sk::FullShard{}, rank_checks::on_threads);
     }
     SUBCASE("one rank in the caller's thread") {
         const auto check = [](auto policy) {
@@ -387,14 +385,13 @@ TEST_CASE("a scheduled step whose collectives run beside the computation allocat
         return sk::gather_after_update(sk::overlap_reductions(sk::prefetch(s, groups, 1), groups), groups);
     };
     using Mixed = sk::Precision<sk::bf16, sk::bf16, float, double>;
-    for (const sk::threads::LaunchOptions& launch : rank_checks::overlaps) {
-        for (const std::vector<std::size_t>& rows : models) {
-            check_scheduled<Mixed>(2, sk::NoShard{}, rows, overlapped, launch);
-            check_scheduled<Mixed>(3, sk::ShardOptimizer{}, rows, overlapped, launch);
-            check_scheduled<sk::Precision<double>>(2, sk::ShardGradOp{}, rows, overlapped, launch);
-            check_scheduled<Mixed>(3, sk::FullShard{}, rows, overlapped, launch);
-            check_scheduled<sk::Precision<double>>(4, sk::HybridShard<2>{}, rows, overlapped, launch);
-        }
+    const sk::threads::LaunchOptions& launch = rank_checks::on_threads;
+    for (const std::vector<std::size_t>& rows : models) {
+        check_scheduled<Mixed>(2, sk::NoShard{}, rows, overlapped, launch);
+        check_scheduled<Mixed>(3, sk::ShardOptimizer{}, rows, overlapped, launch);
+        check_scheduled<sk::Precision<double>>(2, sk::ShardGradOp{}, rows, overlapped, launch);
+        check_scheduled<Mixed>(3, sk::FullShard{}, rows, overlapped, launch);
+        check_scheduled<sk::Precision<double>>(4, sk::HybridShard<2>{}, rows, overlapped, launch);
     }
 }
 

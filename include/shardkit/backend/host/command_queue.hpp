@@ -7,10 +7,11 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <new>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
-#include <shardkit/backend/host/command.hpp>
 #include <shardkit/backend/host/processor.hpp>
 
 namespace shardkit::host::detail {
@@ -53,8 +54,29 @@ class QueueWait : public WaitCount {
     std::atomic<std::uint64_t> target_{0};
 };
 
-/// Runs commands on a thread of its own, in the order in which one other thread submits them. A fixed ring: nothing
-/// is allocated after construction; `submit` waits while the ring is full.
+/// A function to be called later, kept in place: nothing is allocated, and one that was never called may be dropped.
+class Command {
+  public:
+    static constexpr std::size_t bytes = 320;
+
+    /// It is copied.
+    template <class F>
+    void set(const F& function) noexcept {
+        static_assert(sizeof(F) <= bytes, "the command captures more than a slot of a queue holds");
+        static_assert(alignof(F) <= alignof(std::max_align_t) && std::is_trivially_destructible_v<F>);
+        ::new (static_cast<void*>(function_.data())) F(function);
+        call_ = [](void* at) { (*std::launder(static_cast<F*>(at)))(); };
+    }
+    /// @throws what the function does
+    void operator()() { call_(function_.data()); }
+
+  private:
+    void (*call_)(void*) = nullptr;
+    alignas(std::max_align_t) std::array<std::byte, bytes> function_;
+};
+
+/// A thread that runs commands in the order in which one other thread submits them. A fixed ring: nothing is
+/// allocated after construction; `submit` waits while the ring is full.
 /// Errors:  what a command throws is kept; later commands are dropped, not run, until `wait` has thrown it.
 class CommandQueue {
   public:
@@ -118,7 +140,7 @@ class CommandQueue {
   private:
     enum class Kind : std::uint8_t { unless_failed, always };
 
-    struct Slot : Command<> {
+    struct Slot : Command {
         Kind kind = Kind::unless_failed;
     };
 

@@ -4,14 +4,12 @@
 #include <cstdint>
 
 #include <shardkit/backend/host/command_queue.hpp>
-#include <shardkit/backend/host/deferred_queue.hpp>
 #include <shardkit/comm/stream.hpp>
 
 namespace shardkit::host {
 
-/// Runs host work in order: in the caller before the call returns (a default stream), on a CommandQueue's thread, or,
-/// put off in a DeferredQueue, in the caller where it waits. Streams of the two kinds of queues do not wait for each
-/// other. A reference; the queue outlives it and is submitted to by one thread only.
+/// Host work in order: in the caller before the call returns (a default stream), or on a CommandQueue's thread. A
+/// reference; the queue outlives it and is submitted to by one thread only.
 class HostStream {
   public:
     class Event {
@@ -20,39 +18,31 @@ class HostStream {
 
       private:
         friend HostStream;
-        bool has_happened() const noexcept { return queue_ == nullptr && deferred_ == nullptr; }
-        /// Waits for the event in the thread that submits to the queue.
-        /// @throws what a command before the event threw
+        bool has_happened() const noexcept { return queue_ == nullptr; }
+        /// In the thread that submits to the queue. @throws what a command before the event threw
         void wait() const {
             if (queue_ != nullptr) { queue_->wait(position_); }
-            if (deferred_ != nullptr) { deferred_->wait(position_); }
         }
         void settle() const noexcept {
             if (queue_ != nullptr) { queue_->await(position_); }
-            if (deferred_ != nullptr) { deferred_->await(position_); }
         }
 
         detail::CommandQueue* queue_ = nullptr;
-        detail::DeferredQueue* deferred_ = nullptr;
         std::uint64_t position_ = 0;
     };
 
     HostStream() noexcept = default;
     HostStream(InlineStream /*same*/) noexcept {}  // implicit: a verb takes either
     explicit HostStream(detail::CommandQueue& queue) noexcept : queue_(&queue) {}
-    explicit HostStream(detail::DeferredQueue& queue) noexcept : deferred_(&queue) {}
 
-    /// Says whether work runs in the caller before the call returns.
-    bool is_inline() const noexcept { return queue_ == nullptr && deferred_ == nullptr; }
+    /// Whether work runs in the caller before the call returns.
+    bool is_inline() const noexcept { return queue_ == nullptr; }
     bool runs_on(const detail::CommandQueue& queue) const noexcept { return queue_ == &queue; }
-    bool runs_on(const detail::DeferredQueue& queue) const noexcept { return deferred_ == &queue; }
 
     Event record() const noexcept {
         Event event;
         event.queue_ = queue_;
-        event.deferred_ = deferred_;
         if (queue_ != nullptr) { event.position_ = queue_->submitted(); }
-        if (deferred_ != nullptr) { event.position_ = deferred_->submitted(); }
         return event;
     }
 
@@ -67,11 +57,11 @@ class HostStream {
     }
     /// Waits likewise, and leaves what a command threw to the next wait.
     void settle(const Event& event) const {
-        if (event.has_happened() || (event.queue_ == queue_ && event.deferred_ == deferred_)) { return; }
+        if (event.has_happened() || event.queue_ == queue_) { return; }
         if (queue_ != nullptr) {
             queue_->submit([event, queue = queue_] { queue->await(*event.queue_, event.position_); });
         } else {
-            submit([event] { event.settle(); });
+            event.settle();
         }
     }
     /// Lets the host wait for all that the stream was given.
@@ -85,8 +75,6 @@ class HostStream {
     void submit(const Work& work) const {
         if (queue_ != nullptr) {
             queue_->submit(work);
-        } else if (deferred_ != nullptr) {
-            deferred_->submit(work);
         } else {
             work();
         }
@@ -94,7 +82,6 @@ class HostStream {
 
   private:
     detail::CommandQueue* queue_ = nullptr;
-    detail::DeferredQueue* deferred_ = nullptr;
 };
 
 static_assert(Stream<HostStream>);

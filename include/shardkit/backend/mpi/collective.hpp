@@ -181,7 +181,6 @@ class Seat {
     Member* members() const noexcept { return block_.members(); }
     Word& word() const noexcept { return block_.word; }
     static constexpr std::atomic<std::uint32_t>* taken() noexcept { return nullptr; }
-    static shared::detail::Parts* parts() noexcept { return nullptr; }
     template <class P>
     P* at(std::size_t member, P* address) const noexcept {
         return member == rank() ? address : static_cast<P*>(find(member, address, 0));

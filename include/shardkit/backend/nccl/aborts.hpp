@@ -13,7 +13,6 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/nccl/api.hpp>
-#include <shardkit/backend/nccl/version.hpp>
 
 namespace shardkit::nccl::detail {
 

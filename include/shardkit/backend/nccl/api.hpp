@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include <nccl.h>
+
+#include <shardkit/comm/reduce_op.hpp>
+#include <shardkit/core/element.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/concat.hpp>
 
 namespace shardkit::nccl {
 
@@ -11,3 +19,96 @@ inline constexpr int minimum_version = 21800;
 static_assert(NCCL_VERSION_CODE >= minimum_version, "shardkit::nccl needs the header of NCCL 2.18 or later");
 
 }  // namespace shardkit::nccl
+
+namespace shardkit::nccl::detail {
+
+/// "ncclAllReduce returned 2 (unhandled system error): connection refused": NCCL's text for the code, and what it
+/// says about its last error in this process, which may be an earlier one.
+inline std::string describe(ncclResult_t code, std::string_view call, ncclComm_t comm = nullptr) {
+    const char* const text = ncclGetErrorString(code);
+    const char* const last = ncclGetLastError(comm);
+    std::string result = shardkit::detail::concat(call, " returned ", static_cast<int>(code), " (",
+                                                  text != nullptr ? text : "no text", ")");
+    if (last != nullptr && *last != '\0') { result += shardkit::detail::concat(": ", last); }
+    return result;
+}
+
+/// Throws unless `code` is ncclSuccess.
+/// @throws CommError with NCCL's text, what was being done, the NCCL call and the caller's line
+inline void check(ncclResult_t code, std::string_view call, std::string_view doing, SourceLocation where,
+                  ncclComm_t comm = nullptr) {
+    if (code != ncclSuccess) { throw CommError("nccl", doing, describe(code, call, comm), where); }
+}
+
+}  // namespace shardkit::nccl::detail
+
+namespace shardkit::nccl {
+
+/// The version of the NCCL library that is loaded, coded as NCCL_VERSION_CODE; the header's may be another.
+/// @throws CommError
+inline int library_version(SourceLocation where = SourceLocation::current()) {
+    int version = 0;
+    detail::check(ncclGetVersion(&version), "ncclGetVersion", "version", where);
+    return version;
+}
+
+/// "2.28.9" for 22809.
+inline std::string version_text(int version) {
+    const int per_major = version < 10000 ? 1000 : 10000;  // the coding changed with 2.9
+    return shardkit::detail::concat(version / per_major, ".", version % per_major / 100, ".", version % 100);
+}
+
+namespace detail {
+
+/// Refuses a NCCL library, or a header of it, that is older than `minimum`.
+/// @throws CommError, naming both versions, when the library or its header is older than `minimum`, which `what`
+/// needs
+inline void require_version(int minimum, std::string_view what, SourceLocation where = SourceLocation::current()) {
+    const auto refuse = [&](std::string_view built, int version, std::string_view loaded) {
+        throw CommError("nccl", what,
+                        shardkit::detail::concat(built, "NCCL ", version_text(version), loaded, ", expected ",
+                                                 version_text(minimum), " or later"),
+                        where);
+    };
+    if (NCCL_VERSION_CODE < minimum) { refuse("built with ", NCCL_VERSION_CODE, ""); }
+    if (const int loaded = library_version(where); loaded < minimum) { refuse("", loaded, " is loaded"); }
+}
+
+}  // namespace detail
+
+}  // namespace shardkit::nccl
+
+namespace shardkit::nccl::detail {
+
+/// The NCCL type that elements of T travel as.
+template <Element T>
+constexpr ncclDataType_t datatype() noexcept {
+    switch (element_type_of<T>) {
+        case ElementType::fp64:
+            return ncclFloat64;
+        case ElementType::fp32:
+            return ncclFloat32;
+        case ElementType::bf16:
+            return ncclBfloat16;
+        case ElementType::fp16:
+            return ncclFloat16;
+        case ElementType::int64:
+            return ncclInt64;
+        case ElementType::int32:
+            return ncclInt32;
+        case ElementType::uint64:
+            return ncclUint64;
+        case ElementType::uint32:
+            return ncclUint32;
+        case ElementType::uint8:
+            return ncclUint8;
+    }
+    return ncclNumTypes;
+}
+
+/// The reduction as NCCL's constant.
+constexpr ncclRedOp_t native(ReduceOp op) noexcept {
+    return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
+}
+
+}  // namespace shardkit::nccl::detail

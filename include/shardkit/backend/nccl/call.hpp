@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include <cuda_runtime_api.h>
+
+#include <shardkit/backend/cuda/error.hpp>
+#include <shardkit/backend/cuda/timeline.hpp>
 #include <shardkit/backend/nccl/group.hpp>
+#include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/verb.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
@@ -25,5 +33,27 @@ struct Call {
 
     std::string doing() const { return shardkit::detail::concat(name(verb), " over ", axes); }
 };
+
+/// What a verb that moves elements is over a group of one rank, which may have no communicator of NCCL's.
+/// @throws gpu::Error
+template <class T>
+void copy_alone(const Call& call, const T* from, std::size_t count, T* to, const gpu::TimelineRef& stream) {
+    if (count == 0 || from == to) { return; }
+    gpu::detail::check(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToDevice, stream.native()),
+                       "cudaMemcpyAsync", call.where);
+}
+
+/// For the error of a rank that waited in vain: what to compare with the other ranks' errors.
+inline std::string last_calls(const Journal& journal) {
+    constexpr std::size_t most = 4;
+    const std::vector<RecentCall> calls = journal.recent_calls();
+    std::string text;
+    for (std::size_t i = calls.size() - std::min(calls.size(), most); i < calls.size(); ++i) {
+        text += shardkit::detail::concat(text.empty() ? "; this rank's last calls: " : ", ",
+                                         shardkit::describe(calls[i].signature, calls[i].where, calls[i].subject),
+                                         " over ", calls[i].axes);
+    }
+    return text;
+}
 
 }  // namespace shardkit::nccl::detail

@@ -13,10 +13,7 @@
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/borrow.hpp>
 #include <shardkit/backend/nccl/call.hpp>
-#include <shardkit/backend/nccl/copy_alone.hpp>
-#include <shardkit/backend/nccl/datatype.hpp>
 #include <shardkit/backend/nccl/group_guard.hpp>
-#include <shardkit/backend/nccl/reduction_lane.hpp>
 #include <shardkit/backend/nccl/reductions.hpp>
 #include <shardkit/backend/nccl/split.hpp>
 #include <shardkit/backend/nccl/verb_order.hpp>

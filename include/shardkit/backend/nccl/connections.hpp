@@ -19,16 +19,14 @@
 #include <shardkit/backend/nccl/aborts.hpp>
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
-#include <shardkit/backend/nccl/check.hpp>
 #include <shardkit/backend/nccl/group.hpp>
-#include <shardkit/backend/nccl/groups.hpp>
-#include <shardkit/backend/nccl/last_calls.hpp>
+#include <shardkit/backend/nccl/options.hpp>
 #include <shardkit/backend/nccl/registered.hpp>
-#include <shardkit/backend/nccl/registration.hpp>
 #include <shardkit/backend/nccl/scope.hpp>
 #include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
 
 namespace shardkit::nccl::detail {
 
@@ -296,5 +294,19 @@ class Connections : private gpu::Watch {
     std::shared_ptr<Places> places_ = std::make_shared<Places>();
     Clock::time_point wait_began_;
 };
+
+/// The ranks of `group` over one more communicator. Collective over it; the host waits.
+/// @pre  no work of the group's is under way
+/// @throws CommError that says `doing`
+inline Group& connect_again(Connections& connections, const Group& group, std::string_view made_as,
+                            ncclConfig_t config, std::string_view doing, SourceLocation where) {
+    Group& made = connections.made().add(made_as);
+    connections.complete_made(connections, group, made, "ncclCommSplit",
+                              ncclCommSplit(group.comm, 0, static_cast<int>(group.rank), &made.comm, &config),
+                              Made::communicator, doing, where);
+    made.rank = group.rank;
+    made.size = group.size;
+    return made;
+}
 
 }  // namespace shardkit::nccl::detail

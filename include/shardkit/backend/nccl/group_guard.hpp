@@ -6,7 +6,6 @@
 
 #include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/backend/nccl/call.hpp>
-#include <shardkit/backend/nccl/check.hpp>
 #include <shardkit/backend/nccl/world.hpp>
 
 namespace shardkit::nccl::detail {

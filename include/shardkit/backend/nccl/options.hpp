@@ -3,14 +3,45 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <string_view>
 
 #include <cuda_runtime_api.h>
 
-#include <shardkit/backend/nccl/registration.hpp>
+#include <shardkit/backend/nccl/api.hpp>
 #include <shardkit/comm/compare_calls.hpp>
 #include <shardkit/core/checked.hpp>
+#include <shardkit/core/error.hpp>
 
 namespace shardkit::nccl {
+
+/// What NCCL is told of the memory in which containers are.
+enum class Registration : std::uint8_t {
+    none,
+    /// Chunks come from ncclMemAlloc and are registered with every communicator, so that NCCL may move data without
+    /// copies of its own. NCCL may then add in another order. Needs NCCL 2.19.
+    buffers,
+    /// Chunks are symmetric windows of every communicator, for NCCL's kernels that read peers' memory at the same
+    /// offset. Making a container is then collective: all ranks make the same ones in the same order, as they do for
+    /// its verbs anyway. NCCL may add in another order. Needs NCCL 2.27.
+    windows,
+};
+
+/// The first NCCL with ncclMemAlloc and ncclCommRegister.
+inline constexpr int registration_version = 21901;
+/// The first NCCL with ncclCommWindowRegister and ncclCommShrink.
+inline constexpr int windows_version = 22703;
+
+namespace detail {
+
+/// Refuses a registration that the loaded NCCL is too old for.
+/// @throws CommError, naming both versions, when NCCL is too old for it
+inline void require_registration(Registration registration, SourceLocation where) {
+    if (registration == Registration::buffers) { require_version(registration_version, "registered buffers", where); }
+    if (registration == Registration::windows) { require_version(windows_version, "registered windows", where); }
+}
+
+}  // namespace detail
 
 // Checked builds compare more: see core/checked.hpp.
 inline namespace SHARDKIT_BUILD {
@@ -79,3 +110,39 @@ struct Options {
 }  // namespace SHARDKIT_BUILD
 
 }  // namespace shardkit::nccl
+
+namespace shardkit::nccl::detail {
+
+/// Refuses options that the loaded NCCL is too old for, and such that contradict each other.
+/// @throws CommError when NCCL is older than `making` needs with these options; std::invalid_argument when they
+/// contradict each other
+inline void require_possible(const Options& options, std::string_view making, SourceLocation where) {
+    require_version(minimum_version, making, where);
+    require_registration(options.registration, where);
+    if (options.survivable) { require_version(windows_version, "a survivable World", where); }
+    if (options.survivable && options.split_share) {
+        throw_invalid_argument(where,
+                               "nccl::Options: split_share with survivable, but communicators that share "
+                               "cannot be aborted alone");
+    }
+}
+
+/// What NCCL is told of each communicator that a World makes: it does not block, also where it is made out of one
+/// that does, so that the wait for peers can end. For the rest NCCL has its way, unless the options say otherwise.
+inline ncclConfig_t config_of(const Options& options) {
+    constexpr int most_ctas =
+        64;  // MAXCHANNELS in NCCL's device.h; parseCommConfig refuses a minimum without a maximum
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (options.min_ctas > 0) { config.minCTAs = options.min_ctas; }
+    if (options.min_ctas > 0 || options.max_ctas > 0) {
+        config.maxCTAs = options.max_ctas > 0 ? options.max_ctas : most_ctas;
+    }
+    config.splitShare = options.split_share ? 1 : 0;
+#if NCCL_VERSION_CODE >= 22703
+    if (options.name != nullptr) { config.commName = options.name; }
+#endif
+    return config;
+}
+
+}  // namespace shardkit::nccl::detail

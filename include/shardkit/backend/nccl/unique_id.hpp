@@ -2,18 +2,22 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <exception>
+#include <optional>
 #include <span>
 
 #include <shardkit/backend/nccl/api.hpp>
-#include <shardkit/backend/nccl/check.hpp>
+#include <shardkit/comm/broadcast.hpp>
 #include <shardkit/core/error.hpp>
 
 namespace shardkit::nccl {
 
-/// Holds what the ranks of one World must share before they are connected: one rank creates it, the others get its
-/// bytes by whatever brings them there (see share_unique_id.hpp and Launcher).
+/// What the ranks of one World must share before they are connected: one rank creates it, the others get its bytes by
+/// whatever brings them there (share_unique_id, Launcher).
 class UniqueId {
   public:
     static constexpr std::size_t size = NCCL_UNIQUE_ID_BYTES;
@@ -49,5 +53,33 @@ class UniqueId {
   private:
     ncclUniqueId id_;
 };
+
+/// A UniqueId for the ranks of a communicator that works on the host's memory, MPI's for example: its rank 0 creates
+/// it and broadcasts it.
+///     mpi::World job;  nccl::World world{nccl::share_unique_id(mpi::Communicator<>(job)), ...};
+/// Collective; returns when the id is there.
+/// @throws CommError on every rank when rank 0 cannot create it; what the communicator's broadcast throws
+template <Broadcasts<std::uint8_t> C>
+UniqueId share_unique_id(const C& comm, typename C::Stream stream = {},
+                         SourceLocation where = SourceLocation::current()) {
+    std::optional<UniqueId> id;
+    std::exception_ptr error;
+    if (comm.rank() == 0) {
+        try {
+            id = UniqueId::create(where);
+        } catch (...) { error = std::current_exception(); }
+    }
+    std::array<std::uint8_t, UniqueId::size + 1> message{};  // the last byte: whether there is one
+    if (id) {
+        std::ranges::transform(id->bytes(), message.begin(),
+                               [](std::byte b) { return std::to_integer<std::uint8_t>(b); });
+        message.back() = 1;
+    }
+    broadcast(comm, std::span<std::uint8_t>(message), 0, stream, where);
+    stream.synchronize();
+    if (error) { std::rethrow_exception(error); }
+    if (message.back() != 1) { throw CommError("nccl", "share_unique_id", "rank 0 could not create the id", where); }
+    return UniqueId::from_bytes(std::as_bytes(std::span<const std::uint8_t>(message)).first(UniqueId::size), where);
+}
 
 }  // namespace shardkit::nccl

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include <shardkit/backend/shared/parts.hpp>
 #include <shardkit/backend/shared/wait_word.hpp>
 #include <shardkit/comm/call.hpp>
 #include <shardkit/core/source_location.hpp>
@@ -53,8 +52,6 @@ struct Member {
 ///     Member, rank(), size(), members(), word()     the group's memory
 ///     taken()                                       the group's counter of taken pieces; null where every rank does
 ///                                                   its own part of the work. Alike on all ranks
-///     parts()                                       where ranks do each other's parts; null where they do not. Alike
-///                                                   on all ranks
 ///     wait(call, sequence, target)                  until the word reaches it. @throws when that cannot happen
 ///     refuse(call, sequence)                        throws: the word is poisoned
 ///     wait_for_exit(call, target)                   until all have left
@@ -69,43 +66,25 @@ class Round {
     /// @pre `seat` and `call` outlive the round   @throws what Seat::wait and Seat::refuse do
     Round(const Seat& seat, const shardkit::Call& call, const void* input, std::size_t input_bytes,
           void* output = nullptr)
-        : Round(seat, call, begun(seat, call, input, input_bytes, output)) {}
-
-    /// A call that the peers are shown, and whose round comes later.
-    struct Begun {
-        std::uint64_t sequence;
-        bool carried;
-    };
-    /// The seat's next call. @pre the round of its last call has ended, and, if it had parts, all have left it
-    static Begun next(const Seat& seat, std::size_t input_bytes) noexcept {
-        return {seat.members()[seat.rank()].sequence, input_bytes <= Seat::Member::carried_bytes};
-    }
-    /// Shows the peers that call, and does not wait.
-    static Entry begin(const Seat& seat, const shardkit::Call& call, const Begun& begun, const void* input,
-                       std::size_t input_bytes, void* output) noexcept {
-        auto& own = seat.members()[seat.rank()];
-        auto& published = own.published[begun.sequence % 2];
+        : seat_(seat),
+          call_(call),
+          size_(seat.size()),
+          members_(seat.members()),
+          own_(seat.members()[seat.rank()]),
+          sequence_(own_.sequence),
+          carried_(input_bytes <= Seat::Member::carried_bytes),
+          taken_(carried_ ? nullptr : seat.taken()) {
+        auto& published = own_.published[parity()];
         published.call = {call.signature, input, output, call.where, call.subject};
-        if (begun.carried && input_bytes > 0) { std::memcpy(published.carried, input, input_bytes); }
-        if (auto* const taken = seat.taken(); taken != nullptr && !begun.carried && seat.rank() == 0) {
-            taken->store(0, std::memory_order_relaxed);
-        }
-        if (Parts* const parts = seat.parts(); parts != nullptr) { parts->begin(seat.rank()); }
-        return seat.word().enter(phase_after(own.target, seat));
-    }
-    /// For who takes part in the work of a rank's round, which another thread ends. @pre all have entered, and it
-    /// does not end before the work is done
-    struct Assists {};
-    Round(const Seat& seat, const shardkit::Call& call, const Begun& begun, Assists) : Round(begun, seat, call) {
-        find_other();
-    }
-    /// What is left of it: waits until all have entered, as the first constructor.
-    Round(const Seat& seat, const shardkit::Call& call, const Begun& begun) : Round(begun, seat, call) {
+        if (carried_ && input_bytes > 0) { std::memcpy(published.carried, input, input_bytes); }
+        if (taken_ != nullptr && rank() == 0) { taken_->store(0, std::memory_order_relaxed); }
         const std::uint32_t complete = next_phase();
+        if (!seat.word().enter(complete)) { seat.refuse(call, sequence_); }
         if (seat.word().progress(complete) != Progress::reached) { seat.wait(call, sequence_, complete); }
         own_.target = complete;
-        own_.sequence = sequence_ + 1;
-        find_other();
+        ++own_.sequence;
+        const Signature& first = this->call(0).signature;
+        while (other_ < size_ && this->call(other_).signature == first) { ++other_; }
     }
     Round(const Round&) = delete;
     Round& operator=(const Round&) = delete;
@@ -142,17 +121,11 @@ class Round {
 
     /// Whether the ranks that have a processor take the work in pieces, instead of each its own part, for which all
     /// would wait until it has had its turn. Alike on all ranks.
-    bool takes_pieces() const noexcept { return taken_ != nullptr || takes_parts(); }
-    /// Whether it is always so, since a peer may not come for long. Alike on all ranks.
-    bool takes_parts() const noexcept { return parts_ != nullptr && !carried_; }
-    /// Calls work(part, piece) of what no rank has taken before. With takes_parts() all is done when it returns, else
-    /// done or under way. @pre agreed() and takes_pieces()
+    bool takes_pieces() const noexcept { return taken_ != nullptr; }
+    /// Calls work(part, piece) of what no rank has taken before: all is done or under way when it returns.
+    /// @pre agreed() and takes_pieces()
     template <class Work>
     void do_pieces(std::size_t parts, std::size_t pieces, Work work) const noexcept {
-        if (parts_ != nullptr) {
-            parts_->do_pieces(rank(), parts, pieces, work);
-            return;
-        }
         const auto take = [this] { return std::size_t{taken_->fetch_add(1, std::memory_order_relaxed)}; };
         for (std::size_t i = take(); i < parts * pieces; i = take()) { work(i / pieces, i % pieces); }
     }
@@ -166,7 +139,7 @@ class Round {
     }
     /// Leaves the round. After this the peers no longer look at this rank's memory, nor this rank at theirs.
     void leave() {
-        if (parts_ != nullptr || !carried_) { exit(); }
+        if (!carried_) { meet(); }
     }
 
     /// Names the first two ranks whose calls differ, and this one.
@@ -181,46 +154,13 @@ class Round {
     [[noreturn]] void leave_and_throw() {
         const Disagreement found{sequence_, other_, call(0), call(other_), call(seat_.rank())};
         const auto text = seat_.explain(found);
-        exit();
+        meet();
         seat_.throw_disagreement(found, text);
     }
 
   private:
-    Round(const Begun& begun, const Seat& seat, const shardkit::Call& call)
-        : seat_(seat),
-          call_(call),
-          size_(seat.size()),
-          members_(seat.members()),
-          own_(seat.members()[seat.rank()]),
-          sequence_(begun.sequence),
-          carried_(begun.carried),
-          taken_(carried_ ? nullptr : seat.taken()),
-          parts_(seat.parts()) {}
-    void find_other() noexcept {
-        const Signature& first = call(0).signature;
-        while (other_ < size_ && call(other_).signature == first) { ++other_; }
-    }
-
-    static Begun begun(const Seat& seat, const shardkit::Call& call, const void* input, std::size_t input_bytes,
-                       void* output) {
-        const Begun next = Round::next(seat, input_bytes);
-        if (begin(seat, call, next, input, input_bytes, output) == Entry::refused) {
-            seat.refuse(call, next.sequence);
-        }
-        return next;
-    }
-    static std::uint32_t phase_after(std::uint32_t target, const Seat& seat) noexcept {
-        return Seat::Word::advanced(target, static_cast<std::uint32_t>(seat.size()));
-    }
-    std::uint32_t next_phase() const noexcept { return phase_after(own_.target, seat_); }
-    /// With parts all work is done by now, whoever has left; else all leave together.
-    void exit() {
-        if (parts_ == nullptr) {
-            meet();
-            return;
-        }
-        own_.target = next_phase();
-        seat_.word().leave(own_.target);
+    std::uint32_t next_phase() const noexcept {
+        return Seat::Word::advanced(own_.target, static_cast<std::uint32_t>(size_));
     }
     std::size_t parity() const noexcept { return sequence_ % 2; }
     const auto& published(std::size_t rank) const noexcept { return members_[rank].published[parity()]; }
@@ -233,7 +173,6 @@ class Round {
     std::uint64_t sequence_;
     bool carried_;
     std::atomic<std::uint32_t>* taken_;
-    Parts* parts_;
     std::size_t other_ = 1;  // the lowest rank whose call differs from rank 0's
 };
 

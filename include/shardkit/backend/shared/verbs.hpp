@@ -45,13 +45,11 @@ void take_pieces(const Round& round, host::detail::Store store, std::size_t part
     });
 }
 
-/// Calls work(piece) of a rank's `own` piece; or as take_pieces, past the caches, where ranks take turns, and where
-/// they do each other's parts.
+/// Calls work(piece) of a rank's `own` piece; or, past the caches where ranks take turns, as take_pieces.
 template <class T, class Round, class Work>
 void do_part(const Round& round, host::detail::Store store, const Piece& own, std::size_t parts, std::size_t count,
              Work work) noexcept {
-    const bool past_caches = store == host::detail::Store::streaming;
-    if (round.takes_parts() || (past_caches && round.takes_pieces())) {
+    if (store == host::detail::Store::streaming && round.takes_pieces()) {
         take_pieces<T>(round, store, parts, count, work);
     } else {
         work(own);
@@ -111,23 +109,11 @@ void all_gather(const Round& round, const T* /*shard*/, std::span<T> full) noexc
             });
         });
     } else {
-        // Of a rank's result, elements [begin, begin + count).
-        const auto read = [&](const Piece& piece) {
-            T* const to = piece.rank == round.rank() ? full.data() : round.template output<T>(piece.rank);
-            for_each_rank_from_next(round, [&](std::size_t q) {
-                const std::size_t begin = std::max(piece.begin, q * k);
-                const std::size_t end = std::min(piece.begin + piece.count, (q + 1) * k);
-                const T* const from = round.template input<T>(q);
-                if (begin < end && to + q * k != from) {
-                    host::detail::copy_elements(from + (begin - q * k), to + begin, end - begin, store);
-                }
-            });
-        };
-        if (round.takes_parts()) {
-            take_pieces<T>(round, store, round.size(), full.size(), read);
-        } else {
-            read({round.rank(), 0, full.size()});
-        }
+        for_each_rank_from_next(round, [&](std::size_t q) {
+            const T* const from = round.template input<T>(q);
+            T* const to = full.data() + q * k;
+            if (to != from) { host::detail::copy_elements(from, to, k, store); }
+        });
     }
     host::detail::finish(store);
 }

@@ -21,11 +21,8 @@ inline constexpr std::uint32_t brief_spins = 8000;
 /// Says what a waiter finds in a WaitWord.
 enum class Progress : std::uint8_t { pending, reached, poisoned };
 
-/// Says what became of an entry.
-enum class Entry : std::uint8_t { refused, entered, last };
-
-/// Decides how often a rank looks for what it waits for before it sleeps. Halved when all looks were in vain, doubled
-/// when it came while the rank looked: a rank that spins where processors are shared keeps away the one it waits for.
+/// How often a rank looks for what it waits for before it sleeps. Halved when all looks were in vain, doubled when
+/// it came while the rank looked: a rank that spins where processors are shared keeps away the one it waits for.
 /// The least is a few times shorter than falling asleep and waking up take. After every sixteen waits in vain the
 /// most is tried again, because waits that are always a little longer than the budget would else be slept through for
 /// ever.
@@ -87,17 +84,16 @@ class WaitWord {
         return classify(word().load(std::memory_order_acquire), target);
     }
 
-    /// Counts one arrival and wakes the waiters if it is the one that makes `target`, the last; refused once
+    /// Counts one arrival and wakes the waiters if it is the one that makes `target`; false, and nothing, once
     /// poisoned.
-    Entry enter(std::uint32_t target) noexcept {
+    bool enter(std::uint32_t target) noexcept {
         std::uint32_t old = word().load(std::memory_order_relaxed);
         do {
-            if ((old & poison_bit) != 0) { return Entry::refused; }
+            if ((old & poison_bit) != 0) { return false; }
         } while (!word().compare_exchange_weak(old, advanced(old, 1), std::memory_order_acq_rel,
                                                std::memory_order_relaxed));
-        if (advanced(old, 1) != target) { return Entry::entered; }
-        sleep_.wake_all();
-        return Entry::last;
+        if (advanced(old, 1) == target) { sleep_.wake_all(); }
+        return true;
     }
 
     /// Counts `by` arrivals, poisoned or not, and wakes the waiters if that makes `target`.

@@ -9,11 +9,10 @@
 #include <string_view>
 #include <utility>
 
-#include <shardkit/backend/host/deferred_queue.hpp>
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/rank_order_reduction.hpp>
 #include <shardkit/backend/shared/verbs.hpp>
-#include <shardkit/backend/threads/on_stream.hpp>
+#include <shardkit/backend/threads/group.hpp>
 #include <shardkit/backend/threads/rendezvous.hpp>
 #include <shardkit/backend/threads/split.hpp>
 #include <shardkit/backend/threads/world.hpp>
@@ -24,11 +23,11 @@
 
 namespace shardkit::threads {
 
-/// Gives a rank its end of a group of ranks that are threads of this process. Verbs publish pointers, read the peers'
-/// memory directly and reduce in rank order; no staging copy, no allocation. On a default stream they return when the
-/// data is there; on a stream of the rank's, with LaunchOptions::overlap, at once: the rank goes on, keeps their
-/// memory until it has waited for them, and an error is thrown by the next wait, or, deferred, by what cannot pass
-/// them.
+/// A rank's end of a group of ranks that are threads of this process. Verbs publish pointers, read the peers' memory
+/// directly and reduce in rank order; no staging copy, no allocation. On a default stream they return when the data
+/// is there; on a stream of the rank's, with LaunchOptions::overlap, at once: the rank goes on, keeps their memory
+/// until it has waited for them, and an error is thrown by the next wait.
+///
 /// A cheap handle, valid until the function given to `launch` returns, used by its rank's thread only. What a split
 /// made is freed with the last handles of its members. The verbs'
 /// contracts are those of the functions in comm/, which also check the sizes.
@@ -106,8 +105,8 @@ class Communicator {
     template <Element In, Element Out>
     std::size_t all_reduce(ReduceOp op, std::span<const In> input, std::span<Out> output, const Stream& stream,
                            const shardkit::Call& call) const {
-        const Shown shown{input.data(), input.size_bytes(), output.data(), output.size_bytes()};
-        shareable(stream, call, shown, [=](const detail::Round& round) {
+        const Shown shown{input.data(), input.size_bytes(), output.data()};
+        collective(stream, call, shown, [=](const detail::Round& round) {
             shared::detail::all_reduce<In>(round, op, input.size(), output.data());
         });
         if (input.size_bytes() <= detail::carried_bytes) { return (size() - 1) * input.size_bytes(); }
@@ -124,14 +123,14 @@ class Communicator {
 
     template <Element T>
     void broadcast(std::span<T> values, std::size_t root, const Stream& stream, const shardkit::Call& call) const {
-        shareable(stream, call, {values.data(), values.size_bytes(), values.data(), values.size_bytes()},
-                  [=](const detail::Round& round) { shared::detail::broadcast(round, values, root); });
+        collective(stream, call, {values.data(), values.size_bytes(), values.data()},
+                   [=](const detail::Round& round) { shared::detail::broadcast(round, values, root); });
     }
 
     template <Element T>
     void all_to_all(std::span<const T> sent, std::span<T> received, const Stream& stream,
                     const shardkit::Call& call) const {
-        collective(stream, call, {sent.data(), sent.size_bytes(), nullptr, 0},
+        collective(stream, call, {sent.data(), sent.size_bytes(), nullptr},
                    [=](const detail::Round& round) { shared::detail::all_to_all(round, sent, received); });
     }
 
@@ -172,13 +171,32 @@ class Communicator {
         handle_.thread = &state;
     }
 
+    /// Runs work(handle, call) in the order of the stream, a default one or one of the rank's, with the handle of the
+    /// thread that runs it: the stream's, or this rank's own.
+    /// @throws UsageError when the stream is none of them; what the work throws in this thread
     template <class Work>
     void execute(const Stream& stream, const shardkit::Call& call, const Work& work) const {
-        detail::run_on_stream(stream, handle_, call, work);
+        if (stream.is_inline()) {
+            work(handle_, call);
+            return;
+        }
+        const detail::Caller caller = handle_.world->owner(stream, handle_, call.where);
+        detail::GroupHandle of_stream = handle_;
+        of_stream.group = &handle_.group->of(caller);
+        of_stream.thread = &handle_.world->state(handle_).thread(caller);
+        handle_.group->begin_use();
+        stream.submit([of_stream, used = handle_.group, call, work] {
+            const detail::Group::EndUse ends{*used};
+            work(of_stream, call);
+        });
     }
 
-    /// Names what peers read and write of this rank's memory.
-    using Shown = host::detail::UsedMemory;
+    /// What peers read and write of this rank's memory.
+    struct Shown {
+        const void* read = nullptr;
+        std::size_t read_bytes = 0;
+        void* written = nullptr;
+    };
 
     /// Does everything that collectives have in common; `copy(round)` moves the data.
     template <class Copy>
@@ -192,27 +210,17 @@ class Communicator {
         });
     }
 
-    /// The same of one whose work the ranks that come first can do for the others.
-    template <class Copy>
-    void shareable(const Stream& stream, const shardkit::Call& call, const Shown& shown, const Copy& copy) const {
-        if (!stream.is_inline() && handle_.world->overlap() == Overlap::deferred) {
-            detail::defer(stream, handle_, call, shown, copy);
-        } else {
-            collective(stream, call, shown, copy);
-        }
-    }
-
     template <class T>
     void gather(const T* shard, std::span<T> full, const Stream& stream, const shardkit::Call& call) const {
-        shareable(stream, call, {shard, full.size() / size() * sizeof(T), full.data(), full.size_bytes()},
-                  [=](const detail::Round& round) { shared::detail::all_gather(round, shard, full); });
+        collective(stream, call, {shard, full.size() / size() * sizeof(T), full.data()},
+                   [=](const detail::Round& round) { shared::detail::all_gather(round, shard, full); });
     }
 
     template <class In, class Out>
     std::size_t scatter(ReduceOp op, std::span<const In> full, Out* shard, const Stream& stream,
                         const shardkit::Call& call) const {
-        shareable(stream, call, {full.data(), full.size_bytes(), shard, full.size() / size() * sizeof(Out)},
-                  [=](const detail::Round& round) { shared::detail::reduce_scatter(round, op, full, shard); });
+        collective(stream, call, {full.data(), full.size_bytes(), shard},
+                   [=](const detail::Round& round) { shared::detail::reduce_scatter(round, op, full, shard); });
         return (size() - 1) * (full.size() / size()) * sizeof(In);
     }
 

@@ -23,9 +23,9 @@ namespace shardkit::threads::detail {
 
 class World;
 
-/// Holds the state behind every communicator over the same members. Owned by the World. What ranks give to streams
-/// meets in groups of its own, one for each stream, so that neither waits for the other's order; what they put off,
-/// in meetings of its own.
+/// Ranks that communicate: the state behind every communicator over the same members. Owned by the World.
+/// What ranks give to streams meets in groups of its own, one for each stream, so that neither waits for the other's
+/// order.
 class Group {
   public:
     explicit Group(std::vector<std::size_t> world_ranks, Overlap overlap = Overlap::none)
@@ -35,7 +35,6 @@ class Group {
           meeting_(size()) {
         for (std::size_t i = 0; i < stream_threads; ++i) {
             if (overlap != Overlap::none) { streams_[i] = std::make_unique<Group>(world_ranks_); }
-            if (overlap == Overlap::deferred) { deferred_[i] = std::make_unique<DeferredMeetings>(size()); }
         }
     }
 
@@ -46,8 +45,6 @@ class Group {
     Channel& channel(std::size_t from, std::size_t to) noexcept { return channels_[from * size() + to]; }
     /// Returns where calls meet that the callers of this kind make. @pre for streams: an overlap
     Group& of(Caller caller) noexcept { return caller == Caller::rank ? *this : *streams_[RankState::index(caller)]; }
-    /// Where those meet that were put off on this stream. @pre Overlap::deferred
-    DeferredMeetings& deferred(Caller stream) noexcept { return *deferred_[RankState::index(stream)]; }
 
     /// Counts a call that was given to a stream, which uses the group until it has run, whether anybody holds it or
     /// not.
@@ -60,7 +57,7 @@ class Group {
 
     /// Lets nothing that is incomplete complete any more.
     void poison() noexcept {
-        poison_meetings();
+        meeting_.word().poison();
         for (std::size_t i = 0; i < size() * size(); ++i) { channels_[i].word().poison(); }
         for (const auto& stream : streams_) {
             if (stream) { stream->poison(); }
@@ -71,7 +68,7 @@ class Group {
     void poison_calls_with(std::size_t world_rank) noexcept {
         const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
         if (found == world_ranks_.end()) { return; }
-        poison_meetings();
+        meeting_.word().poison();
         const auto gone = static_cast<std::size_t>(found - world_ranks_.begin());
         for (std::size_t peer = 0; peer < size(); ++peer) {
             channel(gone, peer).word().poison();
@@ -83,20 +80,12 @@ class Group {
     }
 
   private:
-    void poison_meetings() noexcept {
-        meeting_.word().poison();
-        for (const auto& meetings : deferred_) {
-            if (meetings) { meetings->poison(); }
-        }
-    }
-
     std::vector<std::size_t> world_ranks_;
     std::size_t size_;
     std::unique_ptr<Channel[]> channels_;  // before the members: the first that is too much for too many ranks
     Meeting meeting_;
-    std::array<std::unique_ptr<Group>, stream_threads> streams_;              // null without overlap
-    std::array<std::unique_ptr<DeferredMeetings>, stream_threads> deferred_;  // null unless deferred
-    std::atomic<std::uint32_t> uses_{0};                                      // by streams
+    std::array<std::unique_ptr<Group>, stream_threads> streams_;  // null without overlap
+    std::atomic<std::uint32_t> uses_{0};                          // by streams
 };
 
 /// Holds one rank's end of a group, under one of its names, for one of its threads.

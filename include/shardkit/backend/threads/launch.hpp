@@ -113,19 +113,14 @@ inline std::string cost_of(std::size_t ranks, const LaunchOptions& options) {
     }
     const auto bytes = [](std::size_t count) { return shardkit::detail::human_bytes(ByteCount(count)); };
     const std::size_t threads = threads_of_rank(options.overlap);
-    const std::size_t queues =
-        options.overlap == Overlap::deferred
-            ? stream_threads * (sizeof(host::detail::DeferredQueue) + DeferredMeetings::rank_bytes())
-            : (threads - 1) * host::detail::CommandQueue::ring_bytes();
-    const std::size_t groups = options.overlap == Overlap::none ? 1 : 1 + stream_threads;
-    const std::size_t memory = sizeof(RankState) + groups * sizeof(Member) + queues;
-    const std::size_t channels = groups * sizeof(Channel);
+    const std::size_t queues = (threads - 1) * host::detail::CommandQueue::ring_bytes();
+    const std::size_t memory = sizeof(RankState) + threads * sizeof(Member) + queues;  // a group for each thread
+    const std::size_t channels = threads * sizeof(Channel);
     return shardkit::detail::concat(
         ranks, " ranks: each takes ",
         threads == 1 ? "a thread with " : shardkit::detail::concat(threads, " threads, each with "), bytes(stack),
         " of address space for its stack, ", bytes(memory), " of memory and ", channels, " B for each of the ranks, ",
-        bytes(channels * ranks + memory),
-        options.helpers > 0 ? shardkit::detail::concat("; ", options.helpers, " helpers take a thread each") : "");
+        bytes(channels * ranks + memory));
 }
 
 /// Makes what a launch shares, or, where there is no memory for it, says what its ranks cost.
@@ -163,7 +158,6 @@ std::vector<std::exception_ptr> collect(std::size_t ranks, Body body, const Laun
                 if (gate.wait()) { errors[rank] = run_rank(world, rank, body); }
             });
         }
-        world.start_helpers();
     } catch (const std::system_error& error) {
         give_up();
         throw std::system_error(error.code(), shardkit::detail::concat("threads::launch: thread ", threads.size(),
@@ -196,8 +190,7 @@ void collect_and_throw(std::size_t ranks, Body body, const LaunchOptions& option
 /// all. Returns what each rank threw, null where it returned. `f` is shared by the ranks: it is called on all threads
 /// at once.
 /// A rank that throws, or returns while others wait for it, ends the others with a PeerError.
-/// @throws std::invalid_argument for zero ranks and helpers without Overlap::deferred; std::system_error when a
-/// thread cannot be made and MemoryError when
+/// @throws std::invalid_argument for zero ranks; std::system_error when a thread cannot be made and MemoryError when
 ///         there is no memory for so many, both with what a rank costs (`f` has not run then)
 template <class F>
 std::vector<std::exception_ptr> launch_and_collect(std::size_t ranks, F&& f, const LaunchOptions& options = {},

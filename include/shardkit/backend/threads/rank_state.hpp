@@ -52,15 +52,14 @@ struct RankState : ThreadState {
     Fate fate = Fate::running;
     std::size_t ended_before = 0;  ///< ranks whose functions ended before this one's
     std::array<ThreadState, stream_threads> streams;
-    std::array<std::unique_ptr<host::detail::CommandQueue>, stream_threads> queues;     ///< or null, as Overlap says
-    std::array<std::unique_ptr<host::detail::DeferredQueue>, stream_threads> deferred;  ///< likewise
+    std::array<std::unique_ptr<host::detail::CommandQueue>, stream_threads>
+        queues;  ///< null without Overlap::threads
 
     static constexpr std::size_t index(Caller caller) noexcept { return static_cast<std::size_t>(caller) - 1; }
     ThreadState& thread(Caller caller) noexcept { return caller == Caller::rank ? *this : streams[index(caller)]; }
     host::HostStream stream(Caller caller) const noexcept {
-        if (const auto& queue = queues[index(caller)]) { return host::HostStream(*queue); }
-        if (const auto& queue = deferred[index(caller)]) { return host::HostStream(*queue); }
-        return {};
+        const auto& queue = queues[index(caller)];
+        return queue ? host::HostStream(*queue) : host::HostStream();
     }
 
     /// Says whether no thread of this rank can go on by itself: its own waits, for peers or for its streams, and the

@@ -30,19 +30,16 @@ class Seat {
 
     /// Takes the seat of a handle in its group's meeting.
     /// @pre `handle` outlives the seat
-    explicit Seat(const GroupHandle& handle) noexcept : Seat(handle, handle.group->meeting()) {}
-    Seat(const GroupHandle& handle, Meeting& meeting) noexcept : handle_(handle), meeting_(meeting) {}
+    explicit Seat(const GroupHandle& handle) noexcept : handle_(handle), meeting_(handle.group->meeting()) {}
 
     std::size_t rank() const noexcept { return handle_.rank; }
     std::size_t size() const noexcept { return handle_.group->size(); }
     Member* members() const noexcept { return meeting_.members(); }
     Word& word() const noexcept { return meeting_.word(); }
-    /// Returns the counter of pieces where ranks sleep at once, and so take turns on the processors.
-    /// Nothing of the thread's is read where ranks do each other's parts: then whoever helps the rank may ask.
+    /// Where ranks sleep at once they take turns on the processors.
     std::atomic<std::uint32_t>* taken() const noexcept {
-        return parts() == nullptr && handle_.thread->spins.sleeps() ? &meeting_.taken() : nullptr;
+        return handle_.thread->spins.sleeps() ? &meeting_.taken() : nullptr;
     }
-    shared::detail::Parts* parts() const noexcept { return meeting_.parts(); }
     template <class P>
     P* at(std::size_t /*rank*/, P* address) const noexcept {
         return address;
@@ -57,13 +54,7 @@ class Seat {
     [[noreturn]] void refuse(const shardkit::Call& call, std::uint64_t sequence) const {
         handle_.world->throw_peer_error(handle_, waiting(call, sequence), handle_.group->world_ranks());
     }
-    /// Waits until all have left the last call, where they do not wait for that themselves.
-    /// @throws PeerError when they cannot any more
-    void wait_for_turn(const shardkit::Call& call) const {
-        const Member& own = members()[rank()];
-        if (word().progress(own.target) != Progress::reached) { wait(call, own.sequence, own.target); }
-    }
-    /// Waits until all have left. A rank that has entered also leaves: nothing that it does meanwhile throws.
+    /// A rank that has entered also leaves: nothing that it does meanwhile throws.
     void wait_for_exit(const shardkit::Call&, std::uint32_t target) const noexcept {
         word().wait_for_exit(target, handle_.thread->spins);
     }
@@ -75,7 +66,7 @@ class Seat {
                 stated = shardkit::detail::stated_apart(statements(0, found.first),
                                                         statements(found.other, found.second), found.first.where);
             }
-            return shardkit::detail::concat("the ranks disagree in call ", meeting_.number(found.sequence), ": rank ",
+            return shardkit::detail::concat("the ranks disagree in call ", found.sequence, ": rank ",
                                             handle_.world_rank(0), " calls ", text(found.first, stated.first),
                                             ", rank ", handle_.world_rank(found.other), " calls ",
                                             text(found.second, stated.second));
@@ -97,7 +88,7 @@ class Seat {
         return handle_.world->state(handle_.world_rank(rank)).journal.statements().list(call.signature.argument);
     }
     Waiting waiting(const shardkit::Call& call, std::uint64_t sequence) const noexcept {
-        return {call.signature.verb, &handle_.axes(), meeting_.number(sequence), call.where};
+        return {call.signature.verb, &handle_.axes(), sequence, call.where};
     }
 
     const GroupHandle& handle_;

@@ -8,7 +8,6 @@
 
 namespace shardkit::threads::detail {
 
-using shared::detail::Entry;
 using shared::detail::padding;
 using shared::detail::Progress;
 using shared::detail::SpinBudget;

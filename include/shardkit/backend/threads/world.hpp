@@ -15,8 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include <shardkit/backend/host/deferred_queue.hpp>
-#include <shardkit/backend/host/helpers.hpp>
 #include <shardkit/backend/host/host_stream.hpp>
 #include <shardkit/backend/host/processor.hpp>
 #include <shardkit/backend/threads/deadlock_watch.hpp>
@@ -72,26 +70,10 @@ class World {
     /// Makes a rank's streams, as LaunchOptions::overlap says; before the rank's own thread.
     /// @throws std::system_error when a thread cannot be made
     void start_streams(std::size_t rank) {
-        RankState& state = states_[rank];
-        for (std::size_t i = 0; i < stream_threads; ++i) {
-            if (options_.overlap == Overlap::threads) {
-                state.queues[i] = std::make_unique<host::detail::CommandQueue>(spins(all_threads()));
-            }
-            if (options_.overlap == Overlap::deferred) {
-                state.deferred[i] = std::make_unique<host::detail::DeferredQueue>(
-                    options_.helpers > 0 ? &bell_ : nullptr, spins(all_threads() + options_.helpers));
-            }
+        if (options_.overlap == Overlap::none) { return; }
+        for (auto& queue : states_[rank].queues) {
+            queue = std::make_unique<host::detail::CommandQueue>(spins(all_threads()));
         }
-    }
-    /// Makes the threads of LaunchOptions::helpers. @pre start_streams() for every rank
-    /// @throws std::system_error when one cannot be made
-    void start_helpers() {
-        if (options_.helpers == 0) { return; }
-        std::vector<host::detail::DeferredQueue*> queues;
-        for (std::size_t rank = 0; rank < ranks_; ++rank) {
-            for (const auto& queue : states_[rank].deferred) { queues.push_back(queue.get()); }
-        }
-        helpers_.start(options_.helpers, std::move(queues));
     }
     /// Returns when all has run that the rank gave to its streams.
     /// @throws what the first of them that failed threw
@@ -105,26 +87,11 @@ class World {
     Caller owner(const host::HostStream& stream, const GroupHandle& handle, SourceLocation where) const {
         for (const Caller caller : {Caller::communication, Caller::reduction}) {
             const auto& queue = state(handle).queues[RankState::index(caller)];
-            const auto& deferred = state(handle).deferred[RankState::index(caller)];
-            if ((queue && stream.runs_on(*queue)) || (deferred && stream.runs_on(*deferred))) { return caller; }
+            if (queue && stream.runs_on(*queue)) { return caller; }
         }
         throw_usage_error(where,
                           "threads: the stream is no stream of this rank's; pass a default one, or the "
                           "communication_stream() or reduction_stream() of the rank");
-    }
-    Overlap overlap() const noexcept { return options_.overlap; }
-    /// Leaves a call to the helpers, for each of its ranks; `small`: waking them would take longer than the call.
-    /// @pre all have entered, and this rank has not left
-    void leave_to_helpers(const GroupHandle& handle, Caller stream, const DeferredMeetings& meetings,
-                          const DeferredMeetings::Turn& turn, bool small) noexcept {
-        if (options_.helpers == 0) { return; }
-        const std::size_t size = handle.group->size();
-        for (std::size_t i = 1; i <= size; ++i) {  // this rank's last: until then it has not left
-            const std::size_t rank = (handle.rank + i) % size;
-            const RankState& state = states_[handle.world_rank(rank)];
-            state.deferred[RankState::index(stream)]->may_run(meetings.shown(turn, rank));
-        }
-        if (!small) { bell_.ring(); }
     }
 
     /// Makes a group that its members take; it is born poisoned if a rank has failed already. Called by one of its
@@ -219,10 +186,6 @@ class World {
             throw_invalid_argument(where, "threads: deadlock_check of ", options.deadlock_check.count(),
                                    " ms, expected at least 1");
         }
-        if (options.helpers > 0 && options.overlap != Overlap::deferred) {
-            throw_invalid_argument(where, "threads: ", options.helpers,
-                                   " helpers without Overlap::deferred: they do what ranks put off");
-        }
         return ranks;
     }
 
@@ -283,8 +246,6 @@ class World {
     std::condition_variable ended_;
     std::optional<Failure> failure_;
     std::size_t running_;
-    host::detail::Bell bell_;
-    host::detail::Helpers helpers_{bell_};  // last, so that they end before what they look at
 };
 
 }  // namespace shardkit::threads::detail

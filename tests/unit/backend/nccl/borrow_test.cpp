@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <shardkit/backend/cuda/stream.hpp>
-#include <shardkit/backend/nccl/share_unique_id.hpp>
+#include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/backend/threads/run.hpp>
 #include <shardkit/comm/split.hpp>
 #include <shardkit/mesh/device_mesh.hpp>

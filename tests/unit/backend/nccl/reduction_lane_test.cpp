@@ -14,7 +14,7 @@
 
 #include <doctest/doctest.h>
 
-#include <shardkit/backend/nccl/survivors.hpp>
+#include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/comm/barrier.hpp>

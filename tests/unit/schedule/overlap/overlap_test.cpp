@@ -25,9 +25,9 @@ namespace overlap_test {
 namespace {
 
 namespace sk = shardkit;
-using rank_checks::every_overlap;
 using rank_checks::expect;
 using rank_checks::Flag;
+using rank_checks::on_threads;
 using scheduled::Improve;
 using scheduled::Run;
 using Engine = sk::threads::Engine;
@@ -38,9 +38,6 @@ using Mesh = sk::DeviceMesh<sk::dynamic, sk::dynamic, sk::dynamic>;
 /// reductions run beside the next group's work.
 constexpr std::array<Improve, 4> improvements{nullptr, scheduled::gathers_ahead, scheduled::some_stay_gathered,
                                               scheduled::all_overlaps};
-constexpr std::array kinds{rank_checks::on_threads, rank_checks::deferred,
-                           LaunchOptions{.overlap = sk::threads::Overlap::deferred, .helpers = 1},
-                           rank_checks::helped};
 
 template <class Precision>
 std::vector<std::vector<double>> trained(const Mesh& mesh, const Run& run, Improve improve,
@@ -96,10 +93,7 @@ TEST_CASE("overlap: every policy trains to the bits of no schedule and of collec
             CHECK(expected[0].size() > 1000);
             for (std::size_t i = 0; i < improvements.size(); ++i) {
                 CAPTURE(i);
-                for (const LaunchOptions& options : kinds) {
-                    CAPTURE(options.helpers);
-                    CHECK(trained<Precision>(mesh, run, improvements[i], options) == expected);
-                }
+                CHECK(trained<Precision>(mesh, run, improvements[i], on_threads) == expected);
             }
         };
         check(sk::Precision<double>{}, Mesh(4, 1, 1), {.policy = policy, .microbatches = 2});
@@ -109,9 +103,8 @@ TEST_CASE("overlap: every policy trains to the bits of no schedule and of collec
 }
 
 TEST_CASE("overlap: a rank computes in one window while its peer has not begun the next one's gather") {
-    const LaunchOptions options = every_overlap();
     Flag computed;
-    with_layers(options, [&](auto& rank, std::vector<Layer>& layers) {
+    with_layers(on_threads, [&](auto& rank, std::vector<Layer>& layers) {
         auto first = layers[0].unshard();
         if (rank.rank() == 1) { computed.await(); }
         auto pending = layers[1].begin_unshard();
@@ -123,9 +116,8 @@ TEST_CASE("overlap: a rank computes in one window while its peer has not begun t
 }
 
 TEST_CASE("overlap: a rank finishes its next window while its peer has not come to a reduction") {
-    const LaunchOptions options = every_overlap();
     Flag finished;
-    with_layers(options, [&](auto& rank, std::vector<Layer>& layers) {
+    with_layers(on_threads, [&](auto& rank, std::vector<Layer>& layers) {
         sk::Accumulation accumulation{sk::Model{layers}};
         auto gradients = accumulation.gradients(layers[2]);
         for (double& value : gradients[Weight{}]) { value = static_cast<double>(rank.rank() + 1); }
@@ -146,9 +138,8 @@ TEST_CASE("overlap: a rank finishes its next window while its peer has not come 
 }
 
 TEST_CASE("overlap: a norm passes a gather that a peer holds up") {
-    const LaunchOptions options = every_overlap();
     Flag summed;
-    with_layers(options, [&](auto& rank, std::vector<Layer>& layers) {
+    with_layers(on_threads, [&](auto& rank, std::vector<Layer>& layers) {
         Layer held{rank, "held"};
         held.initialize([](auto, auto, std::uint64_t) { return 7; });
         sk::Accumulation accumulation{sk::Model{layers}};
@@ -172,10 +163,8 @@ TEST_CASE("overlap: a norm passes a gather that a peer holds up") {
     });
 }
 
-TEST_CASE("overlap: what ranks state apart is said by each, though what the other stated is gone by then") {
-    const LaunchOptions options = every_overlap();
+TEST_CASE("overlap: what ranks state apart is said by each") {
     Flag begun;
-    Flag gone;
     std::array<std::string, 2> said;
     sk::threads::run(
         sk::DeviceMesh<2>{},
@@ -190,12 +179,10 @@ TEST_CASE("overlap: what ranks state apart is said by each, though what the othe
                 auto window = layer.begin_unshard();
                 begun.set();
                 begun.await(2);
-                if (self == 0 && options.overlap == sk::threads::Overlap::deferred) { gone.await(); }
                 expect_values(std::move(window).wait(), 0);
             } catch (const sk::CommError& error) { said[self] = error.what(); }
-            if (self == 1) { gone.set(); }
         },
-        {}, options);
+        {}, on_threads);
     for (const std::string& text : said) {
         CAPTURE(text);
         CHECK(rank_checks::contains(text, "rank 0 calls all_gather of 256 fp64"));
@@ -209,21 +196,17 @@ TEST_CASE("overlap: what is written, or listed, between two steps waits for gath
     for (const sk::DynamicPolicy& policy :
          {sk::DynamicPolicy(sk::ShardOptimizer{}), sk::DynamicPolicy(sk::ShardGradOp{})}) {
         CAPTURE(std::string(policy.name()));
-        for (const LaunchOptions& options : kinds) {
-            CAPTURE(options.helpers);
-            CHECK(written_between_steps::is_right(policy, options, What::initialize));
-            CHECK(written_between_steps::is_right(policy, options, What::load));
-            CHECK(written_between_steps::is_right(policy, options, What::list));
-        }
+        CHECK(written_between_steps::is_right(policy, What::initialize));
+        CHECK(written_between_steps::is_right(policy, What::load));
+        CHECK(written_between_steps::is_right(policy, What::list));
     }
 }
 
 TEST_CASE("overlap: a failed gather of a window that is dropped, or of a group that ends, is told by the next wait") {
-    const LaunchOptions options = every_overlap();
     for (const bool group_ends : {false, true}) {
         std::string told;
         const auto train = [&] {
-            with_layers(options, [&](auto& rank, std::vector<Layer>& layers) {
+            with_layers(on_threads, [&](auto& rank, std::vector<Layer>& layers) {
                 if (rank.rank() == 1) { throw rank_checks::Planted("planted"); }
                 try {
                     { const auto dropped = layers[1].begin_unshard(); }
@@ -266,7 +249,7 @@ TEST_CASE("overlap: a step's traffic and journal are those of calls in the calle
     };
     const auto expected = counted({});
     CHECK(expected[0].size() > 100);
-    for (const LaunchOptions& options : rank_checks::overlaps) { CHECK(counted(options) == expected); }
+    CHECK(counted(on_threads) == expected);
 }
 
 }  // namespace overlap_test

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainers made at random, as they are and behind schedules made of what they recorded: equal bits in every kind of
-// overlap.
+// Trainers made at random, as they are and behind schedules made of what they recorded: equal bits with overlap
+// and without.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -35,17 +34,14 @@ std::vector<std::vector<double>> seen(const random_trainer::Plan& plan, bool fol
 }  // namespace
 
 TEST_CASE("overlap: trainers made at random see the same bits behind every schedule that is made of them") {
-    constexpr std::array kinds{LaunchOptions{}, rank_checks::on_threads, rank_checks::deferred, rank_checks::helped};
     const std::uint64_t trainers = test_size::reduced() ? 16 : 60;
     for (std::uint64_t seed = 0; seed < trainers; ++seed) {
         CAPTURE(seed);
         const random_trainer::Plan plan = random_trainer::random_plan(seed, 5);
         const auto plain = seen(plan, false, {});
         CHECK(std::ranges::none_of(plain[0], [](double value) { return std::isnan(value); }));
-        for (std::size_t kind = seed % 2; kind < kinds.size(); kind += 2) {
-            CAPTURE(kind);
-            CHECK(seen(plan, true, kinds[kind]) == plain);
-        }
+        CHECK(seen(plan, true, {}) == plain);
+        CHECK(seen(plan, true, rank_checks::on_threads) == plain);
     }
 }
 
