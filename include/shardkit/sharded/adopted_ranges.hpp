@@ -11,6 +11,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/immortal.hpp>
 
 namespace shardkit::detail {
 
@@ -46,14 +47,9 @@ class BasicAdoptedRanges {
     /// So that the destructor runs when the constructor that takes memory throws.
     BasicAdoptedRanges() = default;
 
-    static std::mutex& mutex() {
-        static std::mutex one;
-        return one;
-    }
-    static std::vector<Range>& held() {
-        static std::vector<Range> all;
-        return all;
-    }
+    // Immortal: a trainer of static storage lets go of its memory when the process ends.
+    static std::mutex& mutex() { return immortal<std::mutex, BasicAdoptedRanges>(); }
+    static std::vector<Range>& held() { return immortal<std::vector<Range>>(); }
     void add(std::string_view path, std::string_view what, std::span<const std::byte> memory, SourceLocation where) {
         if (memory.empty()) { return; }
         const Range range{memory.data(), memory.data() + memory.size(), this, concat(what, " of '", path, "'"),

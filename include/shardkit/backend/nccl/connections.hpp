@@ -29,6 +29,7 @@
 #include <shardkit/backend/nccl/shrink.hpp>
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/bounded_wait.hpp>
 
 namespace shardkit::nccl::detail {
 
@@ -36,7 +37,7 @@ namespace shardkit::nccl::detail {
 class Connections : private gpu::Watch {
   public:
     Connections(std::chrono::milliseconds timeout, bool survivable, int device)
-        : timeout_(timeout), survivable_(survivable), aborts_(device) {
+        : timeout_(shardkit::detail::bounded_wait(timeout)), survivable_(survivable), aborts_(device) {
         aborts_.keep(places_);
     }
     Connections(const Connections&) = delete;
