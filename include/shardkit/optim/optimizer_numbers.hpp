@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -62,6 +63,7 @@ class OptimizerNumbers {
     Context<Engine>* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
     std::vector<ModelName> known_;           // the groups, in order
+    std::vector<std::size_t> by_path_;       // their numbers, sorted by path
     StatementsHandle stated_;                // of the options
     std::vector<StatementsHandle> choices_;  // of each group
     std::uint64_t steps_ = 0;
@@ -90,11 +92,12 @@ OptimizerNumbers<Rule, Engine>::~OptimizerNumbers() = default;
 template <class Rule, class Engine>
 void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, std::uint64_t identity,
                                                const GroupGeometry& group, SourceLocation where) {
-    for (const ModelName& other : known_) {
-        if (other.path == group.path) {
-            throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
-        }
+    const auto before = [this](std::size_t number, const std::string& path) { return known_[number].path < path; };
+    const auto at = std::lower_bound(by_path_.begin(), by_path_.end(), group.path, before);
+    if (at != by_path_.end() && known_[*at].path == group.path) {
+        throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
     }
+    by_path_.insert(at, known_.size());
     known_.push_back({identity, group.path});
     choices_.emplace_back();
     StatementBook* const book = context.world_size() > 1 ? book_of(context.world()) : nullptr;

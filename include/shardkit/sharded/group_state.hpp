@@ -31,6 +31,7 @@
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/sharded/step_director.hpp>
 #include <shardkit/sharded/step_state.hpp>
+#include <shardkit/sharded/torn_values.hpp>
 #include <shardkit/sharded/values_at.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>
 #include <shardkit/sharded/window.hpp>
@@ -126,6 +127,12 @@ class GroupState {
     /// Makes the reductions that are left; collective over the data ranks and tp.
     void finish_gradients(SourceLocation where, std::string_view verb);
 
+    /// What a write that threw has left half written.
+    TornValues& torn() noexcept { return torn_; }
+    /// @throws UsageError, which names `verb`, where there is some
+    void require_whole(std::string_view verb, SourceLocation where) const {
+        torn_.require_whole(path(), geometry_.parameters, verb, where);
+    }
     /// What ranks compare of the group beside everything that moves its values.
     GroupStatements& statements() noexcept { return statements_; }
     /// Before an optimizer's update. Waits for whoever still reads the group's memory beside the rank's work.
@@ -150,13 +157,16 @@ class GroupState {
     const GroupCommunicators<Engine>& communicators() const noexcept { return comms_; }
 
     /// The trainable elements that this rank counts in sums over the world, each of which some rank counts once:
-    /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients, sorted;
-    /// parameters that lie side by side are one segment.
+    /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients, sorted,
+    /// each within one parameter: how parameters are packed changes no block of a norm.
     std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_; }
 
     /// Holds memory that it has adopted.
     /// @throws std::invalid_argument when another group does
     void hold(std::span<const std::byte> parameters, std::span<const std::byte> gradients, SourceLocation where);
+
+    /// Adds a digest of the reduced gradients that every rank of the world holds alike to what is stated of them.
+    void digest_reduced(StatedGradients& stated);
 
     /// Expires with the group.
     const std::shared_ptr<const void>& life() const noexcept { return life_; }
@@ -167,6 +177,10 @@ class GroupState {
     /// Sets every element from value(path, parameter name, index in the whole tensor).
     template <class F>
     void initialize(F& value, SourceLocation where) {
+        begin_write(where);
+        for (std::size_t p = geometry_.parameters.size(); p > 0; --p) {
+            torn_.begin(p - 1, TornValues::parameters, "initialize", where);
+        }
         for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
             const auto value_at = [&](std::size_t i) {
                 return static_cast<double>(
@@ -272,6 +286,7 @@ class GroupState {
                      bool by_way_of_master, ValuesDigest* digest);
     /// Which ranks hold the same values, by Over, as far as there are some.
     static std::array<bool, 4> replicas(const GroupGeometry& group, const GroupCommunicators<Engine>& ranks) noexcept;
+    void list_counted_segments();
     /// States the values of memory that was adopted, as they are now.
     void digest_adopted();
     static Arithmetic<Master> to_master(double value) {
@@ -287,6 +302,7 @@ class GroupState {
     ParameterStore<Engine, Precision> parameters_;
     GradientStore<Engine, Precision> gradients_;
     StepState step_;
+    TornValues torn_;
     std::uint64_t gradient_generation_ = 0;
     std::vector<IndexRange> counted_segments_;
     MemoryReader* reader_ = nullptr;

@@ -57,12 +57,29 @@ GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupC
             statements_.before_next([this] { digest_adopted(); });
         }
     }
-    for_each_segment(geometry_.parameters, geometry_.own, [&](Segment s) {
-        if (!geometry_.parameters[s.parameter].frozen && geometry_.replica(s.parameter, Placement::sharded) == 0) {
-            append_merged(counted_segments_, relative_to(s.flat, gradients_.reduced_range().begin), true);
-        }
-    });
+    list_counted_segments();
     Access::living(context).push_back(&geometry_.path);
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::list_counted_segments() {
+    // Where a rank has all gradients, its part is cut as the library's own layout is, however they are packed: so the
+    // user's memory gives the bits of the library's.
+    const bool whole = geometry_.table.reduced == Extent::full;
+    FlatLayout cut(geometry_.shards, alignment_for(Precision::narrowest));
+    std::vector<IndexRange> places;
+    for (const PlacedParameter& p : geometry_.parameters) {
+        places.push_back(whole ? cut.append(p.part.numel()) : p.range);
+    }
+    const IndexRange own = whole ? cut.shard(geometry_.shard_index) : geometry_.own;
+    for (std::size_t p = 0; p < places.size(); ++p) {
+        const IndexRange counted = intersect(places[p], own);
+        const PlacedParameter& parameter = geometry_.parameters[p];
+        if (counted.empty() || parameter.frozen || geometry_.replica(p, Placement::sharded) != 0) { continue; }
+        const std::size_t begin =
+            counted.begin - places[p].begin + parameter.range.begin - gradients_.reduced_range().begin;
+        counted_segments_.push_back({begin, begin + counted.size()});
+    }
 }
 
 template <class Engine, class Precision>
@@ -98,6 +115,7 @@ GroupState<Engine, Precision>::~GroupState() {
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::open_window(Gathers gathers, SourceLocation where) {
+    require_whole("unshard", where);
     directed_.open(where);
     if (directed_.led()) {
         parameters_.announce(gathers, where);
@@ -116,6 +134,7 @@ void GroupState<Engine, Precision>::use_window(SourceLocation opened) {
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::summon_window(SourceLocation where) {
+    require_whole("summon_full_params", where);
     directed_.open(where);
     parameters_.summon(where);
 }
@@ -128,6 +147,7 @@ void GroupState<Engine, Precision>::close_window() noexcept {
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::begin_step(SourceLocation where) {
+    require_whole("a step begins", where);
     step_.begin(path(), where);
     gradients_.restart();
 }
@@ -223,6 +243,7 @@ void GroupState<Engine, Precision>::end_update(StatementHash step, StatementHash
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt& values, SourceLocation where) {
     begin_write(where);
+    torn_.begin(parameter, TornValues::parameters, "load", where);
     if constexpr (Precision::has_master) {
         if (geometry_.keeps_master()) {
             write_range(parameter, parameters_.master(), geometry_.updated.begin, values, false, nullptr);
@@ -232,6 +253,7 @@ void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt&
     write_range(parameter, parameters_.resting(), parameters_.resting_range().begin, values, true,
                 statements_.compares_values() ? &digest : nullptr);
     parameters_.end_write();
+    torn_.end(parameter, TornValues::parameters);
     if (statements_.compares_values()) { statements_.set_values(parameter, geometry_.parameters.size(), digest); }
 }
 
@@ -277,6 +299,22 @@ std::array<bool, 4> GroupState<Engine, Precision>::replicas(const GroupGeometry&
                                                             const GroupCommunicators<Engine>& ranks) noexcept {
     const bool whole = group.table.find(Role::gathered) == nullptr;
     return {whole && ranks.shards.size() > 1, ranks.replicas.size() > 1, whole && ranks.data.size() > 1, false};
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::digest_reduced(StatedGradients& stated) {
+    if constexpr (std::is_same_v<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>) {
+        if (context_.world_size() == 1 || !trainable() || geometry_.table.reduced != Extent::full) { return; }
+        context_.compute_stream().synchronize();
+        for (const PlacedParameter& parameter : geometry_.parameters) {
+            if (parameter.frozen || parameter.split_over_tp()) { continue; }
+            const std::span<const Reduction> sums = gradients_.reduced();
+            ValuesDigest digest(parameter.range.size());
+            digest.add(0, sums.subspan(parameter.range.begin, parameter.range.size()));
+            stated.assumed = statement_hash(stated.assumed, digest.hash());
+            stated.assumed_sum += digest.sum();
+        }
+    }
 }
 
 template <class Engine, class Precision>

@@ -91,14 +91,19 @@ StatementHash state_gradients(const Context<Engine>& context, const StatedGradie
 }
 
 /// What `divisor` is for these groups, which state it, and the loss scale, beside what they communicate from now on.
+/// `assumed`: the program has made the sums, which are stated too.
 template <class... T, Divisor D>
-double set_divisor(const Groups<T...>& groups, const D& divisor, const LossScaleUse& loss_scale,
-                   SourceLocation where) {
+double set_divisor(const Groups<T...>& groups, const D& divisor, const LossScaleUse& loss_scale, SourceLocation where,
+                   bool assumed = false) {
     std::size_t ranks = 1;
     groups.for_each_state([&](auto& state) { ranks = state.data_ranks(); });
     const double number = divisor.divisor(ranks);
-    const StatementHash stated =
-        state_gradients(groups.context(where), {number, loss_scale.stated, loss_scale.number, where});
+    require_divisor("a divisor's divisor()", number, where);
+    StatedGradients gradients{number, loss_scale.stated, loss_scale.number, where};
+    if (assumed) {
+        groups.for_each_state([&](auto& state) { state.digest_reduced(gradients); });
+    }
+    const StatementHash stated = state_gradients(groups.context(where), gradients);
     groups.for_each_state([&](auto& state) { state.statements().set_gradients(stated); });
     return number;
 }
@@ -124,7 +129,7 @@ Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor, const LossSc
                              SourceLocation where) {
     StepScope<T...> scope(groups, where);
     groups.for_each_state([](auto& state) { state.step().assume_reduced(); });
-    const double number = set_divisor(groups, divisor, loss_scale, where);
+    const double number = set_divisor(groups, divisor, loss_scale, where, true);
     return Access::make<Reduced<T...>>(std::move(scope), number, loss_scale.state);
 }
 }  // namespace detail
@@ -166,6 +171,10 @@ template <class... T, Divisor D, class Engine>
 /// For adopters whose own kernels have already reduced over every data axis: declares the model's gradient
 /// memory (NoShard: the full buffers; sharded gradients: `gradient_shard`) to hold the reduced sums.
 /// No communication. `divisor` says what is still to be divided by; `sum` if nothing is.
+/// Cost:    of what every rank holds alike (NoShard's, but what tp splits) up to 1,024 spaced elements of each
+///          parameter are read, where the engine's memory is the host's: ranks compare them within the next call that
+///          they make anyway, as they do values of initialize and load
+/// @throws  CommError there, on every rank, when they differ
 template <class... T, Divisor D = Sum>
 [[nodiscard]] Reduced<T...> assume_reduced(const Groups<T...>& groups, D divisor = {},
                                            SourceLocation where = SourceLocation::current()) {
