@@ -8,7 +8,7 @@
 
 #include "with_world.hpp"
 
-namespace mpi_long_waits_test {
+namespace long_waits_test {
 
 TEST_CASE("mpi: with timeout = milliseconds::max() a rank waits for one that comes late") {
     for (const bool shared_memory : {true, false}) {
@@ -23,4 +23,4 @@ TEST_CASE("mpi: with timeout = milliseconds::max() a rank waits for one that com
     }
 }
 
-}  // namespace mpi_long_waits_test
+}  // namespace long_waits_test

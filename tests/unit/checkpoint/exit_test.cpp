@@ -18,7 +18,7 @@
 
 namespace sk = shardkit;
 
-namespace checkpoint_exit_test {
+namespace exit_test {
 
 namespace {
 
@@ -47,4 +47,4 @@ TEST_CASE("a global trainer with a pending save is ended by exit()") {
           }) == 7);
 }
 
-}  // namespace checkpoint_exit_test
+}  // namespace exit_test

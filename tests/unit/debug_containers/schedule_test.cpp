@@ -11,7 +11,7 @@
 
 namespace sk = shardkit;
 
-namespace debug_containers_test {
+namespace schedule_test {
 
 struct Weight : sk::Param<"weight", float, 64> {};
 
@@ -40,4 +40,4 @@ TEST_CASE("with libstdc++'s debugging containers a step follows its schedule") {
     });
 }
 
-}  // namespace debug_containers_test
+}  // namespace schedule_test
