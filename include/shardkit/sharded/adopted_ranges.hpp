@@ -35,7 +35,7 @@ class BasicAdoptedRanges {
     ~BasicAdoptedRanges() {
         const std::lock_guard lock(mutex());
         for (const std::byte* const begin : begins_) {
-            if (begin != nullptr) { held().erase(place(begin)); }
+            if (begin != nullptr) { let_go(*place(begin)); }
         }
     }
 
@@ -43,8 +43,8 @@ class BasicAdoptedRanges {
     struct Range {
         const std::byte* begin;
         const std::byte* end;
-        const BasicAdoptedRanges* holder;
-        std::size_t what;  // of the holder's begins
+        const BasicAdoptedRanges* holder;  // null: it has ended
+        std::size_t what;                  // of the holder's begins
     };
     static constexpr std::string_view names[] = {"parameters", "gradients"};
 
@@ -53,15 +53,27 @@ class BasicAdoptedRanges {
 
     // Immortal: a trainer of static storage lets go of its memory when the process ends.
     static std::mutex& mutex() { return immortal<std::mutex, BasicAdoptedRanges>(); }
-    /// Disjoint, and sorted, so that a model of many groups adopts in the time of their number.
+    /// Disjoint but for those that have ended, and sorted, so that a model of many groups adopts in the time of their
+    /// number.
     static std::vector<Range>& held() { return immortal<std::vector<Range>>(); }
     /// The first that does not lie before `begin`.
     static auto place(const std::byte* begin) {
         return std::lower_bound(held().begin(), held().end(), begin,
                                 [](const Range& range, const std::byte* at) { return range.begin < at; });
     }
+    /// How many of them have ended; they go before the next is added, so that many groups end in the same time.
+    static std::size_t& ended() { return immortal<std::size_t, BasicAdoptedRanges>(); }
+    static void let_go(Range& range) {
+        range.holder = nullptr;
+        if (++ended() == held().size()) { forget_ended(); }
+    }
+    static void forget_ended() {
+        std::erase_if(held(), [](const Range& range) { return range.holder == nullptr; });
+        ended() = 0;
+    }
     void add(std::size_t what, std::span<const std::byte> memory) {
         if (memory.empty()) { return; }
+        if (ended() > 0) { forget_ended(); }
         const Range range{memory.data(), memory.data() + memory.size(), this, what};
         const auto at = place(range.begin);
         if (at != held().end() && at->begin < range.end) { refuse(what, *at); }
