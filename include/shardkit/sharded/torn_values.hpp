@@ -29,7 +29,8 @@ class BasicTornValues {
     void begin(std::size_t parameter, std::string_view kind, std::string_view verb, SourceLocation where) {
         const Values values{parameter, kind};
         const auto at = place(values);
-        if (at == torn_.end() || *at != values) { torn_.insert(at, values); }
+        if (at != torn_.end() && *at == values) { return; }  // as a part of what has begun to write them
+        torn_.insert(at, values);
         verb_ = verb;
         where_ = where;
     }
