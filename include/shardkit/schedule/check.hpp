@@ -11,6 +11,7 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/vector_constexpr.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slot_plan.hpp>
@@ -24,7 +25,7 @@ namespace detail {
 /// One pass over a step, from the state that the step before left.
 class StepChecker {
   public:
-    constexpr StepChecker(const Schedule& schedule, std::span<const GroupDescription> groups)
+    SHARDKIT_VECTOR_CONSTEXPR StepChecker(const Schedule& schedule, std::span<const GroupDescription> groups)
         : schedule_(schedule), rows_(rows_of(groups)), states_(filled(groups.size(), State{})) {
         for (std::size_t g = 0; g < groups.size(); ++g) { states_[g].current = rows_[g].rests_current(); }
         for (const Op& op : schedule.ops()) {
@@ -32,7 +33,7 @@ class StepChecker {
         }
     }
 
-    constexpr std::vector<Violation> check() {
+    SHARDKIT_VECTOR_CONSTEXPR std::vector<Violation> check() {
         pass();  // whatever rests current in steady state, rests so
         found_.clear();
         pass();
@@ -54,7 +55,7 @@ class StepChecker {
         bool updated = false;
     };
 
-    constexpr void pass() {
+    SHARDKIT_VECTOR_CONSTEXPR void pass() {
         bool updates = false;
         for (std::size_t g = 0; g < states_.size(); ++g) {
             State& its = states_[g];
@@ -81,11 +82,11 @@ class StepChecker {
         end(updates);
     }
 
-    constexpr void require(bool holds, StepRule rule, std::size_t group) {
+    SHARDKIT_VECTOR_CONSTEXPR void require(bool holds, StepRule rule, std::size_t group) {
         if (!holds) { found_.push_back({rule, at_, static_cast<std::uint32_t>(group)}); }
     }
 
-    constexpr void visit(const Op& op, const GroupRows& rows, State& its) {
+    SHARDKIT_VECTOR_CONSTEXPR void visit(const Op& op, const GroupRows& rows, State& its) {
         const std::size_t g = op.group;
         switch (op.act) {
             case Act::gather:
@@ -142,7 +143,7 @@ class StepChecker {
                 break;
         }
     }
-    constexpr void update(std::size_t g, const GroupRows& rows, State& its) {
+    SHARDKIT_VECTOR_CONSTEXPR void update(std::size_t g, const GroupRows& rows, State& its) {
         require(its.windows == 0, StepRule::windows_end_in_step, g);
         require(rows.trainable, StepRule::gradients_of_trainable, g);
         require(its.added > 0 && !its.skipped, StepRule::added_or_skipped, g);
@@ -156,12 +157,12 @@ class StepChecker {
         its.updated = true;
         its.done = true;
     }
-    constexpr void require_reduced(std::size_t g, const GroupRows& rows, const State& its) {
+    SHARDKIT_VECTOR_CONSTEXPR void require_reduced(std::size_t g, const GroupRows& rows, const State& its) {
         const bool reduced =
             its.unreduced == 0 && !its.out && (its.added == 0 || !rows.reduces_further || its.reduced_further);
         require(reduced, StepRule::reduced_before_read, g);
     }
-    constexpr void norm(bool updates) {
+    SHARDKIT_VECTOR_CONSTEXPR void norm(bool updates) {
         require(!updates, StepRule::norm_before_updates, 0);
         for (std::size_t g = 0; g < states_.size(); ++g) {
             if (!rows_[g].trainable) { continue; }
@@ -170,7 +171,7 @@ class StepChecker {
             states_[g].done = true;
         }
     }
-    constexpr void end(bool updates) {
+    SHARDKIT_VECTOR_CONSTEXPR void end(bool updates) {
         for (std::size_t g = 0; g < states_.size(); ++g) {
             State& its = states_[g];
             require(its.windows == 0, StepRule::windows_end_in_step, g);
@@ -195,8 +196,9 @@ class StepChecker {
 
 /// Where what `peak` counts comes to more than `limit`, the arena counted up to the end of the highest buffer that
 /// exists: the first operation of each such stretch.
-constexpr std::vector<Violation> over_limit(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                            ByteCount limit, std::size_t optimizer_states) {
+SHARDKIT_VECTOR_CONSTEXPR std::vector<Violation> over_limit(const Schedule& schedule,
+                                                            std::span<const GroupDescription> groups, ByteCount limit,
+                                                            std::size_t optimizer_states) {
     const ByteCount resting = resting_bytes(schedule, groups, optimizer_states);
     const SlotPlan plan = place_slots(slots_of(schedule, groups));
     const auto held_with = [&](const ScheduledSlot& slot) { return resting + ByteCount(slot.offset + slot.bytes); };
@@ -225,7 +227,8 @@ constexpr std::vector<Violation> over_limit(const Schedule& schedule, std::span<
 /// evaluation's, begins as a step that trains may have ended: what that updates is out of date.
 ///     static_assert(check(schedule(), groups).empty());
 /// Cost:    operations times groups at most; works in constant expressions
-constexpr std::vector<Violation> check(const Schedule& schedule, std::span<const GroupDescription> groups) {
+SHARDKIT_VECTOR_CONSTEXPR std::vector<Violation> check(const Schedule& schedule,
+                                                       std::span<const GroupDescription> groups) {
     return detail::StepChecker(schedule, groups).check();
 }
 /// The same, and every place from which on the library's buffers take more than `limit` bytes on a rank: those that
@@ -233,8 +236,9 @@ constexpr std::vector<Violation> check(const Schedule& schedule, std::span<const
 /// every operation exactly where peak(schedule, groups, optimizer_states) <= limit.
 ///     static_assert(check(schedule(), groups, ByteCount(80'000'000'000)).empty());
 /// Cost:    and that of peak
-constexpr std::vector<Violation> check(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                       ByteCount limit, std::size_t optimizer_states = 2) {
+SHARDKIT_VECTOR_CONSTEXPR std::vector<Violation> check(const Schedule& schedule,
+                                                       std::span<const GroupDescription> groups, ByteCount limit,
+                                                       std::size_t optimizer_states = 2) {
     const std::vector<Violation> of_order = check(schedule, groups);
     const std::vector<Violation> of_bytes = detail::over_limit(schedule, groups, limit, optimizer_states);
     std::vector<Violation> all;

@@ -13,6 +13,7 @@
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/human_bytes.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/vector_constexpr.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/simulate.hpp>
@@ -48,7 +49,7 @@ constexpr int ordered(const Op& x, const Op& y) noexcept {
     return of(x.lane, y.lane);
 }
 /// For each operation of `b` its number in `a`, where it is one: equal ones in their order.
-constexpr std::vector<std::size_t> numbers_in(const Schedule& a, const Schedule& b) {
+SHARDKIT_VECTOR_CONSTEXPR std::vector<std::size_t> numbers_in(const Schedule& a, const Schedule& b) {
     const auto sorted = [](const Schedule& schedule) {
         std::vector<std::size_t> numbers;
         for (std::size_t i = 0; i < schedule.size(); ++i) { numbers.push_back(i); }
@@ -102,8 +103,9 @@ class HeaviestBelow {
 /// Source:  heaviest increasing subsequence: what keeps its order was not moved; prefix maxima as in Fenwick, "A new
 ///          data structure for cumulative frequency tables" (1994)
 /// @throws  std::invalid_argument when one has a group that is not described
-constexpr ScheduleDiff diff(const Schedule& a, const Schedule& b, std::span<const GroupDescription> groups,
-                            SourceLocation where = SourceLocation::current()) {
+SHARDKIT_VECTOR_CONSTEXPR ScheduleDiff diff(const Schedule& a, const Schedule& b,
+                                            std::span<const GroupDescription> groups,
+                                            SourceLocation where = SourceLocation::current()) {
     constexpr std::size_t none = ScheduleChange::none;
     const std::vector<std::size_t> in_a = detail::numbers_in(a, b);
     std::vector<char> taken = detail::filled(a.size(), char{0});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/vector_constexpr.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/step/accumulation.hpp>
 
@@ -23,14 +24,15 @@ namespace shardkit {
 /// @throws  std::invalid_argument, where a verb is called for a group that the model does not have
 class DryStep {
   public:
-    constexpr explicit DryStep(std::span<const GroupDescription> groups) {
+    SHARDKIT_VECTOR_CONSTEXPR explicit DryStep(std::span<const GroupDescription> groups) {
         for (const GroupDescription& group : groups) {
             groups_.push_back({detail::GroupRows(group), detail::GroupRows(group).rests_current()});
         }
     }
 
     /// A window is asked for: its gather starts, where the full copy is not current. It keeps the copy until it ends.
-    constexpr DryStep& begin_unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& begin_unshard(std::size_t group,
+                                                     SourceLocation where = SourceLocation::current()) {
         State& its = of(group, where);
         if (!its.current) { add_op(Act::gather, group, window_microbatch(its)); }
         its.current = true;
@@ -38,27 +40,28 @@ class DryStep {
         return *this;
     }
     /// It shows the full parameters.
-    constexpr DryStep& wait(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& wait(std::size_t group, SourceLocation where = SourceLocation::current()) {
         return add_op(Act::use, group, window_microbatch(of(group, where)));
     }
     /// Both.
-    constexpr DryStep& unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
         return begin_unshard(group, where).wait(group, where);
     }
     /// It ends.
-    constexpr DryStep& reshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& reshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
         State& its = of(group, where);
         add_op(Act::close, group, window_microbatch(its));
         if (its.windows > 0 && --its.windows == 0 && its.rows.leases_full) { its.current = false; }
         return *this;
     }
     /// A gradient buffer is taken for a microbatch.
-    constexpr DryStep& gradients(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& gradients(std::size_t group,
+                                                 SourceLocation where = SourceLocation::current()) {
         return add_op(Act::zero, group, of(group, where).added);
     }
     /// It is handed back; behind the last one the rest of the group's reduction runs too.
-    constexpr DryStep& add(std::size_t group, Microbatch microbatch = Microbatch::more,
-                           SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& add(std::size_t group, Microbatch microbatch = Microbatch::more,
+                                           SourceLocation where = SourceLocation::current()) {
         State& its = of(group, where);
         add_op(Act::add, group, its.added);
         if (its.rows.reduces_each) { add_op(Act::reduce, group, its.added); }
@@ -66,17 +69,17 @@ class DryStep {
         return microbatch == Microbatch::last ? finish(group) : *this;
     }
     /// A microbatch in which the rank did not use the group.
-    constexpr DryStep& add_zero(std::size_t group, Microbatch microbatch = Microbatch::more,
-                                SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& add_zero(std::size_t group, Microbatch microbatch = Microbatch::more,
+                                                SourceLocation where = SourceLocation::current()) {
         return gradients(group, where).add(group, microbatch, where);
     }
     /// The group has no gradient in this step.
-    constexpr DryStep& skip(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& skip(std::size_t group, SourceLocation where = SourceLocation::current()) {
         of(group, where).skipped = true;
         return add_op(Act::skip, group, 0);
     }
     /// Every microbatch of the group is in.
-    constexpr DryStep& finish(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& finish(std::size_t group, SourceLocation where = SourceLocation::current()) {
         State& its = of(group, where);
         if (its.finished || its.added == 0) { return *this; }
         its.finished = true;
@@ -86,27 +89,27 @@ class DryStep {
         return *this;
     }
     /// Every microbatch of every group is in.
-    constexpr DryStep& reduce() {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& reduce() {
         for (std::size_t group = 0; group < groups_.size(); ++group) { finish(group); }
         return *this;
     }
-    constexpr DryStep& global_norm() { return add_op(Act::norm, 0, 0); }
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& global_norm() { return add_op(Act::norm, 0, 0); }
     /// The optimizer's step for one group.
-    constexpr DryStep& update(std::size_t group, SourceLocation where = SourceLocation::current()) {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& update(std::size_t group, SourceLocation where = SourceLocation::current()) {
         State& its = of(group, where);
         add_op(Act::update, group, 0);
         if (its.rows.gathers) { its.current = false; }
         return *this;
     }
     /// The optimizer's step for all that have gradients.
-    constexpr DryStep& step() {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& step() {
         for (std::size_t group = 0; group < groups_.size(); ++group) {
             if (groups_[group].rows.trainable && !groups_[group].skipped) { update(group); }
         }
         return *this;
     }
 
-    constexpr Schedule schedule() const { return schedule_; }
+    SHARDKIT_VECTOR_CONSTEXPR Schedule schedule() const { return schedule_; }
 
   private:
     struct State {
@@ -118,18 +121,18 @@ class DryStep {
         bool finished = false;
     };
 
-    constexpr State& of(std::size_t group, SourceLocation where) {
+    SHARDKIT_VECTOR_CONSTEXPR State& of(std::size_t group, SourceLocation where) {
         if (group >= groups_.size()) {
             throw_invalid_argument(where, "DryStep: group ", group, " given, expected one below ", groups_.size());
         }
         return groups_[group];
     }
-    constexpr DryStep& add_op(Act act, std::size_t group, std::uint32_t microbatch) {
+    SHARDKIT_VECTOR_CONSTEXPR DryStep& add_op(Act act, std::size_t group, std::uint32_t microbatch) {
         schedule_.add({act, static_cast<std::uint32_t>(group), microbatch});
         return *this;
     }
     /// Of a group without gradients: the one that not all others have added.
-    constexpr std::uint32_t window_microbatch(const State& group) const {
+    SHARDKIT_VECTOR_CONSTEXPR std::uint32_t window_microbatch(const State& group) const {
         const auto counts = [](const State& its) { return its.rows.trainable && !its.skipped; };
         if (counts(group)) { return group.added; }
         std::uint32_t least = std::numeric_limits<std::uint32_t>::max();
@@ -152,7 +155,8 @@ struct LayeredStep {
 /// The step of a model whose groups are used in order and then, for the backward pass, in reverse: what
 /// most trainers do. The last group's forward and backward pass share a window; the backward pass ends with the first
 /// group that trains, and goes through frozen ones above it without gradients.
-constexpr Schedule layered_step(std::span<const GroupDescription> groups, const LayeredStep& options = {}) {
+SHARDKIT_VECTOR_CONSTEXPR Schedule layered_step(std::span<const GroupDescription> groups,
+                                                const LayeredStep& options = {}) {
     DryStep step(groups);
     std::size_t lowest = 0;
     while (lowest < groups.size() && !groups[lowest].trainable) { ++lowest; }

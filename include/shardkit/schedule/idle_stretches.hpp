@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include <shardkit/detail/vector_constexpr.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slots.hpp>
@@ -25,7 +26,7 @@ struct IdleStretch {
 };
 
 /// For each operation the next one of its group; no_op where there is none, and for norms.
-constexpr std::vector<std::size_t> next_of_group(const Schedule& schedule, std::size_t groups) {
+SHARDKIT_VECTOR_CONSTEXPR std::vector<std::size_t> next_of_group(const Schedule& schedule, std::size_t groups) {
     std::vector<std::size_t> next = filled(schedule.size(), no_op);
     std::vector<std::size_t> first = filled(groups, no_op);
     for (std::size_t i = schedule.size(); i-- > 0;) {
@@ -38,8 +39,9 @@ constexpr std::vector<std::size_t> next_of_group(const Schedule& schedule, std::
 
 /// The stretches of a slot: of parameters before their first use and between windows, of gradients between
 /// microbatches and before their reduction.
-constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot& slot,
-                                  const std::vector<std::size_t>& next, std::vector<IdleStretch>& found) {
+SHARDKIT_VECTOR_CONSTEXPR void add_idle_stretches(const Schedule& schedule, const ScheduledSlot& slot,
+                                                  const std::vector<std::size_t>& next,
+                                                  std::vector<IdleStretch>& found) {
     std::size_t since = slot.begin;
     bool needed = slot.use == SlotUse::full_gradients;
     bool used = needed;
@@ -76,8 +78,8 @@ constexpr void add_idle_stretches(const Schedule& schedule, const ScheduledSlot&
 
 /// The schedule without some of its idle stretches: as many as `count`, where most is held first, of equal ones the
 /// larger one. Where there are fewer, all.
-constexpr Schedule without_idle(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                std::size_t count) {
+SHARDKIT_VECTOR_CONSTEXPR Schedule without_idle(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                                std::size_t count) {
     const std::vector<ScheduledSlot> slots = slots_of(schedule, groups);
     const std::vector<std::size_t> next = next_of_group(schedule, groups.size());
     std::vector<IdleStretch> idle;

@@ -9,6 +9,7 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/vector_constexpr.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/schedule/idle_stretches.hpp>
 #include <shardkit/schedule/peak.hpp>
@@ -25,7 +26,7 @@ namespace shardkit {
 namespace detail {
 
 /// The last operation of that act, by group; no_op where there is none.
-constexpr std::vector<std::size_t> last_ops(const Schedule& schedule, std::size_t groups, Act act) {
+SHARDKIT_VECTOR_CONSTEXPR std::vector<std::size_t> last_ops(const Schedule& schedule, std::size_t groups, Act act) {
     std::vector<std::size_t> last = filled(groups, no_op);
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         if (schedule[i].act == act && schedule[i].group < groups) { last[schedule[i].group] = i; }
@@ -33,15 +34,16 @@ constexpr std::vector<std::size_t> last_ops(const Schedule& schedule, std::size_
     return last;
 }
 /// The first operation behind `from` of that act and group; no_op where there is none.
-constexpr std::size_t next_op(const Schedule& schedule, std::size_t from, Act act, std::uint32_t group) {
+SHARDKIT_VECTOR_CONSTEXPR std::size_t next_op(const Schedule& schedule, std::size_t from, Act act,
+                                              std::uint32_t group) {
     for (std::size_t i = from; i < schedule.size(); ++i) {
         if (schedule[i].act == act && schedule[i].group == group) { return i; }
     }
     return no_op;
 }
 /// The earliest place, not before `first`, of an operation at `at` that stays behind what the group does before.
-constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std::uint32_t group,
-                                   std::size_t first = 0) {
+SHARDKIT_VECTOR_CONSTEXPR std::size_t behind_group(const Schedule& schedule, std::size_t at, std::uint32_t group,
+                                                   std::size_t first = 0) {
     while (at > first && (schedule[at - 1].act == Act::norm || schedule[at - 1].group != group)) { --at; }
     return at;
 }
@@ -52,7 +54,8 @@ constexpr std::size_t behind_group(const Schedule& schedule, std::size_t at, std
 /// pass before the reduction of the group before it. Gathers keep their order and stay in their step.
 /// Memory:  as many full groups more as `depth`, where parameters are released; bits are unchanged
 /// Source:  FSDP's forward and backward prefetch, arXiv 2304.11277, section 3.3.2, from an order that is known
-constexpr Schedule prefetch(Schedule schedule, std::span<const GroupDescription> /*groups*/, std::size_t depth = 1) {
+SHARDKIT_VECTOR_CONSTEXPR Schedule prefetch(Schedule schedule, std::span<const GroupDescription> /*groups*/,
+                                            std::size_t depth = 1) {
     if (depth == 0) { return schedule; }
     std::vector<std::size_t> gathers;  // by their operation
     for (std::size_t i = 0; i < schedule.size(); ++i) {
@@ -81,8 +84,9 @@ constexpr Schedule prefetch(Schedule schedule, std::span<const GroupDescription>
 /// pass.
 /// Memory:  up to `limit`, see peak; bits are unchanged
 /// Source:  reshard_after_forward of FSDP2, decided by memory instead of by hand
-constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const GroupDescription> groups, ByteCount limit,
-                                 std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
+SHARDKIT_VECTOR_CONSTEXPR Schedule keep_gathered(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                                 ByteCount limit, std::size_t optimizer_states = 2,
+                                                 SourceLocation where = SourceLocation::current()) {
     struct Candidate {
         std::size_t operation = 0;
         std::size_t idle = 0;
@@ -153,8 +157,9 @@ constexpr Schedule keep_gathered(const Schedule& schedule, std::span<const Group
 /// Copies that an update makes stale and the next window would gather (ShardOptimizer, ShardGradOp) are gathered
 /// behind the updates, in the order in which the next step needs them.
 /// Memory:  none; bits are unchanged
-constexpr Schedule gather_after_update(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                       SourceLocation where = SourceLocation::current()) {
+SHARDKIT_VECTOR_CONSTEXPR Schedule gather_after_update(const Schedule& schedule,
+                                                       std::span<const GroupDescription> groups,
+                                                       SourceLocation where = SourceLocation::current()) {
     const std::vector<detail::GroupRows> rows = detail::rows_of(schedule, groups, where);
     const std::vector<std::size_t> updates = detail::last_ops(schedule, groups.size(), Act::update);
     Schedule made;
@@ -176,7 +181,7 @@ constexpr Schedule gather_after_update(const Schedule& schedule, std::span<const
 /// Microbatches are added up unreduced and reduced once, with the last one.
 /// Memory:  the full gradients of every group, from the first microbatch to the last
 /// Numbers: sums are taken in another order: the bits of a policy with Accumulate::unreduced
-constexpr Schedule reduce_last(const Schedule& schedule, std::span<const GroupDescription> groups) {
+SHARDKIT_VECTOR_CONSTEXPR Schedule reduce_last(const Schedule& schedule, std::span<const GroupDescription> groups) {
     const std::vector<std::size_t> reductions = detail::last_ops(schedule, groups.size(), Act::reduce);
     Schedule made;
     for (std::size_t i = 0; i < schedule.size(); ++i) {
@@ -191,7 +196,8 @@ constexpr Schedule reduce_last(const Schedule& schedule, std::span<const GroupDe
 /// backward pass does not wait until the reduction is done.
 /// Memory:  one more full gradient; bits are unchanged
 /// Source:  FSDP, whose reduce-scatter runs beside the next layer's backward pass, arXiv 2304.11277, section 3.3
-constexpr Schedule overlap_reductions(Schedule schedule, std::span<const GroupDescription> /*groups*/) {
+SHARDKIT_VECTOR_CONSTEXPR Schedule overlap_reductions(Schedule schedule,
+                                                      std::span<const GroupDescription> /*groups*/) {
     for (std::size_t i = schedule.size(); i-- > 0;) {
         const Op op = schedule[i];
         if (op.act != Act::reduce && op.act != Act::all_reduce) { continue; }
@@ -224,9 +230,10 @@ constexpr Schedule overlap_reductions(Schedule schedule, std::span<const GroupDe
 /// pass begins: where one takes them later, the gather waits for that.
 /// Memory:  none; bits are unchanged
 /// Cost:    two simulations
-constexpr Schedule gather_after_zero(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                     const AxisGrid& mesh, const StepCosts& costs,
-                                     SourceLocation where = SourceLocation::current()) {
+SHARDKIT_VECTOR_CONSTEXPR Schedule gather_after_zero(const Schedule& schedule,
+                                                     std::span<const GroupDescription> groups, const AxisGrid& mesh,
+                                                     const StepCosts& costs,
+                                                     SourceLocation where = SourceLocation::current()) {
     Schedule moved = schedule;
     for (std::size_t i = 0; i < moved.size(); ++i) {
         if (moved[i].act != Act::zero) { continue; }
@@ -243,8 +250,9 @@ constexpr Schedule gather_after_zero(const Schedule& schedule, std::span<const G
 /// step updates all groups in one call, so `follow` refuses the result.
 /// Memory:  none; bits are unchanged
 /// Cost:    a simulation for every place that is tried
-constexpr Schedule update_early(Schedule schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                                const StepCosts& costs, SourceLocation where = SourceLocation::current()) {
+SHARDKIT_VECTOR_CONSTEXPR Schedule update_early(Schedule schedule, std::span<const GroupDescription> groups,
+                                                const AxisGrid& mesh, const StepCosts& costs,
+                                                SourceLocation where = SourceLocation::current()) {
     for (const Op& op : schedule.ops()) {
         if (op.act == Act::norm) { return schedule; }
     }
@@ -269,8 +277,9 @@ constexpr Schedule update_early(Schedule schedule, std::span<const GroupDescript
 /// starts right before its use, a group that stayed gathered is released and gathered again, unreduced microbatches
 /// are reduced, a reduction starts right behind its last addend.
 /// @throws std::invalid_argument, with the bytes that are needed at least, where nothing is left to undo
-constexpr Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups, ByteCount limit,
-                                std::size_t optimizer_states = 2, SourceLocation where = SourceLocation::current()) {
+SHARDKIT_VECTOR_CONSTEXPR Schedule memory_limit(Schedule schedule, std::span<const GroupDescription> groups,
+                                                ByteCount limit, std::size_t optimizer_states = 2,
+                                                SourceLocation where = SourceLocation::current()) {
     if (peak(schedule, groups, optimizer_states, where) <= limit) { return schedule; }
     // One at a time; where that takes long, more and more until it fits, and then fewer: the last one was needed.
     constexpr std::size_t singles = 16;

@@ -13,6 +13,7 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/detail/vector_constexpr.hpp>
 #include <shardkit/plan/group_description.hpp>
 #include <shardkit/sharded/step_director.hpp>
 
@@ -61,21 +62,23 @@ struct Op {
 ///     static_assert(peak(step(), groups) <= ByteCount(80'000'000'000));
 class Schedule {
   public:
-    constexpr Schedule() = default;
-    constexpr explicit Schedule(std::vector<Op> ops) : ops_(static_cast<std::vector<Op>&&>(ops)) {}
+    SHARDKIT_VECTOR_CONSTEXPR Schedule() = default;
+    SHARDKIT_VECTOR_CONSTEXPR explicit Schedule(std::vector<Op> ops) : ops_(static_cast<std::vector<Op>&&>(ops)) {}
 
-    constexpr std::span<const Op> ops() const& noexcept { return {ops_.data(), ops_.size()}; }
+    SHARDKIT_VECTOR_CONSTEXPR std::span<const Op> ops() const& noexcept { return {ops_.data(), ops_.size()}; }
     void ops() const&& = delete;  // of a schedule that ends before they are looked at
-    constexpr std::size_t size() const noexcept { return ops_.size(); }
-    constexpr const Op& operator[](std::size_t number) const noexcept { return ops_[number]; }
+    SHARDKIT_VECTOR_CONSTEXPR std::size_t size() const noexcept { return ops_.size(); }
+    SHARDKIT_VECTOR_CONSTEXPR const Op& operator[](std::size_t number) const noexcept { return ops_[number]; }
 
-    constexpr void add(const Op& op) { ops_.push_back(op); }
-    constexpr void insert(std::size_t before, const Op& op) {
+    SHARDKIT_VECTOR_CONSTEXPR void add(const Op& op) { ops_.push_back(op); }
+    SHARDKIT_VECTOR_CONSTEXPR void insert(std::size_t before, const Op& op) {
         ops_.insert(ops_.begin() + static_cast<std::ptrdiff_t>(before), op);
     }
-    constexpr void erase(std::size_t number) { ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(number)); }
+    SHARDKIT_VECTOR_CONSTEXPR void erase(std::size_t number) {
+        ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(number));
+    }
     /// Takes operation `from` out and puts it in front of what is then operation `to`.
-    constexpr void move(std::size_t from, std::size_t to) {
+    SHARDKIT_VECTOR_CONSTEXPR void move(std::size_t from, std::size_t to) {
         const auto at = [&](std::size_t number) { return ops_.begin() + static_cast<std::ptrdiff_t>(number); };
         if (to < from) {
             std::rotate(at(to), at(from), at(from + 1));
@@ -83,9 +86,9 @@ class Schedule {
             std::rotate(at(from), at(from + 1), at(to + 1));
         }
     }
-    constexpr void set_lane(std::size_t number, Lane lane) noexcept { ops_[number].lane = lane; }
+    SHARDKIT_VECTOR_CONSTEXPR void set_lane(std::size_t number, Lane lane) noexcept { ops_[number].lane = lane; }
 
-    friend constexpr bool operator==(const Schedule&, const Schedule&) noexcept = default;
+    friend SHARDKIT_VECTOR_CONSTEXPR bool operator==(const Schedule&, const Schedule&) noexcept = default;
 
   private:
     std::vector<Op> ops_;
@@ -93,7 +96,7 @@ class Schedule {
 
 /// Equal for equal schedules: what ranks compare before they follow one. It is the same on every machine.
 /// Source:  Fowler, Noll, Vo: FNV-1a, 64 bits
-constexpr std::uint64_t hash(const Schedule& schedule) noexcept {
+SHARDKIT_VECTOR_CONSTEXPR std::uint64_t hash(const Schedule& schedule) noexcept {
     detail::Fnv fnv;
     for (const Op& op : schedule.ops()) {
         fnv.add(static_cast<std::uint64_t>(op.act));
@@ -141,7 +144,7 @@ struct GroupRows {
     std::size_t gradient_bytes = 0;  ///< likewise
     std::size_t addend_bytes = 0;    ///< of what a later reduction takes beside the result, while it runs
 
-    constexpr explicit GroupRows(const GroupDescription& group) : trainable(group.trainable) {
+    SHARDKIT_VECTOR_CONSTEXPR explicit GroupRows(const GroupDescription& group) : trainable(group.trainable) {
         const PlacementTable table = group.table();
         const auto leased = [&](Role role) -> std::size_t {
             const BufferRow* const row = table.find(role);
@@ -165,7 +168,7 @@ struct GroupRows {
     constexpr bool rests_current() const noexcept { return !gathers || (!leases_full && !trainable); }
 };
 
-constexpr std::vector<GroupRows> rows_of(std::span<const GroupDescription> groups) {
+SHARDKIT_VECTOR_CONSTEXPR std::vector<GroupRows> rows_of(std::span<const GroupDescription> groups) {
     std::vector<GroupRows> rows;
     for (const GroupDescription& group : groups) { rows.emplace_back(group); }
     return rows;
@@ -178,8 +181,8 @@ constexpr std::vector<GroupRows> rows_of(std::span<const GroupDescription> group
 }
 /// That each group of a schedule is among those that are described.
 /// @throws std::invalid_argument that names the first operation of another one
-constexpr void require_described(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                 SourceLocation where) {
+SHARDKIT_VECTOR_CONSTEXPR void require_described(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                                 SourceLocation where) {
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         const bool described = schedule[i].act == Act::norm || schedule[i].group < groups.size();
         if (!described) { throw_undescribed(schedule, i, groups, where); }
@@ -187,8 +190,9 @@ constexpr void require_described(const Schedule& schedule, std::span<const Group
 }
 /// Rows of all groups of a schedule.
 /// @throws as require_described
-constexpr std::vector<GroupRows> rows_of(const Schedule& schedule, std::span<const GroupDescription> groups,
-                                         SourceLocation where) {
+SHARDKIT_VECTOR_CONSTEXPR std::vector<GroupRows> rows_of(const Schedule& schedule,
+                                                         std::span<const GroupDescription> groups,
+                                                         SourceLocation where) {
     require_described(schedule, groups, where);
     return rows_of(groups);
 }

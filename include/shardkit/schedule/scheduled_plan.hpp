@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/vector_constexpr.hpp>
 #include <shardkit/plan/plan.hpp>
 #include <shardkit/schedule/peak.hpp>
 #include <shardkit/schedule/schedule.hpp>
@@ -46,8 +47,9 @@ struct ScheduledCalls {
 /// @post    memory.total() is peak(schedule, groups), the bytes that the rank's buffers take; traffic is what its log
 ///          says of a steady step, and the most of one that gathers a group which it does not update
 /// @throws  std::invalid_argument when the schedule has a group that is not described
-constexpr Plan plan(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                    PlanOptions options = {}, SourceLocation where = SourceLocation::current()) {
+SHARDKIT_VECTOR_CONSTEXPR Plan plan(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                    const AxisGrid& mesh, PlanOptions options = {},
+                                    SourceLocation where = SourceLocation::current()) {
     detail::require_described(schedule, groups, where);
     options.norms_per_step = 0;
     std::vector<detail::ScheduledCalls> calls = detail::filled(groups.size(), detail::ScheduledCalls{});

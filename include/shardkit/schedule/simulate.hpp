@@ -11,6 +11,7 @@
 #include <shardkit/comm/moved.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/vector_constexpr.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
@@ -50,7 +51,8 @@ struct CommunicationSeconds {
     double reduce = 0;
     double all_reduce = 0;
 
-    constexpr CommunicationSeconds(const GroupDescription& group, const AxisGrid& mesh, const StepCosts& costs) {
+    SHARDKIT_VECTOR_CONSTEXPR CommunicationSeconds(const GroupDescription& group, const AxisGrid& mesh,
+                                                   const StepCosts& costs) {
         const PlacementTable table = group.table();
         const GroupAxes axes = GroupAxes::of(group, mesh);
         for (const CollectiveRow& row : table.collectives()) {
@@ -86,8 +88,8 @@ struct CommunicationSeconds {
 /// Plays a step's operations on three lanes, each in its order, with the waits that follow from what they need.
 class StepSimulation {
   public:
-    constexpr StepSimulation(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                             const StepCosts& costs, SourceLocation where)
+    SHARDKIT_VECTOR_CONSTEXPR StepSimulation(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                             const AxisGrid& mesh, const StepCosts& costs, SourceLocation where)
         : schedule_(schedule),
           costs_(costs),
           plan_(plan_slots(schedule, groups)),
@@ -116,7 +118,7 @@ class StepSimulation {
         }
     }
 
-    constexpr StepTimes run() {
+    SHARDKIT_VECTOR_CONSTEXPR StepTimes run() {
         round();
         round();  // from here on a step begins with what the one before left under way
         return round();
@@ -134,9 +136,9 @@ class StepSimulation {
         double due = 0;              // computation that the next operation of the group ends
     };
 
-    constexpr double& lane(Lane lane) noexcept { return free_[static_cast<std::size_t>(lane)]; }
+    SHARDKIT_VECTOR_CONSTEXPR double& lane(Lane lane) noexcept { return free_[static_cast<std::size_t>(lane)]; }
 
-    constexpr StepTimes round() {
+    SHARDKIT_VECTOR_CONSTEXPR StepTimes round() {
         const double begin = lane(Lane::compute);
         StepTimes times;
         for (Group& group : groups_) {
@@ -160,7 +162,7 @@ class StepSimulation {
     }
 
     /// What `slot` has to wait for: those before it, until the operations that gave them back had ended.
-    constexpr double available(std::size_t slot, double at) const {
+    SHARDKIT_VECTOR_CONSTEXPR double available(std::size_t slot, double at) const {
         if (slot == ScheduledSlot::none) { return at; }
         for (const std::size_t before : plan_.slots[slot].after) {
             if (before != ScheduledSlot::none) { at = std::max(at, ended_[plan_.slots[before].end]); }
@@ -168,7 +170,7 @@ class StepSimulation {
         return at;
     }
 
-    constexpr OpTime compute(std::size_t i, const Op& op, StepTimes& times) {
+    SHARDKIT_VECTOR_CONSTEXPR OpTime compute(std::size_t i, const Op& op, StepTimes& times) {
         Group& group = groups_[op.group];
         const GroupSeconds& seconds = costs_.groups[op.group];
         double& now = lane(op.lane);
@@ -199,7 +201,7 @@ class StepSimulation {
         ended_[i] = now;
         return {begin, now};
     }
-    constexpr OpTime communicate(std::size_t i, const Op& op, StepTimes& times) {
+    SHARDKIT_VECTOR_CONSTEXPR OpTime communicate(std::size_t i, const Op& op, StepTimes& times) {
         Group& group = groups_[op.group];
         double& now = lane(op.lane);
         double begin = now;
@@ -216,7 +218,7 @@ class StepSimulation {
         return {begin, now};
     }
     /// The partial sums travel in the reductions' lane, behind them, and the rank waits.
-    constexpr OpTime norm(StepTimes& times) {
+    SHARDKIT_VECTOR_CONSTEXPR OpTime norm(StepTimes& times) {
         double& now = lane(Lane::compute);
         double begin = now;
         for (const Group& group : groups_) { begin = std::max(begin, group.reduced); }
@@ -246,8 +248,9 @@ class StepSimulation {
 /// @throws  std::invalid_argument unless every group is described and has costs, all of them finite and >= 0, and the
 ///          links have some bandwidth
 /// Source:  for the collectives as communication_seconds
-constexpr StepTimes simulate(const Schedule& schedule, std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                             const StepCosts& costs, SourceLocation where = SourceLocation::current()) {
+SHARDKIT_VECTOR_CONSTEXPR StepTimes simulate(const Schedule& schedule, std::span<const GroupDescription> groups,
+                                             const AxisGrid& mesh, const StepCosts& costs,
+                                             SourceLocation where = SourceLocation::current()) {
     return detail::StepSimulation(schedule, groups, mesh, costs, where).run();
 }
 
@@ -258,7 +261,7 @@ enum class CommunicationLanes : std::uint8_t {
     two          ///< nccl, and threads and mpi with threads of the engine's own, or helpers, for them
 };
 /// The same operations in the lanes that an engine has.
-constexpr Schedule on_lanes(Schedule schedule, CommunicationLanes lanes) {
+SHARDKIT_VECTOR_CONSTEXPR Schedule on_lanes(Schedule schedule, CommunicationLanes lanes) {
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         const Lane usual = lane_of(schedule[i].act);
         const Lane chosen = lanes == CommunicationLanes::two || usual == Lane::compute ? usual
