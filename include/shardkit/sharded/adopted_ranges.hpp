@@ -76,8 +76,8 @@ class BasicAdoptedRanges {
         if (ended() > 0) { forget_ended(); }
         const Range range{memory.data(), memory.data() + memory.size(), this, what};
         const auto at = place(range.begin);
-        if (at != held().end() && at->begin < range.end) { refuse(what, *at); }
         if (at != held().begin() && range.begin < std::prev(at)->end) { refuse(what, *std::prev(at)); }
+        if (at != held().end() && at->begin < range.end) { refuse(what, *at); }
         held().insert(at, range);
         begins_[what] = range.begin;
     }
