@@ -175,8 +175,11 @@ class CheckpointState {
             detail::Access::visit(*optimizer_, states, where);
         }
         if (loss_scale_ != nullptr) {
-            state.scalars.push_back({"loss_scale.value", true, std::bit_cast<std::uint64_t>(loss_scale_->value())});
-            state.scalars.push_back({"loss_scale.clean_steps", false, loss_scale_->clean_steps()});
+            const LossScaleState scale = detail::Access::now(*loss_scale_);
+            state.scalars.push_back({"loss_scale.value", true, std::bit_cast<std::uint64_t>(scale.value())});
+            // With what a hysteresis counts in the upper half.
+            state.scalars.push_back(
+                {"loss_scale.clean_steps", false, scale.clean_steps() | std::uint64_t{scale.overflows()} << 32U});
         }
         state.blobs = blobs_;
         context_->communication_stream().synchronize();
@@ -192,7 +195,8 @@ class CheckpointState {
         }
         if (loss_scale_ != nullptr) {
             detail::Access::restore(*loss_scale_, std::bit_cast<double>(scalars[0].bits),
-                                    static_cast<std::uint32_t>(scalars[1].bits));
+                                    static_cast<std::uint32_t>(scalars[1].bits),
+                                    static_cast<std::uint32_t>(scalars[1].bits >> 32U));
         }
     }
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/immortal.hpp>
 
 namespace shardkit {
 
@@ -153,11 +154,8 @@ class PosixFiles : public FileCalls {
 };
 
 namespace detail {
-/// Where nothing else was asked for.
-inline FileCalls& posix_files() {
-    static PosixFiles files;
-    return files;
-}
+/// Where nothing else was asked for. Immortal: a pending save of static storage ends when the process does.
+inline FileCalls& posix_files() { return immortal<PosixFiles>(); }
 }  // namespace detail
 
 }  // namespace shardkit

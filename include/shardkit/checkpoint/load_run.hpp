@@ -60,9 +60,16 @@ class LoadRun {
                                                       targets_.front().tensor.name, "'"),
                             options_.states ? "" : ", without states", options_.subset ? ", a subset" : ""),
                      identity.hash, where_);
-        together(world_, where_, [&] { read(); });
+        for (std::size_t t = targets_.size(); t > 0; --t) {
+            torn(targets_[t - 1]).begin(targets_[t - 1].tensor.parameter, kind(targets_[t - 1]), "load", where_);
+        }
+        const Failure failure = Failure::first(world_, attempt([&] { read(); }), where_);
+        // Also after a failure, so that what is stale is stale on every rank.
         for (const auto& group : state_.groups) { group->end_load(); }
+        failure.raise(where_);
         if (files_->verified()) { verify(); }
+        for (const Target& target : targets_) { torn(target).end(target.tensor.parameter, kind(target)); }
+        for (auto& [to, bytes] : blobs_) { *to = std::move(bytes); }
         report_.step = files_->step();
         report_.strings = files_->strings();
         return report_;
@@ -79,6 +86,11 @@ class LoadRun {
         std::uint32_t digest = 0;
     };
 
+    TornValues& torn(const Target& target) const noexcept { return state_.groups[target.tensor.group]->torn(); }
+    std::string_view kind(const Target& target) const noexcept {
+        const std::string_view its = state_.groups[target.tensor.group]->values[target.tensor.values]->kind;
+        return its == "master" ? TornValues::parameters : its;
+    }
     /// The tensor from which values come: their own kind's, or what holds the same numbers best.
     Stored* source(const SavedValues& values, const std::string& name) {
         Stored* const model = files_->find("model", name);
@@ -207,7 +219,6 @@ class LoadRun {
             ++report_.tensors;
         }
         for (std::size_t slot = 0; copies != nullptr && slot < MemoryCopies::slots; ++slot) { copies->finish(slot); }
-        for (auto& [to, bytes] : blobs_) { *to = std::move(bytes); }
     }
     /// That every byte that some rank has read is what was written. Collective over the world.
     void verify() {

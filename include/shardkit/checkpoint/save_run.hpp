@@ -59,7 +59,10 @@ class SaveRun final : public MemoryReader {
             dropped.raise_own("a save that was dropped before it was committed had failed: ", where_);
             if (folder_.empty()) { throw_invalid_argument(where_, "save: the folder has no name"); }
             state_ = capture();
-            for (const auto& group : state_.groups) { group->require_idle("save", where_); }
+            for (const auto& group : state_.groups) {
+                group->require_idle("save", where_);
+                group->require_whole("save", where_);
+            }
             plan_.emplace(state_, options_.names, options_.max_file_bytes, where_);
         });
         require_same_updates(*world_, "save", state_.groups, where_);

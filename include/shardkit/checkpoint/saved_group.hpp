@@ -21,6 +21,7 @@
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/group_statements.hpp>
+#include <shardkit/sharded/torn_values.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>
 
 namespace shardkit::detail {
@@ -125,6 +126,9 @@ class SavedGroup {
     /// Before its values are written. @throws UsageError when a window is open
     virtual void begin_load(SourceLocation where) const = 0;
     virtual void end_load() const = 0;
+    /// What a write that threw has left half written of it. @throws UsageError from the second where there is some
+    virtual TornValues& torn() const noexcept = 0;
+    virtual void require_whole(std::string_view verb, SourceLocation where) const = 0;
     virtual void set_reader(MemoryReader* reader) const noexcept = 0;
     /// What ranks compare of its updates.
     virtual GroupStatements& statements() const noexcept = 0;
@@ -168,6 +172,10 @@ class SavedGroupOf final : public SavedGroup {
     }
     void begin_load(SourceLocation where) const override { state_.begin_write(where); }
     void end_load() const override { state_.end_load(); }
+    TornValues& torn() const noexcept override { return state_.torn(); }
+    void require_whole(std::string_view verb, SourceLocation where) const override {
+        state_.require_whole(verb, where);
+    }
     GroupStatements& statements() const noexcept override { return state_.statements(); }
     void set_reader(MemoryReader* reader) const noexcept override {
         state_.set_reader(reader);

@@ -23,7 +23,6 @@ struct CallSubject {
 
     explicit CallSubject(std::string_view what) : text(what), hash(hash_of(what)) {}
 
-  private:
     static constexpr std::uint32_t hash_of(std::string_view text) noexcept {
         detail::Fnv fnv;
         fnv.add(text);

@@ -85,10 +85,14 @@ class Journal {
 
     /// Returns what calls are for, always the same object for one text.
     const CallSubject& subject(std::string_view text) {
-        for (const CallSubject& subject : subjects_) {
+        if (subject_count_ >= subjects_.size()) { spread_subjects(); }
+        Subjects& alike = subjects_of(CallSubject::hash_of(text));
+        for (const CallSubject& subject : alike) {
             if (subject.text == text) { return subject; }
         }
-        return subjects_.emplace_front(text);
+        alike.emplace_front(text);
+        ++subject_count_;
+        return alike.front();
     }
 
     /// Returns what the rank states beside its calls.
@@ -130,12 +134,28 @@ class Journal {
         Call call{};
     };
 
+    using Subjects = std::forward_list<CallSubject>;
+
+    Subjects& subjects_of(std::uint32_t hash) noexcept { return subjects_[hash % subjects_.size()]; }
+    /// Twice the lists, so that one has few, however many groups a rank makes. Subjects keep their addresses.
+    void spread_subjects() {
+        std::vector<Subjects> before(2 * subjects_.size() + 1);
+        before.swap(subjects_);
+        for (Subjects& alike : before) {
+            while (!alike.empty()) {
+                Subjects& to = subjects_of(alike.front().hash);
+                to.splice_after(to.before_begin(), alike, alike.before_begin());
+            }
+        }
+    }
+
     TrafficLog traffic_;
     CallObserver* observer_ = nullptr;
     std::uint64_t calls_ = 0;
     std::array<Entry, recent> entries_{};
     std::forward_list<CommunicatorLabel> labels_;
-    std::forward_list<CallSubject> subjects_;
+    std::vector<Subjects> subjects_;  // by hash
+    std::size_t subject_count_ = 0;
     detail::StatementBook statements_;
 };
 

@@ -37,10 +37,13 @@ struct StatedGradients {
     StatementHash loss_scale = 0;  ///< its options'; 0: none
     std::uint64_t uses = 0;        ///< of the loss scale, this one included
     SourceLocation where{};
+    StatementHash assumed = 0;  ///< of sums that the program made and every rank holds; 0: none
+    double assumed_sum = 0;     ///< of what that is of
 
     StatementHash hash() const noexcept {
-        return statement_hash(statement_hash(statement_hash(1, std::bit_cast<std::uint64_t>(divisor)), loss_scale),
-                              uses);
+        const StatementHash made = statement_hash(
+            statement_hash(statement_hash(1, std::bit_cast<std::uint64_t>(divisor)), loss_scale), uses);
+        return assumed == 0 ? made : statement_hash(made, assumed);
     }
 };
 
@@ -111,7 +114,7 @@ class BasicStatementBook {
         append(groups_, group);
         gradients_.grow(48);
         steps_.grow(48);
-        norm_.reserve(groups_.size());
+        norm_.reserve(groups_.capacity());
         return group;
     }
     /// Remembers statements while someone keeps them, and some time after.
@@ -226,6 +229,11 @@ class BasicStatementBook {
         const StatedGradients* const gradients = gradients_.find(hash);
         if (gradients == nullptr) { return; }
         all.push_back({"divisor", text_of(gradients->divisor), gradients->where});
+        if (gradients->assumed != 0) {
+            all.push_back({"assumed reduced gradients",
+                           concat("of sum ", text_of(gradients->assumed_sum), " (hash ", gradients->assumed, ")"),
+                           gradients->where});
+        }
         if (gradients->loss_scale == 0) {
             all.push_back({"loss scale", "none", gradients->where});
         } else {

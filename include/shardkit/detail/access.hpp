@@ -60,8 +60,13 @@ struct Access {
     }
     /// Sets what a LossScale has learnt.
     template <class Scale, class Value>
-    static void restore(Scale& scale, Value value, std::uint32_t clean_steps) {
-        scale.restore(value, clean_steps);
+    static void restore(Scale& scale, Value value, std::uint32_t clean_steps, std::uint32_t overflows) {
+        scale.restore(value, clean_steps, overflows);
+    }
+    /// The numbers of a LossScale, once the steps that were given are done.
+    template <class Scale>
+    static auto now(const Scale& scale) {
+        return scale.now();
     }
     /// What a CheckpointState refers to, as it is.
     template <class State, class Location>

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include <shardkit/core/factor.hpp>
+#include <shardkit/core/finite.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit::detail {
@@ -14,8 +15,8 @@ inline constexpr std::size_t norm_slots = 16;
 
 /// One shard's contribution to the global norm and to the finite check. Both are doubles, so that the two
 /// travel in one all-reduce and add up whatever the element type.
-/// Invariant: `nonfinite` > 0 exactly when some element was infinite or NaN; how far above zero says nothing
-/// more. An overflow of a square makes `sum_of_squares` infinite and leaves `nonfinite` alone.
+/// Invariant: `nonfinite` > 0 exactly when some element was infinite or NaN, or is once it is scaled, as an update
+/// would take it; how far above zero says nothing more. The overflow of a square alone leaves it as it is.
 struct NormPartial {
     double sum_of_squares = 0;
     double nonfinite = 0;
@@ -45,5 +46,17 @@ struct SquaredTerm {
         return scaled * scaled;
     }
 };
+
+/// Whether a sum of squares in arithmetic type A holds what it is of. In fp32 squares of elements below 1e-23 are
+/// zero and of those above 1.8e19 infinite, long before the elements are: such a sum is made again in double. Above
+/// the bound what few thousand squares lose to subnormal numbers is less than their rounding.
+template <std::floating_point A>
+constexpr bool holds_squares(A squares) noexcept {
+    if constexpr (sizeof(A) < sizeof(double)) {
+        return is_finite(squares) && squares >= A{0x1p-80F};
+    } else {
+        return is_finite(squares);
+    }
+}
 
 }  // namespace shardkit::detail

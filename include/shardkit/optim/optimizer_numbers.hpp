@@ -57,7 +57,7 @@ class OptimizerNumbers {
     Options options_;
     Context<Engine>* context_ = nullptr;
     std::vector<ParamGroup> param_groups_;
-    std::vector<std::string> paths_;         // of the groups, in order
+    std::vector<std::string> paths_;         // of the groups, sorted
     StatementsHandle stated_;                // of the options
     std::vector<StatementsHandle> choices_;  // of each group
     std::uint64_t steps_ = 0;
@@ -86,10 +86,11 @@ OptimizerNumbers<Rule, Engine>::~OptimizerNumbers() = default;
 template <class Rule, class Engine>
 void OptimizerNumbers<Rule, Engine>::add_group(Context<Engine>& context, const GroupGeometry& group,
                                                SourceLocation where) {
-    if (std::find(paths_.begin(), paths_.end(), group.path) != paths_.end()) {
+    const auto at = std::lower_bound(paths_.begin(), paths_.end(), group.path);
+    if (at != paths_.end() && *at == group.path) {
         throw_invalid_argument(where, "optimizer: two groups have the path '", group.path, "'");
     }
-    paths_.push_back(group.path);
+    paths_.insert(at, group.path);
     choices_.emplace_back();
     StatementBook* const book = context.world_size() > 1 ? book_of(context.world()) : nullptr;
     if (book == nullptr) { return; }

@@ -256,6 +256,7 @@ template <class Rule, class Engine, class Precision>
 void UpdateBatches<Rule, Engine, Precision>::add(State& state, const Options& options,
                                                  std::span<const ParamGroup> param_groups) {
     groups_.emplace_back(state.context(), state.geometry(), options, param_groups, table_);
+    state.torn().end_states();
 }
 
 template <class Rule, class Engine, class Precision>

@@ -25,6 +25,7 @@
 #include <shardkit/mesh/axes_label.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/rank/engine.hpp>
+#include <shardkit/rank/require_stack.hpp>
 #include <shardkit/rank/streams.hpp>
 
 namespace shardkit {
@@ -54,7 +55,8 @@ class Context {
     using Stream = typename Engine::Stream;
 
     /// Makes a rank's context on its mesh and world.
-    /// @throws std::invalid_argument when the world has another size than the mesh, or in_flight is 0
+    /// @throws std::invalid_argument when the world has another size than the mesh, or in_flight is 0; UsageError
+    ///         when the thread's stack is too small for a rank
     Context(const AxisGrid& grid, Communicator world, RankOptions options, Streams<Stream> streams = {},
             SourceLocation where = SourceLocation::current());
     /// Ends the program when a group lives on, whose memory and streams end here.
@@ -259,6 +261,7 @@ Context<EngineType>::Context(const AxisGrid& grid, Communicator world, RankOptio
                                      return static_cast<const Context*>(self)->buffer<std::uint8_t>(bytes);
                                  }}),
       options_(options) {
+    detail::require_stack(where);
     if (world.size() != grid.size()) {
         throw_invalid_argument(where, "mesh ", grid.describe(), " has ", grid.size(), " ranks, but the ",
                                Engine::name, " world has ", world.size());

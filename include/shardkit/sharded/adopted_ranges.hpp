@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <iterator>
 #include <mutex>
 #include <span>
 #include <string>
@@ -10,7 +13,7 @@
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
-#include <shardkit/detail/concat.hpp>
+#include <shardkit/detail/immortal.hpp>
 
 namespace shardkit::detail {
 
@@ -22,50 +25,72 @@ class BasicAdoptedRanges {
     /// @throws std::invalid_argument, with both groups, when another one holds some of it, or the two overlap
     BasicAdoptedRanges(std::string_view path, std::span<const std::byte> parameters,
                        std::span<const std::byte> gradients, SourceLocation where)
-        : BasicAdoptedRanges() {
+        : BasicAdoptedRanges(path, where) {
         const std::lock_guard lock(mutex());
-        add(path, "parameters", parameters, where);
-        add(path, "gradients", gradients, where);
+        add(0, parameters);
+        add(1, gradients);
     }
     BasicAdoptedRanges(const BasicAdoptedRanges&) = delete;
     BasicAdoptedRanges& operator=(const BasicAdoptedRanges&) = delete;
     ~BasicAdoptedRanges() {
         const std::lock_guard lock(mutex());
-        std::erase_if(held(), [this](const Range& range) { return range.holder == this; });
+        for (const std::byte* const begin : begins_) {
+            if (begin != nullptr) { let_go(*place(begin)); }
+        }
     }
 
   private:
     struct Range {
         const std::byte* begin;
         const std::byte* end;
-        const BasicAdoptedRanges* holder;
-        std::string text;  // "parameters of 'blocks.0'"
-        SourceLocation where;
+        const BasicAdoptedRanges* holder;  // null: it has ended
+        std::size_t what;                  // of the holder's begins
     };
+    static constexpr std::string_view names[] = {"parameters", "gradients"};
 
     /// So that the destructor runs when the constructor that takes memory throws.
-    BasicAdoptedRanges() = default;
+    BasicAdoptedRanges(std::string_view path, SourceLocation where) : path_(path), where_(where) {}
 
-    static std::mutex& mutex() {
-        static std::mutex one;
-        return one;
+    // Immortal: a trainer of static storage lets go of its memory when the process ends.
+    static std::mutex& mutex() { return immortal<std::mutex, BasicAdoptedRanges>(); }
+    /// Disjoint but for those that have ended, and sorted, so that a model of many groups adopts in the time of their
+    /// number.
+    static std::vector<Range>& held() { return immortal<std::vector<Range>>(); }
+    /// The first that does not lie before `begin`.
+    static auto place(const std::byte* begin) {
+        return std::lower_bound(held().begin(), held().end(), begin,
+                                [](const Range& range, const std::byte* at) { return range.begin < at; });
     }
-    static std::vector<Range>& held() {
-        static std::vector<Range> all;
-        return all;
+    /// How many of them have ended; they go before the next is added, so that many groups end in the same time.
+    static std::size_t& ended() { return immortal<std::size_t, BasicAdoptedRanges>(); }
+    static void let_go(Range& range) {
+        range.holder = nullptr;
+        if (++ended() == held().size()) { forget_ended(); }
     }
-    void add(std::string_view path, std::string_view what, std::span<const std::byte> memory, SourceLocation where) {
+    static void forget_ended() {
+        std::erase_if(held(), [](const Range& range) { return range.holder == nullptr; });
+        ended() = 0;
+    }
+    void add(std::size_t what, std::span<const std::byte> memory) {
         if (memory.empty()) { return; }
-        const Range range{memory.data(), memory.data() + memory.size(), this, concat(what, " of '", path, "'"),
-                          where};
-        for (const Range& other : held()) {
-            if (range.end <= other.begin || other.end <= range.begin) { continue; }
-            throw_invalid_argument(where, "'", path, "': the adopted ", what, " lie in the memory of the ",
-                                   other.text, ", adopted at ", other.where.file, ":", other.where.line,
-                                   "; expected memory of its own for each group and rank");
-        }
-        held().push_back(range);
+        if (ended() > 0) { forget_ended(); }
+        const Range range{memory.data(), memory.data() + memory.size(), this, what};
+        const auto at = place(range.begin);
+        if (at != held().begin() && range.begin < std::prev(at)->end) { refuse(what, *std::prev(at)); }
+        if (at != held().end() && at->begin < range.end) { refuse(what, *at); }
+        held().insert(at, range);
+        begins_[what] = range.begin;
     }
+    [[noreturn]] void refuse(std::size_t what, const Range& other) const {
+        throw_invalid_argument(where_, "'", path_, "': the adopted ", names[what], " lie in the memory of the ",
+                               names[other.what], " of '", other.holder->path_, "', adopted at ",
+                               other.holder->where_.file, ":", other.holder->where_.line,
+                               "; expected memory of its own for each group and rank");
+    }
+
+    std::string path_;
+    SourceLocation where_;
+    std::array<const std::byte*, 2> begins_{};
 };
 using AdoptedRanges = BasicAdoptedRanges<void>;
 

@@ -26,6 +26,7 @@
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/sharded/step_director.hpp>
 #include <shardkit/sharded/step_state.hpp>
+#include <shardkit/sharded/torn_values.hpp>
 #include <shardkit/sharded/values_at.hpp>
 
 namespace shardkit::detail::inline SHARDKIT_BUILD {
@@ -86,9 +87,16 @@ class Group {
     /// What ranks compare of the group beside everything that moves its values.
     GroupStatements& statements() noexcept { return statements_; }
     /// The trainable elements that this rank counts in sums over the world, each of which some rank counts once:
-    /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients, sorted;
-    /// parameters that lie side by side are one segment.
+    /// those of its (virtual) shard, unless another rank holds the same. As places in its reduced gradients, sorted,
+    /// each within one parameter: how parameters are packed changes no block of a norm.
     std::span<const IndexRange> counted_segments() const noexcept { return counted_segments_; }
+
+    /// What a write that threw has left half written.
+    TornValues& torn() noexcept { return torn_; }
+    /// @throws UsageError, which names `verb`, where there is some
+    void require_whole(std::string_view verb, SourceLocation where) const {
+        torn_.require_whole(path(), geometry_.parameters, verb, where);
+    }
 
     /// Sets who reads the group's memory until it says otherwise; null: nobody does.
     void set_reader(MemoryReader* reader) noexcept { reader_ = reader; }
@@ -98,6 +106,7 @@ class Group {
     /// process; `microbatches`: how many it has, 0: as many as are added until it is reduced.
     /// @throws UsageError when another step has not ended
     void begin_step(std::uint64_t accumulation, std::size_t microbatches, SourceLocation where) {
+        require_whole("a step begins", where);
         step_.begin(path(), where);
         accumulation_ = accumulation;
         microbatches_ = microbatches;
@@ -134,6 +143,10 @@ class Group {
     /// Sets every element from value(path, parameter name, index in the whole tensor).
     template <class F>
     void initialize(F& value, SourceLocation where) {
+        begin_write(where);
+        for (std::size_t p = geometry_.parameters.size(); p > 0; --p) {
+            torn_.begin(p - 1, TornValues::parameters, "initialize", where);
+        }
         for (std::size_t p = 0; p < geometry_.parameters.size(); ++p) {
             const auto value_at = [&](std::size_t i) {
                 return static_cast<double>(
@@ -189,6 +202,8 @@ class Group {
     virtual void finish_gradients(SourceLocation where, std::string_view verb) = 0;
     /// Later work on the compute stream sees the reduced gradients.
     virtual void await_reduced() = 0;
+    /// Adds a digest of the reduced gradients that every rank of the world holds alike to what is stated of them.
+    virtual void digest_reduced(StatedGradients& stated) = 0;
     /// Lists the group for a norm over its model. `norm`: the norm's number on this rank.
     virtual NormList<Engine>& list_for_norm(std::uint64_t norm) = 0;
 
@@ -212,8 +227,9 @@ class Group {
     template <class P>
     static constexpr char precision_tag = 0;  // its address tells the precisions apart
 
+    /// `alignment`: that of the library's own layout.
     Group(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
-          const char* precision);
+          std::size_t alignment, const char* precision);
     ~Group() = default;
 
     virtual void restart_gradients() noexcept = 0;
@@ -232,6 +248,7 @@ class Group {
     std::unique_ptr<AdoptedRanges> adopted_;
     GroupStatements statements_;
     StepState step_;
+    TornValues torn_;
     std::uint64_t accumulation_ = 0;  // that it is in; 0: none
     std::size_t microbatches_ = 0;
     std::uint64_t gradient_generation_ = 0;
@@ -242,6 +259,7 @@ class Group {
   private:
     void check_whole(std::string_view verb, std::size_t parameter, std::size_t given,
                      std::span<const std::byte> memory, SourceLocation where) const;
+    void list_counted_segments(std::size_t alignment);
     [[noreturn]] void refuse_accumulation(std::string_view verb, SourceLocation where) const;
     /// Which ranks hold the same values, by Over, as far as there are some.
     static std::array<bool, 4> replicas(const GroupGeometry& group, const GroupCommunicators<Engine>& ranks) noexcept;
@@ -255,7 +273,7 @@ class Group {
 
 template <class Engine>
 Group<Engine>::Group(Context<Engine>& context, const GroupCommunicators<Engine>& communicators, PlacedGroup&& placed,
-                     const char* precision)
+                     std::size_t alignment, const char* precision)
     : context_(context),
       geometry_(std::move(placed.group)),
       layout_(placed.layout),
@@ -268,12 +286,28 @@ Group<Engine>::Group(Context<Engine>& context, const GroupCommunicators<Engine>&
             return concat("'", geometry_.path, "' parameter '", geometry_.parameters[p].name, "'");
         });
     }
-    const IndexRange reduced = geometry_.range(geometry_.table.reduced);
-    for_each_segment(geometry_.parameters, geometry_.own, [&](Segment s) {
-        if (!geometry_.parameters[s.parameter].frozen && geometry_.replica(s.parameter, Placement::sharded) == 0) {
-            append_merged(counted_segments_, relative_to(s.flat, reduced.begin), true);
-        }
-    });
+    list_counted_segments(alignment);
+}
+
+template <class Engine>
+void Group<Engine>::list_counted_segments(std::size_t alignment) {
+    // Where a rank has all gradients, its part is cut as the library's own layout is, however they are packed: so the
+    // user's memory gives the bits of the library's.
+    const bool whole = geometry_.table.reduced == Extent::full;
+    FlatLayout cut(geometry_.shards, alignment);
+    std::vector<IndexRange> places;
+    for (const PlacedParameter& p : geometry_.parameters) {
+        places.push_back(whole ? cut.append(p.part.numel()) : p.range);
+    }
+    const IndexRange own = whole ? cut.shard(geometry_.shard_index) : geometry_.own;
+    const std::size_t origin = geometry_.range(geometry_.table.reduced).begin;
+    for (std::size_t p = 0; p < places.size(); ++p) {
+        const IndexRange counted = intersect(places[p], own);
+        const PlacedParameter& parameter = geometry_.parameters[p];
+        if (counted.empty() || parameter.frozen || geometry_.replica(p, Placement::sharded) != 0) { continue; }
+        const std::size_t begin = counted.begin - places[p].begin + parameter.range.begin - origin;
+        counted_segments_.push_back({begin, begin + counted.size()});
+    }
 }
 
 template <class Engine>

@@ -93,6 +93,7 @@ class GroupState : public Group<EngineType> {
     std::size_t added_microbatches() const noexcept override { return gradients_.microbatches(); }
     void finish_gradients(SourceLocation where, std::string_view verb) override;
     void await_reduced() override { gradients_.wait(); }
+    void digest_reduced(StatedGradients& stated) override;
     NormList<Engine>& list_for_norm(std::uint64_t norm) override;
     void hold_parameters(void* memory, SourceLocation where) override { parameters_.hold(memory, where); }
     void let_go_parameters() noexcept override { parameters_.let_go(); }
@@ -170,6 +171,7 @@ class GroupState : public Group<EngineType> {
     using Base::reader_;
     using Base::statements_;
     using Base::step_;
+    using Base::torn_;
 
     ParameterStore<Engine, Precision> parameters_;
     GradientStore<Engine, Precision> gradients_;

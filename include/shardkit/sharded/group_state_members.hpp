@@ -41,7 +41,8 @@ template <class Engine, class Precision>
 GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupCommunicators<Engine>& communicators,
                                           PlacedGroup&& placed, std::span<Gather> adopted_parameters,
                                           std::span<Gradient> adopted_gradients)
-    : Base(context, communicators, std::move(placed), &Base::template precision_tag<Precision>),
+    : Base(context, communicators, std::move(placed), alignment_for(Precision::narrowest),
+           &Base::template precision_tag<Precision>),
       parameters_(context, geometry_, comms_, statements_, adopted_parameters),
       gradients_(context, geometry_, comms_, statements_, adopted_gradients) {
     if (statements_.compares_values() && !adopted_parameters.empty()) {
@@ -74,6 +75,7 @@ GroupState<Engine, Precision>::~GroupState() {
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::open_window(Gathers gathers, SourceLocation where) {
+    this->require_whole("unshard", where);
     directed_.open(where);
     if (directed_.led()) {
         parameters_.announce(gathers, where);
@@ -92,6 +94,7 @@ void GroupState<Engine, Precision>::use_window(SourceLocation opened) {
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::summon_window(SourceLocation where) {
+    this->require_whole("summon_full_params", where);
     directed_.open(where);
     parameters_.summon(where);
 }
@@ -209,6 +212,7 @@ std::vector<ShardInfo> GroupState<Engine, Precision>::shards() {
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt& values, SourceLocation where) {
     begin_write(where);
+    torn_.begin(parameter, TornValues::parameters, "load", where);
     if constexpr (Precision::has_master) {
         if (geometry_.keeps_master()) {
             write_range(parameter, parameters_.master(), geometry_.updated.begin, values, false, nullptr);
@@ -218,6 +222,7 @@ void GroupState<Engine, Precision>::write(std::size_t parameter, const ValuesAt&
     write_range(parameter, parameters_.resting(), parameters_.resting_range().begin, values, true,
                 statements_.compares_values() ? &digest : nullptr);
     parameters_.end_write();
+    torn_.end(parameter, TornValues::parameters);
     if (statements_.compares_values()) { statements_.set_values(parameter, geometry_.parameters.size(), digest); }
 }
 
@@ -256,6 +261,22 @@ void GroupState<Engine, Precision>::write_range(std::size_t parameter, std::span
         Engine::Kernels::copy_in(context_.compute_stream(), written_now, target.subspan(at - origin, count));
         if (digest != nullptr) { digest->add(first, written_now); }
         at += count;
+    }
+}
+
+template <class Engine, class Precision>
+void GroupState<Engine, Precision>::digest_reduced(StatedGradients& stated) {
+    if constexpr (std::is_same_v<typename Engine::template Buffer<std::uint8_t>, HostBuffer<std::uint8_t>>) {
+        if (context_.world_size() == 1 || !trainable() || geometry_.table.reduced != Extent::full) { return; }
+        context_.compute_stream().synchronize();
+        for (const PlacedParameter& parameter : geometry_.parameters) {
+            if (parameter.frozen || parameter.split_over_tp()) { continue; }
+            const std::span<const Reduction> sums = gradients_.reduced();
+            ValuesDigest digest(parameter.range.size());
+            digest.add(0, sums.subspan(parameter.range.begin, parameter.range.size()));
+            stated.assumed = statement_hash(stated.assumed, digest.hash());
+            stated.assumed_sum += digest.sum();
+        }
     }
 }
 

@@ -45,6 +45,7 @@ class ValuesDigest {
 
     /// 0: nothing was given.
     StatementHash hash() const noexcept { return hash_; }
+    double sum() const noexcept { return sum_; }
     std::string text() const {
         return hash_ == 0 ? "not given" : concat("of sum ", number_text(sum_), " (hash ", hash_, ")");
     }

@@ -10,6 +10,18 @@
 
 namespace shardkit {
 
+namespace detail {
+/// Refuses what a step's gradients cannot be divided by: with a loss scale on top, one over it is still a factor of
+/// fp32 gradients. @throws std::invalid_argument that says `what` was given, and what was expected
+inline void require_divisor(const char* what, double given, SourceLocation where) {
+    constexpr double smallest = 1e-30;
+    constexpr double largest = 1e30;
+    if (is_finite(given) && given >= smallest && given <= largest) { return; }
+    throw_invalid_argument(where, what, ": ", number_text(given), " given, expected a number from ",
+                           number_text(smallest), " to ", number_text(largest));
+}
+}  // namespace detail
+
 /// Says what the sum of gradients over the data ranks is divided by: `sum`, `mean` or `divide_by(n)`. It is applied
 /// once, in the reduction type or folded into the optimizer's scale. A tensor-parallel reduction is always a sum.
 class Divisor {
@@ -32,10 +44,7 @@ struct Divisors {
     static constexpr Divisor sum() noexcept { return {false, 1}; }
     static constexpr Divisor mean() noexcept { return {true, 1}; }
     static Divisor by(double n, SourceLocation where) {
-        if (!detail::is_finite(n) || n <= 0) {
-            throw_invalid_argument(where, "divide_by: ", detail::number_text(n),
-                                   " given, expected a finite number > 0");
-        }
+        detail::require_divisor("divide_by", n, where);
         return {false, n};
     }
 };
@@ -45,7 +54,7 @@ inline constexpr Divisor sum = Divisors::sum();
 /// Gradients are averaged over the data ranks: dp x cp.
 inline constexpr Divisor mean = Divisors::mean();
 /// Gradients are summed over the data ranks and divided by `n`, the global token count for example.
-/// @throws std::invalid_argument unless n is finite and above zero
+/// @throws std::invalid_argument unless n is from 1e-30 to 1e30
 inline Divisor divide_by(double n, SourceLocation where = SourceLocation::current()) {
     return Divisors::by(n, where);
 }

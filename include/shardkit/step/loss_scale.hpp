@@ -41,10 +41,15 @@ class LossScale {
                        SourceLocation where = SourceLocation::current())
         : state_(context, LossScaleState(validated(options, where))) {
         if (detail::StatementBook* const book = detail::book_of(context.world())) {
-            stated_ = book->keep({{"loss scale's initial", detail::number_text(options.initial), where},
-                                  {"loss scale's growth_factor", detail::number_text(options.growth_factor), where},
-                                  {"loss scale's backoff_factor", detail::number_text(options.backoff_factor), where},
-                                  {"loss scale's growth_interval", std::to_string(options.growth_interval), where}});
+            stated_ =
+                book->keep({{"loss scale's initial", detail::number_text(options.initial), where},
+                            {"loss scale's growth_factor", detail::number_text(options.growth_factor), where},
+                            {"loss scale's backoff_factor", detail::number_text(options.backoff_factor), where},
+                            {"loss scale's growth_interval", std::to_string(options.growth_interval), where},
+                            {"loss scale's minimum", detail::number_text(options.minimum), where},
+                            {"loss scale's hysteresis", std::to_string(options.hysteresis), where},
+                            {"loss scale's forget",
+                             options.forget == ForgetOverflows::by_growth ? "by_growth" : "by_clean_step", where}});
         }
     }
 
@@ -52,6 +57,10 @@ class LossScale {
     double value() const { return state_.read().value(); }
     /// Clean steps since the scale last changed; waits likewise.
     std::uint32_t clean_steps() const { return state_.read().clean_steps(); }
+    /// Whether the last step that used it found an overflow, and so changed nothing but the scale; waits likewise.
+    bool skipped() const { return state_.read().last() == FoundInf::yes; }
+    /// The steps that were skipped since the scale was made; waits likewise. Not part of a checkpoint.
+    std::uint64_t skipped_steps() const { return state_.read().skipped_steps(); }
 
     /// The numbers where kernels read them, in the compute stream's order; the engine's memory.
     const LossScaleState* data() const noexcept { return state_.data(); }
@@ -59,8 +68,9 @@ class LossScale {
   private:
     friend detail::Access;
     LossScaleState* loss_scale() const noexcept { return state_.data(); }
-    void restore(double value, std::uint32_t clean_steps) {
-        state_.write(state_.read().restored(value, clean_steps));
+    LossScaleState now() const { return state_.read(); }
+    void restore(double value, std::uint32_t clean_steps, std::uint32_t overflows) {
+        state_.write(state_.read().restored(value, clean_steps, overflows));
     }
     /// One more step uses it.
     detail::LossScaleUse use() noexcept { return {state_.data(), detail::hash_of(stated_), ++uses_}; }

@@ -10,21 +10,41 @@
 
 namespace shardkit {
 
+/// When the overflows that a loss scale has put up with are forgotten.
+enum class ForgetOverflows : std::uint8_t {
+    by_growth,     ///< when the scale grows: DeepSpeed's, and Megatron's
+    by_clean_step  ///< with the next clean step: DeepSpeed's consecutive_hysteresis, and that of PyTorch with Apex
+};
+
 /// How a loss scale begins, grows and shrinks.
 struct LossScaleOptions {
     double initial = 65536;
     double growth_factor = 2;
     double backoff_factor = 0.5;
     std::uint32_t growth_interval = 2000;
+    /// It never shrinks below this, or below `initial` where that is less: a step that overflows at the minimum is
+    /// skipped, and the scale stays. DeepSpeed's and Megatron's is 1; PyTorch has none.
+    double minimum = 1;
+    /// The overflow that shrinks it: with 2 the first one skips its step and no more. 1 is PyTorch's.
+    std::uint32_t hysteresis = 1;
+    ForgetOverflows forget = ForgetOverflows::by_growth;  ///< with a hysteresis above 1
 };
 
 /// Refuses options of a loss scale that make no sense.
 /// @throws std::invalid_argument that names the parameter, what was given and what was expected
 inline void validate(const LossScaleOptions& options, SourceLocation where = SourceLocation::current()) {
-    if (!detail::is_finite(options.initial) || options.initial <= 0) {
-        throw_invalid_argument(where, "LossScale: initial is ", detail::number_text(options.initial),
-                               ", expected a finite number > 0");
-    }
+    constexpr auto largest = static_cast<double>(std::numeric_limits<float>::max());
+    constexpr auto smallest = static_cast<double>(std::numeric_limits<float>::min());
+    const auto require_float = [&](const char* name, double given) {
+        // A NaN too.
+        if (!detail::is_finite(given) || given < smallest || given > largest) {
+            throw_invalid_argument(where, "LossScale: ", name, " is ", detail::number_text(given),
+                                   ", expected a number from ", detail::number_text(smallest), " to ",
+                                   detail::number_text(largest), ", as losses in fp32 can be multiplied by");
+        }
+    };
+    require_float("initial", options.initial);
+    require_float("minimum", options.minimum);
     if (!detail::is_finite(options.growth_factor) || options.growth_factor <= 1) {
         throw_invalid_argument(where, "LossScale: growth_factor is ", detail::number_text(options.growth_factor),
                                ", expected a finite number > 1");
@@ -36,16 +56,20 @@ inline void validate(const LossScaleOptions& options, SourceLocation where = Sou
     if (options.growth_interval == 0) {
         throw_invalid_argument(where, "LossScale: growth_interval is 0, expected at least 1 step");
     }
+    if (options.hysteresis == 0) {
+        throw_invalid_argument(where, "LossScale: hysteresis is 0, expected at least 1 overflow");
+    }
 }
 
 /// Whether any gradient element of the step, on any rank that shares it, was infinite or NaN.
 enum class FoundInf : std::uint8_t { no, yes };
 
-/// The numbers of a loss scale: shrinks at once when a step overflows, grows after an interval of clean steps.
+/// The numbers of a loss scale: shrinks when a step overflows, grows after an interval of clean steps.
 /// Every rank that shares the step passes the same, reduced, verdict; then the scales stay equal without
 /// communication. Trivially copyable: it lives where the engine's kernels read it.
 ///
-/// Source:  torch.cuda.amp.GradScaler; Micikevicius et al., arXiv 1710.03740, section 3.2
+/// Source:  torch.cuda.amp.GradScaler; Micikevicius et al., arXiv 1710.03740, section 3.2; minimum and hysteresis:
+///          DeepSpeed's DynamicLossScaler, Apex' update_scale_hysteresis
 class LossScaleState {
   public:
     constexpr LossScaleState() noexcept = default;
@@ -58,31 +82,58 @@ class LossScaleState {
     /// Clean steps since the scale last changed; always below growth_interval.
     constexpr std::uint32_t clean_steps() const noexcept { return clean_steps_; }
 
-    /// With these options, and what another one had learnt.
-    constexpr LossScaleState restored(double value, std::uint32_t clean_steps) const noexcept {
+    /// Whether the last step was skipped, and how many were since the scale was made.
+    constexpr FoundInf last() const noexcept { return last_; }
+    constexpr std::uint64_t skipped_steps() const noexcept { return skipped_steps_; }
+    /// Overflows that the scale has put up with and not forgotten; always below hysteresis.
+    constexpr std::uint32_t overflows() const noexcept { return overflows_; }
+
+    /// With these options, and what another one had learnt, as far as they allow it: a value below the minimum, or
+    /// none, becomes the minimum.
+    constexpr LossScaleState restored(double value, std::uint32_t clean_steps,
+                                      std::uint32_t overflows = 0) const noexcept {
         LossScaleState made = *this;
-        made.value_ = value;
+        made.value_ = value >= minimum() ? (value <= largest ? value : largest) : minimum();
         made.clean_steps_ = clean_steps < options_.growth_interval ? clean_steps : options_.growth_interval - 1;
+        made.overflows_ = overflows < options_.hysteresis ? overflows : options_.hysteresis - 1;
         return made;
     }
 
     /// Call once per step, also for the steps that were skipped.
-    /// @post value() is finite as a float: a growth past that is not made
+    /// @post value() is finite as a float, and no less than the minimum: a growth past that is not made
     constexpr void update(FoundInf found) noexcept {
+        last_ = found;
         if (found == FoundInf::yes) {
-            value_ *= options_.backoff_factor;
+            ++skipped_steps_;
             clean_steps_ = 0;
-        } else if (++clean_steps_ == options_.growth_interval) {
-            const double grown = value_ * options_.growth_factor;
-            if (grown <= static_cast<double>(std::numeric_limits<float>::max())) { value_ = grown; }
-            clean_steps_ = 0;
+            if (overflows_ + 1 < options_.hysteresis) {
+                ++overflows_;
+                return;
+            }
+            const double shrunk = value_ * options_.backoff_factor;
+            value_ = shrunk < minimum() ? minimum() : shrunk;
+            return;
         }
+        if (options_.forget == ForgetOverflows::by_clean_step) { overflows_ = 0; }
+        if (++clean_steps_ < options_.growth_interval) { return; }
+        clean_steps_ = 0;
+        overflows_ = 0;
+        const double grown = value_ * options_.growth_factor;
+        if (grown <= largest) { value_ = grown; }
     }
 
   private:
+    static constexpr auto largest = static_cast<double>(std::numeric_limits<float>::max());
+    constexpr double minimum() const noexcept {
+        return options_.minimum < options_.initial ? options_.minimum : options_.initial;
+    }
+
     LossScaleOptions options_{};
     double value_ = LossScaleOptions{}.initial;
+    std::uint64_t skipped_steps_ = 0;
     std::uint32_t clean_steps_ = 0;
+    std::uint32_t overflows_ = 0;
+    FoundInf last_ = FoundInf::no;
 };
 
 }  // namespace shardkit

@@ -84,15 +84,20 @@ template <class Engine>
 struct IsReduced<Reduced<Engine>> : std::true_type {};
 
 /// States what `divisor` is for these groups, and the loss scale, beside what they communicate from now on.
+/// `assumed`: the program has made the sums, which are stated too.
 template <class Engine>
 double set_divisor(const Groups<Engine>& groups, const Divisor& divisor, const LossScaleUse& loss_scale,
-                   SourceLocation where) {
+                   SourceLocation where, bool assumed = false) {
     auto& context = groups.context(where);
     std::size_t ranks = 1;
     Access::walk(
         groups, [&](Group<Engine>& group) { ranks = group.data_ranks(); }, where);
     const double number = divisor.of(ranks);
-    const StatedGradients gradients{number, loss_scale.stated, loss_scale.number, where};
+    StatedGradients gradients{number, loss_scale.stated, loss_scale.number, where};
+    if (assumed) {
+        Access::walk(
+            groups, [&](Group<Engine>& group) { group.digest_reduced(gradients); }, where);
+    }
     const StatementHash stated = gradients.hash();
     if (StatementBook* const book = book_of(context.world())) { book->note(stated, gradients); }
     Access::walk(
@@ -129,7 +134,7 @@ Reduced<Engine> assume_reduced(const Groups<Engine>& groups, const Divisor& divi
     StepScope<Engine> scope(groups, 0, where);
     Access::walk(
         groups, [](Group<Engine>& group) { group.step().assume_reduced(); }, where);
-    const double number = set_divisor(groups, divisor, loss_scale, where);
+    const double number = set_divisor(groups, divisor, loss_scale, where, true);
     return Access::make<Reduced<Engine>>(std::move(scope), number, loss_scale.state);
 }
 }  // namespace detail
@@ -172,6 +177,10 @@ template <class Engine>
 /// For adopters whose own kernels have already reduced over every data axis: declares the model's gradient
 /// memory (NoShard: the full buffers; sharded gradients: `gradient_shard`) to hold the reduced sums.
 /// No communication. `divisor` says what is still to be divided by; `sum` if nothing is.
+/// Cost:    of what every rank holds alike (NoShard's, but what tp splits) up to 1,024 spaced elements of each
+///          parameter are read, where the engine's memory is the host's: ranks compare them within the next call that
+///          they make anyway, as they do values of initialize and load
+/// @throws  CommError there, on every rank, when they differ
 template <class Engine>
 [[nodiscard]] Reduced<Engine> assume_reduced(const Groups<Engine>& groups, Divisor divisor = sum,
                                              SourceLocation where = SourceLocation::current()) {

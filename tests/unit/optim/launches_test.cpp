@@ -163,7 +163,7 @@ TEST_CASE("launches: at most eight and one for each large group, whatever the nu
         const counting::Launches counted = launches_of_step(groups, 0);
         CHECK(counted.all == 6);  // BeginNorm, the norm, FinishNorm, BeginStep, BeginUpdates, the update
         CHECK(counted.batches == (groups > 1 ? 1 : 0));
-        CHECK(counted.pieces == groups);
+        CHECK(counted.pieces == 10 * groups);  // blocks of a norm begin with each parameter
     }
     const counting::Launches counted = launches_of_step(100, 3);
     CHECK(counted.all == 6 + 3);
@@ -172,9 +172,10 @@ TEST_CASE("launches: at most eight and one for each large group, whatever the nu
 }
 
 TEST_CASE(
-    "launches: a group of ten parameters side by side has one range and one segment, and more where they differ") {
+    "launches: a group of ten parameters side by side has one range and ten segments, and more ranges where they "
+    "differ") {
     CHECK(launches_of_step(1, 0).ranges == std::vector<std::size_t>{1});
-    CHECK(launches_of_step(1, 0).pieces == 1);
+    CHECK(launches_of_step(1, 0).pieces == 10);
     const auto ranges_with = [](const sk::TensorList<float>& tensors, std::vector<sk::ParamGroup> groups) {
         std::size_t ranges = 0;
         on_one_rank<counting::Engine>([&](auto& rank) {
@@ -227,7 +228,7 @@ TEST_CASE("launches: groups that are left out are jumped over, and nothing is up
             const auto norm = sk::global_norm(reduced);
             optimizer.step(std::move(reduced), sk::clip(norm, 1));
             CHECK(launches.all == (left_out == 4 ? 9 : 6));
-            CHECK(launches.pieces == (left_out == 9 ? 9 : 8));
+            CHECK(launches.pieces == (left_out == 9 ? 90 : 80));
             CHECK(launches.copies_in == (left_out == 9 ? 1 : 0));  // the norm's table, at its first use
         }
     });

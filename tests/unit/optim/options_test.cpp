@@ -95,10 +95,12 @@ TEST_CASE("SgdOptions: bad numbers and impossible combinations are named") {
 }
 
 TEST_CASE("LossScaleOptions: bad numbers are named") {
+    const std::string range =
+        ", expected a number from 1.1754943508222875e-38 to 3.4028234663852886e+38, as losses in fp32 can be "
+        "multiplied by";
     CHECK(refusal(sk::LossScaleOptions{}) == "");
-    CHECK(refusal(sk::LossScaleOptions{.initial = 0}) == "LossScale: initial is 0, expected a finite number > 0");
-    CHECK(refusal(sk::LossScaleOptions{.initial = not_a_number}) ==
-          "LossScale: initial is nan, expected a finite number > 0");
+    CHECK(refusal(sk::LossScaleOptions{.initial = 0}) == "LossScale: initial is 0" + range);
+    CHECK(refusal(sk::LossScaleOptions{.initial = not_a_number}) == "LossScale: initial is nan" + range);
     CHECK(refusal(sk::LossScaleOptions{.growth_factor = 1}) ==
           "LossScale: growth_factor is 1, expected a finite number > 1");
     CHECK(refusal(sk::LossScaleOptions{.growth_factor = infinity}) ==
@@ -109,6 +111,11 @@ TEST_CASE("LossScaleOptions: bad numbers are named") {
           "LossScale: backoff_factor is 0, expected a number in (0, 1)");
     CHECK(refusal(sk::LossScaleOptions{.growth_interval = 0}) ==
           "LossScale: growth_interval is 0, expected at least 1 step");
+    CHECK(refusal(sk::LossScaleOptions{.initial = 1e300}) == "LossScale: initial is 1e+300" + range);
+    CHECK(refusal(sk::LossScaleOptions{.minimum = 0}) == "LossScale: minimum is 0" + range);
+    CHECK(refusal(sk::LossScaleOptions{.minimum = 1e-40}) == "LossScale: minimum is 1e-40" + range);
+    CHECK(refusal(sk::LossScaleOptions{.hysteresis = 0}) ==
+          "LossScale: hysteresis is 0, expected at least 1 overflow");
     sk::self::run(sk::DeviceMesh<1>{}, [](auto& rank) {
         CHECK_THROWS_AS((sk::LossScale{rank, {.initial = -1}}), std::invalid_argument);
     });

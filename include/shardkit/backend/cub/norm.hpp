@@ -34,8 +34,9 @@ struct AddToNorm {
     }
 };
 
-/// Computes what a thread adds to the norm: of the elements of `pieces` those of its indices, scaled, squared and
-/// added in Arithmetic<T> within vectors of 16 bytes, and these in double; and whether some are infinite or NaN.
+/// What a thread adds to the norm: of the elements of `pieces` those of its indices, scaled, squared and added in
+/// Arithmetic<T> within vectors of 16 bytes (again in double where that does not hold the sum), and these in double;
+/// and whether some are infinite or NaN, or are once they are scaled.
 template <FloatingElement T>
 struct NormPass {
     using A = Arithmetic<T>;
@@ -54,31 +55,31 @@ struct NormPass {
     /// Returns the sum over the indices `first`, `first` + `stride`, ... below indices().
     constexpr shardkit::detail::NormPartial operator()(std::uint64_t first, std::uint64_t stride) const {
         shardkit::detail::NormPartial sum;
-        each(first, stride, AddSquares{{Factor<A>(*scale)}, &sum.sum_of_squares});
-        // An element that is not finite has no finite square: where the sum is finite, nobody needs to look for one.
-        if (!shardkit::detail::is_finite(sum.sum_of_squares)) { each(first, stride, CountNonfinite{&sum.nonfinite}); }
+        each(first, stride, AddSquares{{Factor<A>(*scale)}, *scale, &sum});
         return sum;
     }
 
   private:
     struct AddSquares {
         shardkit::detail::SquaredTerm<A> term;
-        double* sum;
+        double scale;
+        shardkit::detail::NormPartial* sum;
 
         template <std::size_t N>
         constexpr void operator()(const AlignedPack<T, N>& pack) const {
             A squares = 0;
             for (std::size_t i = 0; i < N; ++i) { squares += term(converted<A>(pack.lane[i])); }
-            *sum += static_cast<double>(squares);
-        }
-    };
-    struct CountNonfinite {
-        double* count;
-
-        template <std::size_t N>
-        constexpr void operator()(const AlignedPack<T, N>& pack) const {
+            if (shardkit::detail::holds_squares(squares)) {
+                sum->sum_of_squares += static_cast<double>(squares);
+                return;
+            }
             for (std::size_t i = 0; i < N; ++i) {
-                *count += shardkit::detail::is_finite(converted<A>(pack.lane[i])) ? 0 : 1;
+                const A element = converted<A>(pack.lane[i]);
+                const double scaled = scale * static_cast<double>(element);
+                sum->sum_of_squares += scaled * scaled;
+                const bool finite =
+                    shardkit::detail::is_finite(element) && shardkit::detail::is_finite(term.scale * element);
+                sum->nonfinite += finite ? 0 : 1;
             }
         }
     };

@@ -84,8 +84,8 @@ struct HostKernels {
 
     /// Adds the sum of (scale * gradient[i])^2 and the finite check of `gradient` to `into`.
     /// Order:  Arithmetic<T> inside blocks of 4096 elements counted from the span's start, double across
-    ///         blocks, the same on every machine. Only infinite and NaN elements count as not finite, however
-    ///         large the squares; they are looked for only in blocks whose sum is not finite.
+    ///         blocks, the same on every machine. A block whose sum Arithmetic<T> does not hold is summed again in
+    ///         double, and only there are elements looked for that are not finite.
     template <FloatingElement T>
     static void norm_partial(InlineStream, std::span<const T> gradient, double scale, NormPartial& into) {
         using A = Arithmetic<T>;
@@ -93,8 +93,12 @@ struct HostKernels {
         for (std::size_t at = 0; at < gradient.size(); at += host::detail::block_elements) {
             const auto block = gradient.subspan(at, std::min(host::detail::block_elements, gradient.size() - at));
             const A squares = host::detail::block_sum<A>(block, term);
-            into.sum_of_squares += static_cast<double>(squares);
-            if (!shardkit::detail::is_finite(squares) && !all_finite(block)) { into.nonfinite += 1; }
+            if (shardkit::detail::holds_squares(squares)) [[likely]] {
+                into.sum_of_squares += static_cast<double>(squares);
+                continue;
+            }
+            into.sum_of_squares += host::detail::block_sum<double>(block, SquaredTerm<double>{Factor<double>(scale)});
+            if (!shardkit::detail::is_finite(squares) && !all_finite(block, term.scale)) { into.nonfinite += 1; }
         }
     }
 
@@ -192,9 +196,10 @@ struct HostKernels {
     }
 
     template <FloatingElement T>
-    static bool all_finite(std::span<const T> elements) {
-        return std::all_of(elements.begin(), elements.end(), [](T element) {
-            return shardkit::detail::is_finite(static_cast<Arithmetic<T>>(element));
+    static bool all_finite(std::span<const T> elements, const Factor<Arithmetic<T>>& scale) {
+        return std::all_of(elements.begin(), elements.end(), [&](T element) {
+            const auto given = static_cast<Arithmetic<T>>(element);
+            return shardkit::detail::is_finite(given) && shardkit::detail::is_finite(scale * given);
         });
     }
 };

@@ -9,6 +9,7 @@
 #include <shardkit/backend/mpi/job.hpp>
 #include <shardkit/backend/mpi/turns.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::mpi::detail {
@@ -47,7 +48,7 @@ class Watch {
                 if (at_processes) { throw_if_ended(member); }
             }
         }
-        if (now - *begin_ > job_.options.timeout) {
+        if (now - *begin_ > shardkit::detail::bounded_wait(job_.options.timeout)) {
             throw CommError("mpi", call_.doing(),
                             shardkit::detail::concat("not every rank has made this call within ",
                                                      job_.options.timeout.count(), " ms"),

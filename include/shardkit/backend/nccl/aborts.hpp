@@ -13,6 +13,7 @@
 #include <cuda_runtime_api.h>
 
 #include <shardkit/backend/nccl/api.hpp>
+#include <shardkit/detail/bounded_wait.hpp>
 
 namespace shardkit::nccl::detail {
 
@@ -44,7 +45,8 @@ class Aborts {
     bool over(std::chrono::milliseconds within) const noexcept {
         std::unique_lock lock(pending_->mutex);
         // The system clock, because thread sanitizers know the wait on it.
-        return pending_->ended.wait_until(lock, std::chrono::system_clock::now() + within,
+        return pending_->ended.wait_until(lock,
+                                          std::chrono::system_clock::now() + shardkit::detail::bounded_wait(within),
                                           [&] { return pending_->threads == 0; });
     }
 

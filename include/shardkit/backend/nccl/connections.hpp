@@ -27,6 +27,7 @@
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
+#include <shardkit/detail/bounded_wait.hpp>
 
 namespace shardkit::nccl::detail {
 
@@ -34,7 +35,7 @@ namespace shardkit::nccl::detail {
 class Connections : private gpu::Watch {
   public:
     Connections(std::chrono::milliseconds timeout, bool survivable, int device)
-        : timeout_(timeout), survivable_(survivable), aborts_(device) {
+        : timeout_(shardkit::detail::bounded_wait(timeout)), survivable_(survivable), aborts_(device) {
         aborts_.keep(places_);
     }
     Connections(const Connections&) = delete;

@@ -26,6 +26,7 @@
 
 #include <shardkit/backend/nccl/unique_id.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::nccl::detail {
@@ -33,7 +34,8 @@ namespace shardkit::nccl::detail {
 /// When something must be over.
 class Deadline {
   public:
-    explicit Deadline(std::chrono::milliseconds from_now) : end_(Clock::now() + from_now) {}
+    explicit Deadline(std::chrono::milliseconds from_now)
+        : end_(Clock::now() + shardkit::detail::bounded_wait(from_now)) {}
 
     bool over() const { return Clock::now() >= end_; }
     /// For poll(2): what is left, at most so much.

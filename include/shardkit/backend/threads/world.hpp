@@ -26,6 +26,7 @@
 #include <shardkit/backend/threads/wait_word.hpp>
 #include <shardkit/comm/stream.hpp>
 #include <shardkit/core/error.hpp>
+#include <shardkit/detail/bounded_wait.hpp>
 #include <shardkit/detail/concat.hpp>
 
 namespace shardkit::threads::detail {
@@ -170,7 +171,8 @@ class World {
         std::unique_lock lock(mutex_);
         while (running_ > 0) {
             // The system clock, because thread sanitizers know the wait on it; a clock that jumps costs a late look.
-            const auto next_look = std::chrono::system_clock::now() + options_.deadlock_check;
+            const auto next_look =
+                std::chrono::system_clock::now() + shardkit::detail::bounded_wait(options_.deadlock_check);
             if (ended_.wait_until(lock, next_look) == std::cv_status::no_timeout || running_ == 0) { continue; }
             if (auto found = deadlocks.look()) {
                 if (!failure_) { failure_ = std::move(found); }

@@ -113,10 +113,24 @@ void check_norm_not_finite(M& machine) {
             CHECK(norm_of(machine, values, {{0, where}, {where + 1, 100}}, 1, 0)[1] == 0);
         }
     }
-    // Squares that overflow are not non-finite elements.
+    // Squares that overflow are not non-finite elements; those that fp32 does not hold are summed in double, at
+    // either end of its range.
     const std::vector<T> large(10, rounded<T>(65504));
-    const auto got = norm_of(machine, large, {{0, 10}}, sizeof(T) == 8 ? 1e200 : 1e30, 0);
-    CHECK(got == std::vector<double>{infinity, 0});
+    const auto square = [&](double scale) {
+        return std::pow(static_cast<double>(static_cast<shardkit::Arithmetic<T>>(large[0])) * scale, 2);
+    };
+    if constexpr (sizeof(T) == 8) {
+        CHECK(norm_of(machine, large, {{0, 10}}, 1e200, 0) == std::vector<double>{infinity, 0});
+    } else {
+        for (const double scale : {1e-50, 1e-30, 1e-20, 1e16, 1e30}) {
+            CAPTURE(scale);
+            const auto got = norm_of(machine, large, {{0, 10}}, scale, 0);
+            CHECK(got[0] == doctest::Approx(10 * square(scale)).epsilon(1e-5));
+            CHECK(got[1] == 0);
+        }
+        // Finite, and infinite once scaled.
+        CHECK(norm_of(machine, large, {{0, 10}}, 1e36, 0)[1] > 0);
+    }
 }
 
 /// `repeats`: of what must give the same bits, in whatever order a machine's blocks come.

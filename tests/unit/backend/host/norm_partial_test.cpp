@@ -138,11 +138,47 @@ TEST_CASE_TEMPLATE("norm_partial: an infinite or NaN element anywhere is found",
     }
 }
 
-TEST_CASE("norm_partial: a square that overflows is no nonfinite element") {
+TEST_CASE("norm_partial: squares that fp32 does not hold are summed in double, at either end of its range") {
+    const auto check = [](const std::vector<float>& elements, double scale) {
+        CAPTURE(scale);
+        double expected = 0;
+        for (const float element : elements) { expected += std::pow(static_cast<double>(element) * scale, 2); }
+        const sk::detail::NormPartial got = norm_of(std::span<const float>(elements), scale);
+        CHECK(got.sum_of_squares == doctest::Approx(expected).epsilon(1e-5));
+        CHECK(expected > 0);
+        CHECK(got.nonfinite == 0);
+    };
+    for (const float size :
+         {1e-45F, 1e-41F, 3e-39F, 1e-30F, 1e-23F, 1e-20F, 1e-13F, 1e-12F, 1e-11F, 1e15F, 1e18F, 1e19F, 3e38F}) {
+        CAPTURE(size);
+        check(std::vector<float>(100, size), 1);
+        std::vector<float> some(9000);  // a block whose sum fp32 holds between two whose sums it does not
+        for (std::size_t i = 0; i < some.size(); i += 3) { some[i] = i / 4096 == 1 ? 0.5F : size; }
+        check(some, 1);
+        std::vector<float> beside(4096, size);
+        beside[7] = 1e-15F;
+        check(beside, 1);
+    }
+    check(std::vector<float>(100, 1e-20F), 1e-30);
+    check(std::vector<float>(100, 1e-20F), 1e50);
+    check(std::vector<float>(100, 1e30F), 1e-60);
+    const std::vector<sk::bf16> tiny(5000, sk::bf16(1e-30F));
+    CHECK(norm_of(std::span<const sk::bf16>(tiny)).sum_of_squares == doctest::Approx(5000 * 1e-60).epsilon(0.02));
+    CHECK(norm_of(std::span<const float>(std::vector<float>(5000))) == sk::detail::NormPartial{});
+}
+
+TEST_CASE("norm_partial: a finite element that is infinite once it is scaled counts as an update would take it") {
+    std::vector<float> elements(5000, 1);
+    elements[4999] = 1e30F;
+    CHECK(norm_of(std::span<const float>(elements), 1e9).nonfinite > 0);
+    CHECK(norm_of(std::span<const float>(elements), 1e8).nonfinite == 0);
+}
+
+TEST_CASE("norm_partial: a square that overflows in double is no nonfinite element") {
+    const std::vector<double> huge(100, 1e200);
+    CHECK(norm_of(std::span<const double>(huge)).sum_of_squares == infinity);
+    CHECK(norm_of(std::span<const double>(huge)).nonfinite == 0);
     const std::vector<float> large(100, 3e30F);
-    const sk::detail::NormPartial overflowed = norm_of(std::span<const float>(large));
-    CHECK(overflowed.sum_of_squares == infinity);
-    CHECK(overflowed.nonfinite == 0);
     // Scaled first, squared afterwards.
     const sk::detail::NormPartial scaled = norm_of(std::span<const float>(large), 0x1p-80);
     CHECK(scaled.sum_of_squares == doctest::Approx(100 * std::pow(3e30 * 0x1p-80, 2)).epsilon(1e-6));

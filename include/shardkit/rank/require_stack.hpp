@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pthread.h>
+
+#include <cstddef>
+
+#include <shardkit/core/counts.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/human_bytes.hpp>
+#include <shardkit/core/source_location.hpp>
+
+namespace shardkit::detail {
+
+/// What a rank's thread needs of stack, most of it for a reduction's block and what calls it: with less the program
+/// would end by SIGSEGV, without a word.
+inline constexpr std::size_t least_stack = std::size_t{96} << 10U;
+
+/// Bytes of the calling thread's stack; 0 where the system does not say.
+inline std::size_t stack_of_thread() noexcept {
+    std::size_t bytes = 0;
+#if defined(__GLIBC__)
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        void* begin = nullptr;
+        if (pthread_attr_getstack(&attributes, &begin, &bytes) != 0) { bytes = 0; }
+        pthread_attr_destroy(&attributes);
+    }
+#endif
+    return bytes;
+}
+
+/// That the calling thread can be a rank's.
+/// @throws UsageError that names its stack and the least one
+template <class Where = SourceLocation>
+void require_stack(Where where) {
+    const std::size_t bytes = stack_of_thread();
+    if (bytes == 0 || bytes >= least_stack) { return; }
+    throw_usage_error(where, "a rank's thread has a stack of ", human_bytes(ByteCount(bytes)), ", expected at least ",
+                      human_bytes(ByteCount(least_stack)), ": see ulimit -s, or the stack size of your own threads");
+}
+
+}  // namespace shardkit::detail

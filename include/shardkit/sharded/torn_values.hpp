@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <shardkit/core/error.hpp>
+#include <shardkit/core/source_location.hpp>
+#include <shardkit/layout/placed_parameter.hpp>
+
+namespace shardkit::detail {
+
+/// The values of one group that a write has begun and not ended, as one that throws half way leaves them: of two
+/// states, and others on each rank. Nothing trains on them or shows them until they were written again.
+/// A template, so that a file compiles of it what it uses.
+template <class>
+class BasicTornValues {
+  public:
+    /// What parameters and their masters are called among the kinds of values; the others are an optimizer's states.
+    static constexpr std::string_view parameters = "parameter";
+
+    bool empty() const noexcept { return torn_.empty(); }
+    /// `verb`, called at `where`, writes values of that kind from here on. Cheapest from the last parameter down.
+    void begin(std::size_t parameter, std::string_view kind, std::string_view verb, SourceLocation where) {
+        const Values values{parameter, kind};
+        const auto at = place(values);
+        if (at != torn_.end() && *at == values) { return; }  // as a part of what has begun to write them
+        torn_.insert(at, values);
+        verb_ = verb;
+        where_ = where;
+    }
+    /// It has written all of them.
+    void end(std::size_t parameter, std::string_view kind) noexcept {
+        const Values values{parameter, kind};
+        const auto at = place(values);
+        if (at != torn_.end() && *at == values) { torn_.erase(at); }
+    }
+    /// An optimizer with states of its own is there.
+    void end_states() noexcept {
+        std::erase_if(torn_, [](const Values& values) { return values.second != parameters; });
+    }
+    /// @throws UsageError that names `verb`, which needs the values, and the write that has not ended
+    void require_whole(std::string_view path, std::span<const PlacedParameter> of, std::string_view verb,
+                       SourceLocation where) const {
+        if (empty()) [[likely]] { return; }
+        const auto& [parameter, kind] = torn_.back();
+        throw_usage_error(where, "'", path, "': ", verb, ", but the ", verb_, " at ", where_.file, ":", where_.line,
+                          " ended with an error before '", of[parameter].name, "' had its ", kind,
+                          torn_.size() > 1 ? " and others theirs" : "",
+                          "; expected a load, or an initialize of the whole group and, after one of states, a new "
+                          "optimizer, that succeeds before");
+    }
+
+  private:
+    using Values = std::pair<std::size_t, std::string_view>;
+
+    auto place(const Values& values) noexcept {
+        return std::lower_bound(torn_.begin(), torn_.end(), values, std::greater<>());
+    }
+
+    std::vector<Values> torn_;  // the last parameter first
+    std::string_view verb_;
+    SourceLocation where_{};
+};
+using TornValues = BasicTornValues<void>;
+
+}  // namespace shardkit::detail
