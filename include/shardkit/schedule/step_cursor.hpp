@@ -246,7 +246,7 @@ class StepCursor final : public StepDirector {
             if (step.takes != none) { given_back()[step.takes] = stream.record(); }
             if (step.gives_back != none) { given_back()[step.gives_back] = stream.record(); }
         }
-        if (step.finishes) { group.finish(group.state, where); }
+        if (step.op.act == Act::all_reduce) { group.finish(group.state, where); }
     }
 
     /// Makes the compute stream wait before the verb, which makes it wait too, so that the wait is not taken for its

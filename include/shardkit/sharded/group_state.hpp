@@ -22,12 +22,12 @@
 #include <shardkit/layout/segments.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/policy/policy_rules.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/adopted_ranges.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
 #include <shardkit/sharded/group_statements.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
 #include <shardkit/sharded/place_group.hpp>
-#include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/sharded/step_director.hpp>
 #include <shardkit/sharded/step_state.hpp>
@@ -284,9 +284,9 @@ class GroupState {
     GroupCommunicators<Engine> comms_;
     std::unique_ptr<AdoptedRanges> adopted_;
     GroupStatements statements_;
+    StepState step_;
     ParameterStore<Engine, Precision> parameters_;
     GradientStore<Engine, Precision> gradients_;
-    StepState step_;
     std::uint64_t gradient_generation_ = 0;
     std::vector<IndexRange> counted_segments_;
     MemoryReader* reader_ = nullptr;

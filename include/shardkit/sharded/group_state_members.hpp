@@ -47,8 +47,9 @@ GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupC
       comms_(communicators),
       statements_(context.world().size() > 1, book_of(context.world()),
                   subject_of(context.world(), concat("'", geometry_.path, "'")), replicas(geometry_, comms_)),
-      parameters_(context, geometry_, comms_, statements_, adopted_parameters),
-      gradients_(context, geometry_, comms_, statements_, adopted_gradients) {
+      step_(geometry_.table),
+      parameters_(context, geometry_, comms_, statements_, step_.group(), adopted_parameters),
+      gradients_(context, geometry_, comms_, statements_, step_.group(), adopted_gradients) {
     if (statements_.compares_values()) {
         statements_.name_values([this](std::size_t p) {
             return concat("'", geometry_.path, "' parameter '", geometry_.parameters[p].name, "'");
@@ -135,9 +136,6 @@ void GroupState<Engine, Precision>::begin_step(SourceLocation where) {
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::take_gradients(SourceLocation where, std::string_view verb) {
     directed_.expect(Act::zero, where, verb);
-    if (!trainable()) {
-        throw_usage_error(where, "'", path(), "': ", verb, "() of a group whose parameters are all frozen");
-    }
     step_.hand_out(path(), verb, where);
     try {
         directed_.before(Act::zero, where);
@@ -158,32 +156,33 @@ void GroupState<Engine, Precision>::drop_gradients() noexcept {
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::add_gradients(SourceLocation where, std::string_view verb) {
-    step_.take_back();
     ++gradient_generation_;
     try {
         directed_.expect(Act::add, where, verb);
         step_.check_add(path(), where);
         directed_.before(Act::add, where);
     } catch (...) {
+        step_.take_back();
         gradients_.discard();
         throw;
     }
+    step_.add();
     gradients_.add();
-    if (gradients_.reduces_each() && !directed_.led()) { gradients_.reduce_added(where); }
+    if (!directed_.led()) { gradients_.reduce_due(where); }
     directed_.after(Act::add, where);
 }
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::finish_gradients(SourceLocation where, std::string_view verb) {
     directed_.finish(where, verb);
-    step_.finish(path(), gradients_.microbatches(), where);
-    if (!directed_.led()) { gradients_.finish(where); }
+    step_.finish(path(), where);
+    if (!directed_.led()) { gradients_.reduce_due(where); }
 }
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::skip_step(SourceLocation where) {
     directed_.expect(Act::skip, where, "skip");
-    step_.check_skip(path(), gradients_.microbatches(), where);
+    step_.check_skip(path(), where);
     directed_.before(Act::skip, where);
     step_.skip();
     directed_.after(Act::skip, where);

@@ -16,7 +16,7 @@
 #include <shardkit/optim/norm_table.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
-#include <shardkit/sharded/precision.hpp>
+#include <shardkit/policy/precision.hpp>
 
 namespace shardkit::nccl {
 
