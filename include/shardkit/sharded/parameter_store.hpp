@@ -230,9 +230,8 @@ class ParameterStore {
         return applied;
     }
     bool is_stale() const noexcept {
-        if (due_gather(*step_, geometry_->table)) { return true; }
         const bool rests = gathers() && !leases_full() && step_->windows == 0;
-        return rests && captures_.hides(capture());
+        return due_gather(*step_, geometry_->table) || (rests && captures_.hides(capture()));
     }
     void gather(const CollectiveRow& row, SourceLocation where) {
         const auto stream = context_->communication_stream();
