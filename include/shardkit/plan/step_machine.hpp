@@ -28,6 +28,7 @@ class BrokenRules {
         }
         return false;
     }
+    constexpr bool empty() const noexcept { return count_ == 0; }
     constexpr const StepRule* begin() const noexcept { return rules_.data(); }
     constexpr const StepRule* end() const noexcept { return rules_.data() + count_; }
 

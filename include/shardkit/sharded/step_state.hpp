@@ -37,7 +37,7 @@ class StepState {
         if (applied.broken.has(StepRule::gradients_of_trainable)) {
             throw_usage_error(where, "'", path, "': ", verb, "() of a group whose parameters are all frozen");
         }
-        require_accumulating(applied, path, verb, where);
+        require_accumulating(is_of_step(applied), path, verb, where);
         if (applied.broken.has(StepRule::add_before_zero)) {
             throw_usage_error(where, "'", path, "': ", verb,
                               "() again before the last handle was added; keep one handle");
@@ -47,7 +47,7 @@ class StepState {
     void take_back() noexcept { its_.out = false; }
     /// @throws UsageError when the handle has outlived its accumulation
     void check_add(std::string_view path, SourceLocation where) const {
-        require_accumulating(apply_act(its_, Act::add, *rows_), path, "add", where);
+        require_accumulating(true, path, "add", where);
     }
     void add() { its_ = apply_act(its_, Act::add, *rows_).next; }
     /// A handle went out of scope unadded: what it held is lost, and the step's sum with it.
@@ -57,7 +57,7 @@ class StepState {
     }
     void finish(std::string_view path, SourceLocation where) {
         const Applied applied = apply_finish(its_);
-        require_accumulating(applied, path, "reduce", where);
+        require_accumulating(is_of_step(applied), path, "reduce", where);
         if (applied.broken.has(StepRule::reduced_before_read)) {
             throw_usage_error(where, "'", path,
                               its_.out ? "': reduce() while a gradient handle is still out; add it"
@@ -71,7 +71,7 @@ class StepState {
     }
     void check_skip(std::string_view path, SourceLocation where) const {
         const Applied applied = apply_act(its_, Act::skip, *rows_);
-        if (!begun_ || its_.skipped || its_.finished) { require_accumulating(applied, path, "skip", where); }
+        require_accumulating(!its_.skipped && !its_.finished, path, "skip", where);
         if (applied.broken.has(StepRule::gradients_of_step)) {
             throw_usage_error(where, "'", path, "': skip() after gradients were handed out in this step");
         }
@@ -87,9 +87,11 @@ class StepState {
     bool skipped() const noexcept { return begun_ && its_.skipped; }
 
   private:
-    void require_accumulating(const Applied& verb_applied, std::string_view path, std::string_view verb,
-                              SourceLocation where) const {
-        if (begun_ && !verb_applied.broken.has(StepRule::gradients_of_step)) { return; }
+    static bool is_of_step(const Applied& applied) noexcept {
+        return !applied.broken.has(StepRule::gradients_of_step);
+    }
+    void require_accumulating(bool holds, std::string_view path, std::string_view verb, SourceLocation where) const {
+        if (begun_ && holds) { return; }
         throw_usage_error(where, "'", path, "': ", verb,
                           !begun_        ? "() outside of an accumulation"
                           : its_.skipped ? "() after the group was skipped"

@@ -67,8 +67,10 @@ class Driven {
 
     void run(std::size_t acts) {
         for (std::size_t i = 0; i < acts; ++i) {
+            const std::size_t verb = below(10);
             CAPTURE(i);
-            one();
+            CAPTURE(verb);
+            one(verb);
             CHECK(holds_full() == full_);
             CHECK(can_take_gradients_beside() == !gradients_);  // both groups take turns in one buffer
         }
@@ -134,24 +136,21 @@ class Driven {
         while (const auto act = due_reduction(its_, rows_)) { take_on(*act); }
     }
     bool breaks(Act act, StepRule rule) const { return apply_act(its_, act, rows_).broken.has(rule); }
-    bool refuses_gradients() const {
-        return !begun_ ||
-               apply_act(its_, Act::zero, rows_).broken.begin() != apply_act(its_, Act::zero, rows_).broken.end();
-    }
+    bool refuses_gradients() const { return !apply_act(its_, Act::zero, rows_).broken.empty(); }
     /// Says that all microbatches are in, as `add` of the last one and `reduce` do.
     bool refuses_finish() {
         const Applied finished = apply_finish(its_);
-        if (finished.broken.begin() != finished.broken.end()) { return true; }
+        if (!finished.broken.empty()) { return true; }
         its_ = finished.next;
         reduce_due();
         return false;
     }
     void end_step() { begun_ = false; }
 
-    void one() {
+    void one(std::size_t verb) {
         const bool last = below(3) == 0;
         const sk::Microbatch microbatch = last ? sk::Microbatch::last : sk::Microbatch::more;
-        switch (below(10)) {
+        switch (verb) {
             case 0:  // a step begins
                 if (accumulation_ || reduced_) {
                     call(begun_, [&] { sk::Accumulation second{model_}; });
@@ -240,7 +239,12 @@ class Driven {
                 break;
             }
             default: {
-                if (!reduced_) { break; }
+                if (!reduced_) {
+                    if (!accumulation_ || below(5) > 0) { break; }
+                    call(false, [&] { accumulation_.reset(); });  // it is given up, and a handle may outlive it
+                    end_step();
+                    break;
+                }
                 if (below(4) == 0) {  // it is given up
                     call(false, [&] { reduced_.reset(); });
                     end_step();
