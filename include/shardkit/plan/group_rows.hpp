@@ -37,6 +37,18 @@ struct GroupRows : PlacementTable {
         full_bytes = leased(Role::gathered);
         gradient_bytes = leased(Role::gradients);
         addend_bytes = leased(Role::addend);
+        const auto at = [&](When when) {
+            const auto found = collectives(when);
+            return Rows{static_cast<std::size_t>(found.data() - collectives().data()), found.size()};
+        };
+        gather_ = at(collectives(When::each_window).empty() ? When::updated_window : When::each_window);
+        further_ = at(When::last_microbatch);
+        Rows whole{further_.begin, 0};  // those that make partial gradients whole
+        for (; further_.count > 0 && collectives()[further_.begin].extent == Extent::full; ++whole.count) {
+            further_ = {further_.begin + 1, further_.count - 1};
+        }
+        first_ = gradient_bytes > 0 ? at(When::first_microbatch) : whole;
+        later_ = gradient_bytes > 0 ? at(When::later_microbatch) : whole;
         leases_full = full_bytes > 0;
         reduces_each = gradient_bytes > 0;
         gathers = !called_by(Act::gather).empty();
@@ -48,20 +60,19 @@ struct GroupRows : PlacementTable {
 
     /// The collectives that an act of communication calls; of reductions those of the first or of a later one.
     constexpr std::span<const CollectiveRow> called_by(Act act, bool first = true) const noexcept {
-        if (act == Act::gather) {
-            const auto each = collectives(When::each_window);
-            return each.empty() ? collectives(When::updated_window) : each;
-        }
-        const auto last = collectives(When::last_microbatch);
-        std::size_t full = 0;  // rows that make partial gradients whole; behind them those that sum further
-        while (full < last.size() && last[full].extent == Extent::full) { ++full; }
-        if (act == Act::all_reduce) { return last.subspan(full); }
-        if (!reduces_each) { return last.first(full); }
-        return collectives(first ? When::first_microbatch : When::later_microbatch);
+        const Rows rows = act == Act::gather ? gather_ : act == Act::all_reduce ? further_ : first ? first_ : later_;
+        return collectives().subspan(rows.begin, rows.count);
     }
     /// Whether a full copy is current when a step begins, in steady state and before any of its gathers: an update
     /// made the copies of what trains stale.
     constexpr bool rests_current() const noexcept { return !gathers || (!leases_full && !trainable); }
+
+  private:
+    struct Rows {
+        std::size_t begin = 0;
+        std::size_t count = 0;
+    };
+    Rows gather_, first_, later_, further_;  // of the collectives
 };
 
 constexpr std::vector<GroupRows> rows_of(std::span<const GroupDescription> groups) {

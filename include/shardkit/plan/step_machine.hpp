@@ -80,8 +80,9 @@ constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept 
     return its.unreduced == 0 && !its.out && (its.added == 0 || !rows.reduces_further || its.reduced_further);
 }
 
-/// What `act` of `microbatch` does to a group.
-constexpr Applied apply_act(const GroupStep& its, Act act, const GroupRows& rows, std::uint32_t microbatch) {
+/// What `act` of `microbatch` does to a group. Inlined where it is asked, so that a verb pays for what it uses of it.
+[[gnu::always_inline]] constexpr Applied apply_act(const GroupStep& its, Act act, const GroupRows& rows,
+                                                   std::uint32_t microbatch) {
     Applied made{its};
     GroupStep& next = made.next;
     const auto require = [&](bool holds, StepRule rule) { made.broken.require(holds, rule); };
@@ -175,7 +176,7 @@ constexpr Applied apply_act(const GroupStep& its, Act act, const GroupRows& rows
 
 /// The same of the group's next microbatch, or, of a reduction, of its last one: what a program means, whose verbs
 /// have no numbers.
-constexpr Applied apply_act(const GroupStep& its, Act act, const GroupRows& rows) {
+[[gnu::always_inline]] constexpr Applied apply_act(const GroupStep& its, Act act, const GroupRows& rows) {
     return apply_act(its, act, rows, act == Act::reduce ? its.added - 1 : its.added);
 }
 

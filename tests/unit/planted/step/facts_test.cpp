@@ -191,9 +191,9 @@ std::string slots() {
 std::string simulated() {
     const std::array seconds{sk::GroupSeconds{1, 2, 0}, sk::GroupSeconds{1, 2, 0}};
     return each([&](const Model& model) {
-        return std::to_string(
-            sk::simulate(model.step, model.groups, mesh.grid(), {seconds, {sk::TimeModel::links({0, 100})}})
-                .communication);
+        const sk::StepTimes times =
+            sk::simulate(model.step, model.groups, mesh.grid(), {seconds, {sk::TimeModel::links({0, 100})}});
+        return std::to_string(times.communication) + " of " + std::to_string(times.seconds);
     });
 }
 std::string traffic(const sk::TrafficPlan& plan) {
@@ -285,34 +285,39 @@ std::string followed() {
            calls_of(replicas, true, models()[2].step) + calls_of(sk::ShardOptimizer{}, true, models()[3].step) +
            calls_of(sk::NoShard{}, true, models()[4].step);
 }
-/// What groups refuse.
+/// What groups refuse: of gradients without memory, of which a verb that is let through would write some.
 std::string guards() {
     std::string said;
+    const sk::SourceLocation here = sk::SourceLocation::current();
+    const auto in_step = [&](bool trainable, auto verbs) {
+        auto group = models()[0].groups[0];
+        group.trainable = trainable;
+        const sk::detail::GroupRows rows(group);
+        sk::detail::StepState step(rows);
+        step.begin("a", here);
+        said += thrown([&] { verbs(step); });
+    };
+    in_step(false, [&](auto& step) { step.hand_out("a", "gradients", here); });
+    in_step(true, [&](auto& step) {
+        step.skip();
+        step.hand_out("a", "gradients", here);
+    });
+    in_step(true, [&](auto& step) {
+        step.hand_out("a", "gradients", here);
+        step.hand_out("a", "gradients", here);
+    });
+    in_step(true, [&](auto& step) { step.finish("a", here); });
+    in_step(true, [&](auto& step) {
+        step.hand_out("a", "gradients", here);
+        step.add();
+        step.hand_out("a", "gradients", here);
+        step.drop();
+        step.finish("a", here);
+    });
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
-        using Layer = sk::Sharded<Weight, sk::FullShard, sk::EngineOf<decltype(rank)>>;
-        Layer a{rank, "a"};
-        Layer frozen{rank, "frozen", {}, {.frozen = sk::Params<Weight>::all()}};
-        auto model = sk::groups(a, frozen);
-        const auto in_step = [&](auto verbs) {
-            sk::Accumulation accumulation{model};
-            said += thrown([&] { verbs(accumulation); });
-        };
-        in_step([&](auto& step) { static_cast<void>(step.gradients(frozen)); });
-        in_step([&](auto& step) {
-            step.skip(a);
-            static_cast<void>(step.gradients(a));
-        });
-        in_step([&](auto& step) {
-            const auto first = step.gradients(a);
-            static_cast<void>(step.gradients(a));
-        });
-        in_step([&](auto& step) { static_cast<void>(sk::reduce(std::move(step), sk::mean)); });
-        in_step([&](auto& step) {
-            { const auto lost = step.gradients(a); }
-            step.add_zero(a, sk::Microbatch::last);
-        });
-        const auto window = a.unshard();
-        said += thrown([&] { a.initialize([](auto, auto, std::uint64_t) { return 0.0; }); });
+        sk::Sharded<Weight, sk::FullShard, sk::EngineOf<decltype(rank)>> group{rank, "a"};
+        const auto window = group.unshard();
+        said += thrown([&] { group.initialize([](auto, auto, std::uint64_t) { return 0.0; }); });
     });
     return said;
 }
@@ -378,7 +383,7 @@ TEST_CASE("a fact that is taken out of the step machine is missed by every reade
     CHECK(missed_by(of(Act::update, [](auto& made, const auto& its) { made.next.current = its.current; })) ==
           "follow, groups");
     CHECK(missed_by(of(Act::reduce, [](auto& made, const auto&) { made.next.reductions = 0; })) ==
-          "follow, groups, plan, slots");
+          "follow, groups, plan, simulate, slots");
     // Which buffers there are.
     CHECK(missed_by(of(Act::gather, [](auto& made, const auto&) { made.takes = false; }),
                     "follow") == "simulate, slots");  // which would gather into no memory
@@ -386,7 +391,8 @@ TEST_CASE("a fact that is taken out of the step machine is missed by every reade
     CHECK(missed_by(of(Act::close, [](auto& made, const auto&) { made.gives_back = false; })) ==
           "dry step, groups, plan");
     CHECK(missed_by(of(Act::reduce, [](auto& made, const auto&) { made.gives_back = false; })) == "groups");
-    CHECK(missed_by(of(Act::reduce, [](auto& made, const auto&) { made.takes_addend = false; })) == "plan, slots");
+    CHECK(missed_by(of(Act::reduce, [](auto& made, const auto&) { made.takes_addend = false; })) ==
+          "plan, simulate, slots");
 }
 
 TEST_CASE(
