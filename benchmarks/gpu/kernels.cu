@@ -9,7 +9,7 @@
 #include <shardkit/backend/nccl/kernels_for.cuh>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/sharded/precision.hpp>
+#include <shardkit/policy/precision.hpp>
 
 // All device code of the benchmarks: their other sources declare it and go through the host's compiler.
 

@@ -14,7 +14,6 @@
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/plan/plan.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
@@ -27,6 +26,7 @@
 #include <shardkit/schedule/scheduled_plan.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/accumulation.hpp>
+#include <shardkit/step/plan_model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 #include "graph.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardkit/backend/nccl/kernels_for.cuh>
 #include <shardkit/optim/adamw.hpp>
-#include <shardkit/sharded/precision.hpp>
+#include <shardkit/policy/precision.hpp>
 
 #include "kernels.hpp"
 #include "launch.cuh"

@@ -17,6 +17,6 @@
 #include <shardkit/schedule/schedule_trace.hpp>
 #include <shardkit/schedule/scheduled_plan.hpp>
 #include <shardkit/schedule/simulate.hpp>
-#include <shardkit/schedule/step_rule.hpp>
+#include <shardkit/schedule/violation.hpp>
 
 #include <shardkit/detail/show_macros.inc>

@@ -75,8 +75,8 @@
 #include <shardkit/tensor_parallel/sum_tokens.hpp>
 
 // Memory, traffic and time in advance.
-#include <shardkit/plan/plan.hpp>
 #include <shardkit/plan/time_model.hpp>
+#include <shardkit/step/plan_model.hpp>
 
 // Engines.
 #include <shardkit/backend/host/host_stream.hpp>

@@ -14,9 +14,9 @@
 #include <shardkit/core/bf16.hpp>
 #include <shardkit/core/fp16.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/precision.hpp>
 
 #include "least_engine.hpp"
 

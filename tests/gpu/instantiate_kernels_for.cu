@@ -2,7 +2,7 @@
 #include <shardkit/backend/nccl/kernels_for.cuh>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/sharded/precision.hpp>
+#include <shardkit/policy/precision.hpp>
 
 // Whole sets of kernels, as a split trainer asks for them; examples/cuda_trainer links with the one for fp32 and
 // AdamW.

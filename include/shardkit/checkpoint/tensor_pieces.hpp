@@ -65,7 +65,7 @@ class TensorPieces {
     template <class F>
     void for_each_piece(F&& f) const {
         const GroupGeometry& geometry = group_.geometry();
-        const std::size_t of_tp = parameter().split_over_tp() ? 1 : geometry.tp_size;
+        const std::size_t of_tp = parameter().split_over_tp() ? 1 : geometry.tp;
         const bool shared = geometry.table.updated == Extent::full;
         const std::size_t holders = geometry.replicas * of_tp * (shared ? geometry.shards : 1);
         const std::size_t holder =

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/memory/pool_slots.hpp>
 
 namespace shardkit::detail {
 
@@ -101,7 +102,7 @@ class SlotPool {
 
   private:
     void fill() {
-        while (slots_.size() < members_ && slots_.size() < in_flight_) {
+        while (slots_.size() < pool_slots(members_, in_flight_)) {
             slots_.push_back(Slot(source_.make(source_.owner, slot_bytes_)));
         }
     }

@@ -13,6 +13,7 @@
 #include <shardkit/comm/all_reduce.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/optim/norm_partial.hpp>
+#include <shardkit/plan/norm_numbers.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/group_statements.hpp>
@@ -86,7 +87,7 @@ class NormMemory {
 
     /// Where a norm's total lies until `norm_slots` more were taken: two doubles in the engine's memory.
     double* take_total() {
-        if (totals_.size() == 0) { totals_ = context_->template buffer<double>(2 * norm_slots); }
+        if (totals_.size() == 0) { totals_ = context_->template buffer<double>(NormNumbers::totals()); }
         return totals_.data() + 2 * (taken_++ % norm_slots);
     }
     std::uint64_t taken() const noexcept { return taken_; }
@@ -204,7 +205,8 @@ namespace detail {
 template <class Engine>
 std::span<double> begin_norm(Context<Engine>& context, std::size_t shards, double divisor_scale,
                              const LossScaleState* loss_scale) {
-    const std::span<double> scratch = context.template kept<NormMemory<Engine>>().scratch(1 + 2 * shards);
+    const std::span<double> scratch =
+        context.template kept<NormMemory<Engine>>().scratch(NormNumbers{shards}.scratch());
     Engine::Kernels::run_once(context.compute_stream(),
                               BeginNorm{divisor_scale, loss_scale, scratch.data(), scratch.subspan(1)});
     return scratch;

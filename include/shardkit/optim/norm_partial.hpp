@@ -2,16 +2,12 @@
 #pragma once
 
 #include <concepts>
-#include <cstddef>
 
 #include <shardkit/core/factor.hpp>
 #include <shardkit/core/finite.hpp>
 #include <shardkit/step/loss_scale_state.hpp>
 
 namespace shardkit::detail {
-
-/// Totals of global norms that a rank keeps in its engine's memory at a time; they take turns.
-inline constexpr std::size_t norm_slots = 16;
 
 /// One shard's contribution to the global norm and to the finite check. Both are doubles, so that the two
 /// travel in one all-reduce and add up whatever the element type.

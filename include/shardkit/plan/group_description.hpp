@@ -8,15 +8,18 @@
 #include <string_view>
 
 #include <shardkit/comm/cost.hpp>
-#include <shardkit/detail/access.hpp>
+#include <shardkit/core/error.hpp>
+#include <shardkit/detail/fnv.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/param/shapes.hpp>
+#include <shardkit/param/tensor_list.hpp>
+#include <shardkit/policy/placement_table.hpp>
 #include <shardkit/policy/policy_rules.hpp>
+#include <shardkit/policy/precision.hpp>
+#include <shardkit/policy/sharded_options.hpp>
 #include <shardkit/policy/split_mesh.hpp>
-#include <shardkit/sharded/group_geometry.hpp>
-#include <shardkit/sharded/precision.hpp>
 
 namespace shardkit {
 
@@ -47,72 +50,138 @@ struct GroupDescription {
     bool trainable = true;
     std::optional<std::size_t> windows_per_microbatch{};  ///< where it is not what PlanOptions say of all groups
 
-    /// The group's buffers and collectives: the rows that its stores execute.
-    constexpr detail::PlacementTable table() const { return detail::placement_table(policy, sizes, trainable); }
     /// Elements of one rank.
     constexpr std::size_t numel_of(detail::Extent extent) const noexcept {
         return extent == detail::Extent::shard ? shard_numel : buffer_numel;
     }
+    friend constexpr bool operator==(const GroupDescription&, const GroupDescription&) noexcept = default;
 };
 
 namespace detail {
-constexpr void describe_placed(std::span<const PlacedParameter> parameters, std::size_t tp, GroupDescription& group) {
-    for (const PlacedParameter& p : parameters) { group.numel += p.shape.numel(); }
-    group.tp = tp;
-    group.tp_sum = tp_sum(parameters, tp);
-    group.trainable = trainable(parameters);
+
+/// Equal for groups whose buffers are of one size on every mesh: the same shapes, elements and cut. Such groups take
+/// turns in slots; that two others come to one padded size on some mesh says nothing.
+constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Packing packing,
+                                 const PolicyValues& policy, const ElementSizes& sizes) noexcept {
+    Fnv alike;
+    for (const PlacedParameter& p : parameters) {
+        alike.add(std::span(p.shape.extents).first(p.shape.rank));
+        alike.add(p.split_over_tp() ? 1 + p.tp.dimension : 0);
+    }
+    alike.add(static_cast<std::uint64_t>(packing));
+    alike.add(policy.name);
+    for (const std::string_view axis : policy.shard_axes.span()) { alike.add(axis); }
+    for (const std::size_t bytes : {sizes.gather, sizes.gradient, sizes.reduction, sizes.master}) {
+        alike.add(bytes);
+    }
+    return alike.hash;
 }
+
+/// Refuses a choice of master and rounding that a Precision does not have.
+template <class Precision>
+constexpr void check_rounding(std::string_view path, MasterWeights master,
+                              const std::optional<StochasticRounding>& rounding, SourceLocation where) {
+    using Gather = typename Precision::Gather;
+    const bool kept = Precision::has_master && master == MasterWeights::kept;
+    if (master == MasterWeights::none && Precision::has_master && !can_drop_master<Precision>) {
+        throw_invalid_argument(where, "'", path, "': MasterWeights::none with ",
+                               name(element_type_of<typename Precision::Master>), " masters of ",
+                               name(element_type_of<Gather>),
+                               " parameters, expected kept: updates are computed in the master's arithmetic");
+    }
+    if (rounding && (kept || sizeof(Gather) != 2)) {
+        throw_invalid_argument(where, "'", path, "': stochastic rounding of ", name(element_type_of<Gather>),
+                               " parameters ", kept ? "with" : "without",
+                               " a master, expected 16-bit parameters and MasterWeights::none");
+    }
+}
+
+/// What describes a group besides its parameters.
+struct Describing {
+    PolicyValues policy;
+    ElementSizes sizes;
+    std::size_t alignment = 1;
+    Packing packing = Packing::aligned;
+};
+
+/// A group and where its parameters lie in its flat buffer.
+struct DescribedGroup {
+    GroupDescription group;
+    FlatLayout layout;
+};
+
+/// Lays the group at `path` out on a mesh, and places its parameters as the ranks number `tp_index` of tp have them:
+/// the only place that does, for groups that exist and for those that are planned.
+/// @pre     shapes that were checked
+/// @throws  as split_mesh and place_parameters; std::invalid_argument when the packing does not go with the policy
+constexpr DescribedGroup describe_on_mesh(std::string_view path, std::span<PlacedParameter> parameters,
+                                          const AxisGrid& mesh, std::size_t tp_index, const Describing& of,
+                                          SourceLocation where) {
+    GroupDescription group;
+    group.path = path;
+    group.policy = of.policy;
+    group.sizes = of.sizes;
+    const AxisGrid split = split_mesh(mesh, of.policy, path, where);
+    group.shards = ranks_over(Over::shards, of.policy, split);
+    group.replicas = ranks_over(Over::replicas, of.policy, split);
+    group.tp = ranks_over(Over::tp, of.policy, split);
+    const FlatLayout layout =
+        place_parameters(path, parameters, {group.tp, tp_index, group.shards, of.alignment, of.packing}, where);
+    if (of.policy.optimizer == Placement::sharded && of.packing == Packing::exact) {
+        throw_invalid_argument(where, "'", path, "': Packing::exact given, but ", of.policy.name,
+                               " shards; expected aligned or packed");
+    }
+    group.buffer_numel = layout.buffer_numel();
+    group.shard_numel = layout.shard_numel();
+    for (const PlacedParameter& p : parameters) { group.numel += p.shape.numel(); }
+    group.tp_sum = tp_sum(parameters, group.tp);
+    group.trainable = trainable(parameters);
+    group.alike = likeness(parameters, of.packing, of.policy, of.sizes);
+    return {group, layout};
+}
+
+/// The parameters of `tensors` with what the options choose of them. Those of a list are checked; types' extents are
+/// when they are placed.
+template <class Group, class Policy>
+constexpr auto chosen_parameters(std::string_view path, const TensorsOf<Group>& tensors,
+                                 const ShardedOptions<Group, Policy>& options, SourceLocation where) {
+    if constexpr (!requires { TensorsOf<Group>::count; }) { tensors.check(path, where); }
+    auto parameters = listed_parameters(tensors);
+    for (std::size_t p = 0; p < parameters.size(); ++p) { options.choose(p, parameters[p]); }
+    return parameters;
+}
+
 }  // namespace detail
 
-/// The description of a group as Sharded<ParamOrGroup, Policy, ..., Precision> on a mesh would lay it out.
+/// The description of a group as Sharded<ParamOrGroup, Policy, ..., Precision> with these options on a mesh would lay
+/// it out, before it exists: frozen parameters, packing and master weights are those of the options.
 /// Cost:    arithmetic only; works in constant expressions, and for meshes of any size on any machine.
-/// @throws  std::invalid_argument when the policy's shard group does not divide dp, or tp an extent that it splits
+/// @throws  std::invalid_argument when the policy's shard group does not divide dp, tp not an extent that it splits,
+///          or the options are none that a group can have
+template <class ParamOrGroup, ShardPolicy Policy,
+          class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
+constexpr GroupDescription describe_group(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
+                                          const AxisGrid& mesh,
+                                          const ShardedOptions<GroupOf<ParamOrGroup>, Policy>& options,
+                                          SourceLocation where = SourceLocation::current()) {
+    detail::check_rounding<Precision>(path, options.master, options.stochastic_rounding, where);
+    tensors.check(path, where);
+    auto parameters = detail::chosen_parameters<GroupOf<ParamOrGroup>, Policy>(path, tensors, options, where);
+    return detail::describe_on_mesh(path, parameters, mesh, 0,
+                                    {policy_values(options.policy, mesh.extent(Dp::name), where),
+                                     detail::element_sizes<Precision>(options.master),
+                                     alignment_for(Precision::narrowest), options.packing},
+                                    where)
+        .group;
+}
+/// The same of a group with no other options than a policy.
 template <class ParamOrGroup, ShardPolicy Policy,
           class Precision = DefaultPrecision<typename GroupOf<ParamOrGroup>::Element>>
 constexpr GroupDescription describe_group(std::string_view path, const TensorsOf<ParamOrGroup>& tensors,
                                           const AxisGrid& mesh, const Policy& policy = {},
-                                          MasterWeights master = MasterWeights::kept,
                                           SourceLocation where = SourceLocation::current()) {
-    GroupDescription group;
-    group.path = path;
-    group.policy = policy_values(policy, mesh.extent(Dp::name), where);
-    const AxisGrid split = detail::split_mesh(mesh, group.policy, path, where);
-    group.shards = detail::ranks_over(detail::Over::shards, group.policy, split);
-    group.replicas = detail::ranks_over(detail::Over::replicas, group.policy, split);
-    auto parameters = detail::checked_parameters(path, tensors, where);
-    const std::size_t tp = mesh.extent(Tp::name);
-    const FlatLayout layout =
-        detail::place_parameters(path, parameters, {tp, 0, group.shards, alignment_for(Precision::narrowest)}, where);
-    group.buffer_numel = layout.buffer_numel();
-    group.shard_numel = layout.shard_numel();
-    detail::describe_placed(parameters, tp, group);
-    group.sizes = detail::element_sizes<Precision>(master);
-    group.alike = detail::likeness(parameters, Packing::aligned, group.policy, group.sizes);
-    return group;
-}
-
-namespace detail {
-/// The description of a group that exists.
-inline GroupDescription describe_group(const GroupGeometry& geometry) {
-    GroupDescription group;
-    group.path = geometry.path;
-    group.policy = geometry.policy;
-    group.alike = geometry.alike;
-    group.buffer_numel = geometry.buffer_numel;
-    group.shard_numel = geometry.shard_numel;
-    group.shards = geometry.shards;
-    group.replicas = geometry.replicas;
-    detail::describe_placed(geometry.parameters, geometry.tp_size, group);
-    group.sizes = geometry.sizes;
-    return group;
-}
-
-}  // namespace detail
-
-/// The description of a group that exists.
-template <class Layer>
-GroupDescription describe_group(const Layer& layer) {
-    return detail::describe_group(detail::Access::state(layer).geometry());
+    return describe_group<ParamOrGroup, Policy, Precision>(
+        path, tensors, mesh, ShardedOptions<GroupOf<ParamOrGroup>, Policy>{policy}, where);
 }
 
 }  // namespace shardkit

@@ -11,8 +11,10 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/core/human_bytes.hpp>
-#include <shardkit/optim/norm_partial.hpp>
-#include <shardkit/plan/group_description.hpp>
+#include <shardkit/memory/pool_slots.hpp>
+#include <shardkit/plan/group_rows.hpp>
+#include <shardkit/plan/norm_numbers.hpp>
+#include <shardkit/plan/step_counts.hpp>
 
 namespace shardkit {
 
@@ -57,42 +59,37 @@ constexpr auto kind_of(Role role, Held held) -> ByteCount MemoryPlan::* {
     }
     return &MemoryPlan::reduce_buffers;
 }
-constexpr std::size_t bytes_of(const BufferRow& row, const GroupDescription& group) noexcept {
-    return group.numel_of(row.extent) * group.sizes.of(row.element);
-}
 /// Bytes that the group takes from the pool of `role`, 0: none.
 constexpr std::size_t slot_bytes(Role role, const GroupDescription& group) {
-    const PlacementTable table = group.table();
-    const BufferRow* const row = table.find(role);
-    return row != nullptr && row->held == Held::leased ? bytes_of(*row, group) : 0;
+    const GroupRows rows(group);
+    return role == Role::gathered    ? rows.full_bytes
+           : role == Role::gradients ? rows.gradient_bytes
+                                     : rows.addend_bytes;
 }
-/// Whether `group`, behind `earlier`, adds a slot of so many bytes to the pool of `role`: of groups that are alike
-/// the first in_flight do.
+/// Whether `group`, behind `earlier`, adds a slot of so many bytes to the pool of `role`, in which groups that are
+/// alike take turns.
 constexpr bool adds_slot(std::span<const GroupDescription> earlier, const GroupDescription& group, Role role,
                          std::size_t bytes, std::size_t in_flight) {
     std::size_t same = 0;
     for (std::size_t i = 0; i < earlier.size() && same < in_flight; ++i) {
         same += earlier[i].alike == group.alike && slot_bytes(role, earlier[i]) == bytes ? 1U : 0U;
     }
-    return same < in_flight;
+    return pool_slots(same + 1, in_flight) > pool_slots(same, in_flight);
 }
 
 /// What the groups, an optimizer and the norm hold from their construction on: all but the slots that groups take
 /// turns in.
 constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, const PlanOptions& options) {
     MemoryPlan plan;
-    std::size_t most_shards = 0;
     for (const GroupDescription& group : groups) {
-        const PlacementTable table = group.table();
-        for (const BufferRow& row : table.buffers()) {
+        for (const GroupRows rows(group); const BufferRow& row : rows.buffers()) {
             if (row.held == Held::leased) { continue; }
             const std::size_t times = row.role == Role::states ? options.optimizer_states : 1;
             plan.*kind_of(row.role, row.held) += ByteCount(times * bytes_of(row, group));
         }
-        most_shards = std::max(most_shards, group.shards);
     }
     if (options.norms_per_step > 0) {
-        plan.reduce_buffers += ByteCount((1 + 2 * most_shards + 2 * norm_slots) * sizeof(double));
+        plan.reduce_buffers += ByteCount((norm_numbers(groups).scratch() + NormNumbers::totals()) * sizeof(double));
     }
     return plan;
 }
@@ -104,10 +101,11 @@ constexpr MemoryPlan resting_memory(std::span<const GroupDescription> groups, co
 constexpr MemoryPlan plan_memory(std::span<const GroupDescription> groups, const PlanOptions& options = {}) {
     MemoryPlan plan = detail::resting_memory(groups, options);
     for (std::size_t i = 0; i < groups.size(); ++i) {
-        const detail::PlacementTable table = groups[i].table();
-        for (const detail::BufferRow& row : table.buffers()) {
+        const detail::GroupRows rows(groups[i]);
+        const bool takes_addend = detail::plain_step(rows, options.microbatches, 1).takes_addend;
+        for (const detail::BufferRow& row : rows.buffers()) {
             if (row.held != detail::Held::leased) { continue; }
-            if (row.role == detail::Role::addend && options.microbatches == 1) { continue; }
+            if (row.role == detail::Role::addend && !takes_addend) { continue; }
             const std::size_t bytes = detail::bytes_of(row, groups[i]);
             if (detail::adds_slot(groups.first(i), groups[i], row.role, bytes, options.in_flight)) {
                 plan.*detail::kind_of(row.role, row.held) += ByteCount(bytes);

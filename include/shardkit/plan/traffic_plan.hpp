@@ -18,7 +18,9 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/layout/shard_range.hpp>
 #include <shardkit/plan/group_description.hpp>
+#include <shardkit/plan/norm_numbers.hpp>
 #include <shardkit/plan/planned_axes.hpp>
+#include <shardkit/plan/step_counts.hpp>
 
 namespace shardkit {
 
@@ -137,20 +139,11 @@ struct GroupAxes {
     }
 };
 
-/// How often a step makes the calls of a row, in steady state.
-constexpr std::uint64_t calls_of(const CollectiveRow& row, const GroupDescription& g, const PlanOptions& options) {
-    switch (row.when) {
-        case When::each_window:
-            return options.microbatches * g.windows_per_microbatch.value_or(options.windows_per_microbatch);
-        case When::updated_window:
-            return g.trainable ? 1U : 0U;
-        case When::first_microbatch:
-        case When::last_microbatch:
-            return 1;
-        case When::later_microbatch:
-            break;
-    }
-    return options.microbatches - 1;
+/// What a norm's sum over all ranks moves between a rank and its peers.
+constexpr Moved moved_by_norm(const NormNumbers& norm, const AxisGrid& mesh, const EngineTraits& engine,
+                              const HostSpread& hosts = {}) {
+    const std::uint64_t bytes = norm.partials() * sizeof(double);
+    return all_reduce_moved(bytes, bytes, mesh.size(), engine, hosts);
 }
 
 /// What one model's ranks sum over tp, together: a group's sharded gradients are summed by the ranks whose shards
@@ -203,19 +196,20 @@ constexpr void add_row(TrafficPlan& plan, const GroupDescription& g, const Place
              moved_by_row(g, table, row, numel, ranks, engine, hosts));
 }
 
-/// Of a step that makes calls(row, group's number) calls of each row.
-template <class Calls>
+/// Of a step that does counts(group's rows, its number) with each group.
+template <class Counts>
 constexpr TrafficPlan traffic_of(std::span<const GroupDescription> groups, const AxisGrid& mesh,
-                                 const PlanOptions& options, const Calls& calls) {
+                                 const PlanOptions& options, const Counts& counts) {
     TrafficPlan plan;
-    std::size_t most_shards = 0;
     TpSums tp_sums;
     GroupAxes group_axes;
     for (std::size_t number = 0; number < groups.size(); ++number) {
         const GroupDescription& g = groups[number];
         if (!group_axes.are_of(g.policy)) { group_axes = GroupAxes::of(g, mesh, options.ranks_per_host); }
-        const PlacementTable table = g.table();
-        for (const CollectiveRow& row : table.collectives()) {
+        const GroupRows rows(g);
+        const StepCounts made = counts(rows, number);
+        for (std::size_t i = 0; i < rows.collectives().size(); ++i) {
+            const CollectiveRow& row = rows.collectives()[i];
             const auto over = static_cast<std::size_t>(row.over);
             const std::size_t ranks = group_axes.ranks[over];
             if (ranks == 1) { continue; }
@@ -223,20 +217,19 @@ constexpr TrafficPlan traffic_of(std::span<const GroupDescription> groups, const
             const HostSpread& hosts = group_axes.hosts[over];
             if (row.extent == Extent::tp_sum) {
                 tp_sums.axes = axes;
-                add_tp_sums(tp_sums, g, table, row, ranks, hosts, calls(row, number), options.engine);
+                add_tp_sums(tp_sums, g, rows, row, ranks, hosts, made.calls[i], options.engine);
             } else {
-                add_row(plan, g, table, row, axes, ranks, hosts, calls(row, number), options.engine);
+                add_row(plan, g, rows, row, axes, ranks, hosts, made.calls[i], options.engine);
             }
         }
-        most_shards = std::max(most_shards, g.shards);
     }
     plan.add_mean(Verb::all_reduce, tp_sums.axes, tp_sums.calls, tp_sums.payload, tp_sums.moved,
                   tp_sums.between_hosts);
     if (mesh.size() > 1 && options.norms_per_step > 0) {
-        const std::uint64_t bytes = 2 * most_shards * sizeof(double);
-        plan.add(Verb::all_reduce, PlannedAxes::world(), options.norms_per_step, bytes,
-                 all_reduce_moved(bytes, bytes, mesh.size(), options.engine,
-                                  host_spread(PlannedAxes::world(), mesh, options.ranks_per_host)));
+        const NormNumbers norm = norm_numbers(groups);
+        plan.add(Verb::all_reduce, PlannedAxes::world(), options.norms_per_step, norm.partials() * sizeof(double),
+                 moved_by_norm(norm, mesh, options.engine,
+                               host_spread(PlannedAxes::world(), mesh, options.ranks_per_host)));
     }
     return plan;
 }
@@ -249,8 +242,9 @@ constexpr TrafficPlan traffic_of(std::span<const GroupDescription> groups, const
 /// Source:  ZeRO, arXiv 1910.02054, section 7; Chan et al. 2007 for the costs of collectives
 constexpr TrafficPlan plan_traffic(std::span<const GroupDescription> groups, const AxisGrid& mesh,
                                    const PlanOptions& options = {}) {
-    return detail::traffic_of(groups, mesh, options, [&](const detail::CollectiveRow& row, std::size_t number) {
-        return detail::calls_of(row, groups[number], options);
+    return detail::traffic_of(groups, mesh, options, [&](const detail::GroupRows& rows, std::size_t number) {
+        return detail::plain_step(rows, options.microbatches,
+                                  groups[number].windows_per_microbatch.value_or(options.windows_per_microbatch));
     });
 }
 

@@ -102,11 +102,14 @@ struct ElementSizes {
         const std::array sizes{gather, gradient, reduction, master, state};
         return sizes[static_cast<std::size_t>(element)];
     }
+    friend constexpr bool operator==(const ElementSizes&, const ElementSizes&) noexcept = default;
 };
 
 /// Lists a group's buffers and collectives: what its stores make and call, and its plan adds up.
 class PlacementTable {
   public:
+    static constexpr std::size_t most_collectives = 8;
+
     Extent updated{};  ///< what an optimizer step updates
     Extent reduced{};  ///< what a rank holds of the reduced gradients
 
@@ -137,7 +140,7 @@ class PlacementTable {
 
   private:
     std::array<BufferRow, 8> buffers_{};
-    std::array<CollectiveRow, 8> collectives_{};
+    std::array<CollectiveRow, most_collectives> collectives_{};
     std::size_t buffer_count_ = 0;
     std::size_t collective_count_ = 0;
 };

@@ -30,6 +30,8 @@ struct PolicyValues {
     Release release = Release::never;
     std::size_t shard_group = 1;  ///< data-parallel ranks that share one copy
     AxisNames shard_axes = Axes<DpShard>{};
+
+    friend constexpr bool operator==(const PolicyValues&, const PolicyValues&) noexcept = default;
 };
 
 }  // namespace shardkit

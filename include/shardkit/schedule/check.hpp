@@ -15,7 +15,7 @@
 #include <shardkit/schedule/schedule.hpp>
 #include <shardkit/schedule/slot_plan.hpp>
 #include <shardkit/schedule/slots.hpp>
-#include <shardkit/schedule/step_rule.hpp>
+#include <shardkit/schedule/violation.hpp>
 
 namespace shardkit {
 
@@ -25,10 +25,9 @@ namespace detail {
 class StepChecker {
   public:
     constexpr StepChecker(const Schedule& schedule, std::span<const GroupDescription> groups)
-        : schedule_(schedule), rows_(rows_of(groups)), states_(filled(groups.size(), State{})) {
-        for (std::size_t g = 0; g < groups.size(); ++g) { states_[g].current = rows_[g].rests_current(); }
+        : schedule_(schedule), step_(groups), has_update_(filled(groups.size(), char{0})) {
         for (const Op& op : schedule.ops()) {
-            if (op.act == Act::update && op.group < groups.size()) { states_[op.group].has_update = true; }
+            if (op.act == Act::update && op.group < groups.size()) { has_update_[op.group] = 1; }
         }
     }
 
@@ -40,155 +39,37 @@ class StepChecker {
     }
 
   private:
-    struct State {
-        bool has_update = false;  // in this step
-        bool current = false;     // the full copy
-        bool unused = false;      // gathered, and no window has shown it
-        std::size_t windows = 0;
-        bool out = false;  // a gradient buffer
-        std::uint32_t added = 0;
-        std::uint32_t unreduced = 0;
-        bool skipped = false;
-        bool reduced_further = false;
-        bool done = false;  // reduced for good, and read
-        bool updated = false;
-    };
-
     constexpr void pass() {
         bool updates = false;
-        for (std::size_t g = 0; g < states_.size(); ++g) {
-            State& its = states_[g];
-            const bool unused = its.unused;
-            // What this step does not update, another one between two of them may have.
-            const bool has_update = its.has_update;
-            const bool current = has_update ? its.current : rows_[g].rests_current();
-            its = {};
-            its.has_update = has_update;
-            its.current = current;
-            its.unused = unused;
-        }
         for (at_ = 0; at_ < schedule_.size(); ++at_) {
             const Op& op = schedule_[at_];
             if (op.act == Act::norm) {
-                norm(updates);
-            } else if (op.group >= states_.size()) {
+                if (updates) { found_.push_back({StepRule::norm_before_updates, at_, 0}); }
+                for (std::size_t g = 0; g < step_.size(); ++g) { add(step_.apply(op.act, g), g); }
+            } else if (op.group >= step_.size()) {
                 found_.push_back({StepRule::group_exists, at_, op.group});
             } else {
                 updates = updates || op.act == Act::update;
-                visit(op, rows_[op.group], states_[op.group]);
+                add(step_.apply(op.act, op.group, op.microbatch), op.group);
             }
         }
-        end(updates);
-    }
-
-    constexpr void require(bool holds, StepRule rule, std::size_t group) {
-        if (!holds) { found_.push_back({rule, at_, static_cast<std::uint32_t>(group)}); }
-    }
-
-    constexpr void visit(const Op& op, const GroupRows& rows, State& its) {
-        const std::size_t g = op.group;
-        switch (op.act) {
-            case Act::gather:
-                require(rows.gathers, StepRule::gather_where_sharded, g);
-                require(its.windows == 0, StepRule::gather_outside_windows, g);
-                require(!its.unused && (!its.current || rows.leases_full), StepRule::gather_is_used, g);
-                its.current = true;
-                its.unused = true;
-                break;
-            case Act::use:
-                require(its.current, StepRule::gather_before_use, g);
-                its.unused = false;
-                ++its.windows;
-                break;
-            case Act::close:
-                require(its.windows > 0, StepRule::window_open_at_close, g);
-                if (its.windows > 0) { --its.windows; }
-                break;
-            case Act::zero:
-                require(rows.trainable, StepRule::gradients_of_trainable, g);
-                require(!its.skipped && !its.done, StepRule::gradients_of_step, g);
-                require(!its.out, StepRule::add_before_zero, g);
-                require(op.microbatch == its.added, StepRule::microbatches_in_order, g);
-                its.out = true;
-                break;
-            case Act::add:
-                require(its.out && op.microbatch == its.added, StepRule::zero_before_add, g);
-                its.out = false;
-                ++its.added;
-                ++its.unreduced;
-                break;
-            case Act::skip:
-                require(rows.trainable, StepRule::gradients_of_trainable, g);
-                require(its.added == 0 && !its.out && !its.skipped, StepRule::gradients_of_step, g);
-                its.skipped = true;
-                break;
-            case Act::reduce:
-                require(its.unreduced > 0 && !its.out && op.microbatch + 1 == its.added, StepRule::add_before_reduce,
-                        g);
-                its.unreduced = 0;
-                its.done = its.done || !rows.reduces_each;
-                break;
-            case Act::all_reduce:
-                require(
-                    rows.reduces_further && its.added > 0 && its.unreduced == 0 && !its.out && !its.reduced_further,
-                    StepRule::add_before_reduce, g);
-                its.reduced_further = true;
-                its.done = true;
-                break;
-            case Act::update:
-                update(g, rows, its);
-                break;
-            case Act::norm:
-                break;
+        for (std::size_t g = 0; g < step_.size(); ++g) {
+            const Applied ended = apply_end(step_[g], step_.rows(g), updates);
+            add(ended, g);
+            step_[g] = ended.next;
+            // What this step does not update, another one between two of them may have.
+            if (has_update_[g] == 0) { step_[g].current = step_.rows(g).rests_current(); }
         }
     }
-    constexpr void update(std::size_t g, const GroupRows& rows, State& its) {
-        require(its.windows == 0, StepRule::windows_end_in_step, g);
-        require(rows.trainable, StepRule::gradients_of_trainable, g);
-        require(its.added > 0 && !its.skipped, StepRule::added_or_skipped, g);
-        require_reduced(g, rows, its);
-        require(!its.updated, StepRule::update_once, g);
-        if (rows.gathers) {
-            require(!its.unused, StepRule::gather_is_used, g);
-            its.current = false;
-            its.unused = false;
-        }
-        its.updated = true;
-        its.done = true;
-    }
-    constexpr void require_reduced(std::size_t g, const GroupRows& rows, const State& its) {
-        const bool reduced =
-            its.unreduced == 0 && !its.out && (its.added == 0 || !rows.reduces_further || its.reduced_further);
-        require(reduced, StepRule::reduced_before_read, g);
-    }
-    constexpr void norm(bool updates) {
-        require(!updates, StepRule::norm_before_updates, 0);
-        for (std::size_t g = 0; g < states_.size(); ++g) {
-            if (!rows_[g].trainable) { continue; }
-            require(states_[g].added > 0 || states_[g].skipped, StepRule::added_or_skipped, g);
-            require_reduced(g, rows_[g], states_[g]);
-            states_[g].done = true;
-        }
-    }
-    constexpr void end(bool updates) {
-        for (std::size_t g = 0; g < states_.size(); ++g) {
-            State& its = states_[g];
-            require(its.windows == 0, StepRule::windows_end_in_step, g);
-            if (rows_[g].leases_full) {
-                require(!its.unused, StepRule::gather_is_used, g);
-                its.unused = false;
-                its.current = false;
-            }
-            if (its.added > 0 || its.out) { require_reduced(g, rows_[g], its); }
-            if (!updates || !rows_[g].trainable) { continue; }
-            require(its.added > 0 || its.skipped, StepRule::added_or_skipped, g);
-            require(its.updated || its.added == 0, StepRule::update_once, g);
+    constexpr void add(const Applied& applied, std::size_t group) {
+        for (const StepRule rule : applied.broken) {
+            found_.push_back({rule, at_, static_cast<std::uint32_t>(group)});
         }
     }
 
     const Schedule& schedule_;
-    std::vector<GroupRows> rows_;
-    std::vector<State> states_;
+    ModelStep step_;
+    std::vector<char> has_update_;
     std::vector<Violation> found_;
     std::size_t at_ = 0;
 };

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <vector>
 
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/until_reduced.hpp>
+#include <shardkit/plan/model_step.hpp>
 #include <shardkit/schedule/schedule.hpp>
 
 namespace shardkit {
@@ -25,26 +26,22 @@ class DryStep {
   public:
     /// `microbatches`: how often each group is added to.
     constexpr explicit DryStep(std::span<const GroupDescription> groups, std::size_t microbatches = 1)
-        : microbatches_(microbatches) {
-        for (const GroupDescription& group : groups) {
-            groups_.push_back({detail::GroupRows(group), detail::GroupRows(group).rests_current()});
-        }
-    }
+        : groups_(groups), microbatches_(microbatches) {}
 
     /// Where their number is not known: `finish` and `reduce` end them.
     constexpr DryStep(std::span<const GroupDescription> groups, UntilReduced) : DryStep(groups, 0) {}
 
     /// A window is asked for: its gather starts, where the full copy is not current. It keeps the copy until it ends.
     constexpr DryStep& begin_unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        State& its = of(group, where);
-        if (!its.current) { add_op(Act::gather, group, window_microbatch(its)); }
-        its.current = true;
-        ++its.windows;
+        const detail::GroupStep& its = of(group, where);
+        if (detail::due_gather(its, groups_.rows(group))) { add_op(Act::gather, group, window_microbatch(group)); }
+        ++groups_[group].asked;
         return *this;
     }
     /// It shows the full parameters.
     constexpr DryStep& wait(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        return add_op(Act::use, group, window_microbatch(of(group, where)));
+        static_cast<void>(of(group, where));
+        return add_op(Act::use, group, window_microbatch(group));
     }
     /// Both.
     constexpr DryStep& unshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
@@ -52,10 +49,8 @@ class DryStep {
     }
     /// It ends.
     constexpr DryStep& reshard(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        State& its = of(group, where);
-        add_op(Act::close, group, window_microbatch(its));
-        if (its.windows > 0 && --its.windows == 0 && its.rows.leases_full) { its.current = false; }
-        return *this;
+        static_cast<void>(of(group, where));
+        return add_op(Act::close, group, window_microbatch(group));
     }
     /// A gradient buffer is taken for a microbatch.
     constexpr DryStep& gradients(std::size_t group, SourceLocation where = SourceLocation::current()) {
@@ -63,11 +58,8 @@ class DryStep {
     }
     /// It is handed back; behind the last one the rest of the group's reduction runs too.
     constexpr DryStep& add(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        State& its = of(group, where);
-        add_op(Act::add, group, its.added);
-        if (its.rows.reduces_each) { add_op(Act::reduce, group, its.added); }
-        ++its.added;
-        return its.added == microbatches_ ? finish(group) : *this;
+        add_op(Act::add, group, of(group, where).added).reduce_due(group);
+        return groups_[group].added == microbatches_ ? finish(group) : *this;
     }
     /// A microbatch in which the rank did not use the group.
     constexpr DryStep& add_zero(std::size_t group, SourceLocation where = SourceLocation::current()) {
@@ -75,36 +67,33 @@ class DryStep {
     }
     /// The group has no gradient in this step.
     constexpr DryStep& skip(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        of(group, where).skipped = true;
+        static_cast<void>(of(group, where));
         return add_op(Act::skip, group, 0);
     }
     /// Every microbatch of the group is in.
     constexpr DryStep& finish(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        State& its = of(group, where);
-        if (its.finished || its.added == 0) { return *this; }
-        its.finished = true;
-        const std::uint32_t last = its.added - 1;
-        if (!its.rows.reduces_each) { add_op(Act::reduce, group, last); }
-        if (its.rows.reduces_further) { add_op(Act::all_reduce, group, last); }
-        return *this;
+        if (of(group, where).added == 0) { return *this; }
+        groups_[group] = detail::apply_finish(groups_[group]).next;
+        return reduce_due(group);
     }
     /// Every microbatch of every group is in.
     constexpr DryStep& reduce() {
         for (std::size_t group = 0; group < groups_.size(); ++group) { finish(group); }
         return *this;
     }
-    constexpr DryStep& global_norm() { return add_op(Act::norm, 0, 0); }
+    constexpr DryStep& global_norm() {
+        schedule_.add({Act::norm});
+        return *this;
+    }
     /// The optimizer's step for one group.
     constexpr DryStep& update(std::size_t group, SourceLocation where = SourceLocation::current()) {
-        State& its = of(group, where);
-        add_op(Act::update, group, 0);
-        if (its.rows.gathers) { its.current = false; }
-        return *this;
+        static_cast<void>(of(group, where));
+        return add_op(Act::update, group, 0);
     }
     /// The optimizer's step for all that have gradients.
     constexpr DryStep& step() {
         for (std::size_t group = 0; group < groups_.size(); ++group) {
-            if (groups_[group].rows.trainable && !groups_[group].skipped) { update(group); }
+            if (has_gradients(group)) { update(group); }
         }
         return *this;
     }
@@ -112,37 +101,40 @@ class DryStep {
     constexpr Schedule schedule() const { return schedule_; }
 
   private:
-    struct State {
-        detail::GroupRows rows;
-        bool current = false;     // the full copy
-        std::size_t windows = 0;  // that were asked for and have not ended
-        std::uint32_t added = 0;
-        bool skipped = false;
-        bool finished = false;
-    };
-
-    constexpr State& of(std::size_t group, SourceLocation where) {
+    constexpr const detail::GroupStep& of(std::size_t group, SourceLocation where) const {
         if (group >= groups_.size()) {
             throw_invalid_argument(where, "DryStep: group ", group, " given, expected one below ", groups_.size());
         }
         return groups_[group];
     }
+    /// What is not led gives its copy back with the last window.
     constexpr DryStep& add_op(Act act, std::size_t group, std::uint32_t microbatch) {
         schedule_.add({act, static_cast<std::uint32_t>(group), microbatch});
+        const detail::Applied applied = groups_.apply(act, group);
+        if (act == Act::close && applied.gives_back) { groups_[group] = detail::given_back(applied.next); }
         return *this;
     }
-    /// Of a group without gradients: the one that not all others have added.
-    constexpr std::uint32_t window_microbatch(const State& group) const {
-        const auto counts = [](const State& its) { return its.rows.trainable && !its.skipped; };
-        if (counts(group)) { return group.added; }
-        std::uint32_t least = std::numeric_limits<std::uint32_t>::max();
-        for (const State& its : groups_) {
-            if (counts(its) && its.added < least) { least = its.added; }
+    constexpr DryStep& reduce_due(std::size_t group) {
+        while (const auto act = detail::due_reduction(groups_[group], groups_.rows(group))) {
+            add_op(*act, group, groups_[group].added - 1);
         }
-        return least == std::numeric_limits<std::uint32_t>::max() ? 0 : least;
+        return *this;
+    }
+    constexpr bool has_gradients(std::size_t group) const {
+        return groups_.rows(group).trainable && !groups_[group].skipped;
+    }
+    /// Of a group without gradients: the one that not all others have added.
+    constexpr std::uint32_t window_microbatch(std::size_t group) const {
+        if (has_gradients(group)) { return groups_[group].added; }
+        constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+        std::uint32_t least = none;
+        for (std::size_t g = 0; g < groups_.size(); ++g) {
+            if (has_gradients(g)) { least = std::min(least, groups_[g].added); }
+        }
+        return least == none ? 0 : least;
     }
 
-    std::vector<State> groups_;
+    detail::ModelStep groups_;
     std::size_t microbatches_;
     Schedule schedule_;
 };

@@ -10,7 +10,6 @@
 
 #include <shardkit/core/counts.hpp>
 #include <shardkit/detail/access.hpp>
-#include <shardkit/plan/plan.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/schedule/measured_step.hpp>
 #include <shardkit/schedule/record.hpp>
@@ -19,6 +18,7 @@
 #include <shardkit/schedule/step_cursor.hpp>
 #include <shardkit/schedule/step_stamps.hpp>
 #include <shardkit/step/model.hpp>
+#include <shardkit/step/plan_model.hpp>
 
 namespace shardkit {
 

@@ -13,8 +13,9 @@
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/detail/concat.hpp>
 #include <shardkit/detail/fnv.hpp>
+#include <shardkit/plan/act.hpp>
 #include <shardkit/plan/group_description.hpp>
-#include <shardkit/sharded/step_director.hpp>
+#include <shardkit/plan/model_step.hpp>
 
 namespace shardkit {
 
@@ -37,11 +38,6 @@ constexpr Lane lane_of(Act act) noexcept {
             return Lane::compute;
     }
 }
-/// Whether the act is a verb of the program; the others are communication, which a schedule may move.
-constexpr bool is_of_program(Act act) noexcept {
-    return act != Act::gather && act != Act::reduce && act != Act::all_reduce;
-}
-
 /// One operation of a step.
 struct Op {
     Act act{};
@@ -127,48 +123,6 @@ constexpr std::vector<T> filled(std::size_t n, const T& value) {
     made.reserve(n);
     for (std::size_t i = 0; i < n; ++i) { made.push_back(value); }
     return made;
-}
-
-/// Which communication a group's step needs beside what its program says: facts of its rows that every part of a
-/// schedule asks for.
-struct GroupRows {
-    bool gathers = false;      ///< windows may have to gather
-    bool leases_full = false;  ///< into a buffer that exists while it is needed
-    bool trainable = false;
-    bool reduces_each = false;       ///< every microbatch; gradients lie in a leased buffer until then
-    bool reduces_further = false;    ///< across replicas or tp, once every microbatch is in
-    std::size_t full_bytes = 0;      ///< of the leased buffer, 0: none
-    std::size_t gradient_bytes = 0;  ///< likewise
-    std::size_t addend_bytes = 0;    ///< of what a later reduction takes beside the result, while it runs
-
-    constexpr explicit GroupRows(const GroupDescription& group) : trainable(group.trainable) {
-        const PlacementTable table = group.table();
-        const auto leased = [&](Role role) -> std::size_t {
-            const BufferRow* const row = table.find(role);
-            if (row == nullptr || row->held != Held::leased) { return 0; }
-            return group.numel_of(row->extent) * group.sizes.of(row->element);
-        };
-        full_bytes = leased(Role::gathered);
-        gradient_bytes = leased(Role::gradients);
-        addend_bytes = leased(Role::addend);
-        leases_full = !table.collectives(When::each_window).empty();
-        gathers = leases_full || !table.collectives(When::updated_window).empty();
-        reduces_each = !table.collectives(When::first_microbatch).empty();
-        for (const CollectiveRow& row : table.collectives(When::last_microbatch)) {
-            if (row.extent == Extent::full) { continue; }
-            reduces_further = reduces_further || (row.extent == Extent::tp_sum ? group.tp > 1 && !group.tp_sum.empty()
-                                                                               : group.replicas > 1);
-        }
-    }
-    /// Whether a full copy is current when a step begins, in steady state and before any of its gathers: an update
-    /// made the copies of what trains stale.
-    constexpr bool rests_current() const noexcept { return !gathers || (!leases_full && !trainable); }
-};
-
-constexpr std::vector<GroupRows> rows_of(std::span<const GroupDescription> groups) {
-    std::vector<GroupRows> rows;
-    for (const GroupDescription& group : groups) { rows.emplace_back(group); }
-    return rows;
 }
 
 [[noreturn]] inline void throw_undescribed(const Schedule& schedule, std::size_t at,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,6 +13,7 @@
 #include <shardkit/core/error.hpp>
 #include <shardkit/core/source_location.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
+#include <shardkit/plan/model_step.hpp>
 #include <shardkit/plan/time_model.hpp>
 #include <shardkit/plan/traffic_plan.hpp>
 #include <shardkit/schedule/schedule.hpp>
@@ -44,30 +46,30 @@ struct StepTimes {
 
 namespace detail {
 
-/// Seconds of a group's collectives on a mesh, by act.
-struct CommunicationSeconds {
-    double gather = 0;
-    double reduce = 0;
-    double all_reduce = 0;
-
+/// Seconds of each of a group's collectives on a mesh.
+class CommunicationSeconds {
+  public:
     constexpr CommunicationSeconds(const GroupDescription& group, const AxisGrid& mesh, const StepCosts& costs) {
-        const PlacementTable table = group.table();
+        const GroupRows rows(group);
         const GroupAxes axes = GroupAxes::of(group, mesh);
-        for (const CollectiveRow& row : table.collectives()) {
-            if (row.when == When::later_microbatch) { continue; }  // takes what the first one takes
+        for (std::size_t i = 0; i < rows.collectives().size(); ++i) {
+            const CollectiveRow& row = rows.collectives()[i];
             const auto over = static_cast<std::size_t>(row.over);
             if (axes.ranks[over] == 1) { continue; }
             const std::size_t numel =
-                row.extent == Extent::tp_sum ? largest_tp_part(group, table) : group.numel_of(row.extent);
-            const std::uint64_t moved = moved_by_row(group, table, row, numel, axes.ranks[over], costs.engine).bytes;
-            const double seconds =
-                costs.links.link(row.verb, spans_nodes(axes.axes[over], mesh, costs.links.ranks_per_node))
-                    .seconds(ring_messages(row.verb, axes.ranks[over]), static_cast<double>(moved));
-            (row.verb == Verb::all_gather ? gather : row.extent == Extent::full ? reduce : all_reduce) += seconds;
+                row.extent == Extent::tp_sum ? largest_tp_part(group, rows) : group.numel_of(row.extent);
+            const std::uint64_t moved = moved_by_row(group, rows, row, numel, axes.ranks[over], costs.engine).bytes;
+            by_row_[i] = costs.links.link(row.verb, spans_nodes(axes.axes[over], mesh, costs.links.ranks_per_node))
+                             .seconds(ring_messages(row.verb, axes.ranks[over]), static_cast<double>(moved));
         }
     }
-    constexpr double of(Act act) const noexcept {
-        return act == Act::gather ? gather : act == Act::reduce ? reduce : all_reduce;
+    /// Of what an act calls.
+    constexpr double of(const GroupRows& rows, std::span<const CollectiveRow> calls) const noexcept {
+        double seconds = 0;
+        for (const CollectiveRow& call : calls) {
+            seconds += by_row_[static_cast<std::size_t>(&call - rows.collectives().data())];
+        }
+        return seconds;
     }
 
   private:
@@ -81,6 +83,8 @@ struct CommunicationSeconds {
         }
         return largest;
     }
+
+    std::array<double, PlacementTable::most_collectives> by_row_{};
 };
 
 /// Plays a step's operations on three lanes, each in its order, with the waits that follow from what they need.
@@ -90,6 +94,7 @@ class StepSimulation {
                              const StepCosts& costs, SourceLocation where)
         : schedule_(schedule),
           costs_(costs),
+          described_(groups),
           plan_(plan_slots(schedule, groups)),
           ended_(filled(schedule.size(), 0.0)) {
         require_described(schedule, groups, where);
@@ -101,18 +106,14 @@ class StepSimulation {
         for (const Op& op : schedule.ops()) {
             if (op.act == Act::reduce) { sums_ = op.lane; }
         }
-        std::size_t most_shards = 1;
         for (const GroupDescription& group : groups) {
-            groups_.push_back({GroupRows(group), CommunicationSeconds(group, mesh, costs)});
-            most_shards = std::max(most_shards, group.shards);
+            groups_.push_back({CommunicationSeconds(group, mesh, costs)});
         }
         if (mesh.size() > 1) {
-            const std::uint64_t bytes = 2 * most_shards * sizeof(double);
-            norm_ =
-                costs.links
-                    .link(Verb::all_reduce, spans_nodes(PlannedAxes::world(), mesh, costs.links.ranks_per_node))
-                    .seconds(ring_messages(Verb::all_reduce, mesh.size()),
-                             static_cast<double>(all_reduce_moved(bytes, bytes, mesh.size(), costs.engine).bytes));
+            norm_ = costs.links
+                        .link(Verb::all_reduce, spans_nodes(PlannedAxes::world(), mesh, costs.links.ranks_per_node))
+                        .seconds(ring_messages(Verb::all_reduce, mesh.size()),
+                                 static_cast<double>(moved_by_norm(norm_numbers(groups), mesh, costs.engine).bytes));
         }
     }
 
@@ -124,7 +125,6 @@ class StepSimulation {
 
   private:
     struct Group {
-        GroupRows rows;
         CommunicationSeconds seconds;
         double gathered = 0;
         double added = 0;
@@ -139,6 +139,7 @@ class StepSimulation {
     constexpr StepTimes round() {
         const double begin = lane(Lane::compute);
         StepTimes times;
+        ModelStep step(described_);
         for (Group& group : groups_) {
             group.forwards = 0;
             group.due = 0;
@@ -148,10 +149,12 @@ class StepSimulation {
             OpTime time;
             if (op.act == Act::norm) {
                 time = norm(times);
-            } else if (is_of_program(op.act)) {
-                time = compute(i, op, times);
             } else {
-                time = communicate(i, op, times);
+                const GroupRows& rows = step.rows(op.group);
+                const Applied applied = step.apply(op.act, op.group, op.microbatch);
+                time = is_of_program(op.act)
+                           ? compute(i, op, applied, times)
+                           : communicate(i, op, groups_[op.group].seconds.of(rows, applied.calls), times);
             }
             times.ops.push_back({time.begin - begin, time.end - begin});
         }
@@ -168,7 +171,7 @@ class StepSimulation {
         return at;
     }
 
-    constexpr OpTime compute(std::size_t i, const Op& op, StepTimes& times) {
+    constexpr OpTime compute(std::size_t i, const Op& op, const Applied& applied, StepTimes& times) {
         Group& group = groups_[op.group];
         const GroupSeconds& seconds = costs_.groups[op.group];
         double& now = lane(op.lane);
@@ -182,7 +185,7 @@ class StepSimulation {
             }
         } else if (op.act == Act::zero) {
             begin = std::max(available(plan_.taken_by(i, SlotUse::full_gradients), begin),
-                             group.rows.gradient_bytes > 0 ? 0 : group.reduced);
+                             applied.works_in ? 0 : group.reduced);
             group.due += seconds.backward;
         } else if (op.act == Act::update) {
             begin = std::max(begin, group.reduced);
@@ -199,7 +202,7 @@ class StepSimulation {
         ended_[i] = now;
         return {begin, now};
     }
-    constexpr OpTime communicate(std::size_t i, const Op& op, StepTimes& times) {
+    constexpr OpTime communicate(std::size_t i, const Op& op, double takes, StepTimes& times) {
         Group& group = groups_[op.group];
         double& now = lane(op.lane);
         double begin = now;
@@ -208,7 +211,6 @@ class StepSimulation {
         } else {
             begin = available(plan_.taken_by(i, SlotUse::addend), std::max({begin, group.added, group.reduced}));
         }
-        const double takes = group.seconds.of(op.act);
         now = begin + takes;
         times.communication += takes;
         (op.act == Act::gather ? group.gathered : group.reduced) = now;
@@ -230,6 +232,7 @@ class StepSimulation {
 
     const Schedule& schedule_;
     const StepCosts& costs_;
+    std::span<const GroupDescription> described_;
     SlotPlan plan_;
     std::vector<double> ended_;  // when each operation did so last
     std::vector<Group> groups_;

@@ -43,40 +43,25 @@ inline constexpr std::size_t slot_alignment = 256;
 /// When a step's leased buffers exist. Of full parameters: from their gather to the last window that ends before the
 /// next gather, or the step's end. Of gradients: from the first microbatch that adds to them to their reduction.
 constexpr std::vector<ScheduledSlot> slots_of(const Schedule& schedule, std::span<const GroupDescription> groups) {
-    constexpr std::size_t none = ScheduledSlot::none;
-    const std::vector<GroupRows> rows = rows_of(groups);
-    struct Open {
-        std::size_t full = none;
-        std::size_t gradients = none;
-        bool reduced = false;
-    };
-    std::vector<Open> open = filled(groups.size(), Open{});
+    ModelStep step(groups);
+    std::array latest{filled(groups.size(), ScheduledSlot::none), filled(groups.size(), ScheduledSlot::none)};
     std::vector<ScheduledSlot> slots;
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         const Op& op = schedule[i];
         if (op.act == Act::norm || op.group >= groups.size()) { continue; }
-        const GroupRows& its = rows[op.group];
-        Open& now = open[op.group];
-        if (op.act == Act::gather && its.full_bytes > 0) {
-            now.full = slots.size();
-            slots.push_back({SlotUse::full_parameters, op.group, i, i, its.full_bytes});
-        } else if ((op.act == Act::close || op.act == Act::use) && now.full != none) {
-            slots[now.full].end = i;
-        } else if (op.act == Act::zero && its.gradient_bytes > 0) {
-            if (now.gradients == none) {
-                now.gradients = slots.size();
-                slots.push_back({SlotUse::full_gradients, op.group, i, i, its.gradient_bytes});
+        const GroupRows& rows = step.rows(op.group);
+        const Applied applied = step.apply(op.act, op.group, op.microbatch);
+        if (applied.works_in) {
+            const bool full = applied.works_in == Role::gathered;
+            std::size_t& slot = latest[full ? 0 : 1][op.group];
+            if (applied.takes) {
+                slot = slots.size();
+                slots.push_back({full ? SlotUse::full_parameters : SlotUse::full_gradients, op.group, i, i,
+                                 full ? rows.full_bytes : rows.gradient_bytes});
             }
-        } else if (op.act == Act::add && now.gradients != none) {
-            slots[now.gradients].end = i;
-        } else if (op.act == Act::reduce && now.gradients != none) {
-            slots[now.gradients].end = i;
-            now.gradients = none;
-            if (now.reduced && its.addend_bytes > 0) {
-                slots.push_back({SlotUse::addend, op.group, i, i, its.addend_bytes});
-            }
-            now.reduced = true;
+            if (slot != ScheduledSlot::none) { slots[slot].end = i; }
         }
+        if (applied.takes_addend) { slots.push_back({SlotUse::addend, op.group, i, i, rows.addend_bytes}); }
     }
     return slots;
 }

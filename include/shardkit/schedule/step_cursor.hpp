@@ -257,7 +257,7 @@ class StepCursor final : public StepDirector {
             if (step.takes != none) { given_back()[step.takes] = stream.record(); }
             if (step.gives_back != none) { given_back()[step.gives_back] = stream.record(); }
         }
-        if (step.finishes) { group.finish_reductions(where); }
+        if (step.op.act == Act::all_reduce) { group.finish_reductions(where); }
     }
 
     /// Makes the compute stream wait before the verb, which makes it wait too, so that the wait is not taken for its

@@ -24,7 +24,6 @@ struct StepProgram {
         Op op;
         std::size_t takes = none;  ///< a slot: of a reduction, its addend
         std::size_t gives_back = none;
-        bool finishes = false;  ///< behind it nothing of the group is left to reduce
     };
 
     std::vector<Step> steps;
@@ -35,16 +34,13 @@ struct StepProgram {
     StepProgram(const Schedule& schedule, std::span<const GroupDescription> groups, SourceLocation where)
         : plan(plan_slots(schedule, groups)), microbatches(groups.size()) {
         require_valid(schedule, groups, where);
-        std::vector<std::size_t> last(groups.size(), none);  // reduction of each group
         require_updates_together(schedule, groups, where);
-        for (std::size_t i = 0; i < schedule.size(); ++i) {
-            const Op& op = schedule[i];
-            if (op.act == Act::add) { ++microbatches[op.group]; }
-            if (op.act == Act::reduce || op.act == Act::all_reduce) { last[op.group] = i; }
+        ModelStep step(groups);
+        for (const Op& op : schedule.ops()) {
+            if (op.act != Act::norm) {
+                microbatches[op.group] = step.apply(op.act, op.group, op.microbatch).next.added;
+            }
             steps.push_back({op});
-        }
-        for (const std::size_t i : last) {
-            if (i != none) { steps[i].finishes = true; }
         }
         for (std::size_t s = 0; s < plan.slots.size(); ++s) {
             const ScheduledSlot& slot = plan.slots[s];

@@ -9,6 +9,7 @@
 #include <shardkit/comm/journal.hpp>
 #include <shardkit/comm/reduce_scatter.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/plan/step_machine.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
@@ -30,27 +31,19 @@ class GradientStore {
 
     /// `adopted`: the user's own full gradient buffer, or empty for one of ours.
     GradientStore(Context<Engine>& context, const GroupGeometry& geometry, GroupCommunicators<Engine> communicators,
-                  GroupStatements& statements, std::span<Gradient> adopted)
+                  GroupStatements& statements, GroupStep& step, std::span<Gradient> adopted)
         : context_(&context),
           geometry_(&geometry),
           statements_(&statements),
+          step_(&step),
           comms_(communicators),
           subject_(subject_of(comms_.data, concat("'", geometry.path, "' gradients"))),
           full_(adopted.data()) {
-        const PlacementTable& table = geometry.table;
-        const BufferRow* const gradients = table.find(Role::gradients);
-        if (gradients == nullptr) { return; }
-        first_ = table.collectives(When::first_microbatch);
-        later_ = table.collectives(When::later_microbatch);
-        last_ = table.collectives(When::last_microbatch);
+        const GroupRows& table = geometry.table;
+        if (table.find(Role::gradients) == nullptr) { return; }
         const IndexRange held = reduced_range();
         tp_sum_ = relative_to(intersect(held, geometry.tp_sum), held.begin);
-        // Where there is nothing to sum over tp, there is none on every rank of tp: they hold the same range.
-        if (tp_sum_.empty() && !last_.empty() && last_.back().extent == Extent::tp_sum) {
-            last_ = last_.first(last_.size() - 1);
-        }
-        leases_full_ = gradients->held == Held::leased;
-        if (leases_full_) {
+        if (table.reduces_each) {
             lease_ = group_lease(context, geometry, SlotPurpose::gradient, geometry.buffer_numel * sizeof(Gradient));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gradient>(context, geometry.path, "full gradients", geometry.buffer_numel);
@@ -70,14 +63,12 @@ class GradientStore {
             const auto all = geometry_->table.collectives();
             const bool gathers = std::any_of(all.begin(), all.end(),
                                              [](const CollectiveRow& row) { return row.verb == Verb::all_gather; });
-            for (const std::span<const CollectiveRow> rows : {first_, later_, last_}) {
-                for (const CollectiveRow& row : rows) {
-                    const auto& over = comms_[row.over];
-                    // What gathers goes over the shards.
-                    const bool gathered =
-                        gathers && row.over != Over::replicas && over.size() == comms_.shards.size();
-                    if (gathered || row.over == Over::tp) { over.separate_reductions(where); }
-                }
+            for (const CollectiveRow& row : all) {
+                if (row.verb == Verb::all_gather || is_nothing(row)) { continue; }
+                const auto& over = comms_[row.over];
+                // What gathers goes over the shards.
+                const bool gathered = gathers && row.over != Over::replicas && over.size() == comms_.shards.size();
+                if (gathered || row.over == Over::tp) { over.separate_reductions(where); }
             }
         }
     }
@@ -85,8 +76,7 @@ class GradientStore {
     /// A full gradient buffer for one microbatch, zeroed unless earlier microbatches are kept in it.
     std::span<Gradient> open(SourceLocation where) {
         const auto stream = context_->compute_stream();
-        const bool adds_on = leases_full_ ? unreduced_ > 0 : microbatches_ > 0;
-        if (!leases_full_) {
+        if (!leases_full()) {
             stream.wait(reduced_ready_);  // of a step that nobody waited for
         } else if (placed_ != nullptr) {
             full_ = placed_;
@@ -94,7 +84,7 @@ class GradientStore {
             stream.wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gradient*>(lease_.data());
         }
-        if (!adds_on) { Kernels::fill(stream, full(), Gradient{}); }
+        if (!adds_on(*step_, geometry_->table)) { Kernels::fill(stream, full(), Gradient{}); }
         return full();
     }
     /// Whether a schedule has put the leased buffers somewhere.
@@ -104,38 +94,18 @@ class GradientStore {
     void place_addend(void* addend) noexcept { placed_addend_ = static_cast<Reduction*>(addend); }
     /// Gives the buffer of a microbatch back without adding it.
     void discard() noexcept {
-        if (leases_full_) { lease_.release(context_->compute_stream().record()); }
+        if (leases_full()) { lease_.release(context_->compute_stream().record()); }
     }
-    /// Takes one microbatch in.
-    void add() {
-        written_ = context_->compute_stream().record();
-        ++microbatches_;
-        ++unreduced_;
+    /// A microbatch is in its buffer.
+    void add() { written_ = context_->compute_stream().record(); }
+    /// The reductions that a verb makes which nobody leads. Collective over the data ranks, then over tp.
+    void reduce_due(SourceLocation where) {
+        while (const auto act = due_reduction(*step_, geometry_->table)) { reduce(*act, where); }
     }
-    /// Whether the policy reduces every microbatch.
-    bool reduces_each() const noexcept { return leases_full_; }
-    /// Reduces what was added since the last time: the first reduction of those that follow `add` or, where the
-    /// policy reduces once, of `finish`. Collective over the data ranks.
-    void reduce_added(SourceLocation where) {
-        const auto stream = context_->reduction_stream();
-        stream.wait(written_);
-        if (leases_full_) {
-            for (const CollectiveRow& row : reductions_ == 0 ? first_ : later_) { reduce(row, stream, where); }
-            lease_.release(stream.record());
-        } else {
-            reduce(last_[finished_], stream, where);
-            ++finished_;
-        }
-        ++reductions_;
-        unreduced_ = 0;
-    }
-    /// The reductions that are left once every microbatch is in. Collective over the data ranks, then over tp.
-    void finish(SourceLocation where) {
-        const auto stream = context_->reduction_stream();
-        stream.wait(written_);
-        for (; finished_ < last_.size(); ++finished_) { reduce(last_[finished_], stream, where); }
-        reduced_ready_ = stream.record();
-    }
+    /// Reduces what was added since the last time. Collective over the data ranks.
+    void reduce_added(SourceLocation where) { reduce(Act::reduce, where); }
+    /// Sums what was reduced further. Collective over the data ranks, then over tp.
+    void finish(SourceLocation where) { reduce(Act::all_reduce, where); }
     /// Later work on the compute stream sees the reduced gradients.
     void wait() { context_->compute_stream().wait(reduced_ready_); }
 
@@ -151,11 +121,9 @@ class GradientStore {
     /// The full buffer of the microbatch that is open (or, kept, of the step).
     std::span<Gradient> full() const noexcept { return {full_, geometry_->buffer_numel}; }
 
-    std::size_t microbatches() const noexcept { return microbatches_; }
     /// Forgets an abandoned step: a reduction that failed has kept its buffers.
     void restart() noexcept {
-        microbatches_ = unreduced_ = reductions_ = finished_ = 0;
-        if (leases_full_) {
+        if (leases_full()) {
             const auto stream = context_->reduction_stream();
             lease_.release(stream.record());
             addend_.release(stream.record());
@@ -168,6 +136,22 @@ class GradientStore {
         return values;
     }
 
+    bool leases_full() const noexcept { return geometry_->table.reduces_each; }
+    /// Where there is nothing to sum over tp, there is none on every rank of tp: they hold the same range.
+    bool is_nothing(const CollectiveRow& row) const noexcept {
+        return row.extent == Extent::tp_sum && tp_sum_.empty();
+    }
+    void reduce(Act act, SourceLocation where) {
+        const Applied applied = apply_act(*step_, act, geometry_->table);
+        const auto stream = context_->reduction_stream();
+        stream.wait(written_);
+        for (const CollectiveRow& row : applied.calls) {
+            if (!is_nothing(row)) { reduce(row, stream, where); }
+        }
+        reduced_ready_ = stream.record();
+        if (applied.gives_back) { lease_.release(reduced_ready_); }
+        *step_ = applied.next;
+    }
     /// One collective of the table. A row of a part sums reduced values where they lie.
     void reduce(const CollectiveRow& row, typename Engine::Stream stream, SourceLocation where) {
         const CallSite site{where, subject_, statements_->in_call(row.over)};
@@ -221,6 +205,7 @@ class GradientStore {
     Context<Engine>* context_;
     const GroupGeometry* geometry_;
     GroupStatements* statements_;
+    GroupStep* step_;
     GroupCommunicators<Engine> comms_;
     const CallSubject* subject_;  // of reductions
     Gradient* full_ = nullptr;
@@ -232,15 +217,7 @@ class GradientStore {
     SlotLease<Engine> addend_;
     Event written_{};
     Event reduced_ready_{};
-    std::size_t microbatches_ = 0;
-    std::size_t unreduced_ = 0;             // of the microbatches
-    std::size_t reductions_ = 0;            // of `full_` in this step
-    std::size_t finished_ = 0;              // rows of `last_`
-    std::span<const CollectiveRow> first_;  // of each moment, the table's rows
-    std::span<const CollectiveRow> later_;
-    std::span<const CollectiveRow> last_;
     IndexRange tp_sum_;            // of the reduced values
-    bool leases_full_ = false;     // for each microbatch, which is then reduced at its end
     bool reduces_beside_ = false;  // into another buffer than the full one
     bool addend_joined_ = false;
 };

@@ -125,7 +125,7 @@ class Group {
     std::size_t microbatches() const noexcept { return microbatches_; }
     void set_microbatches(std::size_t microbatches) noexcept { microbatches_ = microbatches; }
     /// Whether the microbatch that was added is known to be the step's last one.
-    bool has_all_microbatches() const noexcept { return microbatches_ != 0 && added_microbatches() >= microbatches_; }
+    bool has_all_microbatches() const noexcept { return microbatches_ != 0 && step_.added() >= microbatches_; }
 
     /// Checks with the schedule that is followed that `first` comes next: the act that a norm or an update begins
     /// with. @returns false for a frozen or skipped group, with which a step does nothing
@@ -197,7 +197,6 @@ class Group {
     /// Leaves the group without a gradient in this step.
     /// @throws UsageError when gradients were handed out
     virtual void skip_step(SourceLocation where) = 0;
-    virtual std::size_t added_microbatches() const noexcept = 0;
     /// Makes the reductions that are left, for the verb that was called; collective over the data ranks and tp.
     virtual void finish_gradients(SourceLocation where, std::string_view verb) = 0;
     /// Later work on the compute stream sees the reduced gradients.
@@ -280,6 +279,7 @@ Group<Engine>::Group(Context<Engine>& context, const GroupCommunicators<Engine>&
       comms_(communicators),
       statements_(context.world().size() > 1, book_of(context.world()),
                   subject_of(context.world(), concat("'", geometry_.path, "'")), replicas(geometry_, comms_)),
+      step_(geometry_.table),
       precision_(precision) {
     if (statements_.compares_values()) {
         statements_.name_values([this](std::size_t p) {

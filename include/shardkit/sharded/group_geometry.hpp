@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,62 +11,38 @@
 #include <vector>
 
 #include <shardkit/core/error.hpp>
-#include <shardkit/detail/fnv.hpp>
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/layout/placed_parameter.hpp>
 #include <shardkit/param/params.hpp>
-#include <shardkit/policy/placement_table.hpp>
-#include <shardkit/sharded/sharded_options.hpp>
+#include <shardkit/plan/group_rows.hpp>
 
 namespace shardkit::detail {
 
-/// Equal for groups whose buffers are of one size on every mesh: the same shapes, elements and cut. Such groups take
-/// turns in slots; that two others come to one padded size on some mesh says nothing.
-constexpr std::uint64_t likeness(std::span<const PlacedParameter> parameters, Packing packing,
-                                 const PolicyValues& policy, const ElementSizes& sizes) noexcept {
-    Fnv alike;
-    for (const PlacedParameter& p : parameters) {
-        alike.add(std::span(p.shape.extents).first(p.shape.rank));
-        alike.add(p.split_over_tp() ? 1 + p.tp.dimension : 0);
-    }
-    alike.add(static_cast<std::uint64_t>(packing));
-    alike.add(policy.name);
-    for (const std::string_view axis : policy.shard_axes.span()) { alike.add(axis); }
-    for (const std::size_t bytes : {sizes.gather, sizes.gradient, sizes.reduction, sizes.master}) {
-        alike.add(bytes);
-    }
-    return alike.hash;
-}
-
-/// One group's parameters and the sizes of its buffers on one rank, in elements; free of types, so that what works on
-/// it is compiled once for all groups.
-struct GroupGeometry {
-    std::string path;
-    PolicyValues policy;
-    PlacementTable table;
-    ElementSizes sizes;
+/// A group on one rank of a mesh: what describes it, its parameters, and where the rank stands. Free of types, so
+/// that what works on it is compiled once for all groups.
+struct GroupGeometry : GroupDescription {
+    std::string path;  ///< what the description's own refers to is `description()`'s to say
+    GroupRows table;
     std::optional<StochasticRounding> stochastic_rounding;  ///< its seed is this group's own
     std::vector<PlacedParameter> parameters;
     std::vector<std::string> owned_names;    ///< where `parameters` refers to names that no type holds
     std::span<const ParameterName> aliases;  ///< further names; a type's
-    std::uint64_t alike = 0;                 ///< see likeness
-    std::size_t buffer_numel = 0;            ///< full buffer, padding included
-    std::size_t shard_numel = 0;             ///< one shard
-    std::size_t shards = 1;
     std::size_t shard_index = 0;
-    std::size_t replicas = 1;       ///< data ranks that hold the same shard
-    std::size_t replica_index = 0;  ///< of this one among them
-    std::size_t tp_size = 1;
+    std::size_t replica_index = 0;  ///< of this rank among those that hold the same shard
     std::size_t tp_index = 0;
-    IndexRange own;         ///< this rank's shard within the full buffer
-    IndexRange tp_sum;      ///< whose gradients are summed over tp; empty where tp is 1
-    IndexRange updated;     ///< what this rank's optimizer updates: `own`, or everything where it is replicated
-    bool trainable = true;  ///< false when every parameter is frozen: no gradient, master or optimizer state
+    IndexRange own;      ///< this rank's shard within the full buffer
+    IndexRange updated;  ///< what this rank's optimizer updates: `own`, or everything where it is replicated
 
     GroupGeometry() = default;
     GroupGeometry(GroupGeometry&&) noexcept = default;  // a copy would refer to the names of the first
     GroupGeometry& operator=(GroupGeometry&&) noexcept = default;
 
+    /// What plans are made from. It refers to this group's path.
+    GroupDescription description() const {
+        GroupDescription group = *this;
+        group.path = path;
+        return group;
+    }
     /// Whether an optimizer updates another copy than the one that is gathered.
     bool keeps_master() const noexcept { return table.find(Role::master) != nullptr; }
     /// The elements of the full buffer that this rank holds of a buffer.

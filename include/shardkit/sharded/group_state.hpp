@@ -15,11 +15,11 @@
 #include <shardkit/detail/end_program.hpp>
 #include <shardkit/param/tensor_view.hpp>
 #include <shardkit/policy/policy_rules.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/gradient_store.hpp>
 #include <shardkit/sharded/group.hpp>
 #include <shardkit/sharded/parameter_store.hpp>
 #include <shardkit/sharded/place_group.hpp>
-#include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/shard_info.hpp>
 #include <shardkit/sharded/values_at.hpp>
 #include <shardkit/sharded/whole_tensor.hpp>
@@ -90,7 +90,6 @@ class GroupState : public Group<EngineType> {
         parameters_.drop();
         close_window();
     }
-    std::size_t added_microbatches() const noexcept override { return gradients_.microbatches(); }
     void finish_gradients(SourceLocation where, std::string_view verb) override;
     void await_reduced() override { gradients_.wait(); }
     void digest_reduced(StatedGradients& stated) override;

@@ -43,8 +43,8 @@ GroupState<Engine, Precision>::GroupState(Context<Engine>& context, const GroupC
                                           std::span<Gradient> adopted_gradients)
     : Base(context, communicators, std::move(placed), alignment_for(Precision::narrowest),
            &Base::template precision_tag<Precision>),
-      parameters_(context, geometry_, comms_, statements_, adopted_parameters),
-      gradients_(context, geometry_, comms_, statements_, adopted_gradients) {
+      parameters_(context, geometry_, comms_, statements_, step_.group(), adopted_parameters),
+      gradients_(context, geometry_, comms_, statements_, step_.group(), adopted_gradients) {
     if (statements_.compares_values() && !adopted_parameters.empty()) {
         statements_.before_next([this] { digest_adopted(); });
     }
@@ -108,9 +108,6 @@ void GroupState<Engine, Precision>::close_window() noexcept {
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::take_gradients(SourceLocation where, std::string_view verb) {
     directed_.expect(Act::zero, where, verb);
-    if (!trainable()) {
-        throw_usage_error(where, "'", path(), "': ", verb, "() of a group whose parameters are all frozen");
-    }
     if (step_.reduced() && this->has_all_microbatches()) {
         throw_usage_error(where, "'", path(), "': ", verb,
                           "() after the last microbatch was reduced: ", this->microbatches(),
@@ -137,32 +134,33 @@ void GroupState<Engine, Precision>::drop_gradients() noexcept {
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::add_gradients(SourceLocation where, std::string_view verb) {
-    step_.take_back();
     ++gradient_generation_;
     try {
         directed_.expect(Act::add, where, verb);
         step_.check_add(path(), where);
         directed_.before(Act::add, where);
     } catch (...) {
+        step_.take_back();
         gradients_.discard();
         throw;
     }
+    step_.add();
     gradients_.add();
-    if (gradients_.reduces_each() && !directed_.led()) { gradients_.reduce_added(where); }
+    if (!directed_.led()) { gradients_.reduce_due(where); }
     directed_.after(Act::add, where);
 }
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::finish_gradients(SourceLocation where, std::string_view verb) {
     directed_.finish(where, verb);
-    step_.finish(path(), gradients_.microbatches(), where);
-    if (!directed_.led()) { gradients_.finish(where); }
+    step_.finish(path(), where);
+    if (!directed_.led()) { gradients_.reduce_due(where); }
 }
 
 template <class Engine, class Precision>
 void GroupState<Engine, Precision>::skip_step(SourceLocation where) {
     directed_.expect(Act::skip, where, "skip");
-    step_.check_skip(path(), gradients_.microbatches(), where);
+    step_.check_skip(path(), where);
     directed_.before(Act::skip, where);
     step_.skip();
     directed_.after(Act::skip, where);

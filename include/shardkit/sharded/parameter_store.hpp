@@ -9,12 +9,13 @@
 #include <shardkit/comm/all_gather.hpp>
 #include <shardkit/core/checked.hpp>
 #include <shardkit/detail/concat.hpp>
+#include <shardkit/plan/step_machine.hpp>
 #include <shardkit/rank/context.hpp>
+#include <shardkit/sharded/copy_captures.hpp>
 #include <shardkit/sharded/group_buffer.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
 #include <shardkit/sharded/group_statements.hpp>
-#include <shardkit/sharded/staleness.hpp>
 #include <shardkit/sharded/window.hpp>
 
 namespace shardkit::detail::inline SHARDKIT_BUILD {
@@ -33,19 +34,18 @@ class ParameterStore {
 
     /// `adopted`: the user's own full buffer, or empty for one of ours.
     ParameterStore(Context<Engine>& context, const GroupGeometry& geometry,
-                   const GroupCommunicators<Engine>& communicators, GroupStatements& statements,
+                   const GroupCommunicators<Engine>& communicators, GroupStatements& statements, GroupStep& step,
                    std::span<Gather> adopted)
         : context_(&context),
           geometry_(&geometry),
           statements_(&statements),
-          gather_(gather_row(geometry.table)),
-          gather_ranks_(communicators[gather_ != nullptr ? gather_->over : Over::shards]),
+          step_(&step),
+          gather_ranks_(communicators[geometry.table.gathers ? geometry.table.called_by(Act::gather).front().over
+                                                             : Over::shards]),
           subject_(subject_of(gather_ranks_, concat("'", geometry.path, "' parameters"))),
           full_(adopted.data()) {
-        const BufferRow* const gathered = geometry.table.find(Role::gathered);
-        gathers_beside_ = gathered != nullptr;
-        leases_full_ = gathers_beside_ && gathered->held == Held::leased;
-        if (leases_full_) {
+        gathers_beside_ = geometry.table.find(Role::gathered) != nullptr;
+        if (leases_full()) {
             lease_ = group_lease(context, geometry, SlotPurpose::gather, geometry.buffer_numel * sizeof(Gather));
         } else if (adopted.empty()) {
             full_memory_ = group_buffer<Gather>(context, geometry.path, "full parameters", geometry.buffer_numel);
@@ -63,7 +63,6 @@ class ParameterStore {
                 }
             }
         }
-        if (gathers_beside_) { copy_.set(); }
     }
 
     /// Opens a window: leases a full buffer and gathers into it where the full copy is stale.
@@ -73,8 +72,7 @@ class ParameterStore {
         try {
             show(where);
         } catch (...) {
-            --windows_;
-            --announced_;
+            --step_->asked;
             throw;
         }
     }
@@ -86,64 +84,65 @@ class ParameterStore {
                               "': this window would gather, and Gathers::never was given; call summon_full_params on "
                               "all ranks before, and keep what it gives");
         }
-        ++windows_;
-        ++announced_;
+        ++step_->asked;
         opened_ = where;
     }
     /// The second one: what a schedule has not gathered is gathered now.
     void show(SourceLocation where) {
-        if (announced_ == 0) { return; }
-        if (leases_full_ && full_ == nullptr) {
+        if (step_->asked == 0) { return; }
+        if (leases_full() && full_ == nullptr) {
             context_->communication_stream().wait(lease_.acquire(geometry_->path, where));
             full_ = static_cast<Gather*>(lease_.data());
         }
         refresh(where);
-        --announced_;
+        apply(Act::use);
     }
     /// A window ends that was never used.
     void drop() {
-        if (announced_ > 0) { --announced_; }
+        if (step_->asked > 0) { apply(Act::use); }
         settle(context_->compute_stream(), gathered_);
         joined_ = true;
     }
     /// Takes the full copy for a schedule, windows or not: in `memory` where the policy releases it at reshard;
     /// gathers where it is stale.
     void hold(void* memory, SourceLocation where) {
-        if (leases_full_ && full_ == nullptr) { full_ = static_cast<Gather*>(memory); }
+        if (leases_full() && full_ == nullptr) { full_ = static_cast<Gather*>(memory); }
         refresh(where);
-        held_ = leases_full_;
+        held_ = leases_full();
     }
     /// The schedule needs it no more: windows that show nothing yet have their own gather to come.
     void let_go() noexcept {
         held_ = false;
-        if (windows_ == announced_) { release(); }
+        if (step_->windows == 0) { release(); }
     }
     /// Gathers into the full copy where that is stale.
     void refresh(SourceLocation where) {
         if (!is_stale()) { return; }
+        const Applied gathered = apply_act(*step_, Act::gather, geometry_->table);
         try {
-            gather(where);
+            for (const CollectiveRow& row : gathered.calls) { gather(row, where); }
         } catch (...) {
-            if (windows_ == announced_) { release(); }
+            if (step_->windows == 0) { release(); }
             throw;
         }
-        copy_.gathered(capture());
+        *step_ = gathered.next;
+        captures_.gathered(capture());
     }
     /// The same, in memory of the group's own where it would take turns in slots, until its last window ends: all
     /// groups of a model can be open at once.
     /// @throws MemoryError when there is no memory
     void summon(SourceLocation where) {
-        if (leases_full_ && full_ == nullptr) {
+        if (leases_full() && full_ == nullptr) {
             summoned_ =
                 group_buffer<Gather>(*context_, geometry_->path, "summoned parameters", geometry_->buffer_numel);
             full_ = summoned_.data();
         }
         open(Gathers::when_stale, where);
     }
-    std::size_t windows() const noexcept { return windows_; }
+    std::size_t windows() const noexcept { return step_->windows + step_->asked; }
     /// Whether a window shows memory of a schedule.
     bool shows_held() const noexcept {
-        return windows_ > 0 && leases_full_ && full_ != nullptr && !lease_.held() && summoned_.size() == 0;
+        return windows() > 0 && leases_full() && full_ != nullptr && !lease_.held() && summoned_.size() == 0;
     }
     /// Where the last window was opened.
     SourceLocation opened() const noexcept { return opened_; }
@@ -154,11 +153,12 @@ class ParameterStore {
     }
     /// Closes a window; local work only.
     void close() noexcept {
-        if (--windows_ > 0) { return; }
+        const Applied closed = apply(Act::close);
+        if (windows() > 0) { return; }
         ++generation_;
         // The next window's gather may then come without an update before it.
-        if (copy_.update_captured()) { updated_ = context_->compute_stream().record(); }
-        if (!held_) { release(); }
+        if (captures_.update_captured()) { updated_ = context_->compute_stream().record(); }
+        if (closed.gives_back && !held_) { release(); }
     }
 
     std::span<const Gather> full() const noexcept { return {full_, geometry_->buffer_numel}; }
@@ -185,56 +185,60 @@ class ParameterStore {
     }
 
     /// What a checkpoint writes to: elements `loaded_range` of the flat buffer, from which the next window has all.
-    std::span<Gather> loaded() noexcept { return gather_ != nullptr ? gather_source() : resting(); }
-    IndexRange loaded_range() const noexcept { return gather_ != nullptr ? geometry_->updated : resting_range(); }
+    std::span<Gather> loaded() noexcept { return gathers() ? gather_source() : resting(); }
+    IndexRange loaded_range() const noexcept { return gathers() ? geometry_->updated : resting_range(); }
 
     /// Whether copies of other ranks' shards rest here, which their updates leave as they are until a gather.
-    bool rests_with_copies() const noexcept { return gather_ != nullptr && !gathers_beside_; }
+    bool rests_with_copies() const noexcept { return gathers() && !gathers_beside_; }
     /// Whether they are what those ranks have.
     bool copies_are_current() const noexcept { return !is_stale(); }
 
     /// @throws UsageError when a window is open: it would show half of the update
     void begin_update(SourceLocation where) const {
-        if (windows_ > 0) {
-            throw_usage_error(where, "'", geometry_->path, "': optimizer step or load while ", windows_,
+        if (apply_act(*step_, Act::update, geometry_->table).broken.has(StepRule::windows_end_in_step)) {
+            throw_usage_error(where, "'", geometry_->path, "': optimizer step or load while ", windows(),
                               " window(s) are open; reshard them first");
         }
     }
     /// After every element of `resting` was written by other means than an update.
     void end_write() {
         updated_ = context_->compute_stream().record();
-        if (gathers_beside_) { copy_.set(); }
+        if (gathers_beside_) { *step_ = given_back(*step_); }
     }
     /// After every element of `loaded` was written.
     void end_load() {
         updated_ = context_->compute_stream().record();
-        if (gather_ != nullptr) { copy_.set(); }
+        *step_ = given_back(*step_);
     }
     /// After an update. `updated`: behind it in the compute stream, one for all groups of a launch; `capture`: which
     /// it was given to.
     void end_update(const typename Engine::Stream::Event& updated, unsigned long long capture) {
         updated_ = updated;
-        if (gather_ != nullptr) { copy_.updated(capture); }
+        apply(Act::update);
+        if (gathers()) { captures_.updated(capture); }
     }
     /// The graph capture that work is given to at the moment, 0: none.
     unsigned long long capture() const noexcept { return capture_of(context_->compute_stream()); }
 
   private:
-    /// The row that brings a full copy up to date; null where an update renews all of it.
-    static const CollectiveRow* gather_row(const PlacementTable& table) noexcept {
-        for (const When when : {When::each_window, When::updated_window}) {
-            if (const auto rows = table.collectives(when); !rows.empty()) { return rows.data(); }
-        }
-        return nullptr;
+    /// Whether a full copy has to be brought up to date, else an update renews all of it.
+    bool gathers() const noexcept { return geometry_->table.gathers; }
+    bool leases_full() const noexcept { return geometry_->table.leases_full; }
+    Applied apply(Act act) {
+        const Applied applied = apply_act(*step_, act, geometry_->table);
+        *step_ = applied.next;
+        return applied;
     }
-
-    bool is_stale() const noexcept { return copy_.is_stale(gather_, windows_ > announced_, capture()); }
-    void gather(SourceLocation where) {
+    bool is_stale() const noexcept {
+        const bool rests = gathers() && !leases_full() && step_->windows == 0;
+        return due_gather(*step_, geometry_->table) || (rests && captures_.hides(capture()));
+    }
+    void gather(const CollectiveRow& row, SourceLocation where) {
         const auto stream = context_->communication_stream();
         stream.wait(updated_);
         const std::span<Gather> full(full_, geometry_->buffer_numel);
-        const CallSite site{where, subject_, statements_->in_call(gather_->over)};
-        if (gather_->in_place()) {
+        const CallSite site{where, subject_, statements_->in_call(row.over)};
+        if (row.in_place()) {
             all_gather_in_place(gather_ranks_, full, stream, site);
         } else {
             all_gather(gather_ranks_, std::span<const Gather>(shard_.span()), full, stream, site);
@@ -243,7 +247,7 @@ class ParameterStore {
         joined_ = false;
     }
     void release() noexcept {
-        if (leases_full_ && full_ != nullptr) {
+        if (leases_full() && full_ != nullptr) {
             const auto stream = context_->compute_stream();
             if constexpr (checked) {
                 if (joined_) {  // else no view has seen it, and its gather still writes it
@@ -258,7 +262,7 @@ class ParameterStore {
                 lease_.release(stream.record());
             }
             full_ = nullptr;
-            copy_.set();
+            *step_ = given_back(*step_);
         }
     }
 
@@ -274,7 +278,7 @@ class ParameterStore {
     Context<Engine>* context_;
     const GroupGeometry* geometry_;
     GroupStatements* statements_;
-    const CollectiveRow* gather_;
+    GroupStep* step_;
     Communicator gather_ranks_;
     const CallSubject* subject_;  // of gathers
     Gather* full_ = nullptr;
@@ -286,14 +290,11 @@ class ParameterStore {
     Event updated_{};
     Event gathered_{};
     std::uint64_t generation_ = 0;
-    std::size_t windows_ = 0;
-    std::size_t announced_ = 0;  // of the windows, those that show nothing yet
     SourceLocation opened_{};
     bool gathers_beside_ = false;  // into another buffer than the one that is true between steps
-    bool leases_full_ = false;
-    bool held_ = false;    // by a schedule
-    bool joined_ = false;  // the compute stream is behind the last gather
-    Staleness copy_;       // the full one
+    bool held_ = false;            // by a schedule
+    bool joined_ = false;          // the compute stream is behind the last gather
+    CopyCaptures captures_;
 };
 
 }  // namespace shardkit::detail::inline SHARDKIT_BUILD

@@ -11,11 +11,11 @@
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/mesh/axis_grid.hpp>
 #include <shardkit/param/parameter_record.hpp>
+#include <shardkit/policy/precision.hpp>
+#include <shardkit/policy/sharded_options.hpp>
 #include <shardkit/rank/context.hpp>
 #include <shardkit/sharded/group_communicators.hpp>
 #include <shardkit/sharded/group_geometry.hpp>
-#include <shardkit/sharded/precision.hpp>
-#include <shardkit/sharded/sharded_options.hpp>
 
 namespace shardkit::detail {
 
@@ -30,24 +30,6 @@ struct GroupValues {
     MasterWeights master = MasterWeights::kept;
     std::optional<StochasticRounding> stochastic_rounding{};
 };
-
-/// Refuses a choice of master and rounding that a Precision does not have.
-template <class Precision>
-void check_rounding(const GroupValues& group, SourceLocation where) {
-    using Gather = typename Precision::Gather;
-    const bool kept = Precision::has_master && group.master == MasterWeights::kept;
-    if (group.master == MasterWeights::none && Precision::has_master && !can_drop_master<Precision>) {
-        throw_invalid_argument(where, "'", group.path, "': MasterWeights::none with ",
-                               name(element_type_of<typename Precision::Master>), " masters of ",
-                               name(element_type_of<Gather>),
-                               " parameters, expected kept: updates are computed in the master's arithmetic");
-    }
-    if (group.stochastic_rounding && (kept || sizeof(Gather) != 2)) {
-        throw_invalid_argument(where, "'", group.path, "': stochastic rounding of ", name(element_type_of<Gather>),
-                               " parameters ", kept ? "with" : "without",
-                               " a master, expected 16-bit parameters and MasterWeights::none");
-    }
-}
 
 struct PlacedGroup {
     GroupGeometry group;
@@ -65,49 +47,36 @@ PlacedGroup place_group(Context<Engine>& context, const GroupCommunicators<Engin
         const PlacedParameter& each = values.parameters[p];
         check_shape(values.path, each.name, each.shape, values.fixed[p], where);
     }
-    check_rounding<Precision>(values, where);
+    check_rounding<Precision>(values.path, values.master, values.stochastic_rounding, where);
     const AxisGrid& grid = context.grid();
     GroupGeometry g;
-    g.path = values.path;
-    g.policy = values.policy;
     g.parameters.assign(values.parameters.begin(), values.parameters.end());
     g.aliases = values.all_names;
     if (values.all_names.empty()) {
         for (const PlacedParameter& p : g.parameters) { g.owned_names.emplace_back(p.name); }
         for (std::size_t p = 0; p < g.parameters.size(); ++p) { g.parameters[p].name = g.owned_names[p]; }
     }
-    const FlatLayout layout =
-        place_parameters(g.path, g.parameters,
-                         {grid.extent(Tp::name), grid.coordinate(Tp::name, context.rank()),
-                          communicators.shards.size(), alignment_for(Precision::narrowest), values.packing},
-                         where);
-    if (g.policy.optimizer == Placement::sharded && values.packing == Packing::exact) {
-        throw_invalid_argument(where, "'", g.path, "': Packing::exact given, but ", g.policy.name,
-                               " shards; expected aligned or packed");
-    }
-    g.trainable = trainable(g.parameters);
-    g.sizes = element_sizes<Precision>(values.master);
-    g.table = placement_table(g.policy, g.sizes, g.trainable);
-    g.alike = likeness(g.parameters, values.packing, g.policy, g.sizes);
+    g.tp_index = grid.coordinate(Tp::name, context.rank());
+    const DescribedGroup described = describe_on_mesh(
+        values.path, g.parameters, grid, g.tp_index,
+        {values.policy, element_sizes<Precision>(values.master), alignment_for(Precision::narrowest), values.packing},
+        where);
+    static_cast<GroupDescription&>(g) = described.group;
+    g.GroupDescription::path = {};  // refers to the caller's
+    g.path = values.path;
+    g.table = GroupRows(g);
     if (values.stochastic_rounding) {
         Fnv own;  // groups of one seed draw different bits
         own.add(values.stochastic_rounding->seed);
         own.add(g.path);
         g.stochastic_rounding = StochasticRounding{own.hash};
     }
-    g.buffer_numel = layout.buffer_numel();
-    g.shard_numel = layout.shard_numel();
-    g.shards = layout.shards();
     g.shard_index = communicators.shards.rank();
-    g.replicas = communicators.replicas.size();
     g.replica_index = communicators.replicas.rank();
-    g.tp_size = communicators.tp.size();
-    g.tp_index = communicators.tp.rank();
-    g.tp_sum = tp_sum(g.parameters, g.tp_size);
-    g.own = layout.shard(g.shard_index);
+    g.own = described.layout.shard(g.shard_index);
     g.updated = g.range(g.table.updated);
     require_same_group(context, g, where);
-    return {std::move(g), layout};
+    return {std::move(g), described.layout};
 }
 
 }  // namespace shardkit::detail

@@ -126,17 +126,7 @@ class Sharded {
     static std::size_t buffer_numel(const Context<Engine>& context, std::string_view path, const Tensors& tensors,
                                     const Options& options = adopting(),
                                     SourceLocation where = SourceLocation::current()) {
-        const PolicyValues policy = policy_values(options.policy, context.grid().extent(Dp::name), where);
-        const std::size_t shards =
-            detail::ranks_over(detail::Over::shards, policy, detail::split_mesh(context.grid(), policy, path, where));
-        tensors.check(path, where);
-        auto parameters = detail::chosen_parameters<Group, Policy>(path, tensors, options, where);
-        const AxisGrid& mesh = context.grid();
-        return detail::place_parameters(path, parameters,
-                                        {mesh.extent(Tp::name), mesh.coordinate(Tp::name, context.rank()), shards,
-                                         alignment_for(Precision::narrowest), options.packing},
-                                        where)
-            .buffer_numel();
+        return describe_group<Group, Policy, Precision>(path, tensors, context.grid(), options, where).buffer_numel;
     }
     /// What adopted memory is laid out as: no padding between parameters, and behind them only where the policy
     /// shards.

@@ -7,22 +7,12 @@
 
 #include <shardkit/mesh/axes.hpp>
 #include <shardkit/param/shapes.hpp>
+#include <shardkit/policy/sharded_options.hpp>
 #include <shardkit/sharded/group_state.hpp>
 #include <shardkit/sharded/place_group.hpp>
-#include <shardkit/sharded/sharded_options.hpp>
 
 namespace shardkit::detail {
 
-/// The parameters of `tensors` with what the options choose of them. Those of a list are checked; types' extents are
-/// when they are placed.
-template <class Group, class Policy>
-constexpr auto chosen_parameters(std::string_view path, const TensorsOf<Group>& tensors,
-                                 const ShardedOptions<Group, Policy>& options, SourceLocation where) {
-    if constexpr (!requires { TensorsOf<Group>::count; }) { tensors.check(path, where); }
-    auto parameters = listed_parameters(tensors);
-    for (std::size_t p = 0; p < parameters.size(); ++p) { options.choose(p, parameters[p]); }
-    return parameters;
-}
 /// The names of a group's types, of its aliases too; none where it has no types.
 template <class Group>
 constexpr std::span<const ParameterName> names_of_types() noexcept {

@@ -2,84 +2,109 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 
 #include <shardkit/core/error.hpp>
+#include <shardkit/plan/step_machine.hpp>
 
 namespace shardkit::detail {
 
-/// Where a group stands within a training step, so that verbs in an order without meaning are refused.
-/// idle -> accumulating -> reduced -> idle; skipped stands beside reduced: no gradient in this step.
+/// Where a group that exists stands in a step: the step machine's word on its verbs, in sentences for the user.
 class StepState {
   public:
+    /// Between steps. `rows`, which outlive it: of the group.
+    explicit StepState(const GroupRows& rows) noexcept : rows_(&rows) {
+        its_.current = !rows.gathers || rows.find(Role::gathered) == nullptr;
+    }
+
+    /// What the stores go by, and take on.
+    GroupStep& group() noexcept { return its_; }
+    const GroupRows& rows() const noexcept { return *rows_; }
+
     void begin(std::string_view path, SourceLocation where) {
-        if (phase_ != Phase::idle) {
+        if (begun_) {
             throw_usage_error(where, "'", path, "': a second accumulation was started before the first one ended");
         }
-        if (out_) {
+        if (its_.out) {
             throw_usage_error(where, "'", path,
                               "': a step was started while a gradient handle of the last one is out");
         }
-        phase_ = Phase::accumulating;
-        dropped_ = false;
+        begun_ = true;
+        // Windows and the copy are not a step's.
+        its_ = {.current = its_.current, .unused = its_.unused, .asked = its_.asked, .windows = its_.windows};
     }
     void hand_out(std::string_view path, std::string_view verb, SourceLocation where) {
-        require_accumulating(path, verb, where);
-        if (out_) {
+        const Applied applied = apply_act(its_, Act::zero, *rows_);
+        if (applied.broken.has(StepRule::gradients_of_trainable)) {
+            throw_usage_error(where, "'", path, "': ", verb, "() of a group whose parameters are all frozen");
+        }
+        require_accumulating(is_of_step(applied), path, verb, where);
+        if (applied.broken.has(StepRule::add_before_zero)) {
             throw_usage_error(where, "'", path, "': ", verb,
                               "() again before the last handle was added; keep one handle");
         }
-        out_ = true;
+        its_ = applied.next;
     }
-    void take_back() noexcept { out_ = false; }
+    void take_back() noexcept { its_.out = false; }
     /// @throws UsageError when the handle has outlived its accumulation
-    void check_add(std::string_view path, SourceLocation where) const { require_accumulating(path, "add", where); }
+    void check_add(std::string_view path, SourceLocation where) const {
+        require_accumulating(true, path, "add", where);
+    }
+    void add() { its_ = apply_act(its_, Act::add, *rows_).next; }
     /// A handle went out of scope unadded: what it held is lost, and the step's sum with it.
     void drop() noexcept {
-        out_ = false;
-        dropped_ = true;
+        its_.out = false;
+        its_.lost = true;
     }
-    void finish(std::string_view path, std::size_t microbatches, SourceLocation where) {
-        require_accumulating(path, "reduce", where);
-        if (out_) { throw_usage_error(where, "'", path, "': reduce() while a gradient handle is still out; add it"); }
-        if (dropped_) { throw_usage_error(where, "'", path, "': a gradient handle was dropped without being added"); }
-        if (microbatches == 0) {
+    void finish(std::string_view path, SourceLocation where) {
+        const Applied applied = apply_finish(its_);
+        require_accumulating(is_of_step(applied), path, "reduce", where);
+        if (applied.broken.has(StepRule::reduced_before_read)) {
+            throw_usage_error(where, "'", path,
+                              its_.out ? "': reduce() while a gradient handle is still out; add it"
+                                       : "': a gradient handle was dropped without being added");
+        }
+        if (applied.broken.has(StepRule::added_or_skipped)) {
             throw_usage_error(where, "'", path,
                               "': reduce() before any gradient was added; call add, add_zero or skip");
         }
-        phase_ = Phase::reduced;
+        its_ = applied.next;
     }
-    void check_skip(std::string_view path, std::size_t microbatches, SourceLocation where) const {
-        require_accumulating(path, "skip", where);
-        if (microbatches > 0 || out_ || dropped_) {
+    void check_skip(std::string_view path, SourceLocation where) const {
+        const Applied applied = apply_act(its_, Act::skip, *rows_);
+        require_accumulating(!its_.skipped && !its_.finished, path, "skip", where);
+        if (applied.broken.has(StepRule::gradients_of_step)) {
             throw_usage_error(where, "'", path, "': skip() after gradients were handed out in this step");
         }
     }
-    void skip() noexcept { phase_ = Phase::skipped; }
-    void assume_reduced() noexcept { phase_ = Phase::reduced; }
-    void end() noexcept { phase_ = Phase::idle; }
+    void skip() { its_ = apply_act(its_, Act::skip, *rows_).next; }
+    /// Gradients come from elsewhere.
+    void assume_reduced() noexcept { its_.finished = true; }
+    void end() noexcept { begun_ = false; }
 
+    /// Microbatches of this step that are in.
+    std::size_t added() const noexcept { return its_.added; }
     /// Whether a step or a handle refers to the group.
-    bool busy() const noexcept { return out_ || phase_ != Phase::idle; }
-    bool accumulating() const noexcept { return phase_ == Phase::accumulating; }
-    bool reduced() const noexcept { return phase_ == Phase::reduced; }
-    bool skipped() const noexcept { return phase_ == Phase::skipped; }
+    bool busy() const noexcept { return its_.out || begun_; }
+    bool accumulating() const noexcept { return begun_ && !its_.skipped && !its_.finished; }
+    bool reduced() const noexcept { return begun_ && !its_.skipped && its_.finished; }
+    bool skipped() const noexcept { return begun_ && its_.skipped; }
 
   private:
-    enum class Phase : std::uint8_t { idle, accumulating, reduced, skipped };
-
-    void require_accumulating(std::string_view path, std::string_view verb, SourceLocation where) const {
-        if (phase_ == Phase::accumulating) { return; }
+    static bool is_of_step(const Applied& applied) noexcept {
+        return !applied.broken.has(StepRule::gradients_of_step);
+    }
+    void require_accumulating(bool holds, std::string_view path, std::string_view verb, SourceLocation where) const {
+        if (begun_ && holds) { return; }
         throw_usage_error(where, "'", path, "': ", verb,
-                          phase_ == Phase::idle      ? "() outside of an accumulation"
-                          : phase_ == Phase::skipped ? "() after the group was skipped"
-                                                     : "() after the last microbatch was reduced");
+                          !begun_        ? "() outside of an accumulation"
+                          : its_.skipped ? "() after the group was skipped"
+                                         : "() after the last microbatch was reduced");
     }
 
-    Phase phase_ = Phase::idle;
-    bool out_ = false;      // a handle is with the user
-    bool dropped_ = false;  // one was lost in this step
+    const GroupRows* rows_;
+    GroupStep its_;
+    bool begun_ = false;
 };
 
 }  // namespace shardkit::detail

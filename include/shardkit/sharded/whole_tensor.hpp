@@ -36,8 +36,8 @@ class WholeTensor {
         : group_(group), parameter_(parameter), stream_(stream) {
         const IndexRange range = group.parameters[parameter].range;
         parts_ = full.subspan(range.begin, range.size());
-        if (!group.parameters[parameter].split_over_tp() || group.tp_size == 1) { return; }
-        gathered_ = group_buffer<T>(context, group.path, "a tensor gathered over tp", range.size() * group.tp_size);
+        if (!group.parameters[parameter].split_over_tp() || group.tp == 1) { return; }
+        gathered_ = group_buffer<T>(context, group.path, "a tensor gathered over tp", range.size() * group.tp);
         const std::string what = concat("'", group.path, "' parameter '", group.parameters[parameter].name, "'");
         all_gather(tp, parts_, gathered_.span(), stream, {where, subject_of(tp, what)});
         parts_ = gathered_.span();
@@ -99,7 +99,7 @@ class WholeTensor {
     TensorPart part_of(std::size_t tp_index) const {
         const PlacedParameter& whole = group_.parameters[parameter_];
         if (gathered_.size() == 0) { return whole.part; }
-        return {whole.shape, whole.tp.dimension, group_.tp_size, tp_index};
+        return {whole.shape, whole.tp.dimension, group_.tp, tp_index};
     }
 
     const GroupGeometry& group_;

@@ -248,7 +248,7 @@ template <class Engine>
 void Accumulation<Engine>::check_number(const detail::Group<Engine>& group, std::size_t microbatches,
                                         SourceLocation where) {
     if (!group.trainable() || group.step().skipped()) { return; }
-    const std::size_t added = group.added_microbatches();
+    const std::size_t added = group.step().added();
     if (added > microbatches || (added < microbatches && !group.step().accumulating())) {
         throw_usage_error(where, "'", group.path(), "': set_microbatches(", microbatches, ") after ", added,
                           " were added", group.step().accumulating() ? "" : " and reduced");
@@ -277,7 +277,7 @@ detail::StepScope<Engine> Accumulation<Engine>::finish(SourceLocation where) && 
             where);
     };
     unfinished([&](detail::Group<Engine>& group) {
-        const std::size_t added = group.added_microbatches();
+        const std::size_t added = group.step().added();
         if (added != 0 && added < group.microbatches()) {
             throw_usage_error(where, "'", group.path(), "': reduce() after ", added, " of ", group.microbatches(),
                               " microbatches; call add, or add_zero for one that did not use it");

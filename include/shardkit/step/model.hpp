@@ -15,8 +15,8 @@
 #include <shardkit/core/elements.hpp>
 #include <shardkit/detail/access.hpp>
 #include <shardkit/detail/range.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/group.hpp>
-#include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/sharded.hpp>
 
 namespace shardkit {

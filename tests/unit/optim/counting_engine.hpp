@@ -14,11 +14,11 @@
 #include <shardkit/layout/index_range.hpp>
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/engine.hpp>
 #include <shardkit/rank/launch_batch.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/sharded/norm_table.hpp>
-#include <shardkit/sharded/precision.hpp>
 
 #include "unit/backend/host/batched_kernels.hpp"
 

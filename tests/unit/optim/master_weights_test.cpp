@@ -18,7 +18,6 @@
 #include <shardkit/mesh/device_mesh.hpp>
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/sgd.hpp>
-#include <shardkit/plan/plan.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
 #include <shardkit/policy/full_shard.hpp>
 #include <shardkit/policy/hybrid_shard.hpp>
@@ -26,6 +25,7 @@
 #include <shardkit/policy/shard_grad_op.hpp>
 #include <shardkit/policy/shard_optimizer.hpp>
 #include <shardkit/sharded/sharded.hpp>
+#include <shardkit/step/plan_model.hpp>
 #include <shardkit/step/reduce.hpp>
 
 #include "temporary_folder.hpp"
@@ -141,7 +141,7 @@ TEST_CASE(
             CHECK(masters == 0);
             const std::array described{sk::describe_group(chosen)};
             const std::array said{sk::describe_group<Block<E>, sk::DynamicPolicy>(
-                "chosen", {}, rank.grid(), run.policy, sk::MasterWeights::none)};
+                "chosen", {}, rank.grid(), {.policy = run.policy, .master = sk::MasterWeights::none})};
             CHECK(sk::plan_memory(described).master.value == 0);
             CHECK(sk::plan_memory(described) == sk::plan_memory(said));
             CHECK(sk::plan_memory(std::array{sk::describe_group(kept)}).master.value > 0);

@@ -25,6 +25,7 @@ template <class E>
 struct Weight : sk::Param<"weight", E, sk::dynamic> {};
 struct Matrix : sk::Param<"matrix", float, 64, 48> {};
 struct Vector : sk::Param<"vector", float, 100> {};
+struct Bias16 : sk::Param<"bias", sk::bf16, 7> {};
 using Pair = sk::Params<Matrix, Vector>;
 
 /// One group of `numel` elements that every world size used here divides without padding.
@@ -242,6 +243,37 @@ TEST_CASE("a frozen group has parameters and gathers, and nothing else") {
     CHECK(plan.memory.gradient_buffers.value == 0);
     CHECK(plan.traffic.total(sk::Verb::reduce_scatter).calls == 0);
     CHECK(plan.traffic.total(sk::Verb::all_gather).calls == 2);
+}
+
+TEST_CASE("a group is described before it exists, whatever its options: frozen parameters, packing and masters") {
+    using Halves = sk::Params<Weight<sk::bf16>, Bias16>;
+    using Frozen = decltype(sk::ShardedOptions<Halves, sk::FullShard>{}.frozen);
+    for (const sk::Packing packing : {sk::Packing::aligned, sk::Packing::packed}) {
+        for (const auto& frozen : {Frozen{}, Halves::mask<Bias16>(), Halves::all()}) {
+            for (const auto master : {sk::MasterWeights::kept, sk::MasterWeights::none}) {
+                const sk::ShardedOptions<Halves, sk::FullShard> options{
+                    .packing = packing, .frozen = frozen, .master = master};
+                const sk::Shapes<Halves> shapes{sk::shape<Weight<sk::bf16>>(100)};
+                const auto described = sk::describe_group<Halves, sk::FullShard>(
+                    "a", shapes, sk::DeviceMesh{std::size_t{2}}.grid(), options);
+                CHECK(described.trainable == !frozen.all());
+                CHECK(described.sizes.has_master == (master == sk::MasterWeights::kept));
+                // 100 and 7 elements in two shards: each begins on 128 bytes, or only the shards do.
+                CHECK(described.buffer_numel == (packing == sk::Packing::aligned ? 256 : 128));
+                sk::threads::run(sk::DeviceMesh{std::size_t{2}}, [&](auto& rank) {
+                    const sk::Sharded<Halves, sk::FullShard, sk::EngineOf<decltype(rank)>> group(rank, "a", shapes,
+                                                                                                 options);
+                    CHECK(sk::describe_group(group) == described);
+                });
+            }
+        }
+    }
+    CHECK_THROWS_WITH_AS(
+        static_cast<void>(sk::describe_group<Halves, sk::FullShard>("a", {sk::shape<Weight<sk::bf16>>(100)},
+                                                                    sk::DeviceMesh{std::size_t{2}}.grid(),
+                                                                    {.packing = sk::Packing::exact})),
+        doctest::Contains("'a': Packing::exact given, but full_shard shards; expected aligned or packed"),
+        std::invalid_argument);
 }
 
 TEST_CASE("errors: a hybrid group that does not divide dp") {

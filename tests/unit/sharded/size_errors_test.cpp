@@ -101,7 +101,7 @@ TEST_CASE("sizes: extents of zero are refused by path and parameter") {
     CHECK(refusal<std::invalid_argument>(0) == expected);
     CHECK(thrown_message<std::invalid_argument>([] {
               sk::describe_group<Block, sk::FullShard>("blocks.3", {sk::shape<Weight>(0)}, sk::DeviceMesh<4>{}.grid(),
-                                                       {}, {}, user);
+                                                       sk::FullShard{}, user);
           }) == expected);
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("sizes: element and byte counts that overflow are refused by path, par
     CHECK(refusal<std::length_error>(bit(60)) == too_large("1152921504606846976", "1"));
     CHECK(thrown_message<std::length_error>([] {
               sk::describe_group<Block, sk::FullShard>("blocks.3", {sk::shape<Weight>(largest - 8)},
-                                                       sk::DeviceMesh<4>{}.grid(), {}, {}, user);
+                                                       sk::DeviceMesh<4>{}.grid(), sk::FullShard{}, user);
           }) == too_large("18446744073709551607", "4"));
     // Anything below is planned, and nothing overflows on the way.
     CHECK(sk::describe_group<Block, sk::FullShard>("blocks.3", {sk::shape<Weight>(bit(60) - 256)},

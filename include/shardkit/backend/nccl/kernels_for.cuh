@@ -15,8 +15,8 @@
 #include <shardkit/optim/norm.hpp>
 #include <shardkit/optim/step_work.hpp>
 #include <shardkit/optim/update.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/sharded/norm_table.hpp>
-#include <shardkit/sharded/precision.hpp>
 
 namespace shardkit::nccl {
 

@@ -13,10 +13,10 @@
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/optim/sgd.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/rank.hpp>
 #include <shardkit/schedule/follow.hpp>
 #include <shardkit/schedule/passes.hpp>
-#include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/loss_scale.hpp>
 

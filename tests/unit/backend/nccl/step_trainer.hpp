@@ -13,8 +13,8 @@
 #include <shardkit/optim/adamw.hpp>
 #include <shardkit/optim/clip.hpp>
 #include <shardkit/policy/dynamic_policy.hpp>
+#include <shardkit/policy/precision.hpp>
 #include <shardkit/rank/rank.hpp>
-#include <shardkit/sharded/precision.hpp>
 #include <shardkit/sharded/sharded.hpp>
 #include <shardkit/step/loss_scale.hpp>
 

@@ -7,7 +7,7 @@
 
 #include <shardkit/core/element.hpp>
 #include <shardkit/policy/placement_table.hpp>
-#include <shardkit/sharded/sharded_options.hpp>
+#include <shardkit/policy/sharded_options.hpp>
 
 namespace shardkit {
 

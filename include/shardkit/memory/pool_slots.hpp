@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace shardkit::detail {
+
+/// How many slots a pool has in which so many groups take turns.
+constexpr std::size_t pool_slots(std::size_t members, std::size_t in_flight) noexcept {
+    return std::min(members, in_flight);
+}
+
+}  // namespace shardkit::detail

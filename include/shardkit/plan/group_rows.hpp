@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <shardkit/plan/act.hpp>
+#include <shardkit/plan/group_description.hpp>
+#include <shardkit/policy/placement_table.hpp>
+
+namespace shardkit::detail {
+
+/// Bytes of one of a group's buffers on a rank.
+constexpr std::size_t bytes_of(const BufferRow& row, const GroupDescription& group) noexcept {
+    return group.numel_of(row.extent) * group.sizes.of(row.element);
+}
+
+/// A group's placement table, and the facts of it that every reader of a step asks for.
+struct GroupRows : PlacementTable {
+    bool trainable = false;
+    bool gathers = false;            ///< windows may have to gather
+    bool leases_full = false;        ///< into a buffer that exists while it is needed
+    bool reduces_each = false;       ///< every microbatch; gradients lie in a leased buffer until then
+    bool reduces_further = false;    ///< across replicas or tp, once every microbatch is in
+    std::size_t full_bytes = 0;      ///< of the leased full copy, 0: none
+    std::size_t gradient_bytes = 0;  ///< likewise
+    std::size_t addend_bytes = 0;    ///< of what a later reduction takes beside the result, while it runs
+
+    constexpr GroupRows() = default;
+    constexpr explicit GroupRows(const GroupDescription& group)
+        : PlacementTable(placement_table(group.policy, group.sizes, group.trainable)), trainable(group.trainable) {
+        const auto leased = [&](Role role) {
+            const BufferRow* const row = find(role);
+            return row != nullptr && row->held == Held::leased ? bytes_of(*row, group) : 0;
+        };
+        full_bytes = leased(Role::gathered);
+        gradient_bytes = leased(Role::gradients);
+        addend_bytes = leased(Role::addend);
+        const auto at = [&](When when) {
+            const auto found = collectives(when);
+            return Rows{static_cast<std::size_t>(found.data() - collectives().data()), found.size()};
+        };
+        gather_ = at(collectives(When::each_window).empty() ? When::updated_window : When::each_window);
+        further_ = at(When::last_microbatch);
+        Rows whole{further_.begin, 0};  // those that make partial gradients whole
+        for (; further_.count > 0 && collectives()[further_.begin].extent == Extent::full; ++whole.count) {
+            further_ = {further_.begin + 1, further_.count - 1};
+        }
+        first_ = gradient_bytes > 0 ? at(When::first_microbatch) : whole;
+        later_ = gradient_bytes > 0 ? at(When::later_microbatch) : whole;
+        leases_full = full_bytes > 0;
+        reduces_each = gradient_bytes > 0;
+        gathers = !called_by(Act::gather).empty();
+        for (const CollectiveRow& row : called_by(Act::all_reduce)) {
+            reduces_further = reduces_further || (row.extent == Extent::tp_sum ? group.tp > 1 && !group.tp_sum.empty()
+                                                                               : group.replicas > 1);
+        }
+    }
+
+    /// The collectives that an act of communication calls; of reductions those of the first or of a later one.
+    constexpr std::span<const CollectiveRow> called_by(Act act, bool first = true) const noexcept {
+        const Rows rows = act == Act::gather ? gather_ : act == Act::all_reduce ? further_ : first ? first_ : later_;
+        return collectives().subspan(rows.begin, rows.count);
+    }
+    /// Whether a full copy is current when a step begins, in steady state and before any of its gathers: an update
+    /// made the copies of what trains stale.
+    constexpr bool rests_current() const noexcept { return !gathers || (!leases_full && !trainable); }
+
+  private:
+    struct Rows {
+        std::size_t begin = 0;
+        std::size_t count = 0;
+    };
+    Rows gather_, first_, later_, further_;  // of the collectives
+};
+
+constexpr std::vector<GroupRows> rows_of(std::span<const GroupDescription> groups) {
+    std::vector<GroupRows> rows;
+    for (const GroupDescription& group : groups) { rows.emplace_back(group); }
+    return rows;
+}
+
+}  // namespace shardkit::detail

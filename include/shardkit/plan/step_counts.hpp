@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include <shardkit/plan/step_machine.hpp>
+
+namespace shardkit::detail {
+
+/// What a step does with a group, in numbers.
+struct StepCounts {
+    std::array<std::uint64_t, PlacementTable::most_collectives> calls{};  ///< of each of the group's collectives
+    bool takes_addend = false;
+
+    constexpr void add(const GroupRows& rows, const Applied& applied, std::uint64_t times = 1) noexcept {
+        const std::span<const CollectiveRow> all = rows.collectives();
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            for (const CollectiveRow& called : applied.calls) { calls[i] += &called == &all[i] ? times : 0; }
+        }
+        takes_addend = takes_addend || applied.takes_addend;
+    }
+};
+
+/// Those of a plain step, in steady state: each verb communicates when it is called.
+constexpr StepCounts plain_step(const GroupRows& rows, std::uint64_t microbatches, std::size_t windows) {
+    StepCounts counts;
+    GroupStep its{.current = rows.rests_current()};
+    std::uint64_t times = 1;
+    const auto apply = [&](Act act) {
+        const Applied applied = apply_act(its, act, rows);
+        counts.add(rows, applied, times);
+        its = act == Act::close && applied.gives_back ? given_back(applied.next) : applied.next;
+    };
+    const auto reduce_due = [&] {
+        while (const auto act = due_reduction(its, rows)) { apply(*act); }
+    };
+    // The second microbatch does what all later ones do.
+    for (std::uint64_t m = 0; m < std::min<std::uint64_t>(microbatches, 2); ++m) {
+        times = m == 0 ? 1 : microbatches - 1;
+        for (std::size_t w = 0; w < windows; ++w) {
+            if (due_gather(its, rows)) { apply(Act::gather); }
+            apply(Act::use);
+            apply(Act::close);
+        }
+        if (!rows.trainable) { continue; }
+        apply(Act::zero);
+        apply(Act::add);
+        reduce_due();
+    }
+    if (its.added == 0) { return counts; }
+    times = 1;
+    its = apply_finish(its).next;
+    reduce_due();
+    return counts;
+}
+
+}  // namespace shardkit::detail

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include <shardkit/plan/act.hpp>
+#include <shardkit/plan/group_rows.hpp>
+#include <shardkit/plan/step_rule.hpp>
+
+// When a step communicates, what it must keep to, and which leased buffers exist, told once: from a group's rows and
+// what it has done so far. Groups, their refusals, dry steps, checks, plans, simulations and schedules ask here.
+
+namespace shardkit::detail {
+
+/// The rules that an act breaks, in the order in which they are told.
+class BrokenRules {
+  public:
+    constexpr void require(bool holds, StepRule rule) {
+        if (!holds) { rules_.at(count_++) = rule; }
+    }
+    constexpr bool has(StepRule rule) const noexcept {
+        for (std::size_t i = 0; i < count_; ++i) {
+            if (rules_[i] == rule) { return true; }
+        }
+        return false;
+    }
+    constexpr bool empty() const noexcept { return count_ == 0; }
+    constexpr const StepRule* begin() const noexcept { return rules_.data(); }
+    constexpr const StepRule* end() const noexcept { return rules_.data() + count_; }
+
+  private:
+    std::array<StepRule, 6> rules_{};
+    std::size_t count_ = 0;
+};
+
+/// Where a group stands in a step.
+struct GroupStep {
+    // Its full copy.
+    bool current = false;       ///< it is what the shards are
+    bool unused = false;        ///< it was gathered, and no window has shown it
+    std::uint32_t asked = 0;    ///< windows that show nothing yet
+    std::uint32_t windows = 0;  ///< that show it
+    // Its gradients.
+    bool out = false;              ///< a buffer is with the backward pass
+    bool lost = false;             ///< one of this step was never added
+    bool skipped = false;          ///< it has none in this step
+    bool finished = false;         ///< no microbatch is to come, says the program
+    bool reduced_further = false;  ///< across replicas and tp
+    bool done = false;             ///< reduced for good, or read
+    bool updated = false;
+    std::uint32_t added = 0;       ///< microbatches
+    std::uint32_t unreduced = 0;   ///< of them
+    std::uint32_t reductions = 0;  ///< of full gradients
+
+    /// Whether gradients of it may be handed out.
+    constexpr bool accumulating() const noexcept { return !skipped && !finished && !done; }
+};
+
+/// What an act does.
+struct Applied {
+    GroupStep next;                          ///< where the group stands behind it
+    BrokenRules broken{};                    ///< what forbids it
+    std::span<const CollectiveRow> calls{};  ///< what it communicates; of the group's rows
+    std::optional<Role> works_in = {};       ///< the leased buffer that it needs
+    bool takes = false;                      ///< which exists from here on
+    bool gives_back = false;                 ///< and is not needed behind it
+    bool takes_addend = false;               ///< a second one exists while it runs
+};
+
+/// Whether the next microbatch adds to what earlier ones left in the buffer, else it begins with zeros.
+constexpr bool adds_on(const GroupStep& its, const GroupRows& rows) noexcept {
+    return (rows.reduces_each ? its.unreduced : its.added) > 0;
+}
+/// Whether everything that was added is reduced as far as it will be.
+constexpr bool is_reduced(const GroupStep& its, const GroupRows& rows) noexcept {
+    return its.unreduced == 0 && !its.out && (its.added == 0 || !rows.reduces_further || its.reduced_further);
+}
+
+/// What `act` of `microbatch` does to a group. Inlined where it is asked, so that a verb pays for what it uses of it.
+[[gnu::always_inline]] constexpr Applied apply_act(const GroupStep& its, Act act, const GroupRows& rows,
+                                                   std::uint32_t microbatch) {
+    Applied made{its};
+    GroupStep& next = made.next;
+    const auto require = [&](bool holds, StepRule rule) { made.broken.require(holds, rule); };
+    const auto works_in = [&](bool leased, Role role) {
+        if (leased) { made.works_in = role; }
+    };
+    switch (act) {
+        case Act::gather:
+            require(rows.gathers, StepRule::gather_where_sharded);
+            require(its.windows == 0, StepRule::gather_outside_windows);
+            require(!its.unused && (!its.current || rows.leases_full), StepRule::gather_is_used);
+            works_in(rows.leases_full, Role::gathered);
+            made.takes = rows.leases_full;
+            made.calls = rows.called_by(act);
+            next.current = next.unused = true;
+            break;
+        case Act::use:
+            require(its.current, StepRule::gather_before_use);
+            works_in(rows.leases_full, Role::gathered);
+            next.unused = false;
+            next.asked -= its.asked > 0 ? 1U : 0U;
+            ++next.windows;
+            break;
+        case Act::close:
+            require(its.windows > 0, StepRule::window_open_at_close);
+            works_in(rows.leases_full, Role::gathered);
+            if (its.windows > 0) {
+                --next.windows;
+            } else if (its.asked > 0) {
+                --next.asked;
+            }
+            made.gives_back = rows.leases_full && next.windows + next.asked == 0;
+            break;
+        case Act::zero:
+            require(rows.trainable, StepRule::gradients_of_trainable);
+            require(its.accumulating(), StepRule::gradients_of_step);
+            require(!its.out, StepRule::add_before_zero);
+            require(microbatch == its.added, StepRule::microbatches_in_order);
+            works_in(rows.reduces_each, Role::gradients);
+            made.takes = rows.reduces_each && !its.out && !adds_on(its, rows);
+            next.out = true;
+            break;
+        case Act::add:
+            require(its.out && microbatch == its.added, StepRule::zero_before_add);
+            works_in(rows.reduces_each, Role::gradients);
+            next.out = false;
+            ++next.added;
+            ++next.unreduced;
+            break;
+        case Act::skip:
+            require(rows.trainable, StepRule::gradients_of_trainable);
+            require(its.added == 0 && !its.out && !its.lost && !its.skipped && !its.finished,
+                    StepRule::gradients_of_step);
+            next.skipped = true;
+            break;
+        case Act::reduce:
+            require(its.unreduced > 0 && !its.out && microbatch + 1 == its.added, StepRule::add_before_reduce);
+            works_in(rows.reduces_each, Role::gradients);
+            made.gives_back = rows.reduces_each;
+            made.takes_addend = rows.addend_bytes > 0 && its.reductions > 0;
+            made.calls = rows.called_by(act, its.reductions == 0);
+            next.unreduced = 0;
+            ++next.reductions;
+            next.done = its.done || !rows.reduces_each;
+            break;
+        case Act::all_reduce:
+            require(rows.reduces_further && its.added > 0 && its.unreduced == 0 && !its.out && !its.reduced_further,
+                    StepRule::add_before_reduce);
+            made.calls = rows.called_by(act);
+            next.reduced_further = next.done = true;
+            break;
+        case Act::norm:
+            if (!rows.trainable) { break; }
+            require(its.added > 0 || its.skipped, StepRule::added_or_skipped);
+            require(is_reduced(its, rows), StepRule::reduced_before_read);
+            next.done = true;
+            break;
+        case Act::update:
+            require(its.windows + its.asked == 0, StepRule::windows_end_in_step);
+            require(rows.trainable, StepRule::gradients_of_trainable);
+            require(its.added > 0 && !its.skipped, StepRule::added_or_skipped);
+            require(is_reduced(its, rows), StepRule::reduced_before_read);
+            require(!its.updated, StepRule::update_once);
+            require(!rows.gathers || !its.unused, StepRule::gather_is_used);
+            if (rows.gathers) { next.current = next.unused = false; }
+            next.updated = next.done = true;
+            break;
+    }
+    return made;
+}
+
+/// The same of the group's next microbatch, or, of a reduction, of its last one: what a program means, whose verbs
+/// have no numbers.
+[[gnu::always_inline]] constexpr Applied apply_act(const GroupStep& its, Act act, const GroupRows& rows) {
+    return apply_act(its, act, rows, act == Act::reduce ? its.added - 1 : its.added);
+}
+
+/// Says that every microbatch of a group is in.
+constexpr Applied apply_finish(const GroupStep& its) {
+    Applied made{its};
+    made.broken.require(!its.skipped && !its.finished, StepRule::gradients_of_step);
+    made.broken.require(!its.out && !its.lost, StepRule::reduced_before_read);
+    made.broken.require(its.added > 0, StepRule::added_or_skipped);
+    made.next.finished = true;
+    return made;
+}
+/// The reduction that a program's verb makes next where no schedule says otherwise.
+constexpr std::optional<Act> due_reduction(const GroupStep& its, const GroupRows& rows) noexcept {
+    if (its.unreduced > 0 && (rows.reduces_each || its.finished)) { return Act::reduce; }
+    if (its.finished && its.added > 0 && rows.reduces_further && !its.reduced_further) { return Act::all_reduce; }
+    return std::nullopt;
+}
+/// Whether a window that is asked for gathers where no schedule says otherwise.
+constexpr bool due_gather(const GroupStep& its, const GroupRows& rows) noexcept {
+    return rows.gathers && !its.current;
+}
+/// A leased full copy was given back.
+constexpr GroupStep given_back(GroupStep its) noexcept {
+    its.current = its.unused = false;
+    return its;
+}
+
+/// The end of a step; `updates`: there is one of some group. What its copy is then, it is when the next one begins.
+constexpr Applied apply_end(const GroupStep& its, const GroupRows& rows, bool updates) {
+    Applied made;
+    const auto require = [&](bool holds, StepRule rule) { made.broken.require(holds, rule); };
+    require(its.windows == 0, StepRule::windows_end_in_step);
+    require(!rows.leases_full || !its.unused, StepRule::gather_is_used);
+    require((its.added == 0 && !its.out) || is_reduced(its, rows), StepRule::reduced_before_read);
+    const bool reads = updates && rows.trainable;
+    require(!reads || its.added > 0 || its.skipped, StepRule::added_or_skipped);
+    require(!reads || its.updated || its.added == 0, StepRule::update_once);
+    made.next.current = its.current && !rows.leases_full;
+    made.next.unused = its.unused && !rows.leases_full;
+    return made;
+}
+
+}  // namespace shardkit::detail

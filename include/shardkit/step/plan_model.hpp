@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include <shardkit/comm/moved.hpp>
+#include <shardkit/detail/access.hpp>
+#include <shardkit/plan/plan.hpp>
+#include <shardkit/step/model.hpp>
+
+namespace shardkit {
+
+/// The description of a group that exists; it refers to the group's path.
+template <class Layer>
+GroupDescription describe_group(const Layer& layer) {
+    return detail::Access::state(layer).geometry().description();
+}
+
+/// The descriptions of a model's groups, in its order; they refer to the groups' paths.
+template <class Engine>
+std::vector<GroupDescription> describe_groups(const Groups<Engine>& model,
+                                              SourceLocation where = SourceLocation::current()) {
+    std::vector<GroupDescription> groups;
+    detail::Access::walk(
+        model, [&](detail::Group<Engine>& group) { groups.push_back(group.geometry().description()); }, where);
+    return groups;
+}
+
+/// The plan of a model that exists. Where `ranks_per_host` is not said and the engine KnowsHosts, ranks lie on its
+/// hosts, if they do so in their order.
+template <class Engine>
+Plan plan(const Groups<Engine>& model, PlanOptions options = {}, SourceLocation where = SourceLocation::current()) {
+    const std::vector<GroupDescription> groups = describe_groups(model, where);
+    if (groups.empty()) { return {}; }
+    const Context<Engine>& context = model.context(where);
+    options.engine = detail::engine_traits<Engine>();
+    if (options.ranks_per_host == 0) { options.ranks_per_host = shardkit::ranks_per_host(context.world()); }
+    return plan(std::span<const GroupDescription>(groups.data(), groups.size()), context.grid(), options);
+}
+
+}  // namespace shardkit
