@@ -120,9 +120,9 @@ class SlowToLock : public sk::PosixFiles {
         made_ = path;
         return PosixFiles::make_folder(path);
     }
-    int lock(const std::string& folder, int& held) override {
-        if (folder == made_) { std::this_thread::sleep_for(std::chrono::milliseconds(3)); }
-        return PosixFiles::lock(folder, held);
+    int lock(const std::string& file, int& held) override {
+        if (file.starts_with(made_ + "/")) { std::this_thread::sleep_for(std::chrono::milliseconds(3)); }
+        return PosixFiles::lock(file, held);
     }
 
   private:
