@@ -144,20 +144,52 @@ class Maker {
     }
     /// Of anything: bytes, UTF-8, paths, names that mean something.
     std::string text() {
-        static const std::string known[] = {"", "a", "a", "a.b", "\xc3\xa9", "\xf0\x9f\x98\x80", "\xff", "a\xc3",
-                                            "__metadata__", "x/y", ".", "..", "../../escape", "/escape", "\"\\\n\t\x7f",
-                                            std::string("a\0b", 3), std::string(300, 'n'), "alias:a", "shardkit.kind",
-                                            "format", "param_group_1", "steps", "loss_scale.value", "blob.a"};
+        static const std::string known[] = {"",
+                                            "a",
+                                            "a",
+                                            "a.b",
+                                            "\xc3\xa9",
+                                            "\xf0\x9f\x98\x80",
+                                            "\xff",
+                                            "a\xc3",
+                                            "__metadata__",
+                                            "x/y",
+                                            ".",
+                                            "..",
+                                            "../../escape",
+                                            "/escape",
+                                            "\"\\\n\t\x7f",
+                                            std::string("a\0b", 3),
+                                            std::string(300, 'n'),
+                                            "alias:a",
+                                            "shardkit.kind",
+                                            "format",
+                                            "param_group_1",
+                                            "steps",
+                                            "loss_scale.value",
+                                            "blob.a"};
         if (below(3) != 0) { return known[below(std::size(known))]; }
         std::string made(below(6), '\0');
         for (char& c : made) { c = static_cast<char>(below(256)); }
         return made;
     }
     std::string file_name() {
-        static const std::string known[] = {"model", "master", "scalars", "parameter", "moving-avg-of-grad",
-                                            "a-00001-of-00002", "a-1-of-2", "-of-", "manifest.json", "exp avg",
-                                            "model.safetensors.index.json", "uncommitted.shardkit", "first",
-                                            std::string(200, 's'), std::string(201, 's'), std::string(255, 's')};
+        static const std::string known[] = {"model",
+                                            "master",
+                                            "scalars",
+                                            "parameter",
+                                            "moving-avg-of-grad",
+                                            "a-00001-of-00002",
+                                            "a-1-of-2",
+                                            "-of-",
+                                            "manifest.json",
+                                            "exp avg",
+                                            "model.safetensors.index.json",
+                                            "uncommitted.shardkit",
+                                            "first",
+                                            std::string(200, 's'),
+                                            std::string(201, 's'),
+                                            std::string(255, 's')};
         return known[below(std::size(known))];
     }
 
@@ -309,7 +341,9 @@ inline Outcome run(std::uint64_t seed, const std::string& folder) {
         });
     } catch (const std::invalid_argument&) {
         // Of a state that cannot be made, or of a save.
-    } catch (const sk::FileError&) { require(false, "a file error, of names that ought to have been refused before"); }
+    } catch (const sk::FileError&) {
+        require(false, "a file error, of names that ought to have been refused before");
+    }
     if (outcome != Outcome::loaded) {
         require(temporary_folder::contents(folder) == before, "what was refused has changed something");
         return outcome;

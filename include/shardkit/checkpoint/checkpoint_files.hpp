@@ -146,10 +146,10 @@ class CheckpointFiles {
         }
         for (const auto& [key, value] : header.metadata) {
             if (key == kind_key && value != kind) {
-                throw FileError(path,
-                                concat("holds '", safetensors::detail::shown(value), "' of a checkpoint, expected '",
-                                       kind, "'"),
-                                where_);
+                throw FileError(
+                    path,
+                    concat("holds '", safetensors::detail::shown(value), "' of a checkpoint, expected '", kind, "'"),
+                    where_);
             }
         }
         if (expected == nullptr) { strings_.insert(strings_.end(), header.metadata.begin(), header.metadata.end()); }

@@ -58,8 +58,8 @@ class FileCalls {
     /// EISDIR or EPERM for a folder.
     virtual int remove_file(const std::string& path) = 0;
     virtual int remove_folder(const std::string& path) = 0;
-    /// Whether a name is a link to what lies elsewhere, of which nothing is ever removed. ENOENT where nothing has the
-    /// name. A store without links leaves this as it is.
+    /// Whether a name is a link to what lies elsewhere, of which nothing is ever removed. ENOENT where nothing has
+    /// the name. A store without links leaves this as it is.
     virtual int is_link(const std::string& /*path*/, bool& link) {
         link = false;
         return 0;

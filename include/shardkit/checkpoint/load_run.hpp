@@ -189,8 +189,8 @@ class LoadRun {
         const std::string& path = files_->path(*from);
         auto rest = TensorReader::Rest::none;
         if (!(from->tensor.shape == order.shape())) {
-            const auto fewer = options_.grown && options_.grown(name) ? order.of_fewer_rows(from->tensor.shape)
-                                                                      : std::nullopt;
+            const auto fewer =
+                options_.grown && options_.grown(name) ? order.of_fewer_rows(from->tensor.shape) : std::nullopt;
             if (!fewer) {
                 throw FileError(path,
                                 concat("tensor '", name, "' has shape ", from->tensor.shape.describe(), ", expected ",
@@ -208,11 +208,8 @@ class LoadRun {
                             where_);
         }
         const bool first = !std::exchange(from->read, true);
-        targets_.push_back({{g, v, p, order, name, values.type, from->begin, from->tensor.bytes.size()},
-                            from,
-                            first,
-                            rest,
-                            0});
+        targets_.push_back(
+            {{g, v, p, order, name, values.type, from->begin, from->tensor.bytes.size()}, from, first, rest, 0});
     }
     void find_scalars() {
         if (options_.states) {
@@ -260,8 +257,7 @@ class LoadRun {
             report_.unused.push_back(StoredKind::in_words(kind, stored.tensor.name));
         }
         if (options_.subset || (report_.left.empty() && report_.unused.empty())) { return; }
-        const std::string path =
-            files_->first_path().empty() ? std::string("load") : files_->first_path();
+        const std::string path = files_->first_path().empty() ? std::string("load") : files_->first_path();
         throw FileError(path,
                         concat("and the files beside it lack ", safetensors::listed(report_.left), ", and have ",
                                safetensors::listed(report_.unused), " besides: see LoadOptions::states and subset"),

@@ -58,8 +58,7 @@ inline std::string manifest_end(std::string_view before) {
 }
 
 inline std::string manifest_text(const Manifest& manifest) {
-    std::string text =
-        concat(manifest_begin, manifest_version, ", \"step\": ", manifest.step, ",\n\"strings\": {");
+    std::string text = concat(manifest_begin, manifest_version, ", \"step\": ", manifest.step, ",\n\"strings\": {");
     std::string_view comma;
     for (const auto& [key, value] : manifest.strings) {
         text += concat(comma, json_string(key), ": ", json_string(value));

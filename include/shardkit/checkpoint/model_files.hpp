@@ -38,8 +38,8 @@ struct ModelFiles {
   private:
     /// What a folder holds of a model whose files begin with one stem: "model", say.
     struct Forms {
-        std::string file;   // model.safetensors
-        std::string index;  // model.safetensors.index.json
+        std::string file;                                           // model.safetensors
+        std::string index;                                          // model.safetensors.index.json
         std::map<std::uint64_t, std::set<std::uint64_t>> numbered;  // model-0000i-of-0000K.safetensors: i, by K
 
         std::size_t count() const { return (file.empty() ? 0U : 1U) + (index.empty() ? numbered.size() : 1U); }
@@ -76,10 +76,11 @@ struct ModelFiles {
         if (usual == stems.end() && stems.size() != 1) {
             std::vector<std::string> known;
             for (const auto& [stem, forms] : stems) { known.push_back(stem); }
-            throw FileError(folder,
-                            concat("is a folder without model.safetensors or ", index_name, ", and with ",
-                                   safetensors::listed(known), ": expected the files of one model, or the path of one"),
-                            where);
+            throw FileError(
+                folder,
+                concat("is a folder without model.safetensors or ", index_name, ", and with ",
+                       safetensors::listed(known), ": expected the files of one model, or the path of one"),
+                where);
         }
         const auto& [stem, forms] = usual == stems.end() ? *stems.begin() : *usual;
         if (forms.count() > 1) {
@@ -95,8 +96,9 @@ struct ModelFiles {
         for (std::uint64_t number = 1; number <= std::max(count, *numbers.rbegin()); ++number) {
             const std::string name = concat(NumberedName::of(stem, number, count), tensors_ending);
             if (!numbers.contains(number) || number > count) {
-                throw FileError(folder, concat("has no index, and ", numbers.size(), " files of a model's ", count,
-                                               ": '", name, number > count ? "' is one too many" : "' is not there"),
+                throw FileError(folder,
+                                concat("has no index, and ", numbers.size(), " files of a model's ", count, ": '",
+                                       name, number > count ? "' is one too many" : "' is not there"),
                                 where);
             }
             files.paths.push_back(concat(folder, "/", name));
@@ -120,8 +122,8 @@ struct ModelFiles {
                 json.object([&](const std::string& tensor, std::size_t at) {
                     const std::string name = json.string();
                     if (!stays_inside(name)) {
-                        JsonReader::fail_at(at, concat("'", safetensors::detail::shown(tensor),
-                                                       "' in a file outside of the folder"));
+                        JsonReader::fail_at(
+                            at, concat("'", safetensors::detail::shown(tensor), "' in a file outside of the folder"));
                     }
                     if (!files.place.emplace(tensor, folder + name).second) {
                         JsonReader::fail_at(at, "a tensor twice");

@@ -24,8 +24,8 @@ class TensorReader {
         std::size_t rank = 0;
         std::size_t ranks = 1;
     };
-    /// What becomes of a parameter's elements that the file's tensor does not have. Where it is one of several tensors
-    /// of the parameter, they stay.
+    /// What becomes of a parameter's elements that the file's tensor does not have. Where it is one of several
+    /// tensors of the parameter, they stay.
     enum class Rest : std::uint8_t { none, stays, zero };
     /// `tensor` lies in `file` with elements of type `stored`. @param copies  write memory that the host cannot
     TensorReader(const PlannedTensor& tensor, const SavedGroup& group, const OpenFile& file,

@@ -24,7 +24,8 @@ namespace shardkit {
 /// Rank 0 removes, from the greatest step down; nothing is removed before `step` was found whole. What lies there and
 /// no save has made stays, and is told in `skipped`.
 /// Order:   collective over the world; the host waits. No other job saves into the folder meanwhile.
-/// @throws  FileError, the same on every rank: `step` is not there or not whole, a greater one is a link (then nothing
+/// @throws  FileError, the same on every rank: `step` is not there or not whole, a greater one is a link (then
+/// nothing
 ///          was removed), or one cannot be removed (then those above it were); std::invalid_argument when ranks mean
 ///          different folders or steps
 template <class Engine>

@@ -35,9 +35,8 @@ class SafetensorsFile {
           header_(detail::read_header(file_, nullptr, where)),
           by_name_(header_.tensors.size()) {
         std::iota(by_name_.begin(), by_name_.end(), std::size_t{0});
-        std::sort(by_name_.begin(), by_name_.end(), [&](std::size_t a, std::size_t b) {
-            return header_.tensors[a].name < header_.tensors[b].name;
-        });
+        std::sort(by_name_.begin(), by_name_.end(),
+                  [&](std::size_t a, std::size_t b) { return header_.tensors[a].name < header_.tensors[b].name; });
     }
 
     const std::string& path() const noexcept { return file_.path(); }
@@ -50,10 +49,9 @@ class SafetensorsFile {
 
     /// The tensor of that name; null when there is none. Cost: the logarithm of the number of tensors.
     const safetensors::Tensor* find(std::string_view name) const noexcept {
-        const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), name,
-                                         [&](std::size_t number, std::string_view wanted) {
-                                             return header_.tensors[number].name < wanted;
-                                         });
+        const auto at = std::lower_bound(
+            by_name_.begin(), by_name_.end(), name,
+            [&](std::size_t number, std::string_view wanted) { return header_.tensors[number].name < wanted; });
         return at == by_name_.end() || header_.tensors[*at].name != name ? nullptr : &header_.tensors[*at];
     }
     /// @throws std::invalid_argument when there is none

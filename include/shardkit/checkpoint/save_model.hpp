@@ -49,7 +49,8 @@ class ModelFileRun {
             state = capture();
             for (const auto& group : state.groups) {
                 group->require_idle("save_model", where_);
-                std::erase_if(group->values, [](const auto& values) { return values->kind.role != Role::parameters; });
+                std::erase_if(group->values,
+                              [](const auto& values) { return values->kind.role != Role::parameters; });
             }
             plan.emplace(state, options_.names, std::numeric_limits<std::uint64_t>::max(), where_);
             if (plan->files.size() != 1) { throw_invalid_argument(where_, "save_model: a model without parameters"); }
@@ -59,8 +60,9 @@ class ModelFileRun {
         const std::uint64_t token = agree(*plan);
         const std::size_t slash = path_.rfind('/');
         const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path_.substr(0, slash);
-        file.name = concat(path_.substr(slash + 1), temporary_mark, digest_text(static_cast<std::uint32_t>(token >> 32U)),
-                           digest_text(static_cast<std::uint32_t>(token)));
+        file.name =
+            concat(path_.substr(slash + 1), temporary_mark, digest_text(static_cast<std::uint32_t>(token >> 32U)),
+                   digest_text(static_cast<std::uint32_t>(token)));
         const std::string temporary = concat(folder, "/", file.name);
         bool made = false;
         const auto go = [&](const Failure& own) {

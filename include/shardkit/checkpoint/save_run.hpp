@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -142,10 +143,12 @@ class SaveRun final : public MemoryReader {
         make_folders(calls_, folder_, where_);
         steps().remove_stale(where_);
         const std::string target = concat(folder_, "/", step_name(step_));
-        if (std::vector<std::string> names; !options_.replace && calls_.list(target, names) != ENOENT) {
-            throw FileError(target, "exists, and SaveOptions::replace was not given", where_);
+        if (std::vector<std::string> names; calls_.list(target, names) != ENOENT) {
+            if (!options_.replace) {
+                throw FileError(target, "exists, and SaveOptions::replace was not given", where_);
+            }
+            require_replaceable();
         }
-        if (bool link = false; options_.replace && calls_.is_link(target, link) == 0) { require_replaceable(); }
         make_temporary();
         for (const PlannedFile& file : plan_->files) {
             const std::string path = concat(temporary_, "/", file.name);
@@ -174,8 +177,13 @@ class SaveRun final : public MemoryReader {
         const std::string mark = concat(temporary_, "/", mark_name);
         int error = calls_.create_file(mark);
         if (error != 0 && error != EEXIST) { return error; }
-        const std::string text = SavingProcess::text();
-        OpenFile::to_write(calls_, mark, where_).write(0, std::as_bytes(std::span(text)));
+        try {
+            const std::string text = SavingProcess::text();
+            OpenFile::to_write(calls_, mark, where_).write(0, std::as_bytes(std::span(text)));
+        } catch (const FileError&) {
+            if (!has_mark()) { return ENOENT; }
+            throw;
+        }
         int held = -1;
         error = calls_.lock(mark, held);
         if (error == 0) { lock_ = held; }
@@ -183,9 +191,11 @@ class SaveRun final : public MemoryReader {
         error = calls_.make_folder(concat(temporary_, "/state"));
         if (error != 0 && error != EEXIST) { return error; }
         // The file that is locked may be one that another job has removed meanwhile.
+        return has_mark() ? 0 : ENOENT;
+    }
+    bool has_mark() {
         std::vector<std::string> names;
-        error = calls_.list(temporary_, names);
-        return error == 0 && std::find(names.begin(), names.end(), mark_name) == names.end() ? ENOENT : error;
+        return calls_.list(temporary_, names) == 0 && std::find(names.begin(), names.end(), mark_name) != names.end();
     }
 
     void end_writing() noexcept {
@@ -197,6 +207,14 @@ class SaveRun final : public MemoryReader {
 
     /// That the manifest will be one that is read again, whatever the digests are.
     void check_manifest() const {
+        const auto check_size = [&](std::size_t bytes) {
+            if (bytes <= safetensors::max_header_bytes) { return; }
+            throw_invalid_argument(where_, "save: names and SaveOptions::strings make a manifest of more than ",
+                                   safetensors::max_header_bytes, " bytes, which no load reads");
+        };
+        std::size_t bytes = 0;
+        for (const auto& [key, text] : options_.strings) { bytes += key.size() + text.size(); }
+        check_size(bytes);
         for (const auto& [key, text] : options_.strings) {
             if (!is_utf8(key) || !is_utf8(text)) {
                 throw_invalid_argument(where_, "save: SaveOptions::strings: '", safetensors::detail::shown(key),
@@ -206,10 +224,7 @@ class SaveRun final : public MemoryReader {
         }
         const std::vector<std::uint32_t> no_digests(plan_->tensors(), 0);
         const std::string text = manifest_text(manifest_of(no_digests));
-        if (text.size() > safetensors::max_header_bytes) {
-            throw_invalid_argument(where_, "save: names and SaveOptions::strings make a manifest of ", text.size(),
-                                   " bytes, expected at most ", safetensors::max_header_bytes);
-        }
+        check_size(text.size());
         try {
             ManifestReader::read(text);
         } catch (const JsonError& error) {
@@ -337,11 +352,11 @@ class SaveRun final : public MemoryReader {
     std::optional<WriteJobs> jobs_;
     std::string temporary_;
     std::vector<std::string> told_;  // of what other saves left: why it stays
-    bool beside_ = false;      // written beside the rank's own work
-    bool made_ = false;        // by rank 0
-    std::optional<int> lock_;  // which holds it
-    Failure failure_;          // of the writer, until it is told
-    bool holds_ = false;       // the groups' updates
+    bool beside_ = false;            // written beside the rank's own work
+    bool made_ = false;              // by rank 0
+    std::optional<int> lock_;        // which holds it
+    Failure failure_;                // of the writer, until it is told
+    bool holds_ = false;             // the groups' updates
     bool writing_ = false;
     std::mutex mutex_;
     std::condition_variable done_;

@@ -82,9 +82,7 @@ class StepFolders {
         return steps;
     }
     /// Why the folder of a step is none that a save has made; nothing where it is one.
-    std::string refusal(std::uint64_t step, SourceLocation where) const {
-        return refusal(path(step), step, where);
-    }
+    std::string refusal(std::uint64_t step, SourceLocation where) const { return refusal(path(step), step, where); }
     /// Removes a step. @return why that could not be done; nothing when it is gone
     std::string remove(std::uint64_t step, std::uint64_t token, SourceLocation where) const {
         if (const std::string why = refusal(step, where); !why.empty()) { return why; }
@@ -180,7 +178,9 @@ class StepFolders {
         if (calls_.is_link(path, link) != 0) { return ""; }  // another job has removed it
         if (link) { return "a link: what is behind it is no save's to remove"; }
         std::vector<std::string> inside;
-        if (const int error = calls_.list(path, inside); error != 0) { return error == ENOENT ? "" : errno_text(error); }
+        if (const int error = calls_.list(path, inside); error != 0) {
+            return error == ENOENT ? "" : errno_text(error);
+        }
         if (inside.empty()) {
             // Just made, or left before anything was written: who made it makes it again.
             const int error = calls_.remove_folder(path);

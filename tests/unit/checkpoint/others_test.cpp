@@ -67,7 +67,9 @@ std::string loaded(const std::string& path, const sk::LoadOptions& options = {})
             sk::load_model(rank, path, model, options);
             const auto window = layer.unshard();
             if (rank.rank() == 0) {
-                for (const float value : window[Embedding{}]) { said += std::to_string(static_cast<int>(value)) + " "; }
+                for (const float value : window[Embedding{}]) {
+                    said += std::to_string(static_cast<int>(value)) + " ";
+                }
                 for (const float value : window[Bias{}]) { said += std::to_string(static_cast<int>(value)) + " "; }
             }
         });
@@ -100,7 +102,8 @@ TEST_CASE("a parameter is found by its own name, by an alias', by what the metad
         CHECK(loaded(file, options) == as_written);
         write_file(file, {embedding("m.embedding"), bias, embedding("m.head", 2)});
         const std::string differ = loaded(file, options);
-        CHECK(has(differ, "tensors 'm.embedding' and 'm.head' are one parameter of the state, and have other values"));
+        CHECK(
+            has(differ, "tensors 'm.embedding' and 'm.head' are one parameter of the state, and have other values"));
         write_file(file, {embedding("m.embedding"), bias, {"m.head", {2, 4}, counted(8)}});
         CHECK(has(loaded(file, options), "'m.head' are one parameter of the state, and have other types or shapes"));
     }
@@ -143,7 +146,8 @@ TEST_CASE("no metadata may be said as null") {
     const std::string file = folder.file("model.safetensors");
     write_file(file, {embedding("m.embedding"), bias}, "null");
     CHECK(loaded(file) == as_written);
-    CHECK(sk::SafetensorsFile(file).metadata().empty());
+    const sk::SafetensorsFile opened(file);
+    CHECK(opened.metadata().empty());
     for (const char* other : {"nul", "nulls", "0", "[]", "\"null\"", "NULL"}) {
         CAPTURE(other);
         write_file(file, {embedding("m.embedding"), bias}, other);
@@ -151,7 +155,8 @@ TEST_CASE("no metadata may be said as null") {
     }
 }
 
-TEST_CASE("an index is a path too, its pieces may lie in folders below, and it decides which of two tensors is meant") {
+TEST_CASE(
+    "an index is a path too, its pieces may lie in folders below, and it decides which of two tensors is meant") {
     const Folder folder;
     const std::string index = folder.file("model.safetensors.index.json");
     write_file(folder.file("a/one.safetensors"), {embedding("m.embedding", 50), bias});
@@ -180,9 +185,12 @@ TEST_CASE("an index is a path too, its pieces may lie in folders below, and it d
     CHECK(has(single, "no safetensors file: JSON, as an index of several is"));
 }
 
-TEST_CASE("files of another stem, numbered files without an index, and folders in which it is not clear what is meant") {
+TEST_CASE(
+    "files of another stem, numbered files without an index, and folders in which it is not clear what is meant") {
     const Folder folder;
-    const auto one = [&](const std::string& name) { write_file(folder.file(name), {embedding("m.embedding"), bias}); };
+    const auto one = [&](const std::string& name) {
+        write_file(folder.file(name), {embedding("m.embedding"), bias});
+    };
     const auto pieces = [&](const std::string& stem) {
         write_file(folder.file(stem + "-00001-of-00002.safetensors"), {embedding("m.embedding")});
         write_file(folder.file(stem + "-00002-of-00002.safetensors"), {bias});
@@ -195,8 +203,9 @@ TEST_CASE("files of another stem, numbered files without an index, and folders i
     CHECK(loaded(folder.file("a")) == as_written);
     fs::remove(folder.file("a/model.safetensors"));
     const std::string several = loaded(folder.file("a"));
-    CHECK(has(several, "without model.safetensors or model.safetensors.index.json, and with 'adapter', "
-                       "'diffusion_pytorch_model'"));
+    CHECK(has(several,
+              "without model.safetensors or model.safetensors.index.json, and with 'adapter', "
+              "'diffusion_pytorch_model'"));
     fs::create_directories(folder.file("empty"));
     CHECK(has(loaded(folder.file("empty")), "and with nothing"));
 

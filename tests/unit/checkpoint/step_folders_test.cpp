@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What saves remove from a run's folder, and what stays: links, folders of others, steps that are kept, steps to which
-// a run goes back; and file systems that lack a call.
+// What saves remove from a run's folder, and what stays: links, folders of others, steps that are kept, steps to
+// which a run goes back; and file systems that lack a call.
 #include <shardkit/checkpoint.hpp>
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include <csignal>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <doctest/doctest.h>
 
@@ -175,8 +175,8 @@ TEST_CASE("folders that no save has made stay, whatever they are called") {
     const Folder folder;
     const std::string run = folder.file("run");
     const std::string temporary = step_path(run, 9) + ".tmp-0123456789abcdef";
-    // Of a user, who calls it as saves do; with a name that is nearly theirs; a step without a manifest, and one whose
-    // manifest is another step's.
+    // Of a user, who calls it as saves do; with a name that is nearly theirs; a step without a manifest, and one
+    // whose manifest is another step's.
     write(temporary + "/thesis.txt", "years");
     write(step_path(run, 9) + ".tmp-backup/thesis.txt", "years");
     write(step_path(run, 1) + "/notes.txt", "mine");
@@ -278,16 +278,16 @@ TEST_CASE("a run that goes back: later steps stay and are told, until roll_back 
     save(folder.file("archive"), 5000);
     fs::create_directory_symlink(step_path(folder.file("archive"), 5000), step_path(run, 5000));
     save(run, 103);
-    const std::string link = thrown_message<sk::FileError>([&] {
-        sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) { sk::roll_back(rank, run, 102); });
-    });
+    const std::string link = thrown_message<sk::FileError>(
+        [&] { sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) { sk::roll_back(rank, run, 102); }); });
     CHECK(has(link, "step-00005000"));
     CHECK(has(link, "is a link"));
     CHECK(is_whole(run, 103));
     CHECK(is_whole(folder.file("archive"), 5000));
 }
 
-TEST_CASE("where a file system has no locks, saves go on, and what a process left goes once it has ended for certain") {
+TEST_CASE(
+    "where a file system has no locks, saves go on, and what a process left goes once it has ended for certain") {
     const Folder folder;
     for (const int error : {ENOSYS, ENOTSUP, ENOLCK, EINVAL}) {
         CAPTURE(error);
@@ -333,9 +333,9 @@ TEST_CASE("of a process that saves: it runs, has ended, or nobody knows") {
     CHECK(Process::has_ended(own.substr(0, begin) + " 1\n"));
     CHECK(Process::has_ended(own.substr(0, number) + " 999999999 5\n"));
     for (const std::string& unknown :
-         {std::string(), std::string("\n"), own.substr(1), own.substr(0, own.size() - 1), own.substr(0, number) + "\n",
-          own.substr(0, number) + " x 5\n", own.substr(0, number) + "  5\n", own.substr(0, number) + " 99999999999 5\n",
-          "other" + own}) {
+         {std::string(), std::string("\n"), own.substr(1), own.substr(0, own.size() - 1),
+          own.substr(0, number) + "\n", own.substr(0, number) + " x 5\n", own.substr(0, number) + "  5\n",
+          own.substr(0, number) + " 99999999999 5\n", "other" + own}) {
         CAPTURE(unknown);
         CHECK_FALSE(Process::has_ended(unknown));
     }

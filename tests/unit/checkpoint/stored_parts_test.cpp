@@ -59,7 +59,10 @@ sk::StoredAs apart(std::string_view path, const sk::ParameterRecord& parameter) 
         return sk::stored_rows({{before + "q", 4}, {before + "k", 2}, {before + "v", 2}}, parameter.shape);
     }
     if (parameter.name == Mixed::name) {
-        return {"", {}, {heads, 3, width}, {1, 0, 2},
+        return {"",
+                {},
+                {heads, 3, width},
+                {1, 0, 2},
                 {{"mq", {heads, width}}, {"mk", {heads, width}}, {"mv", {heads, width}}}};
     }
     return {"", {}, {width, 2, 5}, {1, 2, 0}, {{"gate", {5, width}}, {"up", {5, width}}}};
@@ -99,18 +102,15 @@ TEST_CASE("one parameter is several tensors of a file and back, on every mesh an
             layer.initialize([](auto, auto, std::uint64_t) { return -1.0; });
             const auto report = sk::load(rank, run + "/step-00000001", state, {.names = apart});
             if (report.tensors != 16) { throw std::logic_error("not every tensor was read"); }
-            const auto check = [&](auto parameter) {
-                std::vector<float> whole(decltype(parameter)::numel);
-                layer.read_full(parameter, std::span<float>(whole));
+            for (std::size_t p = 0; p < layer.parameters().size(); ++p) {
+                std::vector<float> whole(layer.parameters()[p].shape.numel());
+                layer.read_full(p, whole);
                 for (std::size_t i = 0; i < whole.size(); ++i) {
-                    if (whole[i] != static_cast<float>(value(decltype(parameter)::name, i))) {
+                    if (whole[i] != static_cast<float>(value(layer.parameters()[p].name, i))) {
                         throw std::logic_error("another value");
                     }
                 }
-            };
-            check(Fused{});
-            check(Mixed{});
-            check(Gates{});
+            }
         });
         if (number == 1) { first = contents(run); }
         CHECK(contents(run) == first);
@@ -138,14 +138,18 @@ TEST_CASE("forms that cannot be are refused, also where a product wraps around")
     CHECK(has(refused({"t", {2, 2}, {4, quarter}, {1, 0}}), "seen as [4, 4611686018427387905]"));
     CHECK(has(refused({"t", {quarter, 4}}), "expected at most 8 extents of as many elements"));
     CHECK(has(refused({"", {}, {}, {}, {{"a", {quarter, 4}}}}), "expected at most 8 extents of as many elements"));
-    CHECK(has(refused({"", {}, {}, {}, {{"a", {2}}, {"b", {1}}}}), "expected 4 elements in its tensors, they have 3"));
+    CHECK(
+        has(refused({"", {}, {}, {}, {{"a", {2}}, {"b", {1}}}}), "expected 4 elements in its tensors, they have 3"));
     CHECK(has(refused({"", {}, {}, {}, {{"a", {2}}, {"b", {3}}}}), "as 'b': shape [3]"));
     CHECK(has(refused({"", {}, {}, {}, {{"a", {4}}, {"b", {0}}}}), "as 'b': shape [0]"));
     CHECK(has(refused({"t", {4}, {}, {}, {{"a", {4}}}}), "expected either a tensor or parts"));
     CHECK(has(refused({"", {}, {}, {}, {{"", {4}}}}), "expected a name"));
     CHECK(has(refused(sk::stored_rows({{"a", 1}, {"b", 2}}, parameter.shape)), "as 'b'"));
     CHECK(refused(sk::stored_rows({{"a", 1}, {"b", 1}}, parameter.shape)) == "nothing was thrown");
-    CHECK(has(thrown_message<std::invalid_argument>([] { sk::stored_rows({{"a", 1}}, {}); }), "a scalar has no rows"));
+    CHECK(has(thrown_message<std::invalid_argument>([] {
+                  sk::stored_rows({{"a", 1}}, {});
+              }),
+              "a scalar has no rows"));
 }
 
 template <std::size_t Rows>
@@ -183,7 +187,8 @@ TEST_CASE("a vocabulary that grew: its rows are loaded, further ones stay, their
             const auto window = layer.unshard();
             for (std::size_t i = 0; i < 3 * Rows; ++i) {
                 // A step took the gradient off each.
-                CHECK(window[Vocabulary<Rows>{}][i] == static_cast<float>(i < 15 ? 5000 + i - 5 : 1000 * Rows + i - Rows));
+                CHECK(window[Vocabulary<Rows>{}][i] ==
+                      static_cast<float>(i < 15 ? 5000 + i - 5 : 1000 * Rows + i - Rows));
             }
             for (const auto& info : optimizer.shards()) {
                 if (info.parameter != "wte") { continue; }
@@ -228,8 +233,7 @@ TEST_CASE("a model's single file: by all ranks, in one rename, over one that is 
         on(Mesh(2, 1), sk::DynamicPolicy(sk::FullShard{}), [&](auto& rank, auto& layer) {
             layer.initialize([&](auto, auto name, std::uint64_t i) { return first + value(name, i); });
             const auto model = sk::groups(layer);
-            thrown[rank.rank()] =
-                thrown_message<sk::FileError>([&] { sk::save_model(rank, path, model, options); });
+            thrown[rank.rank()] = thrown_message<sk::FileError>([&] { sk::save_model(rank, path, model, options); });
         });
         CHECK(thrown[0] == thrown[1]);
         return thrown[0];
