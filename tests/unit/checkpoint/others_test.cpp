@@ -245,7 +245,7 @@ TEST_CASE("a state's file, or that of scalars, is no model's, and no other state
     sk::self::run(sk::DeviceMesh<1>{}, [&](auto& rank) {
         sk::Sharded<Tied, sk::NoShard, sk::self::Engine> layer(rank, "m");
         auto model = sk::groups(layer);
-        sk::SGD optimizer{model, {.learning_rate = 0.1, .momentum = 0.9}};
+        sk::SGD optimizer{model, {.rule = sk::Momentum::classical, .momentum = 0.9}};
         sk::save(rank, folder.file("run"), 1, sk::CheckpointState{model, optimizer});
     });
     const std::string step = folder.file("run/step-00000001/");

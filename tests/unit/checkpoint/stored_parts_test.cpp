@@ -95,7 +95,7 @@ TEST_CASE("one parameter is several tensors of a file and back, on every mesh an
         const std::string run = folder.file(std::to_string(number++));
         on(place.first, place.second, [&](auto& rank, auto& layer) {
             auto model = sk::groups(layer);
-            sk::SGD optimizer{model, {.learning_rate = 0, .momentum = 0.5}};
+            sk::SGD optimizer{model, {.learning_rate = 0, .rule = sk::Momentum::classical, .momentum = 0.5}};
             const sk::CheckpointState state{model, optimizer};
             layer.initialize([](auto, auto name, std::uint64_t i) { return value(name, i); });
             sk::save(rank, run, 1, state, {.names = apart});
@@ -164,7 +164,7 @@ TEST_CASE("a vocabulary that grew: its rows are loaded, further ones stay, their
         sk::threads::run(mesh, [&](auto& rank) {
             sk::Sharded<sk::Params<Vocabulary<Rows>, Other>, sk::FullShard, sk::threads::Engine> layer(rank, "m");
             auto model = sk::groups(layer);
-            sk::SGD optimizer{model, {.learning_rate = 1, .momentum = 0.5}};
+            sk::SGD optimizer{model, {.learning_rate = 1, .rule = sk::Momentum::classical, .momentum = 0.5}};
             const sk::CheckpointState state{model, optimizer};
             layer.initialize([](auto, auto, std::uint64_t i) { return static_cast<double>(1000 * Rows + i); });
             // States that are not zero, of rows that were there and of those that come.
