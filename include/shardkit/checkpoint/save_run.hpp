@@ -271,9 +271,13 @@ class SaveRun final : public MemoryReader {
         const int error = calls_.remove_file(mark);
         if (error != 0) { made.skipped.push_back(concat(mark, ": ", errno_text(error))); }
         abandon();
-        if (options_.keep > 0) {
+        if (options_.keep == 0) { return; }
+        try {
             StepFolders(calls_, folder_, made.skipped)
                 .keep(step_, options_.keep, options_.keep_every, new_token(), where_);
+        } catch (const FileError& error) {
+            // The save itself is committed.
+            made.skipped.push_back(concat(error.path(), " ", error.what_happened()));
         }
     }
     /// That every tensor is found by its name, as what it is.
