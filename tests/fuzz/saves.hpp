@@ -239,17 +239,18 @@ struct Training {
     /// All of it that this rank holds, by what it is.
     std::map<std::tuple<std::string, std::string, std::string, std::size_t>, float> values() {
         std::map<std::tuple<std::string, std::string, std::string, std::size_t>, float> all;
-        const auto add = [&](const std::vector<sk::ShardInfo>& shards) {
+        // A state may be called as what is none.
+        const auto add = [&](const std::vector<sk::ShardInfo>& shards, const std::string& before) {
             for (const sk::ShardInfo& info : shards) {
                 if (!info.current) { continue; }
                 for (std::size_t i = 0; i < info.range.size(); ++i) {
                     float value = 0;
                     std::memcpy(&value, static_cast<const float*>(info.data) + i, sizeof value);
-                    all[{info.path, info.parameter, std::string(info.kind), info.range.begin + i}] = value;
+                    all[{info.path, info.parameter, before + std::string(info.kind), info.range.begin + i}] = value;
                 }
             }
         };
-        for (Layer& layer : layers) { add(layer.shards()); }
+        for (Layer& layer : layers) { add(layer.shards(), "group's "); }
         // Of frozen parameters the optimizer has room, and nothing that anyone reads.
         auto states = optimizer.shards();
         std::erase_if(states, [&](const sk::ShardInfo& info) {
@@ -260,7 +261,7 @@ struct Training {
             }
             return false;
         });
-        add(states);
+        add(states, "optimizer's ");
         return all;
     }
 
